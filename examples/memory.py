@@ -42,7 +42,7 @@ async def main() -> None:
     # Another day, another session: the note stands in front of it, and nobody else sees it.
     print(await told(agent, "When is the first ferry?\n!say At 7:40, on Tuesdays too.", tenant="ada"))
     print("ada:", [note.text for note in await agent.notes.list(tenant="ada")])
-    print("bob:", [note.words for note in await agent.notes.list(tenant="bob")])
+    print("bob:", [note.text for note in await agent.notes.list(tenant="bob")])
 
 
 async def told(agent: Agent, prompt: str, tenant: str) -> str:

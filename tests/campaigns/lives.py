@@ -350,7 +350,7 @@ class Life:
         # The older ones take functions or hosted tools; both together are refused in one line.
         hosted = {"none": ()} if last or "gemini-2.5" in name else HOSTED
         shared = {
-            "tools": [*self.tools(), *draws.pick("hosted tools", hosted)], "store": self.store, "clock": self.clock, "chance": lambda: 0.5,
+            "tools": [*self.tools(), *draws.pick("hosted tools", hosted)], "store": self.store, "clock": self.clock, "random_source": lambda: 0.5,
             "thinking": draws.pick("thinking", thinking_choices(line.model)),
         }  # fmt: skip
         if last:
@@ -526,7 +526,7 @@ NOT_DRAWN = {
     "deadlines": "they belong to connections; a life has none (test_http)",
     "watchers": "they cannot change a run (test_viewing)",
     "clock": "a clock that jumps over waits",
-    "chance": "fixed, so that a seed is a bug report",
+    "random_source": "fixed, so that a seed is a bug report",
     "thinking": "drawn from what the model has",
     "compaction": "drawn with and without the provider's own",
 }

@@ -55,7 +55,7 @@ async def live(model: str, seed: int) -> int:
     line = provider.line()
 
     async def turn():
-        agent = Agent(line, tools=[look], store=store, clock=clock, chance=lambda: 0.5)
+        agent = Agent(line, tools=[look], store=store, clock=clock, random_source=lambda: 0.5)
         if seed % 2:
             return await agent.run(PROMPT, session="s")
         return await agent.stream(PROMPT, session="s").start().result()

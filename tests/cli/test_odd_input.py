@@ -47,7 +47,7 @@ def test_arguments_that_are_none(store, capsys, text):
 
 @pytest.mark.parametrize("command", ["show", "log", "fork", "resume", "approvals", "cost", "cache"])
 def test_a_session_id_that_is_no_text(store, capsys, command):
-    assert "not text that can be written" in refused(capsys, command, "s\udcff")
+    assert "cannot be encoded as UTF-8" in refused(capsys, command, "s\udcff")
 
 
 SCRIPTS = {

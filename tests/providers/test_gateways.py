@@ -41,7 +41,7 @@ def completion(text, prompt=10, cached=0):
 
 
 def chat_agent(server, **options):
-    return Agent(server.line(), store=MemoryStore(), clock=FakeClock(), chance=lambda: 0.5, **options)
+    return Agent(server.line(), store=MemoryStore(), clock=FakeClock(), random_source=lambda: 0.5, **options)
 
 
 def events(agent):

@@ -129,9 +129,9 @@ def test_extras_of_a_log_bring_no_address_and_no_credential(home, capsys):
     assert bridle(home, "run", "!say well", "--session", "s") == 0
     told = capsys.readouterr().err
     assert "'mcp_servers' holds" in told
-    assert "'metadata' holds an address" in told
-    assert "'context_management' holds a credential (apiKey)" in told
-    assert "'speed' holds no JSON" in told
+    assert "'metadata' contains an address" in told
+    assert "'context_management' contains a credential (apiKey)" in told
+    assert "'speed' is not valid JSON" in told
 
     async def last():
         store = open_store(path)

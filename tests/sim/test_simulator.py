@@ -133,7 +133,7 @@ def run(prompt, clock=None, **settings):
         seen.append(city)
         return "fine"
 
-    result = asyncio.run(Agent(line, tools=[look], clock=clock, chance=lambda: 0.5).run(prompt))
+    result = asyncio.run(Agent(line, tools=[look], clock=clock, random_source=lambda: 0.5).run(prompt))
     return result, seen, clock, simulator
 
 

@@ -18,7 +18,7 @@ LIMITS = {
     "touched": 104,
     "closure": 49,
     "fields": 46,
-    "budget": 5,
+    "budget": 4,
     "fragments": 12,
     "lines": 73_400,
 }

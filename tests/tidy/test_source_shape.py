@@ -22,7 +22,7 @@ BROAD_EXCEPTS = {
     "run/calls/catalogue.py": "an index of tools is foreign code",
     "run/memory/retrieval.py": "a retriever is foreign code",
     "run/driver.py": "a failed write ends the driver",
-    "run/agent.py": "the type of an answer is foreign code; what it raises is its objection",
+    "run/result.py": "the type of an answer is foreign code; what it raises is its objection",
     "cli/commands/wire.py": "a codec that raises is a defect to list, not one to stop at",
     "cli/tool_loader.py": "a tools file is foreign code",
     "stores/sqlite/store.py": "what failed in the writer's thread is handed to the caller it belongs to",

@@ -149,7 +149,7 @@ def test_methods():
     assert run(tool(shop.plain), what="milk") == "corner has milk"
     assert run(collect_tools([Shop.chain])["chain"], town="Rome") == Shop.chain("Rome") == "Shop in Rome"
     assert list(collect_tools([shop.sell, shop.hours, shop.plain])) == ["sell", "hours", "plain"]
-    with pytest.raises(BadTool, match="`sell`: it is a method without its object"):
+    with pytest.raises(BadTool, match="`sell`: it is an unbound method"):
         collect_tools([Shop.sell])
     with pytest.raises(BadTool, match=r"pass `.*Shop\(…\)\.sell`"):
         run(Shop.sell, what="tea")
@@ -322,19 +322,19 @@ def dangling(x: "Nowhere"):  # noqa: F821
 
 @pytest.mark.parametrize(("function", "said"), [
     (missing, "tool `missing`: parameter `x` has no annotation; write its type, as in `x: str`"),
-    (many, "tool `many`: parameter `words` takes any number of values; take one list, as in `words: list"),
-    (named, "tool `named`: parameter `words` takes any names; take one dict, as in `words: dict[str, str]`"),
+    (many, "tool `many`: parameter `words` takes any number of values; use one list, as in `words: list"),
+    (named, "tool `named`: parameter `words` takes any names; use one dict, as in `words: dict[str, str]`"),
     (unnamed, "tool `unnamed`: parameter `x` is positional-only"),
     (raw, "tool `raw`: parameter `x` is a `bytes`, which has no JSON form; take a `str` and decode it"),
     (sloppy, "tool `sloppy`: parameter `x` has the default None, which is not of its type; write `… | None`"),
-    (yielding, "tool `yielding`: it yields, but a model gets one answer; return a list"),
+    (yielding, "tool `yielding`: generators are not supported; return a list"),
     (dangling, "tool `dangling`: parameter `x` has an annotation with the unknown name `Nowhere`; define"),
     (unreadable, "tool `unreadable`: has an annotation that Python cannot read"),
-    (lambda: None, "tool `<lambda>`: the name is not legal on every provider"),
+    (lambda: None, "tool `<lambda>`: not every provider accepts this name"),
     (int, "tool `int`: it is a class; use TypedTool(int, run=…)"),
-    (get_weather, "tool `get_weather`: it is a tool already; use @tool once"),
-    (classmethod(missing), "tool `missing`: it is a classmethod already; write @classmethod above @tool"),
-    (3, "tool `int`: it cannot be called; put @tool on a function"),
+    (get_weather, "tool `get_weather`: it is already a tool; use @tool once"),
+    (classmethod(missing), "tool `missing`: it is already a classmethod; write @classmethod above @tool"),
+    (3, "tool `int`: it is not callable; put @tool on a function"),
 ])  # fmt: skip
 def test_what_cannot_be_a_tool_is_one_line(function, said):
     with pytest.raises(BadTool) as refusal:
@@ -344,20 +344,20 @@ def test_what_cannot_be_a_tool_is_one_line(function, said):
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"effect": "reads"}, 'effect=\'reads\' is unknown; write one of "read", "write", "exclusive"'),
-    ({"on_unknown": "hope"}, "on_unknown='hope' is unknown"),
+    ({"effect": "reads"}, 'effect=\'reads\' is invalid; use one of "read", "write", "exclusive"'),
+    ({"on_unknown": "hope"}, "on_unknown='hope' is invalid"),
     ({"on_unknown": "probe"}, 'on_unknown="probe" needs probe=…'),
-    ({"resource": "file:{path}"}, "resource='file:{path}' names 'path', no argument of it"),
-    ({"resource": 3}, "resource=3 cannot be called"),
-    ({"approve": "yes"}, "approve='yes' cannot be called"),
-    ({"at_once": 0}, "at_once=0 is no number of calls"),
+    ({"resource": "file:{path}"}, "resource='file:{path}' names 'path', which is not a parameter"),
+    ({"resource": 3}, "resource=3 is not callable"),
+    ({"approve": "yes"}, "approve='yes' is not callable"),
+    ({"at_once": 0}, "at_once=0 is invalid"),
     ({"effect": "read", "compensate": print}, "it only reads, so there is nothing to compensate"),
-    ({"efect": "read"}, "there is no option 'efect'"),
-    ({"timeout": 0}, "timeout=0 is no deadline; write seconds above 0, or None"),
-    ({"timeout": float("inf")}, "timeout=inf is no deadline"),
-    ({"timeout": "5"}, "timeout='5' is no deadline"),
-    ({"name": "get weather"}, "the name is not legal on every provider; give it 1 to 64 letters"),
-    ({"name": "x" * 65}, "the name is not legal"),
+    ({"efect": "read"}, "unknown option 'efect'"),
+    ({"timeout": 0}, "timeout=0 is invalid; use seconds above 0, or None"),
+    ({"timeout": float("inf")}, "timeout=inf is invalid"),
+    ({"timeout": "5"}, "timeout='5' is invalid"),
+    ({"name": "get weather"}, "not every provider accepts this name; use 1 to 64 letters"),
+    ({"name": "x" * 65}, "not every provider accepts"),
 ])  # fmt: skip
 def test_options_that_make_no_sense(options, said):
     with pytest.raises(BadTool) as refusal:

@@ -17,7 +17,7 @@ def shown(*families, prompt, faults):
     lines = [provider.model(MODELS[family]) for provider, family in zip(providers, families, strict=True)]
 
     async def story():
-        agent = Agent(lines, clock=clock, chance=lambda: 0.5, watchers=[Console(out, about)])
+        agent = Agent(lines, clock=clock, random_source=lambda: 0.5, watchers=[Console(out, about)])
         async for _ in agent.stream(prompt):
             pass
 

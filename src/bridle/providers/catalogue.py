@@ -52,10 +52,10 @@ Signer = Callable[[OutgoingRequest, float], tuple[tuple[str, str], ...]]
 """Returns the authentication headers for a request and the current time."""
 
 
-def find_model(string: str, *, environ: Mapping[str, str], spoken_to: bool = True) -> Model:
+def find_model(string: str, *, environ: Mapping[str, str], needs_address: bool = True) -> Model:
     """Return the model that a string names; raise `UnknownModel`.
 
-    With `spoken_to=False` the model need not have an address: unset placeholders in its URL stay as they are.
+    With `needs_address=False` the model need not have an address: unset placeholders in its URL stay as they are.
     """
     tables = _load_tables(environ)
     vendor, colon, rest = string.strip().partition(":")
@@ -86,7 +86,9 @@ def find_model(string: str, *, environ: Mapping[str, str], spoken_to: bool = Tru
         # A model of an unknown server, which may ignore an output schema that its wire has a field for.
         abilities = msgspec.structs.replace(abilities, structured_output="tool")
     if not url:
-        url = _base_url(vendor, row, environ) if spoken_to or _has_base_url(row, environ) else row.base_url
+        url = (
+            _base_url(vendor, row, environ) if needs_address or _has_base_url(row, environ) else row.base_url
+        )
     return Model(
         id=name,
         endpoint=_make_endpoint(vendor, row, part, url, environ, role),

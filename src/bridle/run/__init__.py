@@ -1,1 +1,4 @@
-"""Do it: the only code that awaits, stamps time and writes to a store.  Takes no decisions."""
+"""Drives sessions: carries out what core decides, awaits, stamps time and writes the log.
+
+Does not belong here: any decision about what happens next (core).
+"""

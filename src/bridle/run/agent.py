@@ -1,25 +1,21 @@
-"""`Agent`: frozen settings, and the four ways to put them to work.
+"""`Agent`: frozen settings, and the methods that run them.
 
-    await agent.run(prompt)         one prompt to its end
-    agent.stream(prompt)            the same, shown while it happens
+    await agent.run(prompt)         run one prompt to its end
+    agent.stream(prompt)            the same, yielding deltas and events
     agent.run_sync(prompt)          the same, for code without an event loop
-    await agent.resume(session)     whatever was left unfinished, to its end
+    await agent.resume(session)     finish a run that ended early
 
-All four take the same road (run/driver.py) and leave the same log.  An agent holds no
-conversation; sessions do, in the agent's store.
+All of them use the same driver (run/driver.py) and write the same log.  An agent holds no conversation;
+sessions do, in the agent's store.
 """
 
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Unpack
 
-import msgspec
 from msgspec.structs import replace
 
-from bridle.core.budget.limits import add_nested_spending
-from bridle.core.calls.compensation import list_compensations
-from bridle.core.state import State
 from bridle.ports.clock import Clock, RandomSource
 from bridle.ports.store import Store
 from bridle.ports.tool import Json, Tool
@@ -27,18 +23,17 @@ from bridle.ports.tool_index import ToolIndex
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import apply_parent_context
 from bridle.run.budget.sources import BudgetPool, check_pool, check_tenant_budget
-from bridle.run.calls.approval import Approver
+from bridle.run.calls.approval import Approver, encode_arguments
 from bridle.run.calls.catalogue import make_tool_layout
 from bridle.run.memory.notes import Notes
 from bridle.run.memory.retrieval import Facts, Retrieval, Retrieve, Retriever
 from bridle.stores import open_store
-from bridle.tools.collect_tools import collect_tools
+from bridle.tools.collect_tools import collect_compensations, collect_tools
 from bridle.tools.schema.output_type import OutputType
 from bridle.transports.deadlines import Deadlines
-from bridle.values.calls import Policy
-from bridle.values.errors import MisuseError
+from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval, Policy
 from bridle.values.events import Prompted
-from bridle.values.lineage import CrossTenant
+from bridle.values.lineage import Branch, Comparison, CrossTenant, Fork, ForkPlace
 from bridle.values.message import Prompt
 from bridle.values.request import Extra, Sampling, ToolChoice
 from bridle.values.result import History, Result
@@ -49,7 +44,7 @@ from bridle.values.settings import (
     Settings,
     ToolCatalogue,
 )
-from bridle.values.text import describe_error, repair_surrogates
+from bridle.values.text import repair_surrogates
 from bridle.values.usage import Budget
 
 from .agent_settings import (
@@ -64,11 +59,11 @@ from .agent_settings import (
     parse_tool_choice,
     resolve_summarizer,
 )
-from .approvals import Approvals
 from .clock import SystemClock
 from .driver import Driver
-from .lineage import LineageMethods
+from .lineage import compare_sessions, fork_session, list_branches
 from .model_chain import ModelLike, make_model_chain, settings_for_first_model
+from .result import find_output_error, make_result
 from .session import Session
 from .stream import Stream, ViewerBuffers
 from .sync import run_in_background
@@ -78,9 +73,8 @@ from .validate_input import (
     check_session,
     check_text,
     check_types,
-    is_generated_id,
-    new_session_id,
     parse_prompt,
+    resolve_session,
 )
 
 if TYPE_CHECKING:
@@ -93,25 +87,22 @@ else:
     T = TypeVar("T")
 
 StoreLike = Store | str | os.PathLike[str] | None
-STOPS_WITHOUT_UNDO = ("done", "waiting", None)
-"""Ends after which there is nothing to undo."""
 OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
-"""Above this a reply may take longer than connections without traffic live, so it is streamed."""
+"""Longer replies are streamed: an idle connection may be closed before they are complete."""
 
 
-class Agent(Approvals, LineageMethods, Generic[T]):
-    """`model` may be several, in order of preference: the next goes on when one is of no more use.
-    `tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
-    store; without one the log is kept in memory.  `output` is the type of the answer wanted.
-    `policy` is the rules about who may do what, or the TOML file they are in.  `approver` puts a
-    question about a call to a person; without one, the run ends as waiting and is resumed later.
-    More tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, are not all shown: the
-    model searches them, by words unless `tool_index` knows better.
-    A `pool` is a budget that is shared with other runs.
-    `retrieve` finds chunks for a prompt and `facts` are what is true only now (the time, an id): both are
-    asked for once a prompt and stand beside its words.
-    `deadlines` are those of one request; `chance` spreads retries out.  Everything else that may be set
-    is in run/agent_settings.py.
+class Agent(Generic[T]):
+    """A model, tools and settings, ready to run prompts.
+
+    `model` is one model, or several in order of preference: the next is used if one fails.  `tools` are
+    functions, `@tool`s or `Tool` objects.  `store` is a path, a URL or a store; the default is in memory.
+    `output` is the type of the answer.  `policy` holds the permission rules, or the path of a TOML file.
+    `approver` asks a person about a call; without one the run stops as waiting and is resumed later.
+    With more tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, the model searches for
+    tools, by words or with `tool_index`.  `pool` is a budget shared with other runs.  `retrieve` finds
+    chunks for a prompt and `facts` returns current values (time, ids); both are called once per prompt.
+    `deadlines` apply to each request.  `random_source` adds jitter to retries.  run/agent_settings.py
+    lists the other options.
     """
 
     _store: Store | None = None
@@ -140,28 +131,29 @@ class Agent(Approvals, LineageMethods, Generic[T]):
         deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
         clock: Clock | None = None,
-        chance: RandomSource = random.random,
+        random_source: RandomSource = random.random,
         **options: Unpack[AgentOptions],
     ) -> None:
         check_types(instructions, budget)
         check_pool(pool)
         check_options(options, Agent.__init__)
         options = resolve_summarizer(options)
-        wish = options.get("compaction")
+        compaction = options.get("compaction")
         check_numbers(
             tools_at_once=tools_at_once, tools_shown_max=tools_shown_max, tool_tokens_max=tool_tokens_max
         )
-        self._model_chain = make_model_chain(model, deadlines, wish.summarizer if wish else None)
+        self._model_chain = make_model_chain(model, deadlines, compaction.summarizer if compaction else None)
         self._deadlines, known = deadlines, collect_tools(tools)
         self._output_type = parse_output(output)
         self._choose_tool = tool_choice if callable(tool_choice) else None
         self._watchers, self._approver = tuple(watchers), approver
         self._store_location, self._pool = store, pool
-        self._budget, self._clock, self._random_source = budget or Budget(), clock or SystemClock(), chance
+        self._budget, self._clock = budget or Budget(), clock or SystemClock()
+        self._random_source = random_source
         fixed = ToolChoice() if callable(tool_choice) else parse_tool_choice(tool_choice, known)
         limits = ToolCatalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max)
-        named, memory = self._output_type.name if self._output_type else "", options.get("memory")
-        self._tool_layout = make_tool_layout(known, limits, tool_index, fixed, named, memory)
+        output_name, memory = self._output_type.name if self._output_type else "", options.get("memory")
+        self._tool_layout = make_tool_layout(known, limits, tool_index, fixed, output_name, memory)
         self._retriever = Retriever.create(retrieve, facts)
         settings = Settings(
             model=self._model_chain.models[0],
@@ -189,7 +181,7 @@ class Agent(Approvals, LineageMethods, Generic[T]):
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """All of them by name, those not shown at first included."""
+        """All tools by name, including hidden ones."""
         return self._tool_layout.tools
 
     @property
@@ -199,15 +191,15 @@ class Agent(Approvals, LineageMethods, Generic[T]):
     @property
     def store(self) -> Store:
         if self._store is None:
-            where = self._store_location
+            given = self._store_location
             self._store = (
-                open_store(where) if where is None or isinstance(where, str | os.PathLike) else where
+                open_store(given) if given is None or isinstance(given, str | os.PathLike) else given
             )
         return self._store
 
     @property
     def notes(self) -> Notes:
-        """What tenants and sessions have noted: to be read, added to and removed from by code."""
+        """The notes of tenants and sessions: list, add, remove."""
         return Notes(self.store, memory=self._settings.memory, clock=self._clock)
 
     async def run(
@@ -221,16 +213,15 @@ class Agent(Approvals, LineageMethods, Generic[T]):
         caller: str = "",
         tenant: str = "",
     ) -> Result[T]:
-        """One prompt to its end.  With the id of a session, the conversation goes on there.
+        """Run one prompt to its end.  With a session id, continue that session.
 
-        A name of your own begins a session of that name when there is none; an id that was generated must
-        exist.  `new` says what has to be: True for a session that has not begun, False for one that has.
-        A `history` held elsewhere becomes the beginning of a new session.  `caller` and `tenant` say
-        on whose behalf, for the policy's rules and the log.
+        A name you choose starts a new session if none exists; a generated id must exist.  `new=True`
+        requires that the session does not exist yet, `new=False` that it does.  An imported `history`
+        starts a new session.  `caller` and `tenant` identify the user to the policy and in the log.
         """
         prompted, (name, fresh) = (
             self._make_prompted(prompt, budget, caller, tenant),
-            self._resolve_session(session, new),
+            resolve_session(session, new=new, now=self._clock.now()),
         )
         streamed = self._must_stream()
         return await self._run_prompt(
@@ -263,14 +254,14 @@ class Agent(Approvals, LineageMethods, Generic[T]):
         caller: str = "",
         tenant: str = "",
     ) -> Stream[T]:
-        """The same run, shown while it happens: deltas and events, and a `FinalAnswer` at the end.
+        """Run a prompt and yield deltas and events, and a `FinalAnswer` at the end.
 
-        Without `deltas` the model is asked for whole replies and only events are shown.  Iterated over,
-        the run ends with the loop; `.start()` lets it run on its own, for any number of viewers.
+        `deltas=False` requests whole replies and yields only events.  Leaving the loop over the stream ends
+        the run; `.start()` runs it independently, for any number of viewers.
         """
         prompted, (name, fresh) = (
             self._make_prompted(prompt, budget, caller, tenant),
-            self._resolve_session(session, new),
+            resolve_session(session, new=new, now=self._clock.now()),
         )
         streamed = deltas or self._must_stream()
 
@@ -289,16 +280,17 @@ class Agent(Approvals, LineageMethods, Generic[T]):
         tenant: str | None = None,
         trust_approvals: bool = False,
     ) -> Result[T]:
-        """Finish what was left unfinished, with a raised budget if one is given; for a tenant, only his.
+        """Finish an unfinished run, with a new budget if one is given.
 
-        An approval that another user wrote into the log does not count unless `trust_approvals` says so.
+        With a `tenant`, raises `MisuseError` for another tenant's session.  Approvals written into the log
+        by another user do not count unless `trust_approvals` is true.
         """
         check_types(None, budget)
         check_session(session)
         self._model_chain.check_price(budget, self._pool, self._clock.now())
         conversation = self.open_session(session, stream=self._must_stream())
         state = await conversation.resume(budget, tenant, trusts_approvals=trust_approvals)
-        return self._make_result(session, state)
+        return make_result(session, state, self._output_type)
 
     def resume_stream(
         self,
@@ -308,7 +300,7 @@ class Agent(Approvals, LineageMethods, Generic[T]):
         tenant: str | None = None,
         trust_approvals: bool = False,
     ) -> Stream[T]:
-        """`resume`, shown while it happens."""
+        """`resume`, yielding deltas and events."""
         check_types(None, budget)
         check_session(session)
         self._model_chain.check_price(budget, self._pool, self._clock.now())
@@ -316,9 +308,73 @@ class Agent(Approvals, LineageMethods, Generic[T]):
         async def start(viewers: ViewerBuffers) -> Result[T]:
             conversation = self.open_session(session, stream=True, viewers=viewers)
             state = await conversation.resume(budget, tenant, trusts_approvals=trust_approvals)
-            return self._make_result(session, state)
+            return make_result(session, state, self._output_type)
 
         return Stream(session, start, lambda: self._read_result(session))
+
+    async def approvals(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
+        """List what a run that ended with `stop == "waiting"` waits for."""
+        return await self.open_session(session).list_approvals(tenant)
+
+    async def approve(
+        self,
+        session: str,
+        approval: str,
+        *,
+        arguments: Mapping[str, Json] | str | None = None,
+        reason: str = "",
+        by: str = "",
+        tenant: str | None = None,
+    ) -> PendingApproval:
+        """Allow a call, optionally with edited arguments; `resume` then runs it.
+
+        `approval` is the id of the pending approval or of its call.  Approving a call in doubt runs it again.
+        """
+        edited = encode_arguments(arguments)
+        verdict = ApprovalVerdict(answer="approve", arguments=edited, reason=reason, by=by)
+        return await self.open_session(session).answer(approval, verdict, tenant)
+
+    async def reject(
+        self, session: str, approval: str, *, reason: str = "", by: str = "", tenant: str | None = None
+    ) -> PendingApproval:
+        """Refuse a call; the model receives the reason."""
+        verdict = ApprovalVerdict(answer="reject", reason=reason, by=by)
+        return await self.open_session(session).answer(approval, verdict, tenant)
+
+    async def settle(
+        self, session: str, approval: str, result: str, *, by: str = "", tenant: str | None = None
+    ) -> PendingApproval:
+        """Record that a call in doubt was executed, with its result."""
+        verdict = ApprovalVerdict(answer="done", reason=result, by=by)
+        return await self.open_session(session).answer(approval, verdict, tenant)
+
+    async def compensate(
+        self, session: str, *, settled: Collection[str] = (), tenant: str | None = None
+    ) -> tuple[Compensation, ...]:
+        """Undo the last run's calls, newest first, and return all of them with their state.
+
+        Stops at the first failure or call in doubt; a second call continues there.  `settled` names calls
+        that a person has already undone.
+        """
+        tools = collect_compensations(self.tools)
+        return await self.open_session(session).compensate(tools, settled, tenant)
+
+    async def fork(
+        self, session: str, at: ForkPlace = None, *, new: str | None = None, tenant: str | None = None
+    ) -> Fork:
+        """Start a new session with the records of this one up to a message (`"m4"`) or a record (12).
+
+        Copies and undoes nothing; `completed_actions` lists what the old session did after that point.
+        """
+        return await fork_session(self.store, session, at, new, clock=self._clock, tenant=tenant)
+
+    async def branches(self, session: str, *, tenant: str | None = None) -> tuple[Branch, ...]:
+        """List the session's family: every fork of it, and the session it was forked from."""
+        return await list_branches(self.store, session, tenant=tenant)
+
+    async def compare(self, a: str, b: str, *, tenant: str | None = None) -> Comparison:
+        """Compare two sessions: the messages they share, and what each did afterwards."""
+        return await compare_sessions(self.store, a, b, tenant=tenant)
 
     async def _run_prompt(
         self,
@@ -333,9 +389,10 @@ class Agent(Approvals, LineageMethods, Generic[T]):
     ) -> Result[T]:
         self._model_chain.check_price(prompted.budget, self._pool, self._clock.now())
         conversation = self.open_session(session, stream=stream, viewers=viewers)
-        # Inside a tool the tenant is that of the run around it, unless another is named.
-        whose = tenant if isinstance(tenant, CrossTenant) else prompted.tenant
-        return self._make_result(session, await conversation.prompt(prompted, history, new=new, tenant=whose))
+        # A run inside a tool inherits the tenant of the outer run unless it names another.
+        owner = tenant if isinstance(tenant, CrossTenant) else prompted.tenant
+        state = await conversation.prompt(prompted, history, new=new, tenant=owner)
+        return make_result(session, state, self._output_type)
 
     def _make_prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
         check_types(None, budget)
@@ -348,93 +405,43 @@ class Agent(Approvals, LineageMethods, Generic[T]):
     def open_session(
         self, session: str, *, stream: bool = False, viewers: ViewerBuffers | None = None
     ) -> Session:
-        """A session in this agent's hands, with nothing done about it yet."""
+        """Open a session for this agent; nothing is read or written yet."""
         check_session(session)
-        lines = self._model_chain.open_connections(self._clock, self._deadlines)
+        connections = self._model_chain.open_connections(self._clock, self._deadlines)
         settings = replace(self._settings, skipped_models=self._model_chain.skipped_models)
         watchers = self._watchers if viewers is None else (*self._watchers, viewers)
-        choose = self._choose_tool
+        choose, output_type, tools = self._choose_tool, self._output_type, self._tool_layout.tools
 
-        def driver() -> Driver:
+        def new_driver() -> Driver:
             return Driver(
                 session,
-                lines=lines,
+                connections=connections,
                 store=self.store,
                 clock=self._clock,
-                chance=self._random_source,
-                tools=self._tool_layout.tools,
+                random_source=self._random_source,
+                tools=tools,
                 watchers=watchers,
                 stream=stream,
-                choose=(lambda step: parse_tool_choice(choose(step), self._tool_layout.tools))
-                if choose
-                else None,
-                object_to=self._find_output_error if self._output_type else None,
+                choose_tool=(lambda step: parse_tool_choice(choose(step), tools)) if choose else None,
+                check_output=(lambda answer: find_output_error(answer, output_type)) if output_type else None,
                 approver=self._approver,
                 search=self._tool_layout.search,
                 pool=self._pool,
-                gatherer=self._retriever,
+                retriever=self._retriever,
             )
 
         return Session(
             session=session,
-            settings=lambda: settings_for_first_model(settings, lines, self._clock.monotonic()),
+            settings=lambda: settings_for_first_model(settings, connections, self._clock.monotonic()),
             lease=lambda: self.store.lease(session),
-            new_driver=driver,
+            new_driver=new_driver,
         )
 
     async def _read_result(self, session: str) -> Result[T]:
-        """The session as its log tells it, with nothing done about it."""
+        """Build the result from the log as it is."""
         driver = self.open_session(session).new_driver()
         await driver.restore()
-        return self._make_result(session, driver.state)
-
-    def _make_result(self, session: str, state: State) -> Result[T]:
-        run, whole = state.run, add_nested_spending(state.run.spent, state.run.nested_spent)
-        output: object = run.answer if run.stop == "done" else None
-        if self._output_type is not None:
-            output = None
-            if run.stop == "done" and run.output is not None:
-                try:
-                    output = self._output_type.convert(msgspec.json.decode(run.output))
-                except Exception as error:
-                    # It was checked when it came; a run that ended earlier may have had another type.
-                    raise MisuseError(
-                        f"the answer in session {session!r} is not of this agent's output type ({error});"
-                        " use an agent with the same `output=` as the run that was asked"
-                    ) from error
-        return Result(
-            text=run.answer,
-            output=output,  # type: ignore[arg-type]  # str exactly when no shape was asked for
-            usage=whole.usage,
-            cost=None if whole.usd is None else float(whole.usd),
-            own_usage=run.spent.usage,
-            own_cost=None if run.spent.usd is None else float(run.spent.usd),
-            subruns=run.subruns,
-            stop=run.stop or "cancelled",
-            reason=run.reason or (f"wrapped up: {run.wrap_up_reason}" if run.wrap_up_reason else ""),
-            session=session,
-            messages=state.transcript.messages,
-            steps=run.spent.steps,
-            compensations=list_compensations(state) if run.stop not in STOPS_WITHOUT_UNDO else (),
-            failure=run.failure if run.stop == "failed" else None,
-        )
-
-    def _find_output_error(self, answer: str) -> str:
-        """What the type asked for has against an answer that satisfies its schema."""
-        if self._output_type is not None:
-            try:
-                self._output_type.convert(msgspec.json.decode(answer))
-            except Exception as error:  # noqa: BLE001 - the type is foreign code; its objection is for the model
-                said, kind = describe_error(error), type(error).__name__
-                return (said if isinstance(error, ValueError) else f"{kind}: {said}") or kind
-        return ""
-
-    def _resolve_session(self, session: str | None, new: bool | None) -> tuple[str, bool | None]:  # noqa: FBT001
-        """The session's id, and whether it must be new (True), must exist (False) or may be either."""
-        if session is None:
-            return new_session_id(self._clock.now()), True
-        check_session(session)
-        return session, False if new is None and is_generated_id(session) else new
+        return make_result(session, driver.state, self._output_type)
 
     def _must_stream(self) -> bool:
         return (self._settings.max_tokens or 0) > OUTPUT_TOKENS_WITHOUT_STREAM_MAX

@@ -1,7 +1,7 @@
-"""What an agent may be told besides what it is made of: the settings that most agents leave as they are.
+"""The optional settings of an agent, and the parsing of its inputs: tool choice, output type, policy.
 
-Each is a field of `Settings` of the same name, so it is written into the log as it was given, and a new
-one is one line here.  A name that is none of them is refused with the nearest one that is.
+Each option is a field of `Settings` with the same name, so it is logged as given, and a new option is one
+line in `AgentOptions`.  An unknown name is refused with the nearest known one.
 """
 
 import os
@@ -40,49 +40,49 @@ from .validate_input import check_numbers
 
 
 class AgentOptions(TypedDict, total=False):
-    """Settings an agent is given by name."""
+    """The keyword options of `Agent`."""
 
     name: str
-    """What the agent is called in sums over sessions, and in what providers keep its prompts under."""
+    """Name of the agent, used in per-agent totals and in the cache keys sent to providers."""
     max_tokens: int | None
-    """The most tokens of one reply."""
+    """Maximum tokens of one reply."""
     thinking: Thinking | None
     repeats_max: int | None
-    """How often one call may bring the same result before the run ends; None for never."""
+    """Identical results of the same call after which the run ends; None for no limit."""
     attempts_max: int
-    """Requests for one reply, to one model."""
+    """Requests per reply to one model."""
     approval_seconds: float | None
-    """How long a question to a person stays open; None for as long as it takes."""
+    """Time until a pending approval expires; None for no limit."""
     result_characters: int | None
-    """Of a longer tool result the model gets an excerpt and a way to read the rest; None for all of it."""
+    """Longer tool results are shown as an excerpt with a way to read the rest; None for the whole result."""
     reply_calls_max: int | None
-    """The most tool calls in one reply; one with more ends the run and none of them is run; None for any."""
+    """Maximum tool calls in one reply; a reply with more ends the run and runs none; None for no limit."""
     reply_bytes_max: int | None
-    """The most bytes of one reply on the wire; a longer one is given up and not asked for again."""
+    """Maximum bytes of one reply on the wire; a longer reply is abandoned and not retried."""
     chain: ServerStateStrategy
-    """Let a provider that can keep the conversation, so that only what is new is sent: True refers to the
-    reply before, `"conversation"` uses a conversation object."""
+    """Store the conversation at a provider that supports it and send only what is new: True refers to the
+    previous reply, `"conversation"` uses a conversation object."""
     cache_ttl: CacheTtl
-    """How long prompts are to be kept at least, where a provider lets one say; `auto` goes by the pauses."""
+    """Minimum cache lifetime, where a provider offers a choice; `auto` follows the pauses of the session."""
     cache_by: CacheBy
-    """Where keys are taken: `agent` lets tenants read what they share, `tenant` keeps them apart."""
+    """Scope of cache keys: `agent` shares cached prompts between tenants, `tenant` separates them."""
     cache_shards: int
-    """One for every fifteen calls a minute that a tenant's sessions make together, where keys are taken."""
+    """Number of cache keys: one per fifteen calls a minute that a tenant's sessions make together."""
     cache_by_name: bool
-    """Let a provider that sells storage keep tools and instructions by name, where that pays."""
+    """Store tools and instructions by name at providers that sell storage, when it saves money."""
     prefix: PrefixRule
-    """`strict` ends a run before a prompt whose beginning has changed is paid for anew."""
+    """`strict` ends a run before it pays for a prompt whose cached prefix has changed."""
     compaction: Compaction | None
-    """When a conversation is made shorter, how far and by whom; None for never."""
+    """When to compact a conversation, how far and with which model; None for never."""
     context_tokens: int | None
-    """The window, where it is not what the model's table says."""
+    """Context window in tokens; overrides the model table."""
     memory: Memory | None
-    """Notes in front of every conversation, kept per tenant and per session; None for an agent without."""
+    """Notes shown before every conversation, stored per tenant and per session; None for no memory."""
     on_adjusted: OnAdjusted
-    """`event` records that a tool choice, an extra or a hosted tool was not sent, because the model or its
-    provider does not take it; `error` ends the run."""
+    """Reaction to a tool choice, extra or hosted tool that the model does not accept: `event` records that
+    it was not sent, `error` ends the run."""
     on_truncation: OnTruncation
-    """What a prompt is that a server seems not to have read whole: event or error."""
+    """Reaction to a prompt that the server seems to have truncated: `event` or `error`."""
 
 
 NUMBER_OPTIONS = (
@@ -92,7 +92,7 @@ NUMBER_OPTIONS = (
 
 
 def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> None:
-    """`taker` is what was called with them: it has parameters of its own, which may have been meant."""
+    """Raise `TypeError` or `MisuseError` for a bad option; hints include the parameters of `taker`."""
     for name in given:
         if name not in AgentOptions.__annotations__:
             others = (other for other in taker.__annotations__ if other not in ("options", "return"))
@@ -101,29 +101,31 @@ def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> No
             raise TypeError(f"an agent has no setting {name!r}{hint}")
     memory = given.get("memory")
     if memory is not None and not isinstance(memory, Memory):
-        raise MisuseError(f"memory is a Memory(), or None; not {memory!r}")
+        raise MisuseError(f"memory must be a Memory() or None, not {memory!r}")
     check_numbers(characters_max=memory.characters_max if memory is not None else None)
     check_numbers(**{name: given[name] for name in NUMBER_OPTIONS if name in given})
 
 
 def resolve_summarizer(given: AgentOptions) -> AgentOptions:
-    """The same with the model that writes summaries looked up, and its shares in order."""
-    wish = given.get("compaction")
-    if wish is None:
+    """Return the options with the summarizing model looked up; raises `MisuseError` for bad shares."""
+    compaction = given.get("compaction")
+    if compaction is None:
         return given
-    if not isinstance(wish, Compaction):
-        raise MisuseError(f"compaction is a Compaction(at=…, to=…) or None, not {wish!r}")
-    if not 0 < wish.to < wish.at <= 1 or not 0 <= wish.keep < wish.to or wish.pictures < 0:
-        raise MisuseError(f"a compaction has 0 <= keep < to < at <= 1 and pictures >= 0; not {wish!r}")
-    return {**given, "compaction": replace(wish, model=resolve_model(wish.model))} if wish.model else given
-
-
-# Which tool is to be called, in the words a user has for it.
+    if not isinstance(compaction, Compaction):
+        raise MisuseError(f"compaction must be a Compaction(at=…, to=…) or None, not {compaction!r}")
+    in_order = 0 < compaction.to < compaction.at <= 1 and 0 <= compaction.keep < compaction.to
+    if not in_order or compaction.pictures < 0:
+        raise MisuseError(
+            f"compaction requires 0 <= keep < to < at <= 1 and pictures >= 0, not {compaction!r}"
+        )
+    if not compaction.model:
+        return given
+    return {**given, "compaction": replace(compaction, model=resolve_model(compaction.model))}
 
 
 ToolChoiceLike = str | ToolChoice
 ToolChoiceInput = ToolChoiceLike | Callable[[int], ToolChoiceLike]
-"""`auto`, `any`, `none`, the name of a tool, or a function of the step number that gives one of these."""
+"""`auto`, `any`, `none`, the name of a tool, or a function of the step number returning one of these."""
 TOOL_CHOICES = {"auto": ToolChoice(), "any": ToolChoice(mode="any"), "none": ToolChoice(mode="none")}
 TOOLS_NAMED_MAX = 30
 
@@ -142,16 +144,13 @@ def parse_tool_choice(wanted: ToolChoiceLike, tools: Collection[str]) -> ToolCho
     return choice
 
 
-# The shape of an answer: what a user asks for, and how this model is asked for it.
-
-
 T = TypeVar("T")
 
 
 def parse_output(output: type[T] | OutputType[T] | Mapping[str, Json] | None) -> OutputType[T] | None:
     if output is None or isinstance(output, OutputType):
         return output
-    # A schema gives plain data; who passes one has no type to be held to.
+    # A JSON schema yields plain data, so T is unconstrained.
     return cast("OutputType[T]", make_output_type(output))
 
 
@@ -167,20 +166,22 @@ def make_output_spec(
         (model.model_key, load_codec(model.endpoint.family).explain_unsupported_output(spec, model))
         for model in native
     ]
-    spec = replace(spec, unsupported_models=tuple((seat, why) for seat, why in reasons if why))
+    spec = replace(spec, unsupported_models=tuple((key, why) for key, why in reasons if why))
     calling = [model.name for model in models if spec.mode_for(model) == "tool"]
     if calling and shape.name in tools:
-        raise MisuseError(f"the answer's type and a tool are both called {shape.name!r}; rename one")
+        raise MisuseError(f"the output type and a tool are both named {shape.name!r}; rename one")
     if calling and choice.mode == "none":
-        raise MisuseError(f"{calling[0]} answers in a shape by calling, and tool_choice='none' forbids calls")
+        raise MisuseError(
+            f"{calling[0]} returns structured output through a tool call, which tool_choice='none' forbids"
+        )
     return replace(spec, mode=spec.mode_for(models[0]))
 
 
-# Label extras and hosted tools with the wire family they belong to, before a chain of models sees them.
-
-
 def label_owners(settings: Settings) -> Settings:
-    """The settings with an owner on every extra and hosted tool; what the caller has labelled stays."""
+    """Set the wire family that owns each extra and hosted tool, so that a model chain sends it only there.
+
+    Labels set by the caller are kept.
+    """
     first = settings.model.endpoint
     specs = (*settings.tools, *settings.hidden_tools)
     if not settings.extras and all(spec.native is None for spec in specs):
@@ -203,20 +204,15 @@ def label_owners(settings: Settings) -> Settings:
     )
 
 
-# A policy from a TOML file, and the check of its rules against the tools of an agent.
-
-
 def read_policy(path: str | os.PathLike[str]) -> Policy:
-    """Raises `MisuseError` with one line about what is wrong: a rule that is not read protects nobody."""
+    """Read a policy from a TOML file; raises `MisuseError` if the file is unreadable or invalid."""
     try:
         given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         return msgspec.convert(given, Policy)
     except OSError as error:
-        raise MisuseError(
-            f"the policy {os.fspath(path)!r} cannot be read: {error.strerror or error}"
-        ) from None
+        raise MisuseError(f"cannot read the policy {os.fspath(path)!r}: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise MisuseError(f"the policy {os.fspath(path)!r} is not one: {error}") from None
+        raise MisuseError(f"{os.fspath(path)!r} is not a valid policy: {error}") from None
 
 
 def load_policy(given: Policy | str | os.PathLike[str] | None) -> Policy:
@@ -226,7 +222,7 @@ def load_policy(given: Policy | str | os.PathLike[str] | None) -> Policy:
 
 
 def check_policy_rules(settings: Settings, tools: Mapping[str, Tool]) -> Settings:
-    """The same settings; raises `MisuseError` for a rule that can never match or sees nothing."""
+    """Return the settings; raises `MisuseError` for a rule that never matches or tests a hidden argument."""
     unseen = {name: tool.unseen_defaults for name, tool in tools.items() if isinstance(tool, HidesDefaults)}
     fault = find_dead_rule(settings.policy, settings.all_tools) or find_blind_rule(
         settings.policy, settings.all_tools, unseen

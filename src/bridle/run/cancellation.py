@@ -1,4 +1,4 @@
-"""Finishing what must not be left half-way, however often somebody asks to stop."""
+"""Cancellation and Ctrl-C: finish work despite a cancellation, recognize a real interrupt."""
 
 import asyncio
 import functools
@@ -12,28 +12,25 @@ T = TypeVar("T")
 
 
 async def finish_despite_cancel(work: Coroutine[None, None, T]) -> T:
-    """Do it to its end; whoever was cancelled meanwhile hears of it afterwards."""
-    doing = asyncio.ensure_future(work)
+    """Await `work` to completion even if this task is cancelled, then re-raise the cancellation."""
+    task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
-    while not doing.done():
+    while not task.done():
         try:
-            await asyncio.wait((doing,))
+            await asyncio.wait((task,))
         except asyncio.CancelledError as error:
             cancelled = error
-    result = doing.result()
+    result = task.result()
     if cancelled is not None:
         raise cancelled
     return result
 
 
-# Ctrl-C told apart from a `KeyboardInterrupt` that a tool raised by itself.
-
-
 def is_interrupt(error: BaseException) -> bool:
-    """True if the error may come from a signal, and so must end the program.
+    """True if the error may come from Ctrl-C and must end the program; a tool may raise one by itself.
 
-    A signal is handled in the main thread, inside a call of the handler, so the handler is in the
-    traceback.  The default handler is no Python function and leaves no trace: then it is believed.
+    Signals are handled in the main thread by calling the handler, so the handler appears in the traceback.
+    The default handler is not a Python function and leaves no frame; in that case the answer is True.
     """
     if not isinstance(error, KeyboardInterrupt):
         return False

@@ -1,4 +1,4 @@
-"""The system's clocks, and the clock of one driver."""
+"""The system clock, and the clock of one driver."""
 
 import asyncio
 import time
@@ -15,10 +15,10 @@ class SystemClock:
 
 
 class SessionClock:
-    """Time as one driver counts it: read off the wall once, and carried on by the monotonic clock.
+    """Time for one driver: the wall clock is read once, then advanced by the monotonic clock.
 
-    Deadlines, budgets in seconds and waits follow from the times of records.  A wall clock that is set while
-    a session is driven must not change them, so records are stamped by this clock.
+    Deadlines, time budgets and waits derive from record timestamps.  Setting the wall clock while a session
+    is driven must not change them, so this clock stamps the records.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -26,7 +26,7 @@ class SessionClock:
         self.start_after(0.0)
 
     def start_after(self, last: float) -> None:
-        """Read the wall again; never before the last record of the session."""
+        """Read the wall clock again; the result is never earlier than `last`, the session's last record."""
         self._started_at, self._monotonic_start = max(self.wall.now(), last), self.monotonic()
 
     def now(self) -> float:

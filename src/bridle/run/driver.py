@@ -1,10 +1,10 @@
-"""Carry out effects and report back what happened.
+"""Carries out effects and records what happened.
 
-This is where the world comes in: the driver awaits, stamps time and writes the log.
-It takes no decisions; to change *what* happens next, see core/loop.py.
+The driver awaits, stamps time and writes the log.  It takes no decisions: core/loop.py chooses what
+happens next.
 
-A driver whose write failed is finished: the write may or may not have landed, and only
-a fresh driver that reads the log again can know.  So is one whose write was cancelled.
+A driver whose write failed or was cancelled is unusable: the write may or may not have reached the store,
+and only a fresh driver that reads the log again can know.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ from .stream import WatcherGroup
 
 LOG = logging.getLogger("bridle")
 IMMEDIATE_EFFECTS = (SkipCall, RequestApproval)
-"""Effects that are nothing but a line in the log."""
+"""Effects that only append a record."""
 CALL_DELTAS = (ToolCallDelta, CallReady)
 RUN_TIME_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
 
@@ -84,29 +84,27 @@ class Driver:
         self,
         session: str,
         *,
-        lines: Mapping[str, ModelConnection],
+        connections: Mapping[str, ModelConnection],
         store: Store,
         clock: Clock,
-        chance: RandomSource,
+        random_source: RandomSource,
         tools: Mapping[str, Tool],
         watchers: Sequence[Watcher] = (),
         stream: bool = False,
-        choose: Callable[[int], ToolChoice] | None = None,
-        object_to: Callable[[str], str] | None = None,
+        choose_tool: Callable[[int], ToolChoice] | None = None,
+        check_output: Callable[[str], str] | None = None,
         approver: Approver | None = None,
         search: SearchTools | None = None,
         pool: BudgetPool = None,
-        gatherer: Retriever | None = None,
+        retriever: Retriever | None = None,
     ) -> None:
-        """`lines` are those to the models of the chain, by seat; `choose` gives the tool choice of a step;
-        `object_to` is the say of the answer's own type; `approver` answers for a person, where one is
-        at hand; `search` finds hidden tools, `gatherer` what belongs to a prompt; `pool` is shared money."""
+        """`connections` are by model key; `check_output` returns the output type's objection to an answer."""
         self.session = session
         self.state = State()
-        self._connections, self._store, self._random_source = lines, store, chance
+        self._connections, self._store, self._random_source = connections, store, random_source
         self._clock = clock = SessionClock(clock)
         self._show = WatcherGroup(session, watchers).notify
-        self._stream, self._choose_tool, self._check_output = stream, choose, object_to
+        self._stream, self._choose_tool, self._check_output = stream, choose_tool, check_output
         self._budget_sources = BudgetSources(store, clock, pool, current_nested_run())
         self._parent_budget = ParentBudget(self, clock, self._budget_sources)
         self._length, self._head, self._asked_at = 0, GENESIS, 0.0
@@ -114,25 +112,23 @@ class Driver:
         self._broken: BaseException | None = None
         self._record_lock = asyncio.Lock()
         self._encoded_histories: dict[str, EncodedHistory] = {
-            seat: line.codec.new_history() for seat, line in lines.items()
+            key: connection.codec.new_history() for key, connection in connections.items()
         }
         self._model_call: ModelCall | None = None
         self._noted_requests: set[tuple[str, ToolChoice]] = set()
         self._call_ids = DeltaCallIds(turn=0)
         self.result_store = ResultStore(store, lambda: self.state)
-        self._memory_runner = MemoryRunner(session, store, clock, lambda: self.state, self.record, gatherer)
-        known = {**self.result_store.tools, **self._memory_runner.tools, **tools}
-        fit, inside = self.result_store.fit_result, self._parent_budget
-        prove = lambda event: prove_answer(store, session, self.state, event)  # noqa: E731
+        self._memory_runner = MemoryRunner(session, store, clock, lambda: self.state, self.record, retriever)
+        self._tools = {**self.result_store.tools, **self._memory_runner.tools, **tools}
+        fit, prove = self.result_store.fit_result, self._prove_answer
         self._tool_runner = ToolRunner(
-            session, known, clock, self.record, fit, inside, approver, search, prove
+            session, self._tools, clock, self.record, fit, self._parent_budget, approver, search, prove
         )
-        self._tools = known
         self.answer = self._tool_runner.answer
 
     @property
     def has_begun(self) -> bool:
-        """Whether the session has a log; a fork has one from its first record on."""
+        """True if the session has records; a fork has them from the start."""
         return self._length > 0
 
     @property
@@ -141,14 +137,14 @@ class Driver:
 
     @property
     def partial_text(self) -> str:
-        """What the model has said of a reply that is not complete; a summary is none."""
+        """Text received of an incomplete reply; empty for a summary."""
         if self.state.run.compaction.summary_until:
             return ""
         return self._model_call.partial_text if self._model_call else self.state.run.partial_text
 
     @property
     def usage(self) -> Usage | None:
-        """What there is to pay for that reply."""
+        """Usage of the incomplete reply."""
         return self._model_call.usage if self._model_call else None
 
     @property
@@ -157,37 +153,35 @@ class Driver:
 
     @property
     def latency(self) -> Latency | None:
-        """How long that reply has taken."""
+        """Latency of the incomplete reply so far."""
         return self._model_call.latency if self._model_call else None
 
     @property
     def discarded_tools(self) -> tuple[str, ...]:
-        """Tools that were started early, for a reply that never came."""
+        """Tools that were started early for a reply that was never completed."""
         return self._tool_runner.early_calls.discarded_tools
 
     async def restore(self) -> None:
-        """Read the log; nothing is written."""
+        """Read the log; write nothing."""
         self._log = log = await load_log(self._store, self.session)
         self.state, self._length, self._head = log.state, log.length, log.head
         self._clock.start_after(log.state.now)
         self._budget_sources.set_session(self.session, log.length)
 
     async def restore_and_repair(self) -> None:
-        """Read the log, and write down what had to be put right in it."""
+        """Read the log and record what had to be repaired in it."""
         await self.restore()
         if self._log.repairs:
             await self.record(e.LogRepaired(items=self._log.repairs, records_lost=self._log.is_torn))
 
     async def review_calls(self, *, trusts_approvals: bool) -> None:
-        """Record what a resumed run does not take from the log about its open calls."""
-        state = self.state
-        for event in review_calls(
-            self._store, self.session, state, self._tools, trusts_approvals=trusts_approvals
-        ):
+        """Record which approvals and claims of pending calls a resumed run does not accept from the log."""
+        store, tools = self._store, self._tools
+        for event in review_calls(store, self.session, self.state, tools, trusts_approvals=trusts_approvals):
             await self.record(event)
 
     async def record(self, event: e.Event) -> None:
-        """Apply first (it may refuse), then keep, then show."""
+        """Apply the event (core may reject it), then store it, then show it."""
         async with self._record_lock:
             if self._broken is not None:
                 raise self._broken
@@ -204,7 +198,7 @@ class Driver:
         self._show(record)
 
     async def run_effects(self) -> None:
-        """Do what is to be done until there is nothing left to do."""
+        """Perform effects until core has none left."""
         running: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
@@ -251,10 +245,10 @@ class Driver:
                 await update_stored_prompt(
                     effect, self._connections, self.state, self._clock, self.record, self._budget_sources
                 )
-            case OpenConversation(model_key=seat):
-                await self.record(await open_conversation(self._connections[seat], self._clock.wall.now()))
+            case OpenConversation(model_key=key):
+                await self.record(await open_conversation(self._connections[key], self._clock.wall.now()))
             case EndRun(stop=stop, reason=reason):
-                # A refused reply may have started tools too.
+                # A reply that core rejected may have started tools.
                 discarded = await self._tool_runner.early_calls.discard()
                 partial = self.state.run.partial_text
                 await self.record(
@@ -270,19 +264,20 @@ class Driver:
             await self._clock.sleep(effect.wait_seconds)
         left = self._seconds_left(effect.deadline)
         async with reserve(self._budget_sources, self.state, effect, left, self._length) as held:
-            line = self._connections[effect.request.model.model_key]
+            connection = self._connections[effect.request.model.model_key]
             if held.end is not None:
                 await self.record(held.end)
             elif isinstance(
-                passage := line.breakers.admit_request(line.model, self._clock.monotonic()), Failure
+                admitted := connection.breakers.admit_request(connection.model, self._clock.monotonic()),
+                Failure,
             ):
-                await self.record(e.ModelFailed(failure=passage, random_draw=self._random_source()))
+                await self.record(e.ModelFailed(failure=admitted, random_draw=self._random_source()))
             else:
-                with passage:
-                    await self._send_and_record(held.effect, line, passage, held)
+                with admitted:
+                    await self._send_and_record(held.effect, connection, admitted, held)
 
     async def _send_and_record(
-        self, effect: AskModel, line: ModelConnection, passage: AdmittedRequest, held: ReservedCall
+        self, effect: AskModel, connection: ModelConnection, admitted: AdmittedRequest, held: ReservedCall
     ) -> None:
         request, notes, aside = effect.request, effect.notes, effect.summarizes_until
         choice = self._choose_tool(effect.step) if self._choose_tool is not None and not aside else None
@@ -296,21 +291,21 @@ class Driver:
             if end_if_prefix_moved(self.state):
                 return
         await self._tool_runner.early_calls.discard()
-        kept = self._encoded_histories[line.model.model_key]
-        exchange = ModelCall(
-            line,
+        kept = self._encoded_histories[connection.model.model_key]
+        call = ModelCall(
+            connection,
             request,
             kept,
             stream=self._stream,
             now=self._clock.monotonic,
             bytes_max=self.state.settings.reply_bytes_max,
         )
-        notes = (*notes, *self._new_codec_notes(line, request))
+        notes = (*notes, *self._new_codec_notes(connection, request))
         await self.record(
             e.ModelAsked(
                 step=effect.step,
                 attempt=effect.attempt,
-                digest=exchange.digest,
+                digest=call.digest,
                 tool_choice=request.tool_choice,
                 max_tokens=request.max_tokens,
                 notes=notes,
@@ -323,49 +318,51 @@ class Driver:
                 conversation=request.conversation,
                 summarizes_until=aside,
                 model_key=""
-                if line.model.model_key == self.state.settings.model.model_key
-                else line.model.model_key,
+                if connection.model.model_key == self.state.settings.model.model_key
+                else connection.model.model_key,
                 asks_native_summary=request.asks_native_summary,
             )
         )
-        self._model_call, self._asked_at = exchange, self.state.now
+        self._model_call, self._asked_at = call, self.state.now
         self._call_ids = DeltaCallIds(self.state.reply_count + 1)
         try:
             async with asyncio.timeout(self._seconds_left(effect.deadline)):
-                heard = self._show_delta if not aside else lambda _: None
+                show = self._show_delta if not aside else lambda _: None
                 reply = await held.send(
-                    exchange, heard, self._clock.wall.now(), passage.record_answer_begun, self._cost
+                    call, show, self._clock.wall.now(), admitted.record_answer_begun, self._cost
                 )
         except ProviderError as error:
-            passage.record_failure(error.failure, self._clock.monotonic())
-            await self._record_failure(exchange, error.failure)
+            admitted.record_failure(error.failure, self._clock.monotonic())
+            await self._record_failure(call, error.failure)
         except TimeoutError:
-            await self._record_failure(exchange, RUN_TIME_UP)
+            await self._record_failure(call, RUN_TIME_UP)
         else:
-            passage.record_success()
-            await self._record_reply(exchange, reply, truncation_hint(request, reply.usage), aside)
+            admitted.record_success()
+            await self._record_reply(call, reply, truncation_hint(request, reply.usage), aside)
 
     async def _ends_on_adjustment(self, choice: ToolChoice | None) -> bool:
-        """Record what is asked for and not sent; whether that ends the run."""
+        """Record the options that are not sent; True if that ends the run."""
         if lost := list_unsent_options(self.state, choice):
             await self.record(e.RequestAdjusted(adjustments=lost))
         return end_if_adjusted(self.state) is not None
 
-    def _new_codec_notes(self, line: ModelConnection, request: Request) -> tuple[str, ...]:
-        """What this wire cannot say of the request, where that was not noted in this run."""
-        asked = (line.model.model_key, request.tool_choice)
-        if asked in self._noted_requests:
+    def _new_codec_notes(self, connection: ModelConnection, request: Request) -> tuple[str, ...]:
+        """Losses of encoding the request on this wire that this run has not recorded yet."""
+        key = (connection.model.model_key, request.tool_choice)
+        if key in self._noted_requests:
             return ()
-        self._noted_requests.add(asked)
+        self._noted_requests.add(key)
         return tuple(
-            note for note in line.codec.list_losses(request) if note not in self.state.run.recorded_notes
+            note
+            for note in connection.codec.list_losses(request)
+            if note not in self.state.run.recorded_notes
         )
 
-    async def _record_reply(self, exchange: ModelCall, reply: Reply, suspected: str, aside: str) -> None:
+    async def _record_reply(self, call: ModelCall, reply: Reply, suspected: str, aside: str) -> None:
         usd, self._model_call = self._cost(reply.usage), None
         doubt = doubt_usage(self.state, reply)
-        for words in filter(None, (suspected, doubt)):
-            LOG.warning("session %s: %s", self.session, words)
+        for warning in filter(None, (suspected, doubt)):
+            LOG.warning("session %s: %s", self.session, warning)
         reply = number_calls(reply, self.state.reply_count + 1)
         await self.record(
             e.ModelReplied(
@@ -376,25 +373,25 @@ class Driver:
                 truncation_hint=suspected,
                 usage_doubt=doubt,
                 summarizes_until=aside,
-                latency=exchange.latency,
+                latency=call.latency,
             )
         )
         if degraded := find_cache_alarm(self.state):
             await self.record(degraded)
 
-    async def _record_failure(self, exchange: ModelCall, failure: Failure) -> None:
+    async def _record_failure(self, call: ModelCall, failure: Failure) -> None:
         usage, usd, partial = self.usage, self.usd, self.partial_text
         self._model_call = None
         await self.record(
             e.ModelFailed(
                 failure=failure,
-                rejected_parts=exchange.locate_rejected_parts(failure),
+                rejected_parts=call.locate_rejected_parts(failure),
                 partial_text=partial,
                 usage=usage,
                 usd=usd,
                 discarded_tools=await self._tool_runner.early_calls.discard(),
                 random_draw=self._random_source(),
-                latency=exchange.latency,
+                latency=call.latency,
             )
         )
 
@@ -410,6 +407,9 @@ class Driver:
     def _cost(self, usage: Usage | None) -> Decimal | None:
         price = (self._model_call or self.state.settings).model.price
         return price.cost(usage, self._asked_at) if price and usage and usage.is_known else None
+
+    def _prove_answer(self, event: e.ApprovalAnswered) -> str:
+        return prove_answer(self._store, self.session, self.state, event)
 
     def _find_output_error(self, reply: Reply) -> str:
         answer = find_structured_answer(self.state, reply)

@@ -1,13 +1,12 @@
-"""Moving in and moving out: conversations as the lists that providers' own libraries keep.
+"""Imports and exports conversations as the message lists of providers' own APIs.
 
-    history = import_history("vendor", messages)      their list -> ours, repaired where it is illegal
-    agent.run_sync("and now?", history=history)       a new session that goes on from there
-    export_history("vendor", result.messages)         ours -> their list
+    history = import_history("vendor", messages)      their list to ours, repaired where it is invalid
+    agent.run_sync("and now?", history=history)       start a new session from it
+    export_history("vendor", result.messages)         ours to their list
 
-The first word is a vendor or a wire family.  Reasoning and ids that only a vendor can read go
-back to that vendor, so naming it is worth more than naming the family.  A list in the form of another
-family is read in that form.  A conversation is translated by the family's codec, like any request: there
-is no second road.
+The first argument is a vendor or a wire family.  Prefer the vendor: reasoning and ids that only it can read
+are returned only to it.  A list in the form of another family is read in that form.  The family's codec
+translates the conversation, as it does for every request.
 """
 
 import json
@@ -32,14 +31,14 @@ MessageList = Sequence[Mapping[str, Json]]
 
 
 def import_history(source: str, messages: MessageList | Mapping[str, Json]) -> History:
-    """A list of messages (or items, or contents) as the vendor's API takes it; raises `MisuseError`.
+    """Import a list of messages (or items, or contents) of a vendor's API; raises `MisuseError`.
 
-    The whole body of a request may be given instead: on some wires the system prompt is beside the list.
-    What could not be kept, and what had to be put right, is in `History.repairs`.
+    Accepts the whole request body too: on some wires the system prompt is outside the list.
+    `History.repairs` lists what was dropped or repaired.
     """
     if not isinstance(source, str):
         raise MisuseError(
-            f"import_history takes a vendor's name first and the messages second, not {type(source).__name__}"
+            f"import_history takes a vendor name first and the messages second, not {type(source).__name__}"
         )
     endpoint = _find_endpoint(source)
     named = load_codec(endpoint.family)
@@ -48,10 +47,10 @@ def import_history(source: str, messages: MessageList | Mapping[str, Json]) -> H
     if form is not named:
         endpoint = _endpoint_of(form)
     head, rest = _split_instructions(request.messages)
-    told, repairs = make_legal(_set_origin_endpoint(message, endpoint) for message in rest)
-    notes = [*_explain_form(form, named, items), *repairs, *_explain_unread(told, form)]
+    legal, repairs = make_legal(_set_origin_endpoint(message, endpoint) for message in rest)
+    notes = [*_explain_form(form, named, items), *repairs, *_explain_unread(legal, form)]
     instructions = "\n\n".join((*(text.text for text in request.system), *head))
-    return History(messages=told, instructions=instructions, repairs=tuple(notes), family=form.family)
+    return History(messages=legal, instructions=instructions, repairs=tuple(notes), family=form.family)
 
 
 def _find_items(messages: MessageList | Mapping[str, Json], codec: Codec) -> Sequence[object]:
@@ -69,27 +68,28 @@ def _read_in_any_form(
     items: Sequence[object],
     given: MessageList | Mapping[str, Json],
 ) -> tuple[Codec, Request]:
-    """The family in whose form the list is, and what it says.
+    """The codec whose form the list has, and the list as a request.
 
-    It is the one that was named unless only another's signs are there.  A list without any signs is plain
-    words: then any family that can read it will do."""
+    The named family is used unless only another family recognizes items.  If no family recognizes any, the
+    list is plain text and the first family that can read it is used.
+    """
     others = [load_codec(family) for family in family_names() if family != named.family]
-    signs = {codec.family: sum(map(codec.recognizes_item, items)) for codec in (named, *others)}
-    best = max(others, key=lambda codec: signs[codec.family])
-    if signs[named.family] or not signs[best.family]:
+    recognized = {codec.family: sum(map(codec.recognizes_item, items)) for codec in (named, *others)}
+    best = max(others, key=lambda codec: recognized[codec.family])
+    if recognized[named.family] or not recognized[best.family]:
         try:
             return named, _read_as(named, endpoint, given)
         except (ProviderError, TypeError, ValueError) as error:
-            why = MisuseError(f"this is no conversation as {source} lists it: {error}")
-        others = others if not any(signs.values()) else []
+            failure = MisuseError(f"this is not a conversation in the form of {source}: {error}")
+        others = others if not any(recognized.values()) else []
     else:
-        why, others = MisuseError(f"this is no conversation as {source} lists it"), [best]
+        failure, others = MisuseError(f"this is not a conversation in the form of {source}"), [best]
     for codec in others:
         try:
             return codec, _read_as(codec, _endpoint_of(codec), given)
         except (ProviderError, TypeError, ValueError):
-            continue  # not this family's either: the error of the one that was named is told
-    raise why
+            continue  # the error of the named family is reported
+    raise failure
 
 
 def _read_as(codec: Codec, endpoint: Endpoint, given: MessageList | Mapping[str, Json]) -> Request:
@@ -101,7 +101,7 @@ def _read_as(codec: Codec, endpoint: Endpoint, given: MessageList | Mapping[str,
 
 
 def _split_instructions(messages: Sequence[Message]) -> tuple[tuple[str, ...], Sequence[Message]]:
-    """The system messages at the head of the list, in words, and what follows them."""
+    """The texts of the system messages at the head of the list, and the messages after them."""
     count = 0
     while count < len(messages) and _is_instruction(messages[count]):
         count += 1
@@ -131,10 +131,9 @@ def _explain_unread(messages: Sequence[Message], form: Codec) -> Iterator[str]:
 
 
 def export_history(target: str, messages: Sequence[Message]) -> list[Json]:
-    """The conversation as the vendor's API would be sent it.
+    """Export the conversation as the message list of a vendor's API; append your next message to it.
 
-    It ends where it ended: what you say next goes behind it.  Files that another provider holds, and
-    pictures and documents of types that are not taken everywhere, are words in it.
+    Files stored at another provider, and media types that are not accepted everywhere, become text.
     """
     endpoint = _find_endpoint(target)
     codec = load_codec(endpoint.family)
@@ -146,7 +145,7 @@ def export_history(target: str, messages: Sequence[Message]) -> list[Json]:
 
 def _find_endpoint(name: str) -> Endpoint:
     try:
-        return find_model_by_name(f"{name}:={ANY_MODEL}", spoken_to=False).endpoint
+        return find_model_by_name(f"{name}:={ANY_MODEL}", needs_address=False).endpoint
     except UnknownModel:
         family = name.replace("-", "_")
         return Endpoint(name=family, family=load_codec(family).family)

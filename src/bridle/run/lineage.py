@@ -1,16 +1,16 @@
-"""Families of sessions: fork one, list its branches, set two beside each other.
+"""Forks a session, lists the branches of its family, and compares two sessions.
 
-    fork = await agent.fork(session, at="m4")     a new session that begins with the first four messages
-    await agent.run("…", session=fork.session)    and goes on from there, with this agent's model
-    await agent.branches(session)                 its family: all that left it, and all that it left
-    await agent.compare(session, fork.session)    what both said, and what each did after that
+    fork = await agent.fork(session, at="m4")     a new session that starts with the first four messages
+    await agent.run("…", session=fork.session)    continue it, with this agent's model
+    await agent.branches(session)                 its family: parents, forks and forks of forks
+    await agent.compare(session, fork.session)    the shared messages, and what each did afterwards
 
-To roll back is to fork: a log only grows, and whoever still holds the old name must not find another
-conversation under it.  So the way back has a new name, and the old way stays as it was.
+To roll back, fork: a log only grows, and an old session id must never show another conversation.  The fork
+has a new id and the old session is unchanged.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -34,7 +34,7 @@ from .model_connection import find_model_by_name
 from .validate_input import check_session, check_tenant, new_session_id
 
 FAMILY_SESSIONS_MAX = 1_000_000
-"""How many sessions are looked through for a family: all of them, in any store that one machine keeps."""
+"""Maximum sessions searched for a family: more than any store on one machine holds."""
 
 
 async def fork_session(
@@ -47,9 +47,11 @@ async def fork_session(
     clock: Clock | None = None,
     tenant: str | None = None,
 ) -> Fork:
-    """A new session that shares the records up to a message (`"m4"`) or a number; without one, all that can
-    be trusted.  Where that is not all there is, the new one begins by saying so.  With a `model`, it is
-    that one's turn when the new session goes on.  For a `tenant`, the session must be his.
+    """Create a session that shares the records up to a message (`"m4"`) or a record number.
+
+    Without `at`, shares every intact record; if some are not, the first record of the fork says so.
+    `model` is the model the fork continues with.  With a `tenant`, raises `MisuseError` for another
+    tenant's session.
     """
     check_session(session)
     if new is not None:
@@ -61,39 +63,38 @@ async def fork_session(
     place = find_fork_point(session, records, at)
     name = new or new_session_id(now)
     across = check_tenant(session, fold_log(records).state, tenant)
-    behind = lost if place.at == len(records) else ""
-    chosen = find_model_by_name(model, spoken_to=False) if isinstance(model, str) else model
-    beginning = _first_fork_events(
-        Forked(session=name, parent=session, at=place.at, cross_tenant=across), behind, chosen, place.state
-    )
+    cut_reason = lost if place.at == len(records) else ""
+    chosen = find_model_by_name(model, needs_address=False) if isinstance(model, str) else model
+    forked = Forked(session=name, parent=session, at=place.at, cross_tenant=across)
+    events = _first_fork_events(forked, cut_reason, chosen, place.state)
     try:
         await store.fork(session, place.at, name)
     except Conflict:
         if not await _is_unfinished_fork(store, name, session, place.at):
             raise
     head = records[place.at - 1].hash if place.at else GENESIS
-    await store.append(name, place.at, _seal_records(beginning, place.at, now, head))
+    await store.append(name, place.at, _seal_records(events, place.at, now, head))
     return Fork(
         session=name,
         parent=session,
         at=place.at,
         message=place.message,
         requested_at=place.requested_at,
-        cut_reason=behind,
+        cut_reason=cut_reason,
         completed_actions=place.completed_actions,
     )
 
 
 async def _is_unfinished_fork(store: Store, name: str, parent: str, at: int) -> bool:
-    """Whether there is that fork already with nothing in it: somebody died between the two steps."""
+    """True if the fork exists without records of its own: a process crashed between the two writes."""
     infos = await store.sessions(limit=FAMILY_SESSIONS_MAX)
     return any((i.id, i.parent, i.forked_at, i.length) == (name, parent, at, at) for i in infos)
 
 
 async def list_branches(store: Store, session: str, *, tenant: str | None = None) -> tuple[Branch, ...]:
-    """The family of a session, parents before their children, in the order they were forked.
+    """List the family of a session, parents before children, in the order they were forked.
 
-    For a `tenant`, the session must be his, and branches that are another's are left out.
+    With a `tenant`, raises `MisuseError` for another tenant's session and leaves out others' branches.
     """
     check_session(session)
     infos = {info.id: info for info in await store.sessions(limit=FAMILY_SESSIONS_MAX)}
@@ -101,7 +102,7 @@ async def list_branches(store: Store, session: str, *, tenant: str | None = None
         raise SessionNotFound(f"there is no session {session!r} here; `bridle sessions` lists them")
     owners = {info.id: _find_owner(infos, info) for info in infos.values()}
     root = session
-    for _ in infos:  # a line cannot be longer than all of them, whatever somebody wrote into the file
+    for _ in infos:  # bounded, so that a cycle in a damaged store cannot loop forever
         root = owners[root] or root
     children: dict[str, list[SessionInfo]] = {}
     for info in infos.values():
@@ -117,21 +118,21 @@ async def list_branches(store: Store, session: str, *, tenant: str | None = None
 
 
 def _reattach_branches(kept: Sequence[Branch], family: Sequence[Branch]) -> tuple[Branch, ...]:
-    """Those branches, each under the nearest one above it that is kept."""
-    above = {branch.session: branch.parent for branch in family}
+    """The kept branches, each attached to its nearest kept ancestor."""
+    parents = {branch.session: branch.parent for branch in family}
     depths: dict[str, int] = {"": -1}
     shown: list[Branch] = []
     for branch in kept:
         parent = branch.parent
         while parent not in depths:
-            parent = above[parent]
+            parent = parents[parent]
         depths[branch.session] = depths[parent] + 1
         shown.append(replace(branch, parent=parent, depth=depths[branch.session]))
     return tuple(shown)
 
 
 async def compare_sessions(store: Store, a: str, b: str, *, tenant: str | None = None) -> Comparison:
-    """What both said, and what each did after that; for a `tenant`, both must be his."""
+    """Compare two sessions; with a `tenant`, raises `MisuseError` if one belongs to another tenant."""
     for name in (a, b):
         check_session(name)
     sides = [(await _read_trusted(store, name))[0] for name in (a, b)]
@@ -142,104 +143,73 @@ async def compare_sessions(store: Store, a: str, b: str, *, tenant: str | None =
     return compare_logs(a, sides[0], b, sides[1])
 
 
-class LineageHost(Protocol):
-    """What the branching is part of."""
-
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-
-class LineageMethods:
-    """What an agent can do about the past of its sessions."""
-
-    async def fork(
-        self: LineageHost,
-        session: str,
-        at: ForkPlace = None,
-        *,
-        new: str | None = None,
-        tenant: str | None = None,
-    ) -> Fork:
-        """A new session that begins as that one did, up to a message (`"m4"`) or a record (12).
-
-        Nothing is copied and nothing is undone; `kept` says what the old session did after that point.
-        """
-        return await fork_session(self.store, session, at, new, clock=self.clock, tenant=tenant)
-
-    async def branches(self: LineageHost, session: str, *, tenant: str | None = None) -> tuple[Branch, ...]:
-        return await list_branches(self.store, session, tenant=tenant)
-
-    async def compare(self: LineageHost, a: str, b: str, *, tenant: str | None = None) -> Comparison:
-        return await compare_sessions(self.store, a, b, tenant=tenant)
-
-
 class _UnreadBranch(NamedTuple):
-    """A session of a family that is still to be read, and what was read of the line it left."""
+    """A session of the family that is still to be read."""
 
     info: SessionInfo
     owner: str = ""
     depth: int = 0
     reader_at_fork: LogReader | None = None
+    """State of the owner's log at the fork, if it was read."""
 
 
 class _FamilyReader:
-    """Every line is read once, from where it left its owner: what is shared is not read again."""
+    """Reads the logs of a family; records shared with an owner are read only once."""
 
     def __init__(self, store: Store, children: Mapping[str, Sequence[SessionInfo]]) -> None:
         self._store, self._children = store, children
         self.tenants: dict[str, str | None] = {}
-        """By session: whose it is; None of one that nobody has prompted."""
+        """Tenants by session; None for a session that was never prompted."""
 
     async def read_branches(self, root: SessionInfo) -> tuple[Branch, ...]:
         found: list[Branch] = []
         waiting = [_UnreadBranch(root)]
         while waiting:
-            line = waiting.pop()
-            branch, points = await self._read_branch(line)
+            unread = waiting.pop()
+            branch, readers = await self._read_branch(unread)
             found.append(branch)
-            # The last one is taken first.
-            for child in reversed(self._list_children(line.info.id)):
+            # Reversed, because the last one is popped first.
+            for child in reversed(self._list_children(unread.info.id)):
                 waiting.append(
-                    _UnreadBranch(child, line.info.id, line.depth + 1, points.get(child.forked_at))
+                    _UnreadBranch(child, unread.info.id, unread.depth + 1, readers.get(child.forked_at))
                 )
         return tuple(found)
 
     def _list_children(self, owner: str) -> list[SessionInfo]:
         return sorted(self._children.get(owner, ()), key=lambda info: (info.forked_at, info.created_at))
 
-    async def _read_branch(self, line: _UnreadBranch) -> tuple[Branch, dict[int, LogReader]]:
-        """The branch, and how far it was read where others left it."""
-        info = line.info
-        records, trouble = await _read_trusted(
-            self._store, info.id, info.forked_at if line.reader_at_fork else 0
+    async def _read_branch(self, unread: _UnreadBranch) -> tuple[Branch, dict[int, LogReader]]:
+        """The branch, and its log readers at the records where children forked."""
+        info = unread.info
+        records, read_error = await _read_trusted(
+            self._store, info.id, info.forked_at if unread.reader_at_fork else 0
         )
-        reading = line.reader_at_fork.copy() if line.reader_at_fork else LogReader()
+        reader = unread.reader_at_fork.copy() if unread.reader_at_fork else LogReader()
         for record in records:
             if record.seq <= info.forked_at:
-                reading.apply_record(record)
-        left = reading.state
-        # What was spent before it left was spent by its owner.
-        reading.state = replace(left, total_spent=Spending())
+                reader.apply_record(record)
+        at_fork = reader.state
+        # Spending before the fork belongs to the owner.
+        reader.state = replace(at_fork, total_spent=Spending())
         own = [record for record in records if record.seq > info.forked_at]
-        wanted = {child.forked_at for child in self._list_children(info.id)}
-        points = {0: LogReader()}
+        fork_points = {child.forked_at for child in self._list_children(info.id)}
+        readers = {0: LogReader()}
         for record in own:
-            reading.apply_record(record)
-            if record.seq in wanted:
-                points[record.seq] = reading.copy()
-        self.tenants[info.id] = reading.state.owner
-        return _make_branch(line, left, reading.state, own, trouble), points
+            reader.apply_record(record)
+            if record.seq in fork_points:
+                readers[record.seq] = reader.copy()
+        self.tenants[info.id] = reader.state.owner
+        return _make_branch(unread, at_fork, reader.state, own, read_error), readers
 
 
-def _make_branch(line: _UnreadBranch, left: State, now: State, own: Sequence[Record], trouble: str) -> Branch:
-    info, shared = line.info, left.transcript.messages
+def _make_branch(
+    unread: _UnreadBranch, at_fork: State, now: State, own: Sequence[Record], read_error: str
+) -> Branch:
+    info, shared = unread.info, at_fork.transcript.messages
     return Branch(
         session=info.id,
-        parent=line.owner,
-        depth=line.depth,
+        parent=unread.owner,
+        depth=unread.depth,
         at=info.forked_at,
         message=shared[-1].id if shared else "",
         length=info.length,
@@ -253,7 +223,7 @@ def _make_branch(line: _UnreadBranch, left: State, now: State, own: Sequence[Rec
         first_text=_first_prompt_text(own),
         created_at=info.created_at,
         updated_at=info.updated_at,
-        read_error=trouble,
+        read_error=read_error,
     )
 
 
@@ -265,7 +235,7 @@ def _first_prompt_text(records: Sequence[Record]) -> str:
 
 
 def _find_owner(infos: Mapping[str, SessionInfo], info: SessionInfo) -> str:
-    """Whose own record it left at: a fork of a fork may have left before that one was there at all."""
+    """The session that owns the record forked at: a fork of a fork may fork inside the shared records."""
     seen = {info.id}
     parent = infos.get(info.parent)
     while parent is not None and parent.id not in seen:
@@ -277,11 +247,11 @@ def _find_owner(infos: Mapping[str, SessionInfo], info: SessionInfo) -> str:
 
 
 def _first_fork_events(event: Forked, lost: str, model: Model | None, state: State) -> list[Event]:
-    """What a fork has to say for itself before anybody goes on with it."""
+    """The first own records of a fork: lost records, the fork itself, a change of model."""
     events: list[Event] = []
     if lost:
-        told = f"forked from {event.parent} at record {event.at}, the last that can be trusted: {lost}"
-        events.append(LogRepaired(items=(told,), records_lost=True))
+        repair = f"forked from {event.parent} at record {event.at}, the last intact one: {lost}"
+        events.append(LogRepaired(items=(repair,), records_lost=True))
     events.append(event)
     if model is not None and model != state.settings.model:
         events.append(Configured(settings=replace(set_model(state.settings, model), models=())))
@@ -296,11 +266,11 @@ def _seal_records(events: Sequence[Event], after: int, now: float, head: str) ->
 
 
 async def _read_trusted(store: Store, session: str, after: int = 0) -> tuple[Sequence[Record], str]:
-    """The records up to the first that cannot be trusted, and what is wrong with that one."""
+    """The records before the first corrupt one, and what is wrong with that one."""
     try:
         return await store.read(session, after), ""
     except Corrupt as error:
         if error.last_good is None or not isinstance(store, RepairableStore):
             raise
-        whole = (await store.read_intact(session))[: error.last_good]
-        return [record for record in whole if record.seq > after], str(error)
+        intact = (await store.read_intact(session))[: error.last_good]
+        return [record for record in intact if record.seq > after], str(error)

@@ -1,8 +1,11 @@
-"""Find the models that a log names in the tables of this machine.
+"""Takes settings from a log that may come from another machine, without giving the log any access.
 
-A log may come from elsewhere, so it is data.  Of a model in it only the names are read (vendor, wire, model).
-Its address, the variable its key is in and what is imported for it come from the tables and the environment
-here.  An address that the tables do not give is used only when the caller names its host.
+Only the names of a model are read from the log (vendor, wire, model).  Its address, its key variable and the
+code imported for it come from the tables and environment of this machine.  An address that the tables do not
+contain is used only if the caller names its host.
+
+Policy rules that deny or ask apply as logged.  Rules that allow are ignored until the caller names the policy
+again.  Extras are request fields; those that contain an address or a credential are left out.
 """
 
 import re
@@ -28,10 +31,10 @@ class ForeignEndpoint(MisuseError):
 
 
 def resolve_logged_model(logged: Model, environ: Mapping[str, str], trusted_host: str = "") -> Model:
-    """The model of a log as the tables here know it.
+    """Find a logged model in the tables of this machine.
 
-    Raises `ForeignEndpoint`, which names the host and the variable of the key, when the log says another
-    address; `trusted_host` is a host that the caller lets it go to all the same.
+    Raises `ForeignEndpoint` with the host and the key variable if the logged address differs from the
+    tables and is not `trusted_host`.
     """
     endpoint = logged.endpoint
     found = list(_find_in_tables(logged, environ))
@@ -39,34 +42,34 @@ def resolve_logged_model(logged: Model, environ: Mapping[str, str], trusted_host
         if (model.endpoint.base_url, model.endpoint.app) == (endpoint.base_url, endpoint.app):
             return model
     if missing_address(logged):
-        # It was skipped where the log was written, so the log has no address: the tables here have the word.
-        for model in _find_in_tables(logged, environ, spoken_to=False):
+        # The model was skipped where the log was written, so the log has no address: use the tables.
+        for model in _find_in_tables(logged, environ, needs_address=False):
             return model
     host = urlsplit(endpoint.base_url).netloc.rpartition("@")[2]
     if not endpoint.base_url:
         raise MisuseError(
-            f"the log names {logged.name}, which the tables here do not know, and code to import for it;"
-            " nothing is imported because of a log: name a model with --model"
+            f"the log names {logged.name}, which is not in the model tables, and code to import for it;"
+            " logs cannot import code: name a model with --model"
         )
     there = list(_find_in_tables(logged, environ, f"@{endpoint.base_url}"))
     if not there:
         raise MisuseError(
-            f"the log names {logged.name} at {host}, and the tables here do not know its vendor;"
+            f"the log names {logged.name} at {host}, whose vendor is not in the tables;"
             " name a model with --model"
         )
     if trusted_host and trusted_host == host:
         return there[0]
     keys = there[0].endpoint.key_env or there[0].endpoint.signing_env
-    sent = f"with the key in {' or '.join(keys)}" if keys else "without a key"
+    auth = f"with the key in {' or '.join(keys)}" if keys else "without a key"
     raise ForeignEndpoint(
-        f"the log asks for {logged.name} at {host}, {sent}, and the tables here say another address;"
-        f" to go there: --trust-endpoint {host}; to go on elsewhere: --model VENDOR:MODEL",
+        f"the log names {logged.name} at {host}, {auth}, but the tables give another address;"
+        f" to use it: --trust-endpoint {host}; to use another model: --model VENDOR:MODEL",
         host,
     )
 
 
 def _find_in_tables(
-    logged: Model, environ: Mapping[str, str], address: str = "", *, spoken_to: bool = True
+    logged: Model, environ: Mapping[str, str], address: str = "", *, needs_address: bool = True
 ) -> Iterator[Model]:
     vendor, roles = logged.endpoint.name, [""]
     if logged.endpoint.simulated:
@@ -75,18 +78,14 @@ def _find_in_tables(
         for exact in ("", "="):
             try:
                 model = find_model(
-                    f"{vendor}:{exact}{role}{logged.id}{address}", environ=environ, spoken_to=spoken_to
+                    f"{vendor}:{exact}{role}{logged.id}{address}",
+                    environ=environ,
+                    needs_address=needs_address,
                 )
             except MisuseError:
-                continue  # not a name of the tables, spelt like this
+                continue  # this spelling is not in the tables
             if model.endpoint.family == logged.endpoint.family:
                 yield model
-
-
-# Take settings from a log that may come from elsewhere, without giving it more access than the caller gave.
-#
-# Rules that deny or ask hold as they are.  Rules that allow stay in the log and do not count until the caller
-# names the policy again.  Extras are fields of a request; those with an address or a credential are left out.
 
 
 _ADDRESS_NAME = re.compile(r"(^|_)(url|uri|host|hostname|endpoint|address|webhook|server)s?$")
@@ -94,23 +93,22 @@ _CREDENTIAL_NAME = re.compile(
     r"(^|_)(authori[sz]ation|token|secret|password|credential|cookie|header)s?$|api_?key|^token_"
 )
 _TOKEN_COUNT_NAME = re.compile(r"(^|_)tokens$|^token_count$")
-"""Counts of tokens."""
 _CAMEL_CASE_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def take_logged_policy(logged: Policy) -> Policy:
-    """The policy of a log, in which only the rules that deny or ask count."""
+    """The logged policy with its allowing rules disabled."""
     return replace(logged, allow_rules_hold=False)
 
 
 def take_logged_extras(logged: Sequence[Extra]) -> tuple[tuple[Extra, ...], tuple[str, ...]]:
-    """The extras that are taken, and one sentence about each that is not."""
+    """The safe extras, and one sentence about each that was left out."""
     kept: list[Extra] = []
     left_out: list[str] = []
     for extra in logged:
         fault = _find_extra_fault(extra)
         if fault:
-            left_out.append(f"the log's extra {extra.name!r} {fault} and is not sent")
+            left_out.append(f"the logged extra {extra.name!r} {fault} and is not sent")
         else:
             kept.append(extra)
     return tuple(kept), tuple(left_out)
@@ -120,18 +118,18 @@ def _find_extra_fault(extra: Extra) -> str:
     try:
         value = parse_json(extra.json)
     except ValueError:
-        return "holds no JSON"
+        return "is not valid JSON"
     for name, leaf in _iterate_members(extra.name, value):
         words = _CAMEL_CASE_BREAK.sub("_", name).replace("-", "_").lower()
         if _CREDENTIAL_NAME.search(words) and not _TOKEN_COUNT_NAME.search(words):
-            return f"holds a credential ({name})"
+            return f"contains a credential ({name})"
         if _ADDRESS_NAME.search(words) or (isinstance(leaf, str) and "://" in leaf):
-            return f"holds an address ({name})"
+            return f"contains an address ({name})"
     return ""
 
 
 def _iterate_members(name: str, value: object) -> Iterator[tuple[str, object]]:
-    """Each member and each value, under the name nearest to it."""
+    """Yield every nested value with the name of its nearest enclosing member."""
     waiting = [(name, value)]
     while waiting:
         name, value = waiting.pop()

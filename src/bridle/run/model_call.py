@@ -1,8 +1,11 @@
-"""What was heard of a reply, for the case that it breaks off.
+"""One model call: encode the request, send it, decode the reply, measure and redact it.
 
-Most providers count what a model wrote at the end of a reply only.  One that is cancelled or cut off before
-that was written all the same, and is paid for: what was heard of it is counted by our own measure, on the
-dear side, and never as more than was asked for.
+Most providers report output tokens only at the end of a reply.  A reply that is cut off or cancelled is
+charged all the same, so its usage is estimated from the received text, rounded up, and never more than
+`max_tokens`.
+
+Only this module knows both the key and the response, so it removes the key wherever a provider repeats it,
+in an error or a reply, before anything is stored or shown.  Sending raises the audit event `bridle.asked`.
 """
 
 import sys
@@ -30,34 +33,45 @@ from bridle.values.usage import Usage
 
 from .model_connection import ModelConnection
 
+SECONDS_DIGITS = 6
+"""Latencies are rounded to microseconds."""
+Streamed = TextDelta | ReasoningDelta | ToolCallDelta
+"""Deltas that continue each other."""
+ERROR_BODY_BYTES_MAX = 1024 * 1024
+"""Longer error pages are not read further."""
+HTTP_ERROR = 400
+KEY_PLACEHOLDER = "[key]"
+
 
 class DeltaCallIds:
-    """Gives the deltas of a reply the ids that its calls will have, so that a viewer can match them."""
+    """Gives deltas the ids their calls will have in the reply, so that a viewer can match them."""
 
     def __init__(self, turn: int) -> None:
         self._turn = turn
         self._number_of: dict[int, int] = {}
-        """Which call a part of the reply is, by the part's place."""
+        """Call numbers by the index of the part in the reply."""
         self._ready: set[int] = set()
 
     def identify(self, delta: Delta) -> Delta:
         match delta:
-            case ToolCallDelta(index=place):
-                return replace(delta, call_id=make_call_id(self._turn, self._call_number(place)))
+            case ToolCallDelta(index=index):
+                return replace(delta, call_id=make_call_id(self._turn, self._call_number(index)))
             case CallReady(index=number, call=call):
                 self._ready.add(number)
                 return replace(delta, call=replace(call, id=make_call_id(self._turn, number)))
         return delta
 
-    def _call_number(self, place: int) -> int:
-        """Calls arrive in their order; one without arguments may arrive without a delta."""
-        if place not in self._number_of:
+    def _call_number(self, index: int) -> int:
+        """Calls arrive in order; a call without arguments may arrive without a delta."""
+        if index not in self._number_of:
             known = self._ready.union(self._number_of.values())
-            self._number_of[place] = max(known, default=-1) + 1
-        return self._number_of[place]
+            self._number_of[index] = max(known, default=-1) + 1
+        return self._number_of[index]
 
 
 class PartialUsage:
+    """Estimates the usage of a reply that may break off."""
+
     def __init__(self, tokens_max: int | None) -> None:
         self._tokens_max = tokens_max
         self._texts: list[str] = []
@@ -65,34 +79,30 @@ class PartialUsage:
 
     def add_delta(self, delta: Delta) -> None:
         match delta:
-            case TextDelta(text=words) | ReasoningDelta(reasoning=words) | ToolCallDelta(arguments=words):
-                self._texts.append(words)
+            case TextDelta(text=text) | ReasoningDelta(reasoning=text) | ToolCallDelta(arguments=text):
+                self._texts.append(text)
 
     def set_reply(self, reply: Reply) -> Reply:
-        """It has come to its end: nothing has to be guessed any more."""
+        """Note the complete reply, whose usage needs no estimate."""
         self._reply = reply
         return reply
 
     def estimate_usage(self, counted: Usage) -> Usage:
-        """`counted` is what the provider has said so far."""
+        """Estimate the usage so far; `counted` is what the provider has reported."""
         if self._reply is not None:
             return self._reply.usage
         if not self._texts:
             return counted
-        heard = estimate_text_tokens("".join(self._texts))
-        if counted.output * OVERESTIMATE_FACTOR >= heard:
-            return counted  # it counts as it goes
-        return replace(counted, output=heard if self._tokens_max is None else min(heard, self._tokens_max))
-
-
-# Times one model call by a clock that never goes back.
-
-
-SECONDS_DIGITS = 6
-"""Microseconds: finer is noise."""
+        estimate = estimate_text_tokens("".join(self._texts))
+        if counted.output * OVERESTIMATE_FACTOR >= estimate:
+            return counted  # this provider counts during the reply
+        output = estimate if self._tokens_max is None else min(estimate, self._tokens_max)
+        return replace(counted, output=output)
 
 
 class Stopwatch:
+    """Times one model call on a monotonic clock."""
+
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._started: float | None = None
@@ -107,7 +117,7 @@ class Stopwatch:
         self._byte = self._now() if self._byte is None else self._byte
 
     def note_token(self) -> None:
-        """Note the first token; for the later ones this is not called."""
+        """Note the first token; not called for later ones."""
         self.token_at = self._now()
 
     def stop(self) -> None:
@@ -115,7 +125,7 @@ class Stopwatch:
 
     @property
     def latency(self) -> Latency | None:
-        """None when it was never started; the total counts up to now while it runs."""
+        """None if never started; the total counts up to now while the call runs."""
         if self._started is None:
             return None
         end = self._now() if self._stopped is None else self._stopped
@@ -132,90 +142,82 @@ class Stopwatch:
         return round(at - self._started, SECONDS_DIGITS) if at > self._started else 0.0
 
 
-# Removal of our key from a reply that repeats it, before the reply is kept or shown.
-
-
-Streamed = TextDelta | ReasoningDelta | ToolCallDelta
-"""Deltas that are pieces of something longer."""
-
-
 def redact_reply(reply: Reply, redactor: Redactor) -> Reply:
-    """The reply without the key; the same object when it holds none."""
+    """The reply without the key; the same object if it contains none."""
     parts = [_redact_part(part, redactor) for part in reply.parts]
-    words = {
+    texts = {
         "id": redactor.redact_text(reply.id),
         "stop_detail": redactor.redact_text(reply.stop_detail),
         "cache_miss_reason": redactor.redact_text(reply.cache_miss_reason),
     }
-    redacted = replace(reply, parts=tuple(parts), **words)
+    redacted = replace(reply, parts=tuple(parts), **texts)
     return reply if redacted == reply else redacted
 
 
 class StreamRedactor:
-    """Shows the deltas of one reply without the key, also where the key is split over several of them.
+    """Shows the deltas of one reply without the key, even if the key is split over several deltas.
 
-    The end of a delta that may be the beginning of the key waits for the next one.  Nothing else waits, and
-    without a key nothing does.
+    The end of a delta that may be the start of the key is delayed until the next delta; nothing else is.
     """
 
     def __init__(self, redactor: Redactor, show: Callable[[Delta], None]) -> None:
         self._redactor, self._show = redactor, show
         self._last: Streamed | None = None
         self._before = ""
-        """The letter shown last: a short key counts only as a word of its own."""
+        """The last character shown: a short key is redacted only as a whole word."""
         self._waiting = ""
 
     def take(self, delta: Delta) -> None:
         if not self._redactor:
             self._show(delta)
         elif isinstance(delta, Streamed):
-            self._take_words(delta)
+            self._take_text(delta)
         else:
             self.flush()
             self._show(self._redact_call(delta) if isinstance(delta, CallReady) else delta)
 
     def flush(self) -> None:
-        """Show what waits: nothing that belongs to it follows."""
+        """Show the delayed text; no continuation follows."""
         if self._waiting and self._last is not None:
             text, start = self._before + self._waiting, len(self._before)
-            self._show(_with_words(self._last, self._redactor.redact_span(text, start, len(text))))
+            self._show(_with_text(self._last, self._redactor.redact_span(text, start, len(text))))
         self._last, self._before, self._waiting = None, "", ""
 
-    def _take_words(self, delta: Streamed) -> None:
+    def _take_text(self, delta: Streamed) -> None:
         if isinstance(delta, ToolCallDelta):
             delta = replace(delta, name=self._redactor.redact_text(delta.name))
-        if self._last is None or _place(self._last) != _place(delta):
+        if self._last is None or _part_key(self._last) != _part_key(delta):
             self.flush()
-        start, new = len(self._before), _words(delta)
+        start, new = len(self._before), _delta_text(delta)
         text = self._before + self._waiting + new
         end = max(start, self._redactor.find_open_end(text))
         self._last, self._waiting = delta, text[end:]
         self._before = text[end - 1 : end]
         if end > start or not new or isinstance(delta, ToolCallDelta):
-            self._show(_with_words(delta, self._redactor.redact_span(text, start, end)))
+            self._show(_with_text(delta, self._redactor.redact_span(text, start, end)))
 
     def _redact_call(self, delta: CallReady) -> CallReady:
-        """A call that may start early is the one that the reply will have."""
+        """Redact like the reply does: an early call must equal the call in the reply."""
         call = _redact_part(delta.call, self._redactor)
         return replace(delta, call=call) if call is not delta.call else delta
 
 
-def _place(delta: Streamed) -> tuple[type, int]:
-    """Which part of the reply the words belong to."""
+def _part_key(delta: Streamed) -> tuple[type, int]:
+    """Identifies the part of the reply that the text belongs to."""
     return type(delta), delta.index if isinstance(delta, ToolCallDelta) else 0
 
 
-def _words(delta: Streamed) -> str:
+def _delta_text(delta: Streamed) -> str:
     match delta:
-        case TextDelta(text=words) | ReasoningDelta(reasoning=words) | ToolCallDelta(arguments=words):
-            return words
+        case TextDelta(text=text) | ReasoningDelta(reasoning=text) | ToolCallDelta(arguments=text):
+            return text
 
 
-def _with_words(delta: Streamed, words: str) -> Streamed:
-    if words == _words(delta):
+def _with_text(delta: Streamed, text: str) -> Streamed:
+    if text == _delta_text(delta):
         return delta
     field = {TextDelta: "text", ReasoningDelta: "reasoning", ToolCallDelta: "arguments"}[type(delta)]
-    return replace(delta, **{field: words})
+    return replace(delta, **{field: text})
 
 
 def _redact_part(part: Part, redactor: Redactor) -> Part:
@@ -228,11 +230,8 @@ def _redact_part(part: Part, redactor: Redactor) -> Part:
     return replace(part, **changed) if changed else part
 
 
-# Names what a person has to change when a provider refuses a key or does not know a model.
-
-
 def suggest_fix(kind: FailureKind, model: Model) -> str:
-    """The variable or the model string to change, in words; empty where neither is to blame."""
+    """Name the key variable or the model string to check; empty if neither is the cause."""
     endpoint = model.endpoint
     if kind == "unauthorized":
         names = (*endpoint.key_env, *endpoint.signing_env[:2])
@@ -244,46 +243,33 @@ def suggest_fix(kind: FailureKind, model: Model) -> str:
     return ""
 
 
-# One request, out and back: encode, send, decode.
-#
-# Only this place knows both the key and the answer, so it removes our key where a provider
-# repeats it, in an error or in a reply, before anything is kept.
-# What is sent raises Python's audit event `bridle.asked` first.
-
-
-ERROR_BODY_BYTES_MAX = 1024 * 1024
-"""Of an error page nothing is read after this: what it says is in its first lines."""
-HTTP_ERROR = 400
-KEY_PLACEHOLDER = "[key]"
-
-
 def _reply_too_long(limit: int) -> Failure:
-    message = f"the reply is longer than {limit:,} bytes (reply_bytes_max) and was given up"
+    message = f"the reply exceeds {limit:,} bytes (reply_bytes_max) and was abandoned"
     return Failure(kind="garbled", message=message, should_retry=False)
 
 
 class ModelCall:
-    """What is sent is known (`digest`) before anything is; what came back so far is known at any time."""
+    """One request and its reply.  `digest` is known before sending; usage and text at any time."""
 
     def __init__(
         self,
-        line: ModelConnection,
+        connection: ModelConnection,
         request: Request,
-        kept: EncodedHistory,
+        history: EncodedHistory,
         *,
         stream: bool,
         now: Callable[[], float],
         bytes_max: int | None = REPLY_BYTES_DEFAULT,
     ) -> None:
-        """`now` is the clock that the call is timed by; a reply of more than `bytes_max` is given up."""
+        """Encode the request.  `now` times the call; a reply of more than `bytes_max` is abandoned."""
         request = replace(request, stream=stream)
-        encoded = line.codec.encode(request, kept)
-        self.digest, self.model = encoded.digest, line.model
-        self._connection, self._request, self._bytes_max = line, request, bytes_max
+        encoded = connection.codec.encode(request, history)
+        self.digest, self.model = encoded.digest, connection.model
+        self._connection, self._request, self._bytes_max = connection, request, bytes_max
         self._outgoing = OutgoingRequest(
             method=encoded.method,
-            url=line.model.endpoint.base_url.rstrip("/") + encoded.path,
-            headers=(*encoded.headers, *line.headers),
+            url=connection.model.endpoint.base_url.rstrip("/") + encoded.path,
+            headers=(*encoded.headers, *connection.headers),
             body=encoded.body,
         )
         self._decoder: Decoder | None = None
@@ -298,7 +284,7 @@ class ModelCall:
 
     @property
     def usage(self) -> Usage | None:
-        """What there is to pay for a reply that never became one; None when there was nothing."""
+        """Usage to charge for an incomplete reply; None if nothing was sent or the request was refused."""
         if not self._sent or self._refused:
             return None
         return self._partial_usage.estimate_usage(
@@ -307,17 +293,17 @@ class ModelCall:
 
     @property
     def latency(self) -> Latency | None:
-        """How long it has taken; None when nothing was sent."""
+        """Latency so far; None if nothing was sent."""
         return self._stopwatch.latency
 
     def locate_rejected_parts(self, failure: Failure) -> tuple[PartRef, ...]:
-        """What of the request the provider stumbled over, where its words tell."""
+        """The parts of the request that the provider rejected, if its message identifies them."""
         return locate_rejected_parts(self._connection.codec, self._request, failure)
 
     async def send(
         self, show: Callable[[Delta], None], now: float, begun: Callable[[], None] = lambda: None
     ) -> Reply:
-        """`now` dates a signature, where one is wanted; `begun` is called when an answer begins."""
+        """Send the request and decode the reply.  `now` dates a signature; `begun` is called on the first byte."""
         self._sent = True
         self._stopwatch.start()
         outgoing = self._outgoing
@@ -337,12 +323,12 @@ class ModelCall:
                 self._decoder = decoder
                 if not self._refused:
                     begun()
-                heard = 0
+                received = 0
                 async for chunk in answer.chunks():
-                    heard += len(chunk)
-                    if self._refused and heard > ERROR_BODY_BYTES_MAX:
-                        break  # an error has been said by now; leaving closes the connection
-                    if self._bytes_max is not None and heard > self._bytes_max:
+                    received += len(chunk)
+                    if self._refused and received > ERROR_BODY_BYTES_MAX:
+                        break  # leaving the loop closes the connection
+                    if self._bytes_max is not None and received > self._bytes_max:
                         raise ProviderError(_reply_too_long(self._bytes_max))
                     for delta in decoder.feed(chunk):
                         if self._stopwatch.token_at is None:
@@ -369,13 +355,13 @@ class ModelCall:
             message = f"{message.rstrip('. ')}; {hint}"
         refused = failure.refused_parameter
         if failure.kind == "invalid" and (failure.status or 0) < HTTP_ERROR:
-            refused = find_rejected_parameter(failure.message)  # it came inside a stream
+            refused = find_rejected_parameter(failure.message)  # an error inside a stream
         if refused and not has_parameter(self._request, refused):
             refused = None
         return replace(failure, message=message, code=code, window_tokens=window, refused_parameter=refused)
 
-    def _redact_key(self, words: str) -> str:
-        return Redactor(self._list_secrets(), KEY_PLACEHOLDER).redact_text(words)
+    def _redact_key(self, text: str) -> str:
+        return Redactor(self._list_secrets(), KEY_PLACEHOLDER).redact_text(text)
 
     def _list_secrets(self) -> frozenset[str]:
         if not self._signature:

@@ -1,7 +1,7 @@
-"""The models an agent may ask, and the lines to them.
+"""The models of an agent in order of preference, and the connections to them.
 
-Given are one model or several in order of preference, each by name, as a value, or as a line that somebody
-has already laid.  What is given wrong is said before anything is sent.
+Each model is given by name, as a `Model`, or as a ready `ModelConnection`.  Invalid input is reported before
+anything is sent.
 """
 
 import os
@@ -27,28 +27,28 @@ ModelLike = str | Model | ModelConnection
 class ModelChain:
     models: tuple[Model, ...]
     given_connections: dict[str, ModelConnection]
-    """Lines that were given, by the seat they lead to."""
+    """Connections passed by the caller, by model key."""
     extra_models: tuple[Model, ...] = ()
-    """Models that are asked for something else than to go on."""
+    """Models outside the chain, such as the summarizer."""
 
     @property
     def chain_models(self) -> tuple[Model, ...]:
-        """What goes into the settings: nothing, when there is no choice."""
+        """The models for the settings: empty if there is only one."""
         return self.models if len(self.models) > 1 else ()
 
     def open_connections(self, clock: Clock, deadlines: Deadlines | None) -> dict[str, ModelConnection]:
-        """The lines there are, by seat; a model that is `skipped` has none."""
-        without = {seat for seat, _ in self.skipped_models}
+        """Connections by model key; `skipped_models` have none."""
+        skipped = {key for key, _ in self.skipped_models}
         return {
             model.model_key: self.given_connections.get(model.model_key)
             or connect_model(model, clock=clock, deadlines=deadlines)
             for model in (*self.models, *self.extra_models)
-            if model.model_key not in without
+            if model.model_key not in skipped
         }
 
     @property
     def skipped_models(self) -> tuple[tuple[str, str], ...]:
-        """Models of the chain without a key or an address, with the reason; `MissingKey` when all are."""
+        """Models of the chain without a key or an address, with the reason; raises `MissingKey` if all are."""
         found = [(model, reason) for model in self.chain_models if (reason := self._missing_setting(model))]
         if found and len(found) == len(self.models):
             listed = "; ".join(reason for _, reason in found)
@@ -74,30 +74,35 @@ class ModelChain:
         for model in (*self.models, *self.extra_models) if limited else ():
             if model.price is None or model.price.rates(0, now) is None:
                 raise MisuseError(
-                    f"no price is known for {model.name}, so a budget in dollars cannot be held;"
+                    f"no price is known for {model.name}, so a budget in dollars cannot be enforced;"
                     " use Budget(tokens=…) or add the price to the file named by $BRIDLE_MODELS"
                 )
 
 
 def make_model_chain(
-    given: ModelLike | Sequence[ModelLike], deadlines: Deadlines | None, beside: Model | None = None
+    given: ModelLike | Sequence[ModelLike], deadlines: Deadlines | None, summarizer: Model | None = None
 ) -> ModelChain:
     each = [given] if isinstance(given, str | Model | ModelConnection) else list(given)
     if not each:
         raise MisuseError("no model was given; name at least one, such as 'sim:'")
-    # A chain goes on without a model that has no address here; a model alone has to have one.
-    models = tuple(resolve_model(one, spoken_to=len(each) == 1) for one in each)
-    laid = {one.model.model_key: one for one in each if isinstance(one, ModelConnection)}
-    if laid and deadlines is not None:
-        raise MisuseError("a line has deadlines of its own; give them to its transport, or name the model")
-    seats = [model.model_key for model in models]
-    if twice := [seat for at, seat in enumerate(seats) if seat in seats[:at]]:
-        raise MisuseError(f"{twice[0]} is in the chain twice; a model that failed is not asked again")
-    return ModelChain(
-        models=models, given_connections=laid, extra_models=(beside,) if beside is not None else ()
+    # A chain skips a model without an address; a single model must have one.
+    models = tuple(resolve_model(one, needs_address=len(each) == 1) for one in each)
+    connections = {one.model.model_key: one for one in each if isinstance(one, ModelConnection)}
+    if connections and deadlines is not None:
+        raise MisuseError(
+            "a ModelConnection has its own deadlines; set them on its transport, or name the model"
+        )
+    keys = [model.model_key for model in models]
+    if repeated := [key for at, key in enumerate(keys) if key in keys[:at]]:
+        raise MisuseError(f"{repeated[0]} is in the chain twice; a failed model is not tried again")
+    extra = (summarizer,) if summarizer is not None else ()
+    return ModelChain(models=models, given_connections=connections, extra_models=extra)
+
+
+def settings_for_first_model(
+    settings: Settings, connections: dict[str, ModelConnection], now: float
+) -> Settings:
+    """The settings of a new prompt: those of the first healthy model that has a key."""
+    return choose_first_model(
+        settings, lambda model: connections[model.model_key].breakers.is_healthy(model, now)
     )
-
-
-def settings_for_first_model(settings: Settings, lines: dict[str, ModelConnection], now: float) -> Settings:
-    """The settings a prompt begins with: those of the first model with a key whose endpoint is well."""
-    return choose_first_model(settings, lambda model: lines[model.model_key].breakers.is_healthy(model, now))

@@ -1,8 +1,7 @@
-"""A line to a model: who answers, in which language, over what.
+"""`ModelConnection`: a model with its codec, transport and credentials.
 
-`connect` turns a model string into one.  Edges are loaded by name when they are first
-needed, so that importing Bridle stays cheap; keys are read from the environment here
-and live only in the headers of this object.
+`connect_model` makes one from a model.  Codecs and transports are imported on first use, so that importing
+Bridle stays cheap.  Keys are read from the environment here and stored only in the headers of this object.
 """
 
 import os
@@ -32,9 +31,9 @@ class ModelConnection:
     transport: Transport
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     sign_request: Signer | None = field(default=None, repr=False)
-    """What signs each request, where a signature stands in for a key."""
+    """Signs each request, where the provider uses signatures instead of keys."""
     breakers: CircuitBreakers = field(default_factory=CircuitBreakers, repr=False, compare=False)
-    """Shared by all who ask over this line; lines made from a model's name share those of the process."""
+    """Shared by all users of this connection; `connect_model` uses those of the process."""
 
     @cached_property
     def secrets(self) -> frozenset[str]:
@@ -43,13 +42,13 @@ class ModelConnection:
 
 
 def find_model_by_name(
-    model: str, environ: Mapping[str, str] | None = None, *, spoken_to: bool = True
+    model: str, environ: Mapping[str, str] | None = None, *, needs_address: bool = True
 ) -> Model:
-    """The model meant by a string like `vendor:model`; raises `UnknownModel`.
+    """Find the model for a string like `vendor:model`; raises `UnknownModel`.
 
-    Unless it is to be `spoken_to`, nothing has to be set that says where it answers.
+    With `needs_address=False` the variables that hold its address may be unset.
     """
-    return find_model(model, environ=os.environ if environ is None else environ, spoken_to=spoken_to)
+    return find_model(model, environ=os.environ if environ is None else environ, needs_address=needs_address)
 
 
 def connect_model(
@@ -59,7 +58,7 @@ def connect_model(
     clock: Clock | None = None,
     deadlines: Deadlines | None = None,
 ) -> ModelConnection:
-    """Raises `MissingKey` before anything is sent.  `clock` is slept on where no network is waited for."""
+    """Connect to a model; raises `MissingKey`.  In-process endpoints sleep on `clock`."""
     secret = find_key(model, os.environ if environ is None else environ)
     return ModelConnection(
         model=model,
@@ -81,35 +80,35 @@ def _make_transport(model: Model, clock: Clock | None, deadlines: Deadlines | No
     return http
 
 
-def resolve_model(given: str | Model | ModelConnection, *, spoken_to: bool = True) -> Model:
+def resolve_model(given: str | Model | ModelConnection, *, needs_address: bool = True) -> Model:
     if isinstance(given, ModelConnection):
         return given.model
-    return find_model_by_name(given, spoken_to=spoken_to) if isinstance(given, str) else given
-
-
-# Sends one small request beside the model calls (keep a prompt, make a conversation).
+    return find_model_by_name(given, needs_address=needs_address) if isinstance(given, str) else given
 
 
 RESPONSE_BYTES_MAX = 8 * 1024 * 1024
 
 
 async def send_request(
-    line: ModelConnection, wanted: HttpRequest, now: float
+    connection: ModelConnection, request: HttpRequest, now: float
 ) -> tuple[int, Mapping[str, str], bytes]:
-    """Status, headers and body of the answer; `now` dates a signature.  Raises `ProviderError`."""
+    """Send a request that is not a model call (store a prompt, open a conversation).
+
+    Returns status, headers and body; `now` dates the signature.  Raises `ProviderError`.
+    """
     outgoing = OutgoingRequest(
-        method=wanted.method,
-        url=line.model.endpoint.base_url.rstrip("/") + wanted.path,
-        headers=(*wanted.headers, *line.headers),
-        body=wanted.body,
+        method=request.method,
+        url=connection.model.endpoint.base_url.rstrip("/") + request.path,
+        headers=(*request.headers, *connection.headers),
+        body=request.body,
     )
-    if line.sign_request is not None:
-        outgoing = replace(outgoing, headers=(*outgoing.headers, *line.sign_request(outgoing, now)))
-    async with line.transport.open(outgoing) as answer:
+    if connection.sign_request is not None:
+        outgoing = replace(outgoing, headers=(*outgoing.headers, *connection.sign_request(outgoing, now)))
+    async with connection.transport.open(outgoing) as answer:
         body = bytearray()
         async for chunk in answer.chunks():
             body += chunk
             if len(body) > RESPONSE_BYTES_MAX:
-                message = f"the answer is longer than {RESPONSE_BYTES_MAX:,} bytes and was given up"
+                message = f"the response exceeds {RESPONSE_BYTES_MAX:,} bytes and was abandoned"
                 raise ProviderError(Failure(kind="garbled", message=message, should_retry=False))
         return answer.status, answer.headers, bytes(body)

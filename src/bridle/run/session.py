@@ -1,8 +1,11 @@
-"""One session while somebody is driving it: begin, go on, or take over, and always leave it legal.
+"""Runs operations on one session: prompt, resume, answer an approval, compensate.
 
-A session is held while it is driven, so that nobody else can be in the middle of anything
-in it.  Before a prompt is added, whatever an earlier run left open is closed by an event:
-a session that was killed, cancelled or forgotten can simply be spoken to again.
+The session's lease is held during each operation, so no other process is inside it.  Before a prompt is
+added, an event closes whatever an earlier run left open: a killed or cancelled session accepts a new prompt.
+
+Compensations run newest first, each durably and once.  They stop at the first failure, because earlier
+work may depend on later work; a second call continues there.  A compensation that started and never
+finished follows its tool's policy, like any other call.
 """
 
 import asyncio
@@ -31,15 +34,9 @@ from bridle.values.result import History
 from bridle.values.settings import Settings
 from bridle.values.usage import Budget
 
+from .cancellation import finish_despite_cancel
 from .driver import Driver
 from .validate_input import check_tenant
-
-# Undo what a run has done, last things first, each one durably and once.
-#
-# It stops at the first that fails: what was built before may need what stands on it.  Called
-# again, it goes on from there; what is done is never undone twice.  An undoing that was started
-# and never finished follows its tool's policy, like any other call.
-
 
 SETTLED_BY_PERSON = "A person has seen to it: there is nothing left to undo."
 
@@ -47,24 +44,27 @@ SETTLED_BY_PERSON = "A person has seen to it: there is nothing left to undo."
 async def run_compensations(
     driver: Driver, tools: Mapping[str, Tool], settled: Collection[str] = (), across: str = ""
 ) -> tuple[Compensation, ...]:
-    """`across` is the tenant for whom it is done, where the session is another's."""
+    """Undo the calls of the last run.  `across` is the caller's tenant if the session is another tenant's."""
     for item in list_compensations(driver.state):
         if item.compensating_tool not in tools:
             raise MisuseError(
-                f"{item.tool} is undone by {item.compensating_tool!r}, which is not here; register {item.tool}"
+                f"{item.tool} is undone by {item.compensating_tool!r}, which is not registered;"
+                f" register {item.tool}"
             )
     for item in list_compensations(driver.state):
         if item.call_id in settled and item.state != "done":
-            told = ToolResult(call_id=f"{item.call_id}_undo", parts=(Text(text=SETTLED_BY_PERSON),))
+            result = ToolResult(call_id=f"{item.call_id}_undo", parts=(Text(text=SETTLED_BY_PERSON),))
             await driver.record(
-                e.CompensationFinished(call_id=item.call_id, attempt=item.attempt, result=told, across=across)
+                e.CompensationFinished(
+                    call_id=item.call_id, attempt=item.attempt, result=result, across=across
+                )
             )
             continue
         if item.state == "done":
             continue
         tool = tools[item.compensating_tool]
         if item.state == "in_doubt" and tool.spec.on_unknown != "retry":
-            break  # a person must look; undoing on a guess is how things are undone twice
+            break  # a person must decide: retrying could undo the call twice
         await _run_compensation(driver, tool, item, across)
         if (
             next(now for now in list_compensations(driver.state) if now.call_id == item.call_id).state
@@ -75,7 +75,7 @@ async def run_compensations(
 
 
 async def _run_compensation(driver: Driver, tool: Tool, item: Compensation, across: str) -> None:
-    # An excerpt is for models; what undoes a thing needs all that doing it brought.
+    # The compensating tool needs the whole result, not the excerpt made for the model.
     receipt = await driver.result_store.read_text(item.stored_result) if item.stored_result else item.receipt
     attempt = item.attempt + 1
     started = e.CompensationStarted(
@@ -95,7 +95,7 @@ async def _run_compensation(driver: Driver, tool: Tool, item: Compensation, acro
 
 
 def _compensation_arguments(tool: Tool, item: Compensation, receipt: str) -> str:
-    """Those of the call, as far as the undoing has parameters for them, and the receipt if it wants it."""
+    """The arguments of the call that the compensating tool has parameters for, and `receipt` if it has one."""
     given: dict[str, Json] = msgspec.json.decode(item.arguments.strip() or "{}")
     schema: dict[str, dict[str, Json]] = msgspec.json.decode(tool.spec.parameters)
     wanted = schema.get("properties", {})
@@ -114,10 +114,10 @@ CLOSE_ATTEMPTS_MAX = 5
 class Session:
     session: str
     settings: Callable[[], Settings]
-    """What a prompt begins with now."""
+    """Returns the settings for a new prompt."""
     lease: Callable[[], AbstractContextManager[None]]
     new_driver: Callable[[], Driver]
-    """Makes a fresh driver for this session; a broken one cannot be mended, only replaced."""
+    """Makes a fresh driver for this session; a broken driver is replaced, not repaired."""
 
     async def prompt(
         self,
@@ -127,7 +127,7 @@ class Session:
         new: bool | None = None,
         tenant: str | None = None,
     ) -> State:
-        """`new`: whether the session must not have begun (True), must have (False), or may be either."""
+        """Run a prompt.  The session must not exist (`new=True`), must exist (False), or either (None)."""
         with self.lease():
             driver = self.new_driver()
             await driver.restore_and_repair()
@@ -135,8 +135,8 @@ class Session:
             prompted = replace(prompted, cross_tenant=check_tenant(self.session, driver.state, tenant))
             if driver.state.phase not in (Phase.NEW, Phase.IDLE):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
-            begins = history.instructions if history is not None else ""
-            await self._configure(driver, self.settings(), begins)
+            imported = history.instructions if history is not None else ""
+            await self._configure(driver, self.settings(), imported)
             if history is not None:
                 await self._import_history(driver, history)
             await driver.record(prompted)
@@ -166,17 +166,22 @@ class Session:
         if new is False and not begun:
             raise SessionNotFound(
                 f"there is no session {self.session!r} in this store; leave session= out to start one,"
-                " or give a new one a name of your own"
+                " or choose a name for a new one"
             )
         if new is True and begun:
-            raise MisuseError(
-                f"session {self.session!r} has begun already; leave new=True out to go on there"
-            )
+            raise MisuseError(f"session {self.session!r} already exists; leave new=True out to continue it")
+
+    async def list_approvals(self, tenant: str | None = None) -> tuple[PendingApproval, ...]:
+        """List the pending approvals; nothing is written."""
+        driver = self.new_driver()
+        await driver.restore()
+        check_tenant(self.session, driver.state, tenant)
+        return list_pending_approvals(self.session, driver.state)
 
     async def answer(
         self, wanted: str, verdict: ApprovalVerdict, tenant: str | None = None
     ) -> PendingApproval:
-        """Write a person's answer into the log; the run goes on when it is resumed."""
+        """Record a person's answer in the log; `resume` then continues the run."""
         with self.lease():
             driver = self.new_driver()
             await driver.restore_and_repair()
@@ -189,7 +194,7 @@ class Session:
 
     async def compensate(
         self, tools: Mapping[str, Tool], settled: Collection[str] = (), tenant: str | None = None
-    ) -> State:
+    ) -> tuple[Compensation, ...]:
         with self.lease():
             driver = self.new_driver()
             await driver.restore_and_repair()
@@ -198,32 +203,30 @@ class Session:
             across = check_tenant(self.session, driver.state, tenant)
             if driver.state.phase is not Phase.IDLE:
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
-            await run_compensations(driver, tools, settled, across)
-            return driver.state
+            return await run_compensations(driver, tools, settled, across)
 
     async def _import_history(self, driver: Driver, history: History) -> None:
         if driver.state.transcript.messages:
             raise MisuseError(
-                f"session {self.session!r} has begun already; a history can only begin a new one"
+                f"session {self.session!r} already exists; a history can only start a new session"
             )
-        messages, told = rename_imported_calls(history.messages), history.instructions
+        messages, imported = rename_imported_calls(history.messages), history.instructions
         repairs, own = history.repairs, driver.state.settings.instructions
-        if told and own != told:
+        if imported and own != imported:
             repairs = (*repairs, OWN_INSTRUCTIONS_NOTE)
-        await driver.record(Imported(messages=messages, repairs=repairs, instructions=told))
+        await driver.record(Imported(messages=messages, repairs=repairs, instructions=imported))
 
     def _settings_to_resume(self, state: State) -> Settings:
-        """A run that was cut off goes on with the model of the chain that it was with."""
+        """Settings of the agent; an interrupted run continues with the model of the chain it was using."""
         settings, model = self.settings(), state.settings.model
-        askable = model in settings.models and model.model_key not in dict(settings.skipped_models)
-        under_way = state.phase is not Phase.IDLE and askable
-        return set_model(settings, model) if under_way else settings
+        usable = model in settings.models and model.model_key not in dict(settings.skipped_models)
+        return set_model(settings, model) if usable and state.phase is not Phase.IDLE else settings
 
     async def _configure(self, driver: Driver, settings: Settings, imported: str = "") -> None:
-        """`imported`: the system prompt of a history that is about to begin this session."""
-        told = imported or driver.state.imported_instructions
-        if told and not settings.instructions:
-            settings = replace(settings, instructions=told)
+        """Record changed settings.  `imported` is the system prompt of a history about to be imported."""
+        instructions = imported or driver.state.imported_instructions
+        if instructions and not settings.instructions:
+            settings = replace(settings, instructions=instructions)
         if driver.state.phase is Phase.NEW:
             await driver.record(Configured(settings=settings, session=self.session))
         elif driver.state.settings != settings:
@@ -233,18 +236,12 @@ class Session:
         try:
             await driver.run_effects()
         except asyncio.CancelledError:
-            closing = asyncio.ensure_future(self._close(driver))
-            while not closing.done():
-                try:
-                    await asyncio.shield(closing)
-                except asyncio.CancelledError:
-                    continue  # asked twice: the end is being recorded, and that is not given up
-            closing.result()
+            await finish_despite_cancel(self._close(driver))
             raise
         return driver.state
 
     async def _close(self, driver: Driver) -> None:
-        """Record the end of a cancelled run; by a fresh driver if this one died with a write under way."""
+        """Record the end of a cancelled run, with a fresh driver if a write of this one was interrupted."""
         partial, usage, usd, latency = driver.partial_text, driver.usage, driver.usd, driver.latency
         for _ in range(CLOSE_ATTEMPTS_MAX):
             try:
@@ -264,5 +261,5 @@ class Session:
                 )
                 await driver.record(end)
             except Conflict:
-                continue  # the write that was under way landed after all: read again
+                continue  # the interrupted write succeeded after all: read again
             return

@@ -1,11 +1,16 @@
-"""What a run shows, to any number of viewers, none of whom it ever waits for.
+"""Streams a run to its watchers and to any number of viewers; the run never waits for them.
 
-Each viewer has a buffer of its own.  One that falls behind loses pieces of text first: when
-`pieces_max` of them wait for it, those that follow are counted instead of kept, until it has
-caught up half-way, and a `Skipped` stands where they would have been.  Events are never lost:
-there are as many as the run takes steps, and the whole reply is in one of them.
+    async for event in agent.stream(prompt)     the loop owns the run: leaving it ends the run, so that a
+                                                forgotten stream does not keep spending
+    run = agent.stream(prompt).start()          the run is independent
+    async for event in run.view()               watch it; leaving changes nothing
+    await run.result()                          wait for the end; giving up changes nothing
+    run.cancel()                                the only way to end it from outside
 
-A viewer nobody holds any more is forgotten: leaving a loop is all it takes to leave a run.
+Each viewer has its own buffer.  When `deltas_max` deltas wait in it, further deltas are counted instead of
+stored until half of them have been taken, and a `DeltasSkipped` takes their place.  Events are never lost:
+their number is bounded by the steps of the run, and the whole reply is in one of them.  Buffers are held
+weakly: leaving the loop is enough to stop watching.
 """
 
 import asyncio
@@ -32,23 +37,24 @@ from bridle.values.result import (
 
 StreamItem = Event | Delta | DeltasSkipped
 DELTA_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, CallReady)
-"""What can be done without: all of it comes again, whole, in the reply."""
+"""Items that may be skipped: the reply repeats them in full."""
 DELTAS_BUFFERED_MAX = 1_000
-"""About a page of text, in the smallest pieces that providers send."""
+"""About a page of text, in the smallest deltas that providers send."""
+LOG = logging.getLogger("bridle")
 
 
 class ViewerBuffer:
-    """What one viewer has not looked at yet.  Belongs to one event loop."""
+    """Items one viewer has not taken yet.  Belongs to one event loop."""
 
-    __slots__ = ("__weakref__", "_count", "_most", "_skipped", "_waiter", "items")
+    __slots__ = ("__weakref__", "_count", "_deltas_max", "_skipped", "_waiter", "items")
 
-    def __init__(self, pieces_max: int | None) -> None:
+    def __init__(self, deltas_max: int | None) -> None:
         self.items: deque[StreamItem] = deque()
-        self._most, self._count, self._skipped = pieces_max, 0, 0
+        self._deltas_max, self._count, self._skipped = deltas_max, 0, 0
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, item: Event | Delta) -> None:
-        if self._most is not None and not self._has_room(item, self._most):
+        if self._deltas_max is not None and not self._has_room(item, self._deltas_max):
             self._skipped += 1
         else:
             if self._skipped:
@@ -58,9 +64,9 @@ class ViewerBuffer:
             self.wake()
 
     def take(self) -> StreamItem:
-        """The oldest of `items`."""
+        """Remove and return the oldest item."""
         item = self.items.popleft()
-        if self._most is not None:
+        if self._deltas_max is not None:
             if isinstance(item, DELTA_TYPES):
                 self._count -= 1
             if self._skipped and not self.items:
@@ -73,14 +79,14 @@ class ViewerBuffer:
             waiter.set_result(None)
 
     async def wait_for_more(self) -> None:
-        """Until something is there, or `wake` is called.  One at a time may wait."""
+        """Wait for an item or for `wake`.  Only one task may wait at a time."""
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
-    def _has_room(self, item: Event | Delta, most: int) -> bool:
+    def _has_room(self, item: Event | Delta, deltas_max: int) -> bool:
         if not isinstance(item, DELTA_TYPES):
             return True
-        if self._count >= most or (self._skipped and self._count > most // 2):
+        if self._count >= deltas_max or (self._skipped and self._count > deltas_max // 2):
             return False
         self._count += 1
         return True
@@ -91,14 +97,14 @@ class ViewerBuffer:
 
 
 class ViewerBuffers:
-    """A watcher that passes on what it sees to whoever looks on just now."""
+    """A watcher that copies everything to the current viewers."""
 
     def __init__(self) -> None:
         self._buffers: list[weakref.ref[ViewerBuffer]] = []
 
-    def add_viewer(self, pieces_max: int | None) -> ViewerBuffer:
-        """A new viewer: it sees what happens from now on."""
-        buffer = ViewerBuffer(pieces_max)
+    def add_viewer(self, deltas_max: int | None) -> ViewerBuffer:
+        """Add a viewer, which sees everything from now on."""
+        buffer = ViewerBuffer(deltas_max)
         self._buffers.append(weakref.ref(buffer, self._remove_buffer))
         return buffer
 
@@ -119,13 +125,9 @@ class ViewerBuffers:
         self._buffers.remove(reference)
 
 
-# Those who look on: shown everything, in order, and never able to change a run.
-
-
-LOG = logging.getLogger("bridle")
-
-
 class WatcherGroup:
+    """Shows everything to the watchers in order; a watcher that raises is removed."""
+
     def __init__(self, session: str, watchers: Sequence[Watcher]) -> None:
         self._session, self._watchers = session, list(watchers)
 
@@ -138,29 +140,14 @@ class WatcherGroup:
                 LOG.warning("%s raised %r and was dismissed", type(watcher).__name__, error)
 
 
-# A run shown while it happens: to one viewer it belongs to, or to any number it does not.
-#
-#     async for event in agent.stream(prompt)     the run belongs to this loop: leaving it ends the run,
-#                                                 because nobody is left to want it, and a forgotten
-#                                                 stream would go on spending
-#
-#     run = agent.stream(prompt).start()          the run belongs to itself
-#     async for event in run.view()               look on; leaving changes nothing
-#     await run.result()                          wait for the end; giving up waiting changes nothing
-#     run.cancel()                                the only way to end it from outside
-#
-# The run is a task of its own, and what it shows goes through buffers (viewing.py), so that it
-# never waits for anybody who looks on.  `cancel` lets everybody see the end.
-
-
 T = TypeVar("T")
 
 _running_tasks: "set[asyncio.Task[object]]" = set()
-"""A loop holds its tasks weakly; a run that nobody looks at must not be collected half-way."""
+"""Strong references: an event loop holds its tasks weakly, and a run without viewers must not be collected."""
 
 
 class RunHandle(Generic[T]):
-    """A run under way, and everything that can be done with it from outside."""
+    """A started run: watch it, wait for its result, cancel it."""
 
     def __init__(
         self,
@@ -182,26 +169,26 @@ class RunHandle(Generic[T]):
         return self._task.done()
 
     def cancel(self) -> None:
-        """End the run; views go on to its end, and the result tells what there is.  Asking twice is once."""
+        """End the run; viewers and `result` still receive its end.  A second call does nothing."""
         if not self._is_cancelled and not self._task.done():
             self._is_cancelled = True
             if self._has_begun:
                 self._task.cancel()
 
     async def result(self) -> Result[T]:
-        """How it ended.  May be awaited by many, and given up: that ends nothing."""
+        """Wait for the result.  Cancelling the wait does not cancel the run."""
         await asyncio.wait((self._task,))
         return self._task.result()
 
-    def view(self, pieces_max: int | None = DELTAS_BUFFERED_MAX) -> "RunView[T]":
-        """What happens from now on, and last of all a `FinalAnswer`.
+    def view(self, deltas_max: int | None = DELTAS_BUFFERED_MAX) -> "RunView[T]":
+        """Iterate over everything from now on, with a `FinalAnswer` last.
 
-        At most `pieces_max` pieces of text wait for a slow viewer; None is for one that must see all.
+        At most `deltas_max` deltas are buffered for a slow viewer; None buffers all of them.
         """
-        return RunView(self, self.add_viewer(pieces_max))
+        return RunView(self, self.add_viewer(deltas_max))
 
-    def add_viewer(self, pieces_max: int | None) -> ViewerBuffer:
-        return self._viewers.add_viewer(pieces_max)
+    def add_viewer(self, deltas_max: int | None) -> ViewerBuffer:
+        return self._viewers.add_viewer(deltas_max)
 
     async def _run(self) -> Result[T]:
         self._has_begun = True
@@ -218,14 +205,14 @@ class RunHandle(Generic[T]):
         self._viewers.wake()
 
     async def cancel_and_wait(self) -> None:
-        """End the run and wait until it has cleaned up."""
+        """Cancel the run and wait for its cleanup."""
         if not self._task.done():
             self._task.cancel()
             await asyncio.wait((self._task,))
 
 
 class RunView(Generic[T]):
-    """One viewer of a run, with a pace of its own.  Iterate over it once; leave when you like."""
+    """One viewer of a run, which may be slow.  Iterate over it once."""
 
     def __init__(self, run: RunHandle[T], buffer: ViewerBuffer) -> None:
         self._run, self._buffer = run, buffer
@@ -246,7 +233,7 @@ class RunView(Generic[T]):
 
 
 class Stream(Generic[T]):
-    """A run that has not begun.  Iterate over it once, or `start` it: deltas, events, a `FinalAnswer`."""
+    """A run that has not started.  Iterate over it once for deltas, events and a `FinalAnswer`, or `start` it."""
 
     def __init__(
         self,
@@ -260,25 +247,25 @@ class Stream(Generic[T]):
         self._is_cancelled = False
 
     def start(self) -> RunHandle[T]:
-        """Let it run on its own from here on.  Needs a running event loop."""
+        """Run independently of this object.  Needs a running event loop."""
         if self._run is not None:
-            raise MisuseError("a stream is one run, and it has begun; ask again for another")
+            raise MisuseError("this stream has already started; call agent.stream() again for another run")
         self._run = RunHandle(self.session, self._start, self._read_cancelled_result)
         if self._is_cancelled:
             self._run.cancel()
         return self._run
 
     def cancel(self) -> None:
-        """End the run; the stream goes on to its end and tells what there is."""
+        """Cancel the run; the stream still yields its end."""
         self._is_cancelled = True
         if self._run is not None:
             self._run.cancel()
 
     async def __aiter__(self) -> AsyncGenerator[StreamItem | FinalAnswer[T], None]:
         if self._run is not None:
-            raise MisuseError("a stream can be iterated once; ask again for another run")
+            raise MisuseError("a stream can be iterated once; call agent.stream() again for another run")
         run = self.start()
-        # Whose run it is loses nothing: what waits is no more than what the run has said.
+        # The owner of the run skips nothing, so its buffer is unbounded.
         buffer = run.add_viewer(None)
         try:
             while True:

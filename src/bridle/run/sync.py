@@ -1,9 +1,7 @@
-"""Awaiting from code that cannot await.
+"""Runs coroutines for synchronous callers, on one event loop in a background thread.
 
-One event loop in one background thread serves all of `run_sync`: it works in a plain
-script, inside a notebook's running loop, from any number of threads and any number of
-times, and connections stay open between calls.  A process that forks gets a new loop;
-when the interpreter ends, the loop is closed together with what is open on it.
+`run_sync` works in a script, inside a notebook's running loop and from several threads, and connections stay
+open between calls.  A forked process gets a new loop.  The loop is closed when the interpreter exits.
 """
 
 import asyncio
@@ -23,12 +21,12 @@ _background_loop: "BackgroundLoop | None" = None
 
 
 def run_in_background(coroutine: Coroutine[None, None, T]) -> T:
-    """Run it to its end.  Ctrl-C cancels it, waits until it has cleaned up, and is raised again."""
+    """Run a coroutine to its end.  Ctrl-C cancels it, waits for its cleanup, and is raised again."""
     background = _get_background_loop()
     if threading.current_thread() is background.thread:
         coroutine.close()
         raise RuntimeError("run_sync was called from inside a run; use `await agent.run(...)` there")
-    future: Future[T] = Future()  # made first: Ctrl-C may come at any moment from here on
+    future: Future[T] = Future()  # created first: Ctrl-C may arrive at any point below
     try:
         background.submit(coroutine, future)
         return future.result()
@@ -68,7 +66,7 @@ class BackgroundLoop:
         task = self._tasks.get(id(future))
         if task is not None:
             task.cancel()
-        elif not future.done():  # interrupted before it was handed over
+        elif not future.done():  # interrupted before the task was created
             coroutine.close()
             future.cancel()
             future.set_running_or_notify_cancel()
@@ -76,7 +74,7 @@ class BackgroundLoop:
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         while not self._stopping:
-            # A task that a tool started may raise KeyboardInterrupt or SystemExit, which end the loop.
+            # A task started by a tool may raise KeyboardInterrupt or SystemExit, which stop the loop.
             # Ctrl-C itself is never raised in this thread.
             with suppress(KeyboardInterrupt, SystemExit):
                 self._loop.run_forever()

@@ -1,7 +1,8 @@
-"""What a caller hands to an agent, checked before anything is kept of it.
+"""Validates what a caller passes to an agent, before any of it is logged.
 
-A log is read for ever; what is given the wrong type here would be found out by whoever reads
-it, too late.  So everything is looked at now, and what is wrong with it is one line.
+A value of the wrong type would otherwise be discovered when the log is read, which is too late.  Every
+error is one line.  Also here: the tenant check of every entry to a session, and the ids of new sessions
+(a sortable date and enough random characters to be unique).
 """
 
 import re
@@ -19,55 +20,54 @@ from bridle.values.memory import NOTES_PREFIX
 from bridle.values.message import Media, Prompt, Text
 from bridle.values.settings import Settings
 from bridle.values.text import repair_surrogates
-from bridle.values.usage import Budget
+from bridle.values.usage import LIMIT_KINDS, Budget
 
+SESSION_ID_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
+SESSION_ID_LENGTH = 8
+SESSION_ID_PATTERN = re.compile(rf"\d{{8}}-[{SESSION_ID_ALPHABET}]{{{SESSION_ID_LENGTH}}}")
 NUMBER_MINIMUMS = {"repeats_max": 2, "result_characters": RESULT_CHARACTERS_MIN}
-"""Numbers that have to be more than one."""
+"""Minimums other than one."""
 
 
 def check_types(instructions: object, budget: object) -> None:
     if instructions is not None and not isinstance(instructions, str):
-        raise MisuseError(f"instructions are words, not {type(instructions).__name__}")
+        raise MisuseError(f"`instructions` must be a string, not `{type(instructions).__name__}`")
     if budget is not None and not isinstance(budget, Budget):
-        raise MisuseError(
-            f"a budget is a Budget(usd=…, tokens=…, steps=…, seconds=…, tool_calls=…), not {budget!r}"
-        )
+        kinds = ", ".join(f"{name}=…" for name in LIMIT_KINDS)
+        raise MisuseError(f"`budget` must be a Budget({kinds}), not {budget!r}")
 
 
 def check_session(session: object) -> str:
-    """The id of a session, as it can be kept."""
+    """Return a valid session id; raises `MisuseError` for an invalid or reserved one."""
     if not isinstance(session, str):
-        raise MisuseError(f"a session is named by its id, which is a string; not {session!r}")
+        raise MisuseError(f"a session id must be a string, not {session!r}")
     if not session.strip():
         raise MisuseError("the session id is empty; leave it out to start a new session")
     if repair_surrogates(session) != session:
-        raise MisuseError(f"the session id {session!r} is not text that can be written (UTF-8)")
-    if session.startswith(BUDGET_LOG_PREFIX):
-        raise MisuseError(
-            f"the names of budgets begin with {BUDGET_LOG_PREFIX}; call the session something else"
-        )
-    if session.startswith(NOTES_PREFIX):
-        raise MisuseError(f"{session!r} is where a tenant's notes are kept; give the session another name")
+        raise MisuseError(f"the session id {session!r} cannot be encoded as UTF-8")
+    for prefix in (BUDGET_LOG_PREFIX, NOTES_PREFIX):
+        if session.startswith(prefix):
+            raise MisuseError(f"session ids must not start with {prefix!r} (reserved); choose another id")
     return session
 
 
 def check_text(**given: object) -> str:
-    """One thing that has to be words, by its name: as it can be kept."""
+    """Return the one given string with lone surrogates repaired; raises `MisuseError` for another type."""
     ((name, value),) = given.items()
     if not isinstance(value, str):
-        raise MisuseError(f"{name} is words, not {value!r}; leave it out for none")
+        raise MisuseError(f"{name} must be a string, not {value!r}; leave it out for none")
     return repair_surrogates(value)
 
 
 def check_numbers(**given: object) -> None:
     for name, value in given.items():
-        least = NUMBER_MINIMUMS.get(name, 1)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise MisuseError(f"{name} is a whole number of at least {least}, or None; not {value!r}")
+        minimum = NUMBER_MINIMUMS.get(name, 1)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < minimum):
+            raise MisuseError(f"{name} must be an integer of at least {minimum}, or None; not {value!r}")
 
 
 def check_round_trip(settings: Settings) -> Settings:
-    """Settings that can be read back from a log exactly as they were written."""
+    """Return settings that decode from the log exactly as they were encoded."""
     try:
         again = msgspec.json.decode(msgspec.json.encode(settings), type=Settings)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
@@ -79,11 +79,11 @@ def parse_prompt(prompt: Prompt) -> tuple[Text | Media, ...]:
     given: object = (prompt,) if isinstance(prompt, str | Text | Media) else prompt
     if not isinstance(given, list | tuple):
         raise MisuseError(
-            f"a prompt is words, a picture or file, or a list of them; not {type(prompt).__name__}"
+            f"a prompt must be a string, Text or Media, or a list of them; not {type(prompt).__name__}"
         )
     parts = tuple(_parse_prompt_part(part) for part in given)
     if not any(isinstance(part, Media) or part.text.strip() for part in parts):
-        raise MisuseError("the prompt is empty; say something")
+        raise MisuseError("the prompt is empty")
     return parts
 
 
@@ -94,16 +94,13 @@ def _parse_prompt_part(given: object) -> Text | Media:
         return msgspec.structs.replace(given, text=repair_surrogates(given.text))
     if isinstance(given, Media):
         return given
-    raise MisuseError(f"a prompt is made of words, Text and Media; {type(given).__name__} is none of them")
-
-
-# The checks of every entry to a session: its name is one, and it belongs to the tenant that asks.
+    raise MisuseError(f"the parts of a prompt must be str, Text or Media, not {type(given).__name__}")
 
 
 def check_tenant(session: str, state: State, tenant: str | None) -> str:
-    """Raises `MisuseError` when the session is another tenant's; None says nothing about a tenant.
+    """Raise `MisuseError` if the session belongs to another tenant; `tenant=None` skips the check.
 
-    Gives the tenant that crosses the border by the caller's word; empty when there is no border to cross.
+    Returns the caller's tenant if `Across` allowed the access, otherwise an empty string.
     """
     if tenant is None or state.owner is None or str(tenant) == state.owner:
         return ""
@@ -111,23 +108,21 @@ def check_tenant(session: str, state: State, tenant: str | None) -> str:
         return str(tenant) or "(none)"
     named = f"tenant {str(tenant)!r}" if tenant else "the tenant without a name"
     raise MisuseError(
-        f"session {session!r} does not belong to {named}; name the tenant it belongs to, or allow the access"
+        f"session {session!r} does not belong to {named}; name its tenant, or allow the access"
         " with tenant=Across(NAME) (--across-tenants)"
     )
 
 
-# Names for new sessions: a date one can sort by and enough chance that no two are alike.
-
-
-SESSION_ID_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
-SESSION_ID_LENGTH = 8
-
-
-SESSION_ID_PATTERN = re.compile(rf"\d{{8}}-[{SESSION_ID_ALPHABET}]{{{SESSION_ID_LENGTH}}}")
+def resolve_session(session: str | None, *, new: bool | None, now: float) -> tuple[str, bool | None]:
+    """The session id, and if the session must be new (True), must exist (False) or may be either (None)."""
+    if session is None:
+        return new_session_id(now), True
+    check_session(session)
+    return session, False if new is None and is_generated_id(session) else new
 
 
 def is_generated_id(session: str) -> bool:
-    """Whether an id has the form of those made here: nobody chooses such a name, so it must exist."""
+    """True if the id has the form of a generated one; such a session must already exist."""
     return SESSION_ID_PATTERN.fullmatch(session) is not None
 
 

@@ -1,8 +1,9 @@
-"""Things a model can call: from functions, from types, from raw JSON Schema, from programs.
+"""Tools a model can call, made from functions, types, raw JSON Schema or programs.
 
-Read `function.py` first, then `schema.py` (types to schemas and back) and `body.py` (how
-a function is run).  Nothing here knows a provider, a run or a log: a tool is given
-arguments and returns parts.
+Start with function/function_tool.py, then schema/builder.py (types to schemas and back) and
+function/invoker.py (how a function is called).
+
+Does not belong here: anything about providers, runs or logs.  A tool takes arguments and returns parts.
 """
 
 from bridle.tools.function.function_tool import FunctionTool as FunctionTool

@@ -1,8 +1,7 @@
-"""The tools of one agent, by name.
+"""Collects the tools of one agent by name, turning plain functions into tools.
 
-Plain functions are welcome among them and are made tools here.  What is found wrong is
-one line, before anything runs: two tools of one name, a method without its object, or a
-tool from elsewhere that says something no provider would accept.
+Problems are reported in one line before anything runs: two tools with the same name, a method without its
+object, a foreign tool with an invalid name or schema.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,50 +24,48 @@ _OWN_KINDS = (CommandTool, FunctionTool, RawTool, TypedTool)
 
 
 def collect_tools(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, Tool]:
-    """In the order given, which is the order in which they are shown to the model."""
+    """The tools by name, in the given order, which is the order the model sees."""
     given: object = tools
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise BadTool(f"tools are a list of functions and tools, not {tools!r}")
+        raise BadTool(f"`tools` must be a list of functions and tools, not {tools!r}")
     found: dict[str, Tool] = {}
     for candidate in tools:
         made = _make_tool(candidate)
         name = made.spec.name
         if name in found:
-            raise BadTool(
-                f"tool `{name}`: there are two of that name; give one another name with @tool(name=…)"
-            )
+            raise BadTool(f"tool `{name}`: two tools have this name; rename one with @tool(name=…)")
         found[name] = made
-    collect_compensations(found)  # what cannot undo anything is to be found now, not when it is needed
+    collect_compensations(found)  # report invalid compensations now, not when one is needed
     return found
 
 
 def collect_compensations(tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """What undoes the calls of these tools, by name; a function among them is made a tool here."""
+    """The tools that undo calls of these tools, by name; functions are turned into tools."""
     found: dict[str, Tool] = {}
     given: dict[str, tuple[Callable[..., object], object]] = {}
     for made in tools.values():
-        conduct = getattr(made, "behavior", None)
-        if isinstance(conduct, ToolBehavior) and conduct.compensate is not None:
+        behavior = getattr(made, "behavior", None)
+        if isinstance(behavior, ToolBehavior) and behavior.compensate is not None:
             name, owner = (
                 made.spec.compensation,
                 getattr(getattr(made, "__wrapped__", None), "__self__", None),
             )
-            undo, whose = given.setdefault(name, (conduct.compensate, owner))
-            if undo != conduct.compensate or whose is not owner:
+            function, first_owner = given.setdefault(name, (behavior.compensate, owner))
+            if function != behavior.compensate or first_owner is not owner:
                 raise BadTool(
-                    f"tool `{made.spec.name}`: it is undone by `{name}`, and so is another tool by another"
-                    " function of that name; give one another name"
+                    f"tool `{made.spec.name}`: another tool has a different compensation named `{name}`;"
+                    " rename one"
                 )
-            found[name] = _make_tool(conduct.compensate, name, owner)
+            found[name] = _make_tool(behavior.compensate, name, owner)
     return found
 
 
 def _make_tool(
     candidate: "Tool | Callable[..., object]", name: str | None = None, owner: object = None
 ) -> Tool:
-    """`name` is for a function that has none of its own, `owner` for a method without its object."""
+    """Turn a candidate into a tool; `name` is for a nameless function, `owner` for an unbound method."""
     if isinstance(candidate, MethodType) and isinstance(candidate.__func__, FunctionTool):
-        # A classmethod around a tool: newer Pythons bind it themselves, without asking the tool.
+        # A classmethod around a tool: newer Pythons bind it without calling `__get__` of the tool.
         return cast("Tool", candidate.__func__.__get__(candidate.__self__))
     if isinstance(candidate, _OWN_KINDS):
         return cast("Tool", _bind_method(candidate, owner))
@@ -83,12 +80,12 @@ def _make_tool(
         return cast("Tool", candidate)
     if callable(candidate):
         return cast("Tool", _bind_method(FunctionTool(candidate, name=name), owner))
-    raise BadTool(f"{candidate!r} is no tool; pass functions, or objects with `spec` and `run`")
+    raise BadTool(f"{candidate!r} is not a tool; pass functions, or objects with `spec` and `run`")
 
 
 def _bind_method(made: object, owner: object) -> object:
     if not isinstance(made, FunctionTool) or not is_unbound_method(made):
         return made
     if owner is None:
-        raise BadTool(f"tool `{made.spec.name}`: it is a method without its object; take it from an instance")
+        raise BadTool(f"tool `{made.spec.name}`: it is an unbound method; take it from an instance")
     return made.__get__(owner)

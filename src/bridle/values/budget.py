@@ -7,8 +7,10 @@ A run inside a tool (a subrun) has a full log of its own. The parent's log recor
 what it charged.
 """
 
+import operator
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 from .base import EventBase, Value
 from .usage import Limits, Usage
@@ -33,28 +35,19 @@ class Amount(Value):
     tool_calls: int = 0
 
     def __add__(self, other: "Amount") -> "Amount":
-        return Amount(
-            usd=self.usd + other.usd,
-            tokens=self.tokens + other.tokens,
-            steps=self.steps + other.steps,
-            tool_calls=self.tool_calls + other.tool_calls,
-        )
+        return self._combine(other, operator.add)
 
     def __sub__(self, other: "Amount") -> "Amount":
-        return Amount(
-            usd=self.usd - other.usd,
-            tokens=self.tokens - other.tokens,
-            steps=self.steps - other.steps,
-            tool_calls=self.tool_calls - other.tool_calls,
-        )
+        return self._combine(other, operator.sub)
 
     def excess_over(self, other: "Amount") -> "Amount":
         """Each amount by which this exceeds `other`, or 0."""
-        return Amount(
-            usd=max(Decimal(0), self.usd - other.usd),
-            tokens=max(0, self.tokens - other.tokens),
-            steps=max(0, self.steps - other.steps),
-        )
+        return self._combine(other, lambda own, others: max(type(own)(0), own - others))
+
+    def _combine(self, other: "Amount", operation: Callable[[Any, Any], Any]) -> "Amount":
+        """Apply an operation to every kind."""
+        kinds = self.__struct_fields__
+        return Amount(**{kind: operation(getattr(self, kind), getattr(other, kind)) for kind in kinds})
 
 
 class BudgetReserved(EventBase, tag="reserved"):

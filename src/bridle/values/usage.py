@@ -277,6 +277,7 @@ _LIMIT_TYPES: dict[str, type[int] | type[float] | type[Decimal]] = {
     "tool_calls": int,
     "wrap_up": float,
 }
+LIMIT_KINDS = tuple(name for name in _LIMIT_TYPES if name != "wrap_up")
 
 
 def _parse_limit(

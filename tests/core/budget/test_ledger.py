@@ -189,7 +189,7 @@ def test_every_grouping_adds_up_to_what_was_spent(talk, stream, apart):
         return (await inner.run('!call get_time {"city": "Oslo"}\n!then\n!say noon')).text
 
     agent = Agent(
-        "sim:", tools=[get_weather, get_time, ask], store=store, chance=lambda: 0.0, clock=FakeClock()
+        "sim:", tools=[get_weather, get_time, ask], store=store, random_source=lambda: 0.0, clock=FakeClock()
     )
     call = '!call {} {{"city": "Paris"}}\n'
     script = (

@@ -273,7 +273,7 @@ def test_a_prompt_that_may_be_kept_for_an_hour_is_reserved_at_that_price(setting
 def test_a_budget_that_cannot_be_held_is_refused_before_the_run_goes_on_with_it():
     agent = Agent(scripted(looks("Rome"), "done"), tools=[look], budget=Budget(steps=1))
     stopped = agent.run_sync("go")
-    with pytest.raises(MisuseError, match="say which one"):
+    with pytest.raises(MisuseError, match="needs a tenant"):
         asyncio.run(agent.resume(stopped.session, budget=Budget(tenant=Limits(tokens=9_999))))
     again = asyncio.run(agent.resume(stopped.session))
     assert (again.stop, again.reason) == (stopped.stop, stopped.reason), "it is as it was"

@@ -126,7 +126,7 @@ def test_words_of_a_person_are_not_glued_to_what_was_looked_up():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_wire_carries_it(family):
     messages = fail_and_undo(Hotel(), "yes").run_sync("and now?", session="s").messages
-    model = find_model(f"{family}:=m", environ={}, spoken_to=False)
+    model = find_model(f"{family}:=m", environ={}, needs_address=False)
     codec = load_codec(model.endpoint.family)
     bare = tuple(replace(message, provenance="", added_parts=()) for message in messages)
     assert len({message.provenance for message in messages}) == 4

@@ -47,7 +47,7 @@ class House:
             "tools": [look],
             "clock": self.clock,
             "store": self.store,
-            "chance": random.Random(1).random,
+            "random_source": random.Random(1).random,
         }
         self.agent = Agent(self.lines, **{**self.options, **options})
 
@@ -296,7 +296,7 @@ LIVES = 60 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 async def live(seed):
     """Three prompts to a chain of three in bad weather, then one in good weather; how often it was switched."""
     dice = random.Random(seed)
-    house = House(*dice.sample(FAMILIES, 3), budget=Budget(steps=10), chance=dice.random)
+    house = House(*dice.sample(FAMILIES, 3), budget=Budget(steps=10), random_source=dice.random)
     for at, provider in enumerate(house.providers):
         provider.simulator.seed = 3 * seed + at
         provider.fail(*FAULTS)

@@ -104,7 +104,9 @@ def run_sim(prompt, faults=(), *, chance=lambda: 0.5, model="sim:", budget=None,
     async def story():
         clock, store = FakeClock(), MemoryStore()
         async with simulator(clock=clock, faults=faults, **options) as provider:
-            agent = Agent(provider.model(model), clock=clock, store=store, chance=chance, budget=budget)
+            agent = Agent(
+                provider.model(model), clock=clock, store=store, random_source=chance, budget=budget
+            )
             seen, result = await told(agent, prompt)
             return seen, result, clock, [record.event for record in await store.read("s")], provider
 
@@ -188,7 +190,7 @@ def test_what_a_provider_says_about_waiting_is_what_is_done(family, headers, wai
 
         transport = InProcessTransport(answer, clock=clock)
         line = ModelConnection(model=MODELS[family], codec=load_codec(family), transport=transport)
-        result = await Agent(line, clock=clock, store=store, chance=lambda: 0.5).run("!say fine", "s")
+        result = await Agent(line, clock=clock, store=store, random_source=lambda: 0.5).run("!say fine", "s")
         asks = asks_in([record.event for record in await store.read("s")])
         assert len(asks) == len(asked)
         if wait is None:
@@ -235,7 +237,7 @@ def test_a_wait_longer_than_a_run_waits_ends_it_at_once():
 
 def test_deadlines_are_the_agents_and_the_failure_names_the_one_that_fired():
     clock = FakeClock()
-    agent = Agent("sim:", clock=clock, deadlines=Deadlines(first_byte_seconds=5.0), chance=lambda: 0.0)
+    agent = Agent("sim:", clock=clock, deadlines=Deadlines(first_byte_seconds=5.0), random_source=lambda: 0.0)
     result = asyncio.run(agent.run("!stall 60\n!say hi"))
     assert (result.stop, result.failure.kind) == ("failed", "timeout")
     assert "sent nothing for 5 s (first_byte_seconds)" in result.reason
@@ -256,7 +258,7 @@ def test_no_more_attempts_are_made_than_were_allowed(attempts):
             return len(provider.exchanges)
 
     assert asyncio.run(story()) == attempts
-    with pytest.raises(MisuseError, match="attempts_max is a whole number of at least 1"):
+    with pytest.raises(MisuseError, match="attempts_max must be an integer of at least 1"):
         Agent("sim:", attempts_max=0)
 
 
@@ -286,7 +288,7 @@ def test_a_line_has_deadlines_of_its_own():
 def test_a_log_without_chances_folds_as_it_did():
     line = scripted(OVERLOADED, "fine")
     clock = FakeClock()
-    result = asyncio.run(Agent(line, clock=clock, chance=lambda: 1.0).run("hi"))
+    result = asyncio.run(Agent(line, clock=clock, random_source=lambda: 1.0).run("hi"))
     assert (result.text, clock.slept) == ("fine", [0.5])
     assert e.ModelFailed(failure=OVERLOADED).random_draw == 1.0
 
@@ -315,7 +317,11 @@ def test_the_attempts_the_provider_counts_are_those_in_the_log(model):
         clock, store, dice = FakeClock(), MemoryStore(), random.Random(seed)
         async with simulator(clock=clock, seed=seed, faults=FAULTS) as provider:
             agent = Agent(
-                provider.model(MODELS[model]), tools=[look], clock=clock, store=store, chance=dice.random
+                provider.model(MODELS[model]),
+                tools=[look],
+                clock=clock,
+                store=store,
+                random_source=dice.random,
             )
             if seed % 2:
                 _, result = await told(agent, prompt)

@@ -281,7 +281,7 @@ def test_a_function_that_was_started_early_for_nothing_spends_nothing():
         ended.put(result)
         return result.text
 
-    outer = Agent("sim:", tools=[research], store=MemoryStore(), chance=lambda: 0.0)
+    outer = Agent("sim:", tools=[research], store=MemoryStore(), random_source=lambda: 0.0)
     both = '!call research {"question": "a"}\n!call research {"question": "b"}\n'
 
     async def run():

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridle import Agent, Budget, MisuseError, SharedBudget, tool
-from bridle.run.budget.shared import PoolReservation
+from bridle.run.budget.source import CallCost, OpenReservation
 from bridle.run.model_connection import find_model_by_name
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
@@ -116,7 +116,7 @@ def test_time_spent_waiting_for_room_is_the_runs():
 
     async def wait():
         others = await pool.reserve(Reservation(pool="shared", tokens=10_000), lambda usd, tokens: None)
-        assert isinstance(others, PoolReservation)
+        assert isinstance(others, OpenReservation)
         result = await Agent("sim:", pool=pool, budget=Budget(seconds=0.05)).run("Hi")
         await others.release()
         return result
@@ -133,8 +133,8 @@ def test_what_comes_dearer_than_its_worst_case_is_reported():
     async def one():
         wanted = Reservation(pool="shared", tokens=10, usd=Decimal("0.9"))
         hold = await pool.reserve(wanted, lambda usd, tokens: None)
-        await hold.settle((Usage(input=12), Decimal("1.2"), 1))
-        await hold.settle((Usage(input=5), Decimal(5), 1))
+        await hold.settle(CallCost(Usage(input=12), Decimal("1.2"), 1))
+        await hold.settle(CallCost(Usage(input=5), Decimal(5), 1))
 
     asyncio.run(one())
     assert (pool.overshoot_usd, pool.excess.usd) == (Decimal("0.2"), Decimal("0.3"))
@@ -146,7 +146,7 @@ def test_what_nobody_can_count_is_taken_to_be_all_that_was_set_aside():
     async def one():
         wanted = Reservation(pool="shared", tokens=10, usd=Decimal("0.9"))
         hold = await pool.reserve(wanted, lambda usd, tokens: None)
-        await hold.settle((Usage(incomplete=True), None, 0))
+        await hold.settle(CallCost(Usage(incomplete=True), None, 0))
 
     asyncio.run(one())
     assert (pool.spent.usd, pool.spent.tokens) == (Decimal("0.9"), 10)

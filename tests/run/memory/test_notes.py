@@ -282,7 +282,7 @@ def test_many_may_write_a_tenants_notes_at_once(tmp_path):
 
 
 def test_however_many_write_notes_in_one_process_all_of_them_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("bridle.run.memory.notes.WRITES_MAX", 2)
+    monkeypatch.setattr("bridle.run.memory.notes.WRITE_ATTEMPTS_MAX", 2)
 
     async def all_at_once():
         store = open_store(tmp_path / "log.db")
@@ -316,7 +316,7 @@ def test_a_sessions_notes_are_written_by_code_only_while_nobody_drives_it():
 
 
 def test_no_conversation_may_be_called_as_notes_are():
-    with pytest.raises(MisuseError, match="another name"):
+    with pytest.raises(MisuseError, match="reserved"):
         agent(MemoryStore(), "one").run_sync("go", session="notes:acme")
 
 
@@ -699,7 +699,7 @@ def test_the_example_works(capsys):
 
 
 def test_an_agent_says_what_memory_is():
-    with pytest.raises(MisuseError, match=r"memory is a Memory\(\)"):
+    with pytest.raises(MisuseError, match=r"memory must be a Memory\(\)"):
         agent(MemoryStore(), "one", memory=True)
     with pytest.raises(MisuseError, match="characters_max"):
         agent(MemoryStore(), "one", memory=Memory(characters_max=0))

@@ -136,9 +136,9 @@ async def cancelling(query):
     [
         (lambda query: 1 / 0, "retrieve failed with ZeroDivisionError"),
         (lambda query: "one string", "retrieve failed with TypeError: a list of Chunk or str"),
-        (lambda query: [3], "chunks are Chunk or str, not int"),
+        (lambda query: [3], "chunks must be Chunk or str, not int"),
         (lambda query: None, "not NoneType"),
-        (unprintable, "retrieve failed with test_gathering.Unprintable"),
+        (unprintable, "retrieve failed with test_retrieval.Unprintable"),
         (cancelling, "retrieve was cancelled by its own code"),
     ],
 )
@@ -195,17 +195,17 @@ def test_where_it_is_required_the_run_ends_before_a_model_is_asked_and_can_be_re
 
 
 def test_what_has_the_wrong_type_is_refused_when_the_agent_is_made():
-    with pytest.raises(MisuseError, match="a function of a Query"):
+    with pytest.raises(MisuseError, match="a function from a Query"):
         Agent(scripted("x"), retrieve="search")
     with pytest.raises(MisuseError, match="a mapping of names"):
         Agent(scripted("x"), facts=["x"])
     with pytest.raises(MisuseError, match="characters_max"):
         Agent(scripted("x"), retrieve=Retrieval(Library(), characters_max=0))
-    with pytest.raises(MisuseError, match="how long a search may take"):
+    with pytest.raises(MisuseError, match="must be a positive number"):
         Agent(scripted("x"), retrieve=Retrieval(Library(), seconds=0))
-    with pytest.raises(MisuseError, match="how long a search may take"):
+    with pytest.raises(MisuseError, match="must be a positive number"):
         Agent(scripted("x"), retrieve=Retrieval(Library(), seconds="5"))
-    with pytest.raises(MisuseError, match="of a function of a Query"):
+    with pytest.raises(MisuseError, match="must be a function from a Query to chunks"):
         Agent(scripted("x"), retrieve=Retrieval("search"))
 
 

@@ -100,7 +100,7 @@ def test_an_endpoint_that_is_down_is_not_hammered_and_the_log_shows_why(caplog):
         clock, store = FakeClock(), MemoryStore()
         async with simulator(clock=clock, faults=["error-500=1"]) as provider:
             line = provider.model()
-            agent = Agent(line, clock=clock, store=store, chance=lambda: 1.0)
+            agent = Agent(line, clock=clock, store=store, random_source=lambda: 1.0)
             with caplog.at_level(logging.WARNING, logger="bridle"):
                 results = [await agent.run("!say hi", f"s{n}") for n in range(6)]
             counted = len(provider.exchanges)
@@ -125,14 +125,14 @@ def test_an_endpoint_that_is_down_is_not_hammered_and_the_log_shows_why(caplog):
     assert all("in a row and is not asked for another" in failure.message for failure in refused)
     waits = {event.wait_source for log in logs for event in log if isinstance(event, e.ModelAsked)}
     assert waits == {"", "backoff", "breaker"}
-    assert any("left alone for 10 s" in record.message for record in caplog.records)
+    assert any("skipped for 10 s" in record.message for record in caplog.records)
 
 
 def test_many_runs_at_once_send_one_probe_after_the_rest():
     async def story():
         clock = FakeClock()
         async with simulator(clock=clock, faults=["error-500=1"]) as provider:
-            agent = Agent(provider.model(), clock=clock, store=MemoryStore(), chance=lambda: 1.0)
+            agent = Agent(provider.model(), clock=clock, store=MemoryStore(), random_source=lambda: 1.0)
             results = await asyncio.gather(*(agent.run("!say hi", f"s{n}") for n in range(20)))
             return results, len(provider.exchanges)
 

@@ -137,8 +137,8 @@ def test_when_given_up_functions_hold_every_place_nobody_waits_for_one():
     assert not waiting.done.is_set(), "one place is held by a call that somebody waits for"
     assert pool.abandon(held[2])
     assert waiting.done.wait(WAIT_SECONDS)
-    assert "hold all 2 threads" in str(waiting.refused)
-    with pytest.raises(RuntimeError, match=r"not run: .* hold all 2 threads"):
+    assert "occupy all 2 threads" in str(waiting.refused)
+    with pytest.raises(RuntimeError, match=r"not run: .* occupy all 2 threads"):
         pool.submit(Answers(lambda: None))
     gates[2].opened.set()
     assert held[2].done.wait(WAIT_SECONDS)

@@ -12,7 +12,7 @@ from bridle.cli.main import main
 from bridle.ports.tool import CallContext
 from bridle.testing import check_tool, scripted
 from bridle.testing.scripted_model import call_reply
-from bridle.tools.process.captured_output import CapturedOutput
+from bridle.tools.process.run_process import CapturedOutput
 
 CONTEXT = CallContext(session="s", call_id="c", key="k")
 SHOW = [sys.executable, "-c", "import sys; print(sys.argv[1:])"]
@@ -73,12 +73,12 @@ def test_text_that_would_be_read_as_an_option_is_refused(words):
 @pytest.mark.parametrize(
     ("argv", "options", "why"),
     [
-        ("ls -l", {}, "list of words"),
-        ([], {}, "list of words"),
-        (["{program}"], {}, "which program"),
+        ("ls -l", {}, "list of strings"),
+        ([], {}, "list of strings"),
+        (["{program}"], {}, "program cannot depend"),
         (["ls", "{"], {}, "write {{"),
-        (["ls", "{a.b}"], {}, "no name of an argument"),
-        (["ls", "{}"], {}, "no name of an argument"),
+        (["ls", "{a.b}"], {}, "not a valid parameter name"),
+        (["ls", "{}"], {}, "not a valid parameter name"),
         (["ls", "{x}"], {"parameters": {"type": "object", "properties": {}}}, "{x} in its command"),
         (["ls"], {"parameters": {"type": "array"}}, "its schema"),
     ],

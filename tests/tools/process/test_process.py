@@ -109,7 +109,7 @@ def test_of_the_environment_only_what_is_named_is_seen(monkeypatch):
 
 @pytest.mark.parametrize("argv", ["ls -l", [], b"ls"])
 def test_a_command_line_is_no_program(argv):
-    with pytest.raises(MisuseError, match="list of words"):
+    with pytest.raises(MisuseError, match="list of strings"):
         asyncio.run(run_process(argv))
 
 

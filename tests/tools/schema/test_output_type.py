@@ -155,5 +155,5 @@ def test_any_list_of_integers_comes_back(numbers):
 def test_resuming_with_another_type_is_one_clear_line():
     store = MemoryStore()
     session = Agent("sim:", output=list[int], store=store).run_sync('!say {"value": [1, 2]}').session
-    with pytest.raises(MisuseError, match="not of this agent's output type"):
+    with pytest.raises(MisuseError, match="does not match this agent's output type"):
         asyncio.run(Agent("sim:", output=dict[str, int], store=store).resume(session))

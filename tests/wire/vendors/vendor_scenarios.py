@@ -207,7 +207,7 @@ class Scenario:
             tools=names,
             store=self.store,
             clock=self.clock,
-            chance=lambda: 0.5,
+            random_source=lambda: 0.5,
             budget=Budget(steps=8, seconds=500.0),
             **self.settings(family, names),
         )

@@ -30,21 +30,21 @@ class RemainingBudget(NamedTuple):
 
     def minus(self, amount: Amount) -> "RemainingBudget":
         return RemainingBudget(
-            None if self.usd is None else self.usd - amount.usd,
-            None if self.tokens is None else self.tokens - amount.tokens,
-            None if self.steps is None else self.steps - amount.steps,
+            **{
+                kind: None if left is None else left - getattr(amount, kind)
+                for kind, left in self._asdict().items()
+            }
         )
 
     def can_cover(self, wanted: Reservation) -> bool:
-        if self.usd is not None and (wanted.usd is None or wanted.usd > self.usd):
-            return False  # the price is unknown or too high
-        if self.steps is not None and self.steps < 1:
-            return False
-        return self.tokens is None or wanted.tokens <= self.tokens
+        if self.usd is not None and wanted.usd is None:
+            return False  # the cost of the call is unknown
+        amount = reserved_amount(wanted)
+        return all(left is None or getattr(amount, kind) <= left for kind, left in self._asdict().items())
 
 
 def remaining_budget(limits: Limits) -> RemainingBudget:
-    return RemainingBudget(limits.usd, limits.tokens, limits.steps)
+    return RemainingBudget(**{kind: getattr(limits, kind) for kind in RemainingBudget._fields})
 
 
 def reserved_amount(reservation: Reservation) -> Amount:
@@ -84,15 +84,12 @@ def budget_warning(limits: Limits, used: Amount, name: str) -> str:
     """Description of the budget's use once it passes the wrap-up threshold; empty before."""
     if limits.wrap_up is None:
         return ""
-    shares: list[tuple[Decimal | int, Decimal | int | None, str]] = [
-        (used.usd, limits.usd, f"${used.usd:.4f} of the ${limits.usd}"),
-        (used.tokens, limits.tokens, f"{used.tokens:,} of the {limits.tokens} tokens"),
-        (used.steps, limits.steps, f"{used.steps:,} of the {limits.steps} steps"),
-        (used.tool_calls, limits.tool_calls, f"{used.tool_calls:,} of the {limits.tool_calls} tool calls"),
-    ]
-    for part, limit, words in shares:
+    for kind in Amount.__struct_fields__:
+        part, limit = getattr(used, kind), getattr(limits, kind)
         if limit and float(part) / float(limit) >= limits.wrap_up:
-            return f"{words} of {name}"
+            amounts = f"${part:.4f} of the ${limit}" if kind == "usd" else f"{part:,} of the {limit}"
+            unit = "" if kind == "usd" else f" {kind.replace('_', ' ')}"
+            return f"{amounts}{unit} of {name}"
     return ""
 
 

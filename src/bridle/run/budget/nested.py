@@ -1,14 +1,13 @@
-"""A run inside a tool of another run draws from the other's budget, as deep as they are nested.
+"""Charges runs inside a tool to the budget of the run that called the tool, at any depth.
 
-Which run it is inside of is known from the context the tool runs in: tasks and threads that the tool starts
-inherit it, so nothing has to be passed on.  The inner run sets the worst case of each of its calls aside
-here, beside whatever it draws from itself, and settles it here; both runs' limits hold.
+A context variable identifies the outer run; tasks and threads that the tool starts inherit it.  The nested run
+reserves the worst case of each of its calls here as well as in its own sources, so both runs' limits hold.
 
-    Allowance   of one driver: what is left for the runs inside its tools
-    Inside      of one call of its: what a run in there can draw from
+    ParentBudget    of one driver: what is left for the runs inside its tools
+    NestedRun       of one call of it: what a run inside that call reserves from
 
-A call that was started early waits here before it spends anything: until the reply is complete, the call is
-no fact.  When a call has its result, nothing more is spent for it, whoever still runs in there.
+A call that was started early spends nothing until its reply is complete.  Once a call has its result, nothing
+more is spent for it, even if a run inside it continues.
 """
 
 import asyncio
@@ -29,17 +28,17 @@ from bridle.values.budget import Amount, SubrunCharged, SubrunStarted
 from bridle.values.events import Event, Prompted
 from bridle.values.usage import Budget, Reservation, Usage
 
-from .shared import BudgetSource, CallCost, WaitQueue
+from .source import BudgetSource, CallCost, OpenReservation, WaitQueue
 
 T = TypeVar("T")
 N = TypeVar("N", int, Decimal)
 SourceFactory = Callable[[str], BudgetSource]
-"""What can be drawn from, given the session that draws."""
-CALL_IS_OVER = "the call of the run around it, in which it ran, is over"
+"""Makes the source for a session that reserves from it."""
+CALL_IS_OVER = "the outer run's tool call, inside which it ran, has ended"
 
 
 class ParentRun(Protocol):
-    """The run around: its driver."""
+    """The outer run: its driver."""
 
     session: str
     state: State
@@ -56,9 +55,11 @@ class SourceLister(Protocol):
 
 
 class ParentBudget:
-    def __init__(self, run: ParentRun, clock: Clock, purses: SourceLister) -> None:
-        """`purses` are what the run's own calls are drawn from."""
-        self.run, self.clock, self._budget_sources = run, clock, purses
+    """The budget of one run, as the runs inside its tools see it."""
+
+    def __init__(self, run: ParentRun, clock: Clock, sources: SourceLister) -> None:
+        """`sources` are those of the run's own calls."""
+        self.run, self.clock, self._budget_sources = run, clock, sources
         self.reserved, self.open_count = Amount(), 0
         self.wait_queue = WaitQueue()
         self.event_loop: asyncio.AbstractEventLoop | None = None
@@ -75,32 +76,32 @@ class ParentBudget:
         return self._budget_sources.limits_tool_calls(self.state)
 
     async def count_call(self, call_id: str) -> str:
-        """One more call of a tool, in every budget the run draws from; why not, when no more may be made."""
+        """Count a tool call in every source of the run; returns the reason if it may not run."""
         return await self._budget_sources.count_call(self.state, call_id)
 
     def begin_call(self, call_id: str, *, early: bool = False) -> "NestedRun":
-        """A call is run.  Whatever ran under its name before was for a reply that never came."""
+        """Start a call, and end an earlier one with the same id, whose reply was never completed."""
         self.event_loop = asyncio.get_running_loop()
         self.end_call(call_id)
-        inside = self._calls[call_id] = NestedRun(self, call_id)
-        inside.is_confirmed = not early
-        return inside
+        nested = self._calls[call_id] = NestedRun(self, call_id)
+        nested.is_confirmed = not early
+        return nested
 
     def confirm_call(self, call_id: str) -> None:
-        """A call that was run early stands in the log: what is in there may spend."""
+        """Allow spending for a call that was started early and is now in the log."""
         self._calls[call_id].is_confirmed = True
         self.wait_queue.wake()
 
     def end_call(self, call_id: str | None = None) -> None:
-        """It has its result; without a call, all of them."""
+        """End a call, which has its result; without an id, all calls."""
         for each in tuple(self._calls) if call_id is None else (call_id,):
-            inside = self._calls.pop(each, None)
-            if inside is not None:
-                inside.end()
+            nested = self._calls.pop(each, None)
+            if nested is not None:
+                nested.end()
         self.wait_queue.wake()
 
     def finish(self) -> None:
-        """The run has ended: nothing more can be written for it."""
+        """End the run: nothing more can be recorded for it."""
         self.end_call()
         self.event_loop = None
 
@@ -120,10 +121,10 @@ class ParentBudget:
 
 
 class NestedRun:
-    """Where a run is that was started by a tool."""
+    """One tool call of the outer run, inside which other runs may run."""
 
-    def __init__(self, allowance: ParentBudget, call_id: str) -> None:
-        self.parent_budget, self.call_id, self._over = allowance, call_id, False
+    def __init__(self, parent_budget: ParentBudget, call_id: str) -> None:
+        self.parent_budget, self.call_id, self._over = parent_budget, call_id, False
         self.is_confirmed = False
 
     def is_over(self) -> bool:
@@ -148,7 +149,7 @@ class NestedRun:
         return ((self, lambda by: NestedBudgetSource(self, by)), *self.parent_budget.list_sources())
 
     def limit_seconds(self, budget: Budget) -> Budget:
-        """With no more time than there is left around it."""
+        """The budget with no more seconds than the outer run has left."""
         ends = deadline(self.parent_budget.state)
         if ends is None:
             return budget
@@ -157,23 +158,19 @@ class NestedRun:
 
 
 class NestedBudgetSource:
-    """What one inner run draws from the run around it."""
+    """The outer run's budget as a source for one nested session."""
 
-    def __init__(self, inside: NestedRun, by: str) -> None:
-        self._nested_run, self._parent_budget, self._by, self._given_up = (
-            inside,
-            inside.parent_budget,
-            by,
-            False,
-        )
-        self.name = f"run around it, {inside.session}"
+    def __init__(self, nested_run: NestedRun, session: str) -> None:
+        self._nested_run, self._session, self._cancelled = nested_run, session, False
+        self._parent_budget = nested_run.parent_budget
+        self.name = f"outer run, {nested_run.session}"
         self.shortage_reason = (
-            f"of the run around it (session {inside.session}), too little is left for the next call"
+            f"the outer run (session {nested_run.session}) has too little budget left for the next call"
         )
 
     @property
     def limits_tool_calls(self) -> bool:
-        return False  # they are limited where they are made
+        return False  # a nested run's tool calls count only against its own limit
 
     async def count_call(self, call: str) -> str:
         return ""
@@ -181,110 +178,90 @@ class NestedBudgetSource:
     async def uncount_call(self, call: str) -> None:
         return None
 
-    async def reserve(self, wanted: Reservation, fit: FitReservation) -> "NestedReservation | None":
+    async def reserve(self, wanted: Reservation, fit: FitReservation) -> OpenReservation | None:
         if self._nested_run.is_over():
             self.shortage_reason = CALL_IS_OVER
             return None
-        holding = asyncio.ensure_future(self._run_on_parent_loop(self._reserve(wanted, fit)))
+        task = asyncio.ensure_future(self._run_on_parent_loop(self._reserve(wanted, fit)))
         try:
-            held = await asyncio.shield(holding)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # Between two event loops nothing is torn off half-way: it is told to stop, and waited for.
-            self._given_up = True
+            # Work on another event loop cannot be cancelled safely: signal it to stop, and wait for it.
+            self._cancelled = True
             if self._parent_budget.event_loop is not None:
                 self._parent_budget.event_loop.call_soon_threadsafe(self._parent_budget.wait_queue.wake)
-            held = await finish_despite_cancel(_await_future(holding))
-            if held is not None:
-                await held.release()
+            reserved = await finish_despite_cancel(_await_future(task))
+            if reserved is not None:
+                await reserved.release()
             raise
-        return held
 
-    async def _reserve(self, wanted: Reservation, fit: FitReservation) -> "NestedReservation | None":
-        allowance = self._parent_budget
-        while not self._nested_run.is_over() and not self._given_up:
+    async def _reserve(self, wanted: Reservation, fit: FitReservation) -> OpenReservation | None:
+        parent = self._parent_budget
+        while not self._nested_run.is_over() and not self._cancelled:
             if self._nested_run.is_confirmed:
-                taken = offer_reservation(wanted, fit, allowance.remaining(), alone=not allowance.open_count)
+                taken = offer_reservation(wanted, fit, parent.remaining(), alone=not parent.open_count)
                 if taken is None:
                     return None
                 if isinstance(taken, Reservation):
-                    held = NestedReservation(self, replace(taken, pool=self.name))
-                    await self._record_reservation(held)
-                    return held
-            turn = allowance.wait_queue.join()
+                    reserved = OpenReservation(replace(taken, pool=self.name), self._close)
+                    await self._record_reservation(reserved)
+                    return reserved
+            turn = parent.wait_queue.join()
             try:
                 await turn
             finally:
-                allowance.wait_queue.leave(turn)
+                parent.wait_queue.leave(turn)
         self.shortage_reason = CALL_IS_OVER
         return None
 
-    async def _record_reservation(self, held: "NestedReservation") -> None:
-        allowance = self._parent_budget
-        allowance.open_count += 1
-        allowance.reserved += reserved_amount(held.reservation)
-        if any(each.session == self._by for each in allowance.state.run.subruns):
+    async def _record_reservation(self, reserved: OpenReservation) -> None:
+        parent = self._parent_budget
+        parent.open_count += 1
+        parent.reserved += reserved_amount(reserved.reservation)
+        if any(each.session == self._session for each in parent.state.run.subruns):
             return
         try:
-            await allowance.run.record(SubrunStarted(call_id=self._nested_run.call_id, session=self._by))
+            await parent.run.record(SubrunStarted(call_id=self._nested_run.call_id, session=self._session))
         except BaseException:
-            await held.close(None)
+            await reserved.release()
             raise
 
-    async def close(self, reservation: Reservation, came_to: CallCost | None) -> None:
-        await finish_despite_cancel(self._run_on_parent_loop(self._close(reservation, came_to)))
+    async def _close(self, reservation: Reservation, cost: CallCost | None) -> None:
+        await finish_despite_cancel(self._run_on_parent_loop(self._charge(reservation, cost)))
 
-    async def _close(self, reservation: Reservation, came_to: CallCost | None) -> None:
-        allowance = self._parent_budget
+    async def _charge(self, reservation: Reservation, cost: CallCost | None) -> None:
+        parent = self._parent_budget
         try:
-            if came_to is not None and allowance.event_loop is not None:
-                usage, usd, steps = came_to
-                if not usage.total:
-                    usage = _usage_of_reservation(reservation)
+            if cost is not None and parent.event_loop is not None:
                 charged = SubrunCharged(
                     call_id=self._nested_run.call_id,
-                    session=self._by,
+                    session=self._session,
                     id=reservation.id,
-                    usage=usage,
-                    usd=usd,
-                    steps=steps,
+                    usage=cost.usage if cost.usage.total else _usage_of_reservation(reservation),
+                    usd=cost.usd,
+                    steps=cost.steps,
                 )
-                await allowance.run.record(charged)
+                await parent.run.record(charged)
         finally:
-            allowance.open_count -= 1
-            allowance.reserved -= reserved_amount(reservation)
-            allowance.wait_queue.wake()
+            parent.open_count -= 1
+            parent.reserved -= reserved_amount(reservation)
+            parent.wait_queue.wake()
 
     async def _run_on_parent_loop(self, work: Coroutine[None, None, T]) -> T:
-        """On the event loop of the run around it: an ordinary function's inner run is on another."""
-        home = self._parent_budget.event_loop
-        if home is None or home is asyncio.get_running_loop() or home.is_closed():
+        """Await `work` on the outer run's event loop; a run inside a synchronous tool has another one."""
+        loop = self._parent_budget.event_loop
+        if loop is None or loop is asyncio.get_running_loop() or loop.is_closed():
             return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
-
-
-class NestedReservation:
-    def __init__(self, purse: NestedBudgetSource, reservation: Reservation) -> None:
-        self._source, self.reservation, self._open = purse, reservation, True
-
-    async def settle(self, came_to: CallCost) -> None:
-        await self.close(came_to)
-
-    async def release(self) -> None:
-        await self.close(None)
-
-    async def close(self, came_to: CallCost | None) -> None:
-        if self._open:
-            self._open = False
-            await self._source.close(self.reservation, came_to)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
 def _usage_of_reservation(reservation: Reservation) -> Usage:
-    """What nobody counted is taken to be all that was set aside."""
-    written = reservation.output_tokens
-    return Usage(input=reservation.tokens - written, output=written, incomplete=True)
+    """Usage for a call without counts: everything that was reserved."""
+    output = reservation.output_tokens
+    return Usage(input=reservation.tokens - output, output=output, incomplete=True)
 
 
-async def _await_future(task: "asyncio.Future[NestedReservation | None]") -> NestedReservation | None:
+async def _await_future(task: "asyncio.Future[OpenReservation | None]") -> OpenReservation | None:
     return await task
 
 
@@ -292,13 +269,13 @@ _current_nested_run: ContextVar[NestedRun | None] = ContextVar("bridle_inside", 
 
 
 def current_nested_run() -> NestedRun | None:
-    """The call that this code runs in, when it is part of a tool of some run."""
+    """The tool call inside which this code runs, if any."""
     return _current_nested_run.get()
 
 
 @contextmanager
-def enter_nested_run(inside: NestedRun) -> Iterator[None]:
-    token = _current_nested_run.set(inside)
+def enter_nested_run(nested_run: NestedRun) -> Iterator[None]:
+    token = _current_nested_run.set(nested_run)
     try:
         yield
     finally:
@@ -306,16 +283,16 @@ def enter_nested_run(inside: NestedRun) -> Iterator[None]:
 
 
 def apply_parent_context(prompted: Prompted) -> Prompted:
-    """A prompt as it is said inside a tool: on behalf of the same people, in the time that is left there."""
-    inside = current_nested_run()
-    if inside is None:
+    """A prompt inside a tool inherits caller, tenant and remaining time of the outer run."""
+    outer = current_nested_run()
+    if outer is None:
         return prompted
     return replace(
         prompted,
-        budget=inside.limit_seconds(prompted.budget),
-        caller=prompted.caller or inside.caller,
-        tenant=prompted.tenant or inside.tenant,
-        parent_session=inside.session,
+        budget=outer.limit_seconds(prompted.budget),
+        caller=prompted.caller or outer.caller,
+        tenant=prompted.tenant or outer.tenant,
+        parent_session=outer.session,
     )
 
 

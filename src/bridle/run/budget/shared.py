@@ -1,22 +1,16 @@
-"""Budgets that several runs draw from at once: the worst case is set aside before a call, and settled after.
+"""`SharedBudget`: a budget in memory that several runs use at once.  stored.py has persistent ones.
 
-Each run asks for what its next call may cost at most.  What does not fit beside what others have set
-aside waits until one of them is settled; what would not fit even if nobody else was there is cut down
-to what is left, and when nothing useful is left, the run ends.  So the sum of what was spent and what
-is set aside never exceeds the limit, however many runs there are, on however many threads.
+Each run reserves the worst case of its next call.  If that does not fit next to the reservations of other
+runs, it waits until one of them is settled.  If it does not fit even alone, it is reduced to what is left, and
+if no useful reply fits, the run ends.  So the amount spent plus reserved never exceeds the limit, with any
+number of runs and threads.
 
-The one thing that can: a call that comes dearer than its worst case, because the provider counted more
-tokens in its prompt than were estimated.  `excess` is what such calls came to beyond what was set aside
-for them, and the limit is never exceeded by more than that.
-
-    Purse           what a run can draw from, whatever it is
-    SharedBudget    one in this process, for as long as it lives; run/budget/stored.py has those that outlive it
+The exception is a call that costs more than its worst case, because the provider counted more prompt tokens
+than estimated.  `excess` is the sum of such differences, and the limit is never exceeded by more than that.
 """
 
-import asyncio
 import threading
 from decimal import Decimal
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -28,78 +22,15 @@ from bridle.core.budget.shared import (
     offer_reservation,
     remaining_budget,
     reserved_amount,
-    settled_amount,
 )
 from bridle.values.budget import Amount
-from bridle.values.usage import Limits, Reservation, Usage
+from bridle.values.usage import Limits, Reservation
 
-CallCost = tuple[Usage, Decimal | None, int]
-"""What a call came to: tokens, dollars or None when nobody knows, and how many replies it brought."""
-
-
-class OpenReservation(Protocol):
-    """What is set aside for one call, until it is settled; settling it again does nothing."""
-
-    @property
-    def reservation(self) -> Reservation: ...
-
-    async def settle(self, came_to: CallCost) -> None: ...
-
-    async def release(self) -> None:
-        """Nothing was sent."""
-        ...
-
-
-class BudgetSource(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def shortage_reason(self) -> str:
-        """Why a run ends when there is not enough left."""
-        ...
-
-    @property
-    def limits_tool_calls(self) -> bool:
-        """Whether it limits the calls of tools."""
-        ...
-
-    async def count_call(self, call: str) -> str:
-        """One call of a tool is about to be made; why it may not be, when it may not."""
-        ...
-
-    async def uncount_call(self, call: str) -> None:
-        """It was counted, and is not made after all."""
-        ...
-
-    async def reserve(self, wanted: Reservation, fit: FitReservation) -> OpenReservation | None:
-        """Set the worst case of a call aside, when there is room; None when there never will be."""
-        ...
-
-
-class WaitQueue:
-    """Runs that wait for others to settle, on whatever event loops."""
-
-    def __init__(self) -> None:
-        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-
-    def join(self) -> "asyncio.Future[None]":
-        turn = asyncio.get_running_loop().create_future()
-        self._waiters.append((turn.get_loop(), turn))
-        return turn
-
-    def leave(self, turn: "asyncio.Future[None]") -> None:
-        self._waiters = [each for each in self._waiters if each[1] is not turn]
-
-    def wake(self) -> None:
-        turns, self._waiters = self._waiters, []
-        for loop, turn in turns:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_wake_future, turn)
+from .source import CallCost, OpenReservation, WaitQueue, amount_to_settle
 
 
 class SharedBudget:
-    """What all runs of some agents may use together: `Agent(..., pool=SharedBudget(usd=5))`."""
+    """The limit of several agents' runs together: `Agent(..., pool=SharedBudget(usd=5))`."""
 
     def __init__(
         self,
@@ -123,7 +54,7 @@ class SharedBudget:
 
     @property
     def overshoot_usd(self) -> Decimal:
-        """By how much the limit was exceeded: nought, unless calls came dearer than their worst case."""
+        """Amount by which the limit was exceeded: 0 unless calls cost more than their worst case."""
         return Decimal(0) if self.usd is None else max(Decimal(0), self.spent.usd - self.usd)
 
     @property
@@ -149,7 +80,7 @@ class SharedBudget:
     def remaining(self) -> RemainingBudget:
         return remaining_budget(self.limits).minus(self.spent).minus(self.reserved)
 
-    async def reserve(self, wanted: Reservation, fit: FitReservation) -> "PoolReservation | None":
+    async def reserve(self, wanted: Reservation, fit: FitReservation) -> OpenReservation | None:
         while True:
             with self._lock:
                 taken = offer_reservation(wanted, fit, self.remaining(), alone=not self._open_count)
@@ -159,7 +90,7 @@ class SharedBudget:
                     self._open_count += 1
                     self.reserved += reserved_amount(taken)
                     used = budget_warning(self.limits, self.spent + self.reserved, self.name)
-                    return PoolReservation(self, replace(taken, pool=self.name, budget_warning=used))
+                    return OpenReservation(replace(taken, pool=self.name, budget_warning=used), self._close)
                 turn = self._wait_queue.join()
             try:
                 await turn
@@ -167,31 +98,14 @@ class SharedBudget:
                 with self._lock:
                     self._wait_queue.leave(turn)
 
-    def settle_reservation(self, reservation: Reservation, came_to: Amount) -> None:
-        """A call has ended."""
+    async def _close(self, reservation: Reservation, cost: CallCost | None) -> None:
+        amount = amount_to_settle(reservation, cost)
         with self._lock:
             self._open_count -= 1
             self.reserved -= reserved_amount(reservation)
-            self.spent += came_to
-            self.excess += came_to.excess_over(reserved_amount(reservation))
+            self.spent += amount
+            self.excess += amount.excess_over(reserved_amount(reservation))
             self._wait_queue.wake()
-
-
-class PoolReservation:
-    def __init__(self, pool: SharedBudget, reservation: Reservation) -> None:
-        self._pool, self.reservation, self._open = pool, reservation, True
-
-    async def settle(self, came_to: CallCost) -> None:
-        usage, usd, steps = came_to
-        self._close(settled_amount(self.reservation, usd, usage.total or None, steps))
-
-    async def release(self) -> None:
-        self._close(Amount())
-
-    def _close(self, amount: Amount) -> None:
-        if self._open:
-            self._open = False
-            self._pool.settle_reservation(self.reservation, amount)
 
 
 def make_pool_limits(
@@ -201,21 +115,16 @@ def make_pool_limits(
     tool_calls: int | None,
     wrap_up: float | None,
 ) -> Limits:
-    """It takes numbers and words for them."""
+    """The limits of a pool; `Limits` converts numbers given as strings or floats."""
     return Limits(usd=usd, tokens=tokens, steps=steps, tool_calls=tool_calls, wrap_up=wrap_up)  # type: ignore[arg-type]
 
 
 def explain_shortage(name: str, limits: Limits, spent: Amount) -> str:
-    told = []
+    used = []
     if limits.usd is not None:
-        told.append(f"${spent.usd:.4f} of ${limits.usd:f} spent")
+        used.append(f"${spent.usd:.4f} of ${limits.usd:f} spent")
     if limits.tokens is not None:
-        told.append(f"{spent.tokens} of {limits.tokens} tokens used")
+        used.append(f"{spent.tokens} of {limits.tokens} tokens used")
     if limits.steps is not None:
-        told.append(f"{spent.steps} of {limits.steps} steps taken")
-    return f"of the budget {name!r}, {' and '.join(told)}; the next call would not fit"
-
-
-def _wake_future(turn: "asyncio.Future[None]") -> None:
-    if not turn.done():
-        turn.set_result(None)
+        used.append(f"{spent.steps} of {limits.steps} steps taken")
+    return f"of the budget {name!r}, {' and '.join(used)}; the next call would not fit"

@@ -1,9 +1,9 @@
-"""What one call needs of the budgets it draws from: set aside before it is made, settled when it ends.
+"""Reserves a model call in every budget of its run before it is sent, and settles it afterwards.
 
-A run may draw from several: that of the run whose tool it is inside of, its tenant's, a pool.  What a call
-may cost is set aside in all of them, or in none and the run ends.  They are asked in one order everywhere,
-so that no two runs wait for each other.  However the call ends, what it came to is settled before anything
-else can happen; what was set aside for a call that was never sent is given back.
+A run may have several sources: the outer run, if it runs inside a tool, its tenant's budget, a pool.  The
+worst case of a call is reserved in all of them, or in none and the run ends.  All runs use the same order, so
+that no two wait for each other.  The cost is settled however the call ends; reservations for a call that was
+never sent are released.
 """
 
 import asyncio
@@ -35,27 +35,28 @@ from bridle.values.result import Delta
 from bridle.values.usage import HOURS_AHEAD_SECONDS, Budget, Limits, Reservation, Usage
 
 from .nested import NestedRun, SourceFactory
-from .shared import BudgetSource, CallCost, OpenReservation, SharedBudget
+from .shared import SharedBudget
+from .source import BudgetSource, CallCost, OpenReservation
 from .stored import BudgetReserver, StoredBudget, open_budget_log
 
 BudgetPool = SharedBudget | StoredBudget | None
 NO_ROOM_IN_TIME = "the run's time was up before there was room for its next call in a shared budget"
 PRICE_VALID_SECONDS = HOURS_AHEAD_SECONDS / 2
-"""How long a worst case may wait for room before it is reckoned anew."""
+"""Time a reservation may wait for room before its price is computed again."""
 
 
 class BudgetSources:
-    """Whatever the calls of one session are drawn from."""
+    """The budget sources of one session."""
 
-    def __init__(self, store: Store, clock: Clock, pool: BudgetPool, around: NestedRun | None) -> None:
-        self._store, self._clock, self._pool, self._nested_run = store, clock, pool, around
+    def __init__(self, store: Store, clock: Clock, pool: BudgetPool, nested_run: NestedRun | None) -> None:
+        self._store, self._clock, self._pool, self._nested_run = store, clock, pool, nested_run
         self._session, self._driver_start = "", 0
 
-    def set_session(self, session: str, since: int) -> None:
-        self._session, self._driver_start = session, since
+    def set_session(self, session: str, driver_start: int) -> None:
+        self._session, self._driver_start = session, driver_start
 
     def list_sources(self, state: State) -> list[tuple[object, SourceFactory]]:
-        """What is around comes first, and the rest by name; nothing is drawn from twice."""
+        """The outer run first, then the others by name; no source appears twice."""
         found = dict(self._nested_run.list_sources()) if self._nested_run is not None else {}
         tenant, run = state.run.budget.tenant, state.run
         if tenant is not None:
@@ -69,38 +70,39 @@ class BudgetSources:
         return sorted(found.items(), key=lambda item: _source_order(item[0]))
 
     def _add_stored(self, found: dict[object, SourceFactory], name: str, limits: Limits) -> None:
-        till = open_budget_log(self._store, name)
-        session, since = self._session, self._driver_start
+        log = open_budget_log(self._store, name)
+        session, driver_start = self._session, self._driver_start
 
-        def drawer(by: str) -> BudgetSource:
-            return BudgetReserver(till, limits, self._clock, session, since, "" if by == session else by)
+        def make_source(by: str) -> BudgetSource:
+            nested_session = "" if by == session else by
+            return BudgetReserver(log, limits, self._clock, session, driver_start, nested_session)
 
-        found.setdefault(till, drawer)
+        found.setdefault(log, make_source)
 
     def open_sources(self, state: State) -> list[BudgetSource]:
         return [source(self._session) for _, source in self.list_sources(state)]
 
     def limits_tool_calls(self, state: State) -> bool:
-        """Whether any of them limits the calls of tools."""
-        return any(purse.limits_tool_calls for purse in self.open_sources(state))
+        """True if any source limits tool calls."""
+        return any(source.limits_tool_calls for source in self.open_sources(state))
 
     async def count_call(self, state: State, call_id: str) -> str:
-        """A call of a tool is about to be made; why it may not be, when it may not."""
+        """Count a tool call in every source; returns the reason if one refuses it."""
         call = f"{self._session}/{call_id}"
         counted: list[BudgetSource] = []
-        for purse in self.open_sources(state):
-            if used := await purse.count_call(call):
-                # It is not made, so it is nobody's: not of those either that had room for it.
+        for source in self.open_sources(state):
+            if used := await source.count_call(call):
+                # The call does not run, so the sources that accepted it must not count it.
                 await _await_each(each.uncount_call(call) for each in counted)
                 return used
-            counted.append(purse)
+            counted.append(source)
         return ""
 
     def now(self) -> float:
         return self._clock.now()
 
     def make_call_id(self, length: int) -> str:
-        """Of a call that is asked when the log has this many records."""
+        """The id of a model call sent when the log has this many records."""
         return f"{self._session}#{length}"
 
 
@@ -109,103 +111,108 @@ def tenant_budget_name(tenant: str) -> str:
 
 
 def check_tenant_budget(budget: Budget, tenant: str) -> None:
-    """What cannot be held is said before anything is asked."""
+    """Raise `MisuseError` for a tenant limit that cannot be enforced."""
     if budget.tenant is None:
         return
     if not tenant:
-        raise MisuseError("Budget(tenant=…) limits a tenant; say which one: agent.run(…, tenant=NAME)")
+        raise MisuseError("Budget(tenant=…) needs a tenant: agent.run(…, tenant=NAME)")
     if budget.tenant.seconds is not None:
-        raise MisuseError("Budget(tenant=…) takes no seconds: those of many runs at once are nobody's limit")
+        raise MisuseError("Budget(tenant=…) does not support seconds: its runs may run at the same time")
 
 
 def check_pool(pool: object) -> None:
     if pool is not None and not isinstance(pool, SharedBudget | StoredBudget):
-        raise MisuseError(f"a pool is a SharedBudget(…) or a StoredBudget(name=…, …), not {pool!r}")
+        raise MisuseError(f"`pool` must be a SharedBudget(…) or a StoredBudget(name=…, …), not {pool!r}")
 
 
 @dataclass(frozen=True)
 class ReservedCall:
+    """A model call with its reservations."""
+
     state: State
-    """The session as it was when it was set aside."""
+    """The session at the time of the reservation."""
     effect: AskModel
-    """What to ask, with no more room for the reply than there is money for."""
+    """The call, with its output limited to what the budgets can pay for."""
     reservations: Sequence[OpenReservation] = ()
     end: RunEnded | None = None
-    """How the run ends instead, when there is not enough left."""
+    """Set if the run ends instead, because too little is left."""
 
     @property
     def reservation(self) -> Reservation | None:
-        """Of several, the one that a person has to hear of, or the last and smallest."""
-        each = [hold.reservation for hold in self.reservations]
+        """The reservation to log: the first with a warning, otherwise the last and smallest."""
+        each = [reserved.reservation for reserved in self.reservations]
         return next((one for one in each if one.budget_warning), each[-1] if each else None)
 
     async def send(
         self,
-        exchange: ModelCall,
+        call: ModelCall,
         show: Callable[[Delta], None],
         now: float,
-        heard: Callable[[], None],
+        begun: Callable[[], None],
         cost: Callable[[Usage], Decimal | None],
     ) -> Reply:
-        """`Exchange.ask`, settled; `cost` is what some usage costs."""
+        """Send the call and settle its cost; `cost` prices a usage."""
         reply: Reply | None = None
         try:
-            reply = await exchange.send(show, now, heard)
+            reply = await call.send(show, now, begun)
             return reply
         finally:
-            used = reply.usage if reply is not None else exchange.usage
-            if used is not None and self.reservations:
-                paid = cost(used)
+            usage = reply.usage if reply is not None else call.usage
+            if usage is not None and self.reservations:
+                usd = cost(usage)
                 if reply is None:
-                    used, paid = price_partial_reply(self.state, used, paid)
-                # A summary is no step.
-                await self._settle((used, paid, int(reply is not None and not self.effect.summarizes_until)))
+                    usage, usd = price_partial_reply(self.state, usage, usd)
+                # A summary does not count as a step.
+                steps = int(reply is not None and not self.effect.summarizes_until)
+                await self._settle(CallCost(usage, usd, steps))
 
-    async def _settle(self, came_to: CallCost) -> None:
-        await _await_each(hold.settle(came_to) for hold in self.reservations)
+    async def _settle(self, cost: CallCost) -> None:
+        await _await_each(reserved.settle(cost) for reserved in self.reservations)
 
 
 @asynccontextmanager
 async def reserve(
-    purses: BudgetSources, state: State, effect: AskModel, seconds: float | None, length: int
+    sources: BudgetSources, state: State, effect: AskModel, seconds: float | None, length: int
 ) -> AsyncIterator[ReservedCall]:
-    """The worst case of a call, kept from everybody else for as long as the call takes."""
+    """Reserve the worst case of a call in all sources while the context is open."""
     state = state_for_summarizer(state, effect.request.model.model_key)
-    drawn_from = purses.open_sources(state)
-    if not drawn_from:
+    opened = sources.open_sources(state)
+    if not opened:
         yield ReservedCall(state, effect)
         return
-    holds: list[OpenReservation] = []
+    reservations: list[OpenReservation] = []
     end: RunEnded | None = None
-    most = effect.request.max_tokens or output_tokens_room(state)
+    maximum = effect.request.max_tokens or output_tokens_room(state)
     try:
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    state = replace(state, now=max(state.now, purses.now()))
-                    wanted = replace(worst_case_reservation(state, most, ""), id=purses.make_call_id(length))
+                    state = replace(state, now=max(state.now, sources.now()))
+                    worst = worst_case_reservation(state, maximum, "")
+                    wanted = replace(worst, id=sources.make_call_id(length))
                     with suppress(_StalePrice):
-                        refused = await _reserve_everywhere(drawn_from, state, wanted, holds)
+                        short = await _reserve_everywhere(opened, state, wanted, reservations)
                         break
-            if refused is not None:
+            if short is not None:
                 end = RunEnded(
-                    stop="budget", reason=refused.shortage_reason, partial_text=state.run.partial_text
+                    stop="budget", reason=short.shortage_reason, partial_text=state.run.partial_text
                 )
         except TimeoutError:
             end = RunEnded(stop="seconds", reason=NO_ROOM_IN_TIME, partial_text=state.run.partial_text)
         if end is not None:
             yield ReservedCall(state, effect, end=end)
             return
-        room_left = holds[-1].reservation.output_tokens
-        if room_left < most:
-            effect = replace(effect, request=limit_output(effect.request, room_left))
-        yield ReservedCall(state, effect, holds)
+        room = reservations[-1].reservation.output_tokens
+        if room < maximum:
+            effect = replace(effect, request=limit_output(effect.request, room))
+        yield ReservedCall(state, effect, reservations)
     finally:
-        await _await_each(hold.release() for hold in holds)  # what was not settled was never sent
+        # Reservations that were not settled belong to a call that was never sent.
+        await _await_each(reserved.release() for reserved in reservations)
 
 
 async def _await_each(closing: Iterator[Coroutine[None, None, None]]) -> None:
-    """All of them, whoever is cancelled or fails on the way: what was spent must not pass for never sent."""
+    """Await all of them even if one fails or is cancelled, so that no spending is lost."""
     for close in closing:
         try:
             await close
@@ -214,29 +221,29 @@ async def _await_each(closing: Iterator[Coroutine[None, None, None]]) -> None:
 
 
 class _StalePrice(Exception):
-    """What was asked for was reckoned at the prices of another hour."""
+    """The reservation was priced too long ago."""
 
 
 async def _reserve_everywhere(
-    drawn_from: Sequence[BudgetSource], state: State, wanted: Reservation, holds: list[OpenReservation]
+    sources: Sequence[BudgetSource], state: State, wanted: Reservation, reservations: list[OpenReservation]
 ) -> BudgetSource | None:
-    """Set it aside everywhere; the one that has too little, if one has."""
-    for purse in drawn_from[len(holds) :]:
-        patience = asyncio.timeout(PRICE_VALID_SECONDS)
+    """Reserve in every source, appending to `reservations`; returns the source with too little left, if any."""
+    for source in sources[len(reservations) :]:
+        timeout = asyncio.timeout(PRICE_VALID_SECONDS)
         try:
-            async with patience:
-                hold = await purse.reserve(wanted, _make_fit(state, wanted))
+            async with timeout:
+                reserved = await source.reserve(wanted, _make_fit(state, wanted))
         except TimeoutError:
-            if not patience.expired():
+            if not timeout.expired():
                 raise
-            for hold in reversed(holds):
-                await hold.release()
-            holds.clear()
+            for earlier in reversed(reservations):
+                await earlier.release()
+            reservations.clear()
             raise _StalePrice from None
-        if hold is None:
-            return purse
-        holds.append(hold)
-        wanted = hold.reservation
+        if reserved is None:
+            return source
+        reservations.append(reserved)
+        wanted = reserved.reservation
     return None
 
 
@@ -251,5 +258,5 @@ def _make_fit(
 
 
 def _source_order(key: object) -> tuple[int, str, int]:
-    """Two may have one name."""
+    """The outer run first, then by name; the identity separates equal names."""
     return (0, "", 0) if isinstance(key, NestedRun) else (1, str(getattr(key, "name", "")), id(key))

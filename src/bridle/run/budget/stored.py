@@ -1,16 +1,15 @@
-"""A budget that is kept in a store: it outlives its process, and holds across as many as open the store.
+"""`StoredBudget`: a budget in a store, shared by all processes that open the store.
 
-Its line has a record for what is set aside before a call and one for what the call came to.  Whoever wants
-to set something aside reads what is new, decides, and appends; a store takes an append only at the end of
-a line, so when somebody else was faster, everything is read and decided again.  Nobody is trusted to
-remember anything, and no lock is held while a model answers.
+Its log has one record for each reservation and one for each settlement.  To reserve, a process reads the new
+records, decides, and appends; a store accepts an append only at the end of a log, so after a conflict it reads
+and decides again.  No process relies on memory, and no lock is held during a model call.
 
-A line is read from its beginning once a process, so it is cut: after `LINE_RECORDS_MAX` records it ends with
-how things stand, and the next one begins with that.  The line without a number says which is the latest.
+Each process reads a log from its start, so logs are split: after `LOG_RECORDS_MAX` records a log ends with a
+snapshot, and the next generation starts from it.  The log without a generation number names the latest one.
 
-Callers die.  What they had set aside is not lost: a session is held by whoever drives it, the kernel lets
-go of it for the dead, so what is set aside under a session that nobody holds belongs to nobody, and its
-log says what became of it (core/budget/shared.py).  This is looked at when there is no room.
+If a process crashes, its session log determines the charge.  The lease of its session is free then, so a
+reservation under a session without a lease is abandoned, and core/budget/shared.py settles it from the log.
+This check runs when there is no room.
 """
 
 import asyncio
@@ -31,7 +30,6 @@ from bridle.core.budget.shared import (
     remaining_budget,
     reserved_amount,
     settle_from_log,
-    settled_amount,
 )
 from bridle.ports.clock import Clock
 from bridle.ports.store import Store
@@ -50,18 +48,19 @@ from bridle.values.record import GENESIS, Record, seal_record
 from bridle.values.text import repair_surrogates
 from bridle.values.usage import Limits, Reservation
 
-from .shared import CallCost, WaitQueue, explain_shortage, make_pool_limits
+from .shared import explain_shortage, make_pool_limits
+from .source import CallCost, OpenReservation, WaitQueue, amount_to_settle
 
 LOG_RECORDS_MAX = 5_000
-"""Read in a tenth of a second."""
+"""As many as are read in a tenth of a second."""
 POLL_SECONDS = (0.02, 1.0)
-"""How often another process is looked at for room: first, and in the long run."""
+"""First and longest interval between checks for room made by another process."""
 
 
 class StoredBudget:
     """A budget for all runs in one store: `Agent(…, store=PATH, pool=StoredBudget(usd=5, name="q4"))`.
 
-    What was spent is in the store; the limit is what whoever asks says it is: to raise it, say more.
+    The store holds the amount spent; the limit is the one passed here, so pass a higher one to raise it.
     """
 
     def __init__(
@@ -75,10 +74,10 @@ class StoredBudget:
         wrap_up: float | None = None,
     ) -> None:
         if not isinstance(name, str) or not name.strip():
-            raise MisuseError(f"a budget that is kept in a store needs a name, not {name!r}")
+            raise MisuseError(f"StoredBudget(name=…) must be a non-empty string, not {name!r}")
         if name.startswith(TENANT_BUDGET_PREFIX):
             raise MisuseError(
-                f"{name!r} is what the budget of a tenant is called; use Budget(tenant=Limits(…))"
+                f"{name!r} is reserved for the budget of a tenant; use Budget(tenant=Limits(…))"
             )
         self.name, self.limits = (
             repair_surrogates(name),
@@ -91,7 +90,7 @@ class StoredBudget:
 
 
 class BudgetLog:
-    """A budget's line in a store, as far as this process has read it."""
+    """The log of a budget in a store, as far as this process has read it."""
 
     def __init__(self, store: Store, name: str) -> None:
         self.name = name
@@ -105,26 +104,25 @@ class BudgetLog:
     @property
     def _store(self) -> Store:
         store = self._get_store()
-        assert store is not None, "whoever draws from a till holds its store"
+        assert store is not None, "the caller holds a reference to the store"
         return store
 
     def write_lock(self) -> asyncio.Lock:
-        """One at a time of those on one event loop: they would only get in one another's way."""
+        """One lock per event loop: concurrent writers would only cause conflicts."""
         return self._write_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     async def append_event(
         self, decide: Callable[[BudgetAccount], Event | None], now: Callable[[], float]
     ) -> Event | None:
-        """Append what is decided upon how things stand at that very moment; None is for nothing."""
+        """Append the event that `decide` returns for the current account; None appends nothing."""
         while True:
             await self.catch_up()
             with self._lock:
-                place = self._generation, self._length, self._head
-                full = self._length >= LOG_RECORDS_MAX
-                event = self.account.make_snapshot(self._generation + 1) if full else decide(self.account)
+                generation, length, head = self._generation, self._length, self._head
+                full = length >= LOG_RECORDS_MAX
+                event = self.account.make_snapshot(generation + 1) if full else decide(self.account)
             if event is None:
                 return None
-            generation, length, head = place
             try:
                 record = seal_record(length + 1, now(), event, head)
                 await self._store.append(budget_log_name(self.name, generation), length, (record,))
@@ -136,7 +134,7 @@ class BudgetLog:
                 return event
 
     async def catch_up(self) -> BudgetAccount:
-        """Read what is new, in this line and in those that follow it."""
+        """Read the new records of this generation and of later ones."""
         while True:
             if self._generation == 0:
                 index = await self._store.read(budget_log_name(self.name))
@@ -146,48 +144,49 @@ class BudgetLog:
             with self._lock:
                 for record in records:
                     self._apply_record(generation, record)
-                carried = self.account.continued_in if self._generation == generation else None
-            if carried is None:
+                snapshot = self.account.continued_in if self._generation == generation else None
+            if snapshot is None:
                 return self.account
-            await self._open_next_log(carried)
+            await self._open_next_log(snapshot)
 
     def _apply_record(self, generation: int, record: Record) -> None:
-        """Once each: several may have read the same."""
+        """Apply a record once, even if several tasks have read it."""
         if self._generation == generation and record.seq == self._length + 1:
             self.account.apply_event(record.event)
             self._length, self._head, self._at = record.seq, record.hash, record.at
 
-    async def _open_next_log(self, carried: BudgetSnapshot) -> None:
-        """The line has ended: say where it goes on, if nobody has, and go there."""
-        line = budget_log_name(self.name)
-        index = await self._store.read(line)
+    async def _open_next_log(self, snapshot: BudgetSnapshot) -> None:
+        """Record the next generation in the index, unless it is there, and start reading it."""
+        index_name = budget_log_name(self.name)
+        index = await self._store.read(index_name)
         known = index[-1].event if index else None
-        if not isinstance(known, BudgetSnapshot) or known.generation < carried.generation:
+        if not isinstance(known, BudgetSnapshot) or known.generation < snapshot.generation:
             head, length = (index[-1].hash, index[-1].seq) if index else (GENESIS, 0)
-            with suppress(Conflict):  # somebody else has said the same
-                await self._store.append(line, length, (seal_record(length + 1, self._at, carried, head),))
-        self._start_log(carried)
+            record = seal_record(length + 1, self._at, snapshot, head)
+            with suppress(Conflict):  # another process has recorded it
+                await self._store.append(index_name, length, (record,))
+        self._start_log(snapshot)
 
-    def _start_log(self, carried: Event | None) -> None:
+    def _start_log(self, event: Event | None) -> None:
         with self._lock:
-            begun = carried if isinstance(carried, BudgetSnapshot) else None
-            generation = begun.generation if begun else 1
+            snapshot = event if isinstance(event, BudgetSnapshot) else None
+            generation = snapshot.generation if snapshot else 1
             if generation > self._generation:
-                self.account = BudgetAccount(begun)
+                self.account = BudgetAccount(snapshot)
                 self._generation, self._length, self._head = generation, 0, GENESIS
 
-    async def settle_abandoned(self, session: str, since: int, now: Callable[[], float]) -> bool:
-        """Settle what was set aside by callers that are gone; whether there was any."""
+    async def settle_abandoned(self, session: str, driver_start: int, now: Callable[[], float]) -> bool:
+        """Settle the reservations of crashed processes; True if there were any."""
         found = False
         for reserved in tuple(self.account.open_reservations.values()):
             own = reserved.session == session
-            if own and reserved.driver_start == since:
+            if own and reserved.driver_start == driver_start:
                 continue
             try:
                 with nullcontext() if own else self._store.lease(reserved.session):
                     settled = await self._find_settlement(reserved)
             except Conflict:
-                continue  # it is alive
+                continue  # its process is running
             await self.append_event(_settle_if_open(settled), now)
             found = True
         return found
@@ -201,19 +200,25 @@ class BudgetLog:
                 await self._store.read(reserved.nested_session) if reserved.nested_session else (),
             )
         except Corrupt:
-            # That session's trouble is not to be everybody's; what it may have spent counts as spent.
+            # A corrupt session must not block the budget: its whole reservation counts as spent.
             return BudgetSettled(id=reserved.id, amount=reserved.amount, source="presumed")
 
 
 class BudgetReserver:
-    """One driver's way into a till: under which session, and against which limits."""
+    """Reserves in a budget log for one driver, under its session and limits."""
 
     def __init__(
-        self, till: BudgetLog, limits: Limits, clock: Clock, session: str, since: int, by: str = ""
+        self,
+        log: BudgetLog,
+        limits: Limits,
+        clock: Clock,
+        session: str,
+        driver_start: int,
+        nested_session: str = "",
     ) -> None:
-        self.name = till.name
-        self._budget_log, self._limits, self._clock = till, limits, clock
-        self._session, self._driver_start, self._nested_session = session, since, by
+        self.name = log.name
+        self._budget_log, self._limits, self._clock = log, limits, clock
+        self._session, self._driver_start, self._nested_session = session, driver_start, nested_session
 
     @property
     def shortage_reason(self) -> str:
@@ -224,27 +229,28 @@ class BudgetReserver:
         return self._limits.tool_calls is not None
 
     async def count_call(self, call: str) -> str:
-        """Spent as it is counted: whether a tool that was started took effect is not the budget's to know."""
+        """Charge one tool call at once; a call that starts counts even if it fails."""
         if not self.limits_tool_calls:
             return ""
-        told = [""]
+        refusal = ""
 
         def decide(account: BudgetAccount) -> BudgetSettled | None:
-            told[0] = explain_tool_calls_used(self._limits, account.spent, self.name)
-            return None if told[0] else BudgetSettled(id=call, amount=Amount(tool_calls=1))
+            nonlocal refusal
+            refusal = explain_tool_calls_used(self._limits, account.spent, self.name)
+            return None if refusal else BudgetSettled(id=call, amount=Amount(tool_calls=1))
 
         async with self._budget_log.write_lock():
             await finish_despite_cancel(self._append(decide))
-        return told[0]
+        return refusal
 
     async def uncount_call(self, call: str) -> None:
         if self.limits_tool_calls:
-            given_back = BudgetSettled(id=call, amount=Amount(tool_calls=-1))
+            refund = BudgetSettled(id=call, amount=Amount(tool_calls=-1))
             async with self._budget_log.write_lock():
-                await finish_despite_cancel(self._append(lambda account: given_back))
+                await finish_despite_cancel(self._append(lambda account: refund))
 
-    async def reserve(self, wanted: Reservation, fit: FitReservation) -> "LoggedReservation | None":
-        till, pause = self._budget_log, POLL_SECONDS[0]
+    async def reserve(self, wanted: Reservation, fit: FitReservation) -> OpenReservation | None:
+        log, pause = self._budget_log, POLL_SECONDS[0]
         while True:
             taken: list[Reservation | str | None] = []
 
@@ -256,7 +262,7 @@ class BudgetReserver:
                 return self._make_reserved_event(taken[0]) if isinstance(taken[0], Reservation) else None
 
             try:
-                async with till.write_lock():
+                async with log.write_lock():
                     await finish_despite_cancel(self._append(decide))
             except asyncio.CancelledError:
                 if taken and isinstance(taken[0], Reservation):
@@ -266,20 +272,26 @@ class BudgetReserver:
                 return None
             if isinstance(taken[0], Reservation):
                 return self._make_reservation(taken[0])
-            if not await till.settle_abandoned(self._session, self._driver_start, self._clock.now):
+            if not await log.settle_abandoned(self._session, self._driver_start, self._clock.now):
                 await self._wait_for_change(pause)
                 pause = min(2 * pause, POLL_SECONDS[1])
 
     async def _append(self, decide: Callable[[BudgetAccount], Event | None]) -> None:
-        """Not given up half-way: what is set aside must have an owner who knows of it."""
         await self._budget_log.append_event(decide, self._clock.now)
 
-    def _make_reservation(self, taken: Reservation) -> "LoggedReservation":
+    def _make_reservation(self, taken: Reservation) -> OpenReservation:
         account = self._budget_log.account
         used = budget_warning(self._limits, account.spent + account.reserved, self.name)
-        return LoggedReservation(
-            self._budget_log, self._clock, replace(taken, pool=self.name, budget_warning=used)
-        )
+        return OpenReservation(replace(taken, pool=self.name, budget_warning=used), self._close)
+
+    async def _close(self, reservation: Reservation, cost: CallCost | None) -> None:
+        amount = amount_to_settle(reservation, cost)
+        await finish_despite_cancel(self._settle(BudgetSettled(id=reservation.id, amount=amount)))
+
+    async def _settle(self, settled: BudgetSettled) -> None:
+        async with self._budget_log.write_lock():
+            await self._append(lambda account: settled)
+        self._budget_log.wait_queue.wake()
 
     def _make_reserved_event(self, taken: Reservation) -> BudgetReserved:
         return BudgetReserved(
@@ -292,39 +304,15 @@ class BudgetReserver:
         )
 
     async def _wait_for_change(self, seconds: float) -> None:
-        """Until somebody here settles, or it is time to look what others did."""
+        """Wait until a run of this process settles, or `seconds` have passed."""
         turn = self._budget_log.wait_queue.join()
-        alarm = asyncio.ensure_future(self._clock.sleep(seconds))
+        timer = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
-            await asyncio.wait((turn, alarm), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((turn, timer), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._budget_log.wait_queue.leave(turn)
-            alarm.cancel()
-            await asyncio.gather(alarm, return_exceptions=True)
-
-
-class LoggedReservation:
-    """What is set aside in a till for one call."""
-
-    def __init__(self, till: BudgetLog, clock: Clock, reservation: Reservation) -> None:
-        self._budget_log, self._clock, self.reservation, self._open = till, clock, reservation, True
-
-    async def settle(self, came_to: CallCost) -> None:
-        usage, usd, steps = came_to
-        await self._close(settled_amount(self.reservation, usd, usage.total or None, steps))
-
-    async def release(self) -> None:
-        await self._close(Amount())
-
-    async def _close(self, amount: Amount) -> None:
-        if self._open:
-            self._open = False
-            await finish_despite_cancel(self._append(BudgetSettled(id=self.reservation.id, amount=amount)))
-
-    async def _append(self, settled: BudgetSettled) -> None:
-        async with self._budget_log.write_lock():
-            await self._budget_log.append_event(lambda account: settled, self._clock.now)
-        self._budget_log.wait_queue.wake()
+            timer.cancel()
+            await asyncio.gather(timer, return_exceptions=True)
 
 
 _budget_logs: WeakKeyDictionary[Store, dict[str, BudgetLog]] = WeakKeyDictionary()
@@ -332,16 +320,16 @@ _budget_logs_lock = threading.Lock()
 
 
 def open_budget_log(store: Store, name: str) -> BudgetLog:
-    """The same for everybody in this process: what one has read, nobody reads again."""
+    """The process's shared `BudgetLog` of this name, so that records are read only once."""
     with _budget_logs_lock:
         try:
             return _budget_logs.setdefault(store, {}).setdefault(name, BudgetLog(store, name))
         except TypeError:
-            return BudgetLog(store, name)  # a store of somebody's own that cannot be looked up
+            return BudgetLog(store, name)  # a custom store that cannot be hashed or weakly referenced
 
 
 def _weak_reference(store: Store) -> Callable[[], Store | None]:
-    """A till that kept its store alive would be kept alive by it."""
+    """A weak reference where possible: a strong one would keep the store in `_budget_logs` forever."""
     try:
         return ref(store)
     except TypeError:

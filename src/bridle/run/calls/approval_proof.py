@@ -1,13 +1,13 @@
-"""Proof that an approval was given here, and not written into a log by somebody else.
+"""Proves that an approval was given by this user and not written into the log by someone else.
 
-A log may come from elsewhere, with approvals in it.  So each approval has an HMAC over the session, the
-record with the call, the question and the arguments.  The key is not in the log, nor beside it, where it
-would come along with a log that somebody hands over.  It is a file of the user, made with the first
-approval: `BRIDLE_APPROVAL_KEY_FILE`, or `bridle/approval.key` in the user's folder of settings.  A store in
-memory has a key of its own.
+A log may come from another machine and contain approvals.  Each approval therefore has an HMAC over the
+session, the record with the call, the question and the arguments.  The key is neither in the log nor next to
+it, where it would be copied along.  It is a file of the user, created with the first approval:
+`BRIDLE_APPROVAL_KEY_FILE`, or `bridle/approval.key` in the user's settings folder.  A store in memory has
+its own key.
 
-A resumed run checks the approvals of its open calls once.  One without a valid proof does not count, and
-the question is put again.  Answers that let nothing run (reject, done) need no proof.
+A resumed run checks the approvals of its pending calls once.  An approval without a valid proof does not
+count, and the question is asked again.  Answers that run nothing (reject, done) need no proof.
 """
 
 import hmac
@@ -35,14 +35,14 @@ _UNSAFE_MODE_BITS = stat.S_IRWXO | stat.S_IWGRP
 
 
 def prove_answer(store: Store, session: str, state: State, event: ApprovalAnswered) -> str:
-    """The proof of an approval; empty for another answer.  Raises `Unusable` when there can be no key."""
+    """Sign an approval; empty for other answers.  Raises `Unusable` if no key can be read or created."""
     if event.answer != "approve":
         return ""
     key = store.approval_key if isinstance(store, SupportsApprovalKey) else _read_key() or _make_key()
     place = find_call(state.pending_calls, event.call_id)
     item = state.pending_calls[place] if place is not None else None
     earlier = item.answer if item is not None and item.attempt else None
-    # A call that was started keeps the arguments of the answer it was started with.
+    # A started call keeps the arguments of the answer that started it.
     arguments = event.arguments if earlier is None else earlier.arguments
     return _sign(key, session, state, event.binding, arguments)
 
@@ -50,16 +50,16 @@ def prove_answer(store: Store, session: str, state: State, event: ApprovalAnswer
 def review_calls(
     store: Store, session: str, state: State, tools: Mapping[str, Tool], *, trusts_approvals: bool
 ) -> Iterable[CallReviewed]:
-    """Events about open calls whose permission is not taken from the log.
+    """Events for pending calls whose permission is not accepted from the log.
 
-    An approval needs a proof.  Whether a person must be asked is asked of the tool's code again.
+    An approval needs a valid proof, and the tool's code is asked again for its resource claim.
     """
     key: bytes | None = None
     for item in state.pending_calls:
         if item.result is not None:
             continue
-        said = find_resource_claim(tools, item.call)
-        changed = said if said is not None and said != item.resource_claim else None
+        claim = find_resource_claim(tools, item.call)
+        changed = claim if claim is not None and claim != item.resource_claim else None
         discards = False
         if not trusts_approvals and item.answer is not None and item.answer.answer == "approve":
             key = key or (store.approval_key if isinstance(store, SupportsApprovalKey) else _read_key())
@@ -78,7 +78,7 @@ def _is_proved(key: bytes | None, session: str, state: State, item: PendingCall)
 
 
 def _sign(key: bytes, session: str, state: State, binding: str, arguments: str | None) -> str:
-    """`State.proof` is the hash of the reply with the call, and so of everything before it."""
+    """HMAC of an approval; `request_hash` covers the reply with the call and every record before it."""
     signed = msgspec.json.encode(("approve", session, state.request_hash, binding, arguments))
     return hmac.new(key, signed, sha256).hexdigest()
 
@@ -95,29 +95,29 @@ def find_key_file() -> Path:
         return Path(settings).expanduser() / "bridle" / "approval.key"
     except RuntimeError as error:
         raise Unusable(
-            f"approvals need a key and there is no home folder for it; set {KEY_FILE_VARIABLE}"
+            f"approvals need a key file and there is no home folder; set {KEY_FILE_VARIABLE}"
         ) from error
 
 
 def _read_key() -> bytes | None:
-    """The key, or None when there is none yet."""
+    """The key, or None if none exists yet."""
     path = find_key_file()
     try:
         status = path.stat()
         if os.name == "posix" and status.st_mode & _UNSAFE_MODE_BITS:
-            raise Unusable(f"{path}: others may use this key of your approvals; chmod 600 it, or remove it")
+            raise Unusable(f"{path}: other users can access this approval key; chmod 600 it, or remove it")
         key = path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _explain_unusable_key(path, error) from error
     if len(key) < APPROVAL_KEY_BYTES:
-        raise Unusable(f"{path}: a key of approvals has {APPROVAL_KEY_BYTES} bytes or more; remove the file")
+        raise Unusable(f"{path}: an approval key has at least {APPROVAL_KEY_BYTES} bytes; remove the file")
     return key
 
 
 def _make_key() -> bytes:
-    """A new key; of two processes that make one at once, both get that of the first."""
+    """Create and return the key; if two processes create one at once, both get the first."""
     path = find_key_file()
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
@@ -139,7 +139,7 @@ def _make_key() -> bytes:
 
 
 def _publish(draft: Path, path: Path) -> None:
-    """Give a finished file its name, unless there is one of that name by now."""
+    """Link the finished file to its final name, unless that name exists."""
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -148,5 +148,5 @@ def _publish(draft: Path, path: Path) -> None:
 
 def _explain_unusable_key(path: Path, error: OSError) -> Unusable:
     return Unusable(
-        f"{path}: the key of your approvals cannot be used, {error.strerror}; name another file in {KEY_FILE_VARIABLE}"
+        f"{path}: cannot use the approval key: {error.strerror}; set {KEY_FILE_VARIABLE} to another file"
     )

@@ -1,8 +1,8 @@
-"""An agent's tools, laid out: what is shown from the beginning, what is to be found.
+"""Lays out an agent's tools: which are visible from the start, and which the model must search for.
 
-Few tools are all shown, in the order given.  Too many, or too large ones, become a catalogue:
-those marked `always`, those the provider runs itself and the one whose call is forced are shown,
-`search_tools` behind them, and the rest is hidden until somebody finds it.
+A few tools are all visible, in the given order.  With too many, or too large ones, only these are visible:
+tools marked `always`, tools the provider runs itself, a tool whose call is forced, and then `search_tools`.
+The others are hidden until a search finds them.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from bridle.values.request import ToolChoice, ToolSpec
 from bridle.values.settings import ToolCatalogue
 
 BUILT_IN_TOOLS = (READ_RESULT,)
-"""Tools of ours that wait until they are of use."""
+"""Bridle's own tools, hidden until they are useful."""
 LOG = logging.getLogger("bridle")
 FIND_SECONDS_MAX = 10.0
-"""How long the first words may take to be looked up: without an answer the model still has `search_tools`."""
+"""Time limit of the search for the first prompt; if it fails, the model still has `search_tools`."""
 
 
 class ToolLayout(NamedTuple):
     tools: Mapping[str, Tool]
-    """Everything that can be run."""
+    """All tools that can run, by name."""
     visible: tuple[ToolSpec, ...]
     hidden_tools: tuple[ToolSpec, ...]
     catalogue: ToolCatalogue | None = None
@@ -43,52 +43,52 @@ def make_tool_layout(
     limits: ToolCatalogue,
     index: ToolIndex | None,
     forced: ToolChoice,
-    answer: str = "",
+    output_name: str = "",
     memory: Memory | None = None,
 ) -> ToolLayout:
-    """`answer` is the name of the answer's type, where it has one."""
+    """Split the tools into visible and hidden ones.  `output_name` is the name of the output type, if any."""
     notes = (REMEMBER_TOOL, FORGET_TOOL) if memory is not None and memory.tools else ()
     for spec in BUILT_IN_TOOLS:
         if spec.name in tools:
             raise BadTool(
-                f"tool `{spec.name}`: Bridle has a tool of that name, which yours would hide;"
+                f"tool `{spec.name}`: Bridle has a tool with that name;"
                 " give yours another name with @tool(name=…)"
             )
-    ours = tuple(spec for spec in BUILT_IN_TOOLS if spec.name != answer)
-    # Notes may be kept otherwise: the agent's own tool of the name of one of these takes its place.
+    built_in = tuple(spec for spec in BUILT_IN_TOOLS if spec.name != output_name)
+    # An agent may store notes elsewhere: its own tool with one of these names replaces ours.
     specs = (
         *(tool.spec for tool in tools.values()),
-        *(spec for spec in notes if spec.name not in (*tools, answer)),
+        *(spec for spec in notes if spec.name not in (*tools, output_name)),
     )
     if len(specs) <= limits.shown_max and estimate_tool_tokens(specs) <= limits.tokens_max:
-        return ToolLayout(tools, specs, ours)
+        return ToolLayout(tools, specs, built_in)
     if SEARCH_TOOL_NAME in tools:
         raise MisuseError(
-            f"{len(specs)} tools are too many to be shown, and {SEARCH_TOOL_NAME!r} is what finds them;"
-            f" give your tool of that name another one, or raise tools_shown_max"
+            f"{len(specs)} tools are too many to show at once, so Bridle adds a tool {SEARCH_TOOL_NAME!r};"
+            f" rename your tool of that name, or raise tools_shown_max"
         )
     always = tuple(spec for spec in specs if spec.always_visible or spec.native or _is_forced(forced, spec))
     kept = {spec.name for spec in always}
     hidden = tuple(spec for spec in specs if spec.name not in kept)
     if not hidden:
-        return ToolLayout(tools, specs, ours)
+        return ToolLayout(tools, specs, built_in)
     search = SearchTools(index or LexicalIndex(), hidden, limits.found_max)
     shown = (*always, search.spec)
     _check_visible_limits(shown, limits)
-    return ToolLayout({**tools, SEARCH_TOOL_NAME: search}, shown, (*hidden, *ours), limits, search)
+    return ToolLayout({**tools, SEARCH_TOOL_NAME: search}, shown, (*hidden, *built_in), limits, search)
 
 
 async def find_initial_tools(
     search: SearchTools | None, query: str, limit: int, seconds: float | None
 ) -> tuple[tuple[str, ...], str]:
-    """What the first words of a session are about, and what went wrong on the way."""
+    """Names of the tools found for the first prompt of a session, and an error message or ""."""
     if search is None or limit == 0:
         return (), ""
     try:
         async with asyncio.timeout(FIND_SECONDS_MAX if seconds is None else min(seconds, FIND_SECONDS_MAX)):
             return await search.find(query, limit), ""
     except Exception as error:  # noqa: BLE001 - an index is foreign code, and a guess is not worth a run
-        LOG.warning("the index of tools raised %r; nothing is shown for the first words", error)
+        LOG.warning("the tool index raised %r; no tools are revealed for the first prompt", error)
         return (), f"the index failed with {type(error).__name__}"
 
 
@@ -100,11 +100,11 @@ def _check_visible_limits(shown: tuple[ToolSpec, ...], limits: ToolCatalogue) ->
     tokens = estimate_tool_tokens(shown)
     if len(shown) > limits.shown_max:
         raise MisuseError(
-            f"{len(shown) - 1} tools are always shown, and {limits.shown_max} may be, {SEARCH_TOOL_NAME} among them;"
-            " mark fewer of them always, or raise tools_shown_max"
+            f"{len(shown) - 1} tools are always visible, but at most {limits.shown_max} may be, including"
+            f" {SEARCH_TOOL_NAME}; mark fewer of them always, or raise tools_shown_max"
         )
     if tokens > limits.tokens_max:
         raise MisuseError(
-            f"the tools that are always shown take about {tokens} tokens, and {limits.tokens_max} is most;"
+            f"the always visible tools take about {tokens} tokens, but at most {limits.tokens_max} are allowed;"
             " mark fewer of them always, or raise tool_tokens_max"
         )

@@ -1,8 +1,7 @@
-"""Tools that run ahead of the reply that calls them.
+"""Holds tool calls that were started before their reply was complete.
 
-What may start early is the core's to say (core/calls/early_start.py).  This keeps what was started until
-the reply is complete: then the call takes its result from here if it is the same call to the
-letter, and whatever nobody takes is stopped and forgotten.
+core/calls/early_start.py decides which calls may start early.  Once the reply is complete, a call takes its
+result from here if name and arguments are identical; calls that are not taken are cancelled and discarded.
 """
 
 import asyncio
@@ -21,13 +20,13 @@ class EarlyCalls:
         self._read_count = 0
         self._started: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
         self.discarded_tools: tuple[str, ...] = ()
-        """What was stopped last, by the names of the tools."""
+        """Names of the tools cancelled by the last `discard`."""
 
     def offer_call(self, state: State, delta: CallReady) -> RunTool | None:
-        """The tool to start now.  A provider that begins its reply again starts nothing twice."""
+        """The call to start now, if any.  A reply that starts over does not start a call twice."""
         self._ready_calls[delta.index] = delta.call
         if delta.index < self._read_count:
-            self._read_count = 0  # the reply began again
+            self._read_count = 0  # the reply started over
         self._read_count = count_reads(state, self._ready_calls, self._read_count)
         effect = start_early(state, self._ready_calls, delta.index, len(self._started), self._read_count)
         return None if effect is None or effect.call.id in self._started else effect
@@ -36,7 +35,7 @@ class EarlyCalls:
         self._started[effect.call.id] = effect.call, asyncio.create_task(work)
 
     def take_result(self, call: ToolCall) -> Awaitable[ToolResult] | None:
-        """What was started for this very call; None when nothing was, or for another."""
+        """The result of the identical call that was started early; None if there is none."""
         started = self._started.get(call.id)
         if started is None or (started[0].name, started[0].arguments) != (call.name, call.arguments):
             return None
@@ -44,7 +43,7 @@ class EarlyCalls:
         return _await_early_result(started[1])
 
     async def discard(self) -> tuple[str, ...]:
-        """Stop everything that was not taken; the names of those tools."""
+        """Cancel all calls that were not taken and return the names of their tools."""
         self._ready_calls.clear()
         self._read_count = 0
         left, self._started = self._started, {}
@@ -58,7 +57,7 @@ class EarlyCalls:
 
 
 async def _await_early_result(task: "asyncio.Task[ToolResult]") -> ToolResult:
-    """In as many turns of the event loop as a tool takes that is run now, so that logs come out the same."""
+    """Await an early result in as many event loop turns as a fresh call, so that logs are identical."""
     try:
         await asyncio.sleep(0)
         await asyncio.wait((task,))

@@ -1,11 +1,10 @@
-"""One call, run: whatever the tool does, a result comes back, and in time.
+"""Runs one tool call; always returns a result, in time, whatever the tool does.
 
-This holds the one broad `except` of the project.  A tool is foreign code and its failure
-is the model's to handle, so everything it can raise becomes words; only the cancellation
-of the run itself passes through, and a real Ctrl-C.
+A tool is foreign code and its failure is for the model to handle, so every exception becomes a text result.
+Only the cancellation of the run itself and a real Ctrl-C pass through.
 
-The tool is a task of its own.  One that does not stop when it is cancelled is left behind
-after a short grace: a deadline that the tool may ignore would be none.
+The tool runs in its own task.  If it ignores cancellation it is abandoned after a short grace period, so that
+deadlines hold.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ from bridle.values.text import describe_error, repair_surrogates
 ERROR_CHARACTERS_MAX = 2_000
 NO_PARTS: tuple[Text | Media, ...] = ()
 GRACE_SECONDS = 2.0
-"""How long a cancelled tool may clean up before it is left behind."""
+"""Time a cancelled tool has for cleanup before it is abandoned."""
 MAY_TAKE_EFFECT = "it may still take effect"
 NOT_STARTED_IN_TIME = "the run's time was up before it could start; it was not run"
 
@@ -36,18 +35,18 @@ async def run_tool(tool: Tool, effect: RunTool, session: str, seconds: float | N
     ended = await _run_with_deadline(seconds, lambda: tool.run(_decode_arguments(call), context))
     if isinstance(ended, ToolFailure):
         return _failed_result(call.id, ended.outcome, ended.message)
-    # Asked of a protocol, this would be a tenth of a step's time.
-    showing: Callable[[Sequence[Text | Media]], Sequence[str]] | None = getattr(
+    # getattr instead of isinstance with a protocol, which would take a tenth of a step's time.
+    list_revealed: Callable[[Sequence[Text | Media]], Sequence[str]] | None = getattr(
         tool, "list_revealed_tools", None
     )
-    shows = tuple(showing(ended)) if showing is not None else ()
-    return ToolResult(call_id=call.id, parts=ended, reveals_tools=shows)
+    revealed = tuple(list_revealed(ended)) if list_revealed is not None else ()
+    return ToolResult(call_id=call.id, parts=ended, reveals_tools=revealed)
 
 
 async def probe_tool(tool: Tool, effect: ProbeTool, session: str, seconds: float | None) -> ToolResult | None:
-    """What became of a call in doubt, as its tool finds out; None when it surely never took effect.
+    """Ask a tool what became of a call in doubt; None if the call never took effect.
 
-    A tool that cannot find out leaves the call in doubt for ever: the model is told.
+    If the tool cannot tell, the result is `unknown` and the model is informed.
     """
     call = effect.call
     context = CallContext(session=session, call_id=call.id, key=effect.key, attempt=effect.attempt)
@@ -65,7 +64,7 @@ async def probe_tool(tool: Tool, effect: ProbeTool, session: str, seconds: float
 
 
 def find_resource_claim(tools: Mapping[str, Tool], call: ToolCall) -> ResourceClaim | None:
-    """What a tool's own code says of a call; code that fails says the most careful thing."""
+    """The resource claim of a tool's own code for a call; if that code fails, the most restrictive claim."""
     tool = tools.get(call.name)
     if tool is None or not (tool.spec.claims_resource or tool.spec.approve == "depends"):
         return None
@@ -73,7 +72,7 @@ def find_resource_claim(tools: Mapping[str, Tool], call: ToolCall) -> ResourceCl
         return None
     try:
         resource, ask = tool.claim_resource(_decode_arguments(call))
-    except BaseException as error:  # foreign code; what it cannot say must not let anything through
+    except BaseException as error:  # foreign code; its failure must not permit anything
         if is_interrupt(error):
             raise
         return ResourceClaim(
@@ -95,9 +94,7 @@ async def _run_with_deadline(
     seconds: float | None, work: Callable[[], Awaitable[Sequence[Text | Media]]]
 ) -> tuple[Text | Media, ...] | ToolFailure:
     if seconds is not None and seconds <= 0:
-        return ToolFailure(
-            "timeout", NOT_STARTED_IN_TIME
-        )  # begun only to be cancelled, it might do half of what it does
+        return ToolFailure("timeout", NOT_STARTED_IN_TIME)  # not started: a partial run could have effects
     running = asyncio.create_task(_run_safely(work))
     try:
         await asyncio.wait((running,), timeout=seconds)
@@ -113,16 +110,16 @@ async def _run_with_deadline(
         else ToolFailure("timeout", MAY_TAKE_EFFECT)
     )
     if isinstance(ended, ToolFailure):
-        # What a tool raises when it is told to stop is about its end, not an error of the call.
-        words = ended.message.removeprefix(f"{TimeoutError.__name__}: ")
-        return ToolFailure("timeout", f"no result within {seconds:g} seconds; {words}")
-    return ended  # it came in the grace: what has happened is not denied
+        # An exception raised on cancellation describes the timeout, not an error of the call.
+        message = ended.message.removeprefix(f"{TimeoutError.__name__}: ")
+        return ToolFailure("timeout", f"no result within {seconds:g} seconds; {message}")
+    return ended  # the result arrived within the grace period
 
 
 async def _run_safely(
     work: Callable[[], Awaitable[Sequence[Text | Media]]],
 ) -> tuple[Text | Media, ...] | ToolFailure:
-    """The parts a tool gave, or what went wrong in words."""
+    """The parts a tool returned, or a description of its failure."""
     try:
         return _check_parts(await work())
     except asyncio.CancelledError:
@@ -153,11 +150,11 @@ async def _stop_task(
 
 
 def _check_parts(given: object) -> tuple[Text | Media, ...]:
-    """What is kept for ever must be what it claims to be, or the log could not be read again."""
+    """Return the parts as a tuple; raises `TypeError` for other types, which the log could not decode."""
     parts = tuple(given) if isinstance(given, list | tuple) else (given,)
     for part in parts:
         if not isinstance(part, Text | Media):
-            raise TypeError(f"Tool.run must give Text and Media, not {type(part).__name__}")
+            raise TypeError(f"Tool.run must return Text and Media, not {type(part).__name__}")
     return tuple(
         replace(part, text=repair_surrogates(part.text)) if isinstance(part, Text) else part for part in parts
     )
@@ -167,5 +164,5 @@ def _describe_exception(error: BaseException) -> str:
     return repair_surrogates(f"{type(error).__name__}: {describe_error(error)}"[:ERROR_CHARACTERS_MAX])
 
 
-def _failed_result(call_id: str, outcome: Outcome, words: str) -> ToolResult:
-    return ToolResult(call_id=call_id, parts=(Text(text=words),), outcome=outcome)
+def _failed_result(call_id: str, outcome: Outcome, message: str) -> ToolResult:
+    return ToolResult(call_id=call_id, parts=(Text(text=message),), outcome=outcome)

@@ -1,11 +1,10 @@
-"""What a tool brought, as it is kept: whole, or as an excerpt with the whole put by.
+"""Stores long tool results whole and gives the model an excerpt.
 
-The bytes are durable before the record that refers to them.  A crash in between leaves bytes
-that nobody refers to, which costs room and nothing else; the other way round it would leave a
-handle to nothing.
+The bytes are durable before the record that refers to them.  A crash in between leaves unreferenced bytes,
+which only cost space; the other order would leave a reference to missing bytes.
 
-`ReadResult` is the tool for the rest.  It reads what this session's log refers to: a hash that
-a model knows from elsewhere opens nothing here.
+`ReadResult` is the tool that reads the rest.  It reads only results that this session's log refers to: a
+hash the model knows from elsewhere gives no access.
 """
 
 import asyncio
@@ -36,23 +35,23 @@ ENCODE_PIECE_CHARACTERS = 1 << 18
 
 
 class ResultStore:
-    """`state` is asked anew every time: what may be read grows with the log."""
+    """Stores and reads the long results of one session; `state` returns its current state."""
 
     def __init__(self, store: Store, state: Callable[[], State]) -> None:
         self._store, self._state = store, state
         self.tools: Mapping[str, Tool] = {READ_RESULT.name: ReadResult(store, state)}
 
     async def fit_result(self, result: ToolResult) -> tuple[ToolResult, StoredResult | None]:
-        """The result to record, and where the whole is if that is not all of it."""
+        """The result to record, and the reference to the whole result if that is an excerpt."""
         state = self._state()
         limit, readable = state.settings.result_characters, READ_RESULT in state.settings.hidden_tools
         if limit is None or not is_long_result(result, limit):
             return result, None
         place = find_call(state.pending_calls, result.call_id)
         if readable and place is not None and state.pending_calls[place].call.name == READ_RESULT.name:
-            return result, None  # a page of a page would never end
+            return result, None  # a page of a stored result is not stored again
         text = join_result_text(result)
-        # In a thread, piece by piece: megabytes at one go are longer than others should wait.
+        # In a thread and in pieces: encoding megabytes at once would block the event loop.
         data = (
             await asyncio.to_thread(_encode_in_pieces, text)
             if len(text) > ENCODE_PIECE_CHARACTERS
@@ -74,7 +73,7 @@ class ReadResult:
         return READ_RESULT
 
     async def run(self, arguments: Mapping[str, Json], context: CallContext) -> Sequence[Text]:
-        handle, words = str(arguments["handle"]).strip(), str(arguments.get("search", ""))
+        handle, query = str(arguments["handle"]).strip(), str(arguments.get("search", ""))
         offset, limit = (
             _integer_argument(arguments, "offset", 0),
             _integer_argument(arguments, "limit", PAGE_CHARACTERS_DEFAULT),
@@ -82,30 +81,28 @@ class ReadResult:
         state = self._state()
         whole = self._find_stored(handle, state.stored_results)
         data = await _read_stored(self._store, whole)
-        longest = (state.settings.result_characters or RESULT_CHARACTERS_DEFAULT) - LEAD_CHARACTERS_MAX
-        most = min(limit, longest)
-        return (Text(text=await asyncio.to_thread(_read_or_search, data, words, offset, most)),)
+        maximum = (state.settings.result_characters or RESULT_CHARACTERS_DEFAULT) - LEAD_CHARACTERS_MAX
+        text = await asyncio.to_thread(_read_or_search, data, query, offset, min(limit, maximum))
+        return (Text(text=text),)
 
-    def _find_stored(self, handle: str, wholes: Sequence[StoredResult]) -> StoredResult:
-        for whole in wholes:
+    def _find_stored(self, handle: str, stored: Sequence[StoredResult]) -> StoredResult:
+        for whole in stored:
             if len(handle) >= HANDLE_LENGTH and whole.hash.startswith(handle):
                 return whole
-        known = ", ".join(whole.handle for whole in wholes[-HANDLES_NAMED_MAX:]) or "none so far"
+        known = ", ".join(whole.handle for whole in stored[-HANDLES_NAMED_MAX:]) or "none so far"
         raise MisuseError(f"no result of this conversation has the handle {handle!r}; there are: {known}")
 
 
-def _integer_argument(arguments: Mapping[str, Json], name: str, otherwise: int) -> int:
-    """JSON knows one kind of number: 5.0 is a whole one too."""
-    given = arguments.get(name, otherwise)
-    return int(given) if isinstance(given, int | float) else otherwise
+def _integer_argument(arguments: Mapping[str, Json], name: str, default: int) -> int:
+    """An integer argument; JSON has one number type, so 5.0 is accepted."""
+    given = arguments.get(name, default)
+    return int(given) if isinstance(given, int | float) else default
 
 
 async def _read_stored(store: Store, whole: StoredResult) -> bytes:
     data = await store.get_blob(whole.hash)
     if data is None:
-        raise Corrupt(
-            f"the store no longer has {whole.hash}, to which its log refers; restore it from a backup"
-        )
+        raise Corrupt(f"the store is missing {whole.hash}, which the log refers to; restore it from a backup")
     return data
 
 
@@ -114,6 +111,6 @@ def _encode_in_pieces(text: str) -> bytes:
     return b"".join(text[at : at + ENCODE_PIECE_CHARACTERS].encode() for at in starts)
 
 
-def _read_or_search(data: bytes, words: str, offset: int, limit: int) -> str:
+def _read_or_search(data: bytes, query: str, offset: int, limit: int) -> str:
     text = data.decode()
-    return search_text(text, words, offset, limit) if words else read_page(text, offset, limit)
+    return search_text(text, query, offset, limit) if query else read_page(text, offset, limit)

@@ -1,7 +1,12 @@
-"""What a driver does with tools: run one, show some, look for what became of one, ask about one.
+"""Executes tool effects for a driver and records the outcome of each as one event.
 
-Each of these ends in an event, written by `record`.  Running is act's (acting.py); what may
-run, and when, was decided in the core.
+Decides nothing: core/calls chooses which calls may run and when.  Crash safety rests on one rule kept here:
+`ToolStarted` is durable before a tool runs, `ToolFinished` is its receipt.
+
+    run             a call, with its deadline and idempotency key
+    probe           ask a tool what became of an earlier attempt
+    await_answers   put questions to the approver and record the answers
+    reveal_tools    make searched tools visible to the model
 """
 
 import asyncio
@@ -37,38 +42,43 @@ LOG = logging.getLogger("bridle")
 EXPIRED: Final = "late"
 
 INVALID_EDITS_MAX = 3
-"""How often an approver may give arguments the tool does not take."""
+"""Attempts an approver has to supply arguments that the tool accepts."""
 
 
 class ToolRunner:
+    """Runs the tool calls of one session."""
+
     def __init__(
         self,
         session: str,
         tools: Mapping[str, Tool],
         clock: Clock,
         record: Callable[[e.Event], Awaitable[None]],
-        fit: Callable[[ToolResult], Awaitable[tuple[ToolResult, StoredResult | None]]],
-        allowance: ParentBudget,
+        fit_result: Callable[[ToolResult], Awaitable[tuple[ToolResult, StoredResult | None]]],
+        parent_budget: ParentBudget,
         approver: Approver | None = None,
         search: SearchTools | None = None,
         prove: Callable[[e.ApprovalAnswered], str] = lambda _: "",
     ) -> None:
-        """`fit` decides how much of a result is kept in the log; `allowance` is for runs inside the tools;
-        `approver` answers for a person, where one is at hand; `search` finds tools that are not shown;
-        `prove` shows later that an approval was given here."""
+        """Prepare the runner of one session.
+
+        `fit_result` stores long results and returns the excerpt to log.  `parent_budget` limits runs
+        inside the tools.  `approver` asks a person during the run.  `search` finds hidden tools.  `prove`
+        signs approvals.
+        """
         self._session, self._tools, self._clock, self._record = session, tools, clock, record
-        self._fit_result, self._parent_budget, self._approver, self._search = fit, allowance, approver, search
-        self._prove = prove
+        self._fit_result, self._parent_budget, self._prove = fit_result, parent_budget, prove
+        self._approver, self._search = approver, search
         self.early_calls = EarlyCalls()
         self._edit_errors: dict[str, list[str]] = {}
 
     async def run(self, effect: RunTool) -> None:
-        """The intent first, and durable: what was started and not finished must show after a crash."""
+        """Record the intent, execute the call, record its result."""
         call = effect.call
         if effect.attempt == 1 and (used := await self._parent_budget.count_call(call.id)):
-            words = Text(text=TOOL_CALLS_NOTICE.format(used=used))
-            unrun = ToolResult(call_id=call.id, parts=(words,), outcome="cancelled")
-            await self.finish(call, unrun, SHARED_CALLS_RULE)
+            notice = Text(text=TOOL_CALLS_NOTICE.format(used=used))
+            refusal = ToolResult(call_id=call.id, parts=(notice,), outcome="cancelled")
+            await self.finish(call, refusal, SHARED_CALLS_RULE)
             return
         await self._record(
             e.ToolStarted(
@@ -80,24 +90,24 @@ class ToolRunner:
                 arguments=call.arguments,
             )
         )
-        ahead = self.early_calls.take_result(call)
-        if ahead is not None:
+        early = self.early_calls.take_result(call)
+        if early is not None:
             self._parent_budget.confirm_call(call.id)
-        result = await (ahead or self._run_tool(effect, self._parent_budget.begin_call(call.id)))
+        result = await (early or self._run_tool(effect, self._parent_budget.begin_call(call.id)))
         await self.finish(call, result)
 
     async def finish(
-        self, call: ToolCall, result: ToolResult, rule: str = "", how: ResultSource = "run"
+        self, call: ToolCall, result: ToolResult, rule: str = "", source: ResultSource = "run"
     ) -> None:
-        """How much of a result the model gets is decided here and never again."""
-        kept, whole = await self._fit_result(result)
+        """Record a result; the size of the excerpt for the model is decided here, once."""
+        excerpt, whole = await self._fit_result(result)
         await self._record(
-            e.ToolFinished(result=kept, rule=rule, source=how, stored_result=whole, name=call.name)
+            e.ToolFinished(result=excerpt, rule=rule, source=source, stored_result=whole, name=call.name)
         )
         self._parent_budget.end_call(result.call_id)
 
     async def skip_call(self, effect: SkipCall) -> None:
-        """Answer a call that is not run."""
+        """Record a result for a call that is not run."""
         result = ToolResult(call_id=effect.call.id, parts=(Text(text=effect.why),), outcome=effect.outcome)
         if effect.receipt is None:
             await self.finish(effect.call, result, effect.rule, effect.source)
@@ -105,7 +115,7 @@ class ToolRunner:
             await self._finish_from_receipt(effect.call, result, effect.receipt)
 
     async def _finish_from_receipt(self, call: ToolCall, result: ToolResult, receipt: Receipt) -> None:
-        """Give an earlier result again.  How much of it the model gets was decided when it was new."""
+        """Record an earlier result again, with the excerpt it had then."""
         earlier = receipt.result
         again = replace(result, parts=(*result.parts, *earlier.parts), reveals_tools=earlier.reveals_tools)
         await self._record(
@@ -121,14 +131,14 @@ class ToolRunner:
     def start_early(self, state: State, delta: CallReady) -> None:
         effect = self.early_calls.offer_call(state, delta)
         if effect is not None and not self._parent_budget.limits_tool_calls():
-            inside = self._parent_budget.begin_call(effect.call.id, early=True)
-            self.early_calls.start(effect, self._run_tool(effect, inside))
+            nested = self._parent_budget.begin_call(effect.call.id, early=True)
+            self.early_calls.start(effect, self._run_tool(effect, nested))
 
     async def find_initial_tools(self, effect: FindTools, state: State) -> None:
-        found, trouble = await find_initial_tools(
+        found, error = await find_initial_tools(
             self._search, effect.query, effect.limit, self._seconds_left(effect.deadline)
         )
-        await self.reveal_tools(choose_initial_tools(state, found, trouble))
+        await self.reveal_tools(choose_initial_tools(state, found, error))
 
     async def reveal_tools(self, effect: RevealTools | None) -> None:
         if effect is not None:
@@ -148,7 +158,7 @@ class ToolRunner:
         if found is None:
             await self._record(e.ToolProbed(call_id=effect.call.id, attempt=effect.attempt))
         else:
-            await self.finish(effect.call, found, how="probe")
+            await self.finish(effect.call, found, source="probe")
 
     async def await_answers(self, effect: AwaitApprovals, state: State) -> None:
         for item in effect.calls:
@@ -161,11 +171,9 @@ class ToolRunner:
                 )
             verdict = await self._ask_approver(question)
             if verdict == EXPIRED:
-                excuse = skip_expired(item)
-                result = ToolResult(
-                    call_id=item.call.id, parts=(Text(text=excuse.why),), outcome=excuse.outcome
-                )
-                await self.finish(item.call, result, excuse.rule)
+                skip = skip_expired(item)
+                result = ToolResult(call_id=item.call.id, parts=(Text(text=skip.why),), outcome=skip.outcome)
+                await self.finish(item.call, result, skip.rule)
                 continue
             if verdict is None:
                 names = ", ".join(item.call.name for item in effect.calls)
@@ -174,14 +182,14 @@ class ToolRunner:
             try:
                 await self._record_answer(question, verdict, self._prove_if_possible)
             except MisuseError as error:
-                told = self._edit_errors.setdefault(question.binding, [])
-                told.append(str(error))
-                if verdict.arguments is None or len(told) >= INVALID_EDITS_MAX:
+                errors = self._edit_errors.setdefault(question.binding, [])
+                errors.append(str(error))
+                if verdict.arguments is None or len(errors) >= INVALID_EDITS_MAX:
                     raise
-                return  # the question is still open, so it is put again, with what was wrong
+                return  # the question is still open, so it is asked again, with the error
 
     async def _ask_approver(self, question: PendingApproval) -> ApprovalVerdict | Literal["late"] | None:
-        """What the approver says; a question that expires while he thinks is answered by nobody."""
+        """The approver's verdict; `EXPIRED` if the question expires first."""
         if self._approver is None:
             return None
         try:
@@ -189,16 +197,16 @@ class ToolRunner:
                 verdict = await self._approver(question)
         except TimeoutError:
             if not time.expired():
-                raise  # his own
+                raise  # raised by the approver itself
             return EXPIRED
         return EXPIRED if self._seconds_left(question.expires_at) == 0 else verdict
 
     async def answer(self, question: PendingApproval, verdict: ApprovalVerdict) -> None:
-        """Record what a person said, for a run that goes on later, perhaps in another process."""
+        """Record a person's answer, for a run that is resumed later, perhaps in another process."""
         await self._record_answer(question, verdict, self._prove)
 
     def _prove_if_possible(self, event: e.ApprovalAnswered) -> str:
-        """The run goes on now and needs no proof; without one, the question is put again after a crash."""
+        """Sign an answer if there is a key; without a proof, the question is asked again after a crash."""
         try:
             return self._prove(event)
         except Unusable as error:
@@ -208,7 +216,7 @@ class ToolRunner:
     async def _record_answer(
         self, question: PendingApproval, verdict: ApprovalVerdict, prove: Callable[[e.ApprovalAnswered], str]
     ) -> None:
-        """Record an answer, with what the tool's own code says of changed arguments."""
+        """Record an answer, with the tool's resource claim for edited arguments."""
         arguments = encode_arguments(verdict.arguments)
         edited = None
         if arguments is not None:
@@ -228,14 +236,14 @@ class ToolRunner:
         found = (find_resource_claim(self._tools, call) for call in reply.calls)
         return tuple(item for item in found if item is not None)
 
-    async def _run_tool(self, effect: RunTool, inside: NestedRun) -> ToolResult:
-        with enter_nested_run(inside):
+    async def _run_tool(self, effect: RunTool, nested: NestedRun) -> ToolResult:
+        with enter_nested_run(nested):
             return await run_tool(
                 self._tools[effect.call.name], effect, self._session, self._call_seconds(effect)
             )
 
     def _call_seconds(self, effect: RunTool | ProbeTool) -> float | None:
-        """The tool's time, or what is left of the run's."""
+        """The tool's timeout, or the time left for the run if that is shorter."""
         limits = (effect.timeout_seconds, self._seconds_left(effect.deadline))
         return min((limit for limit in limits if limit is not None), default=None)
 

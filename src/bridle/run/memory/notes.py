@@ -1,13 +1,13 @@
-"""The notes of tenants and sessions, for code: read them, add one, remove one.
+"""Lists, adds and removes the notes of tenants and sessions.
 
     await agent.notes.list(tenant="acme")
     await agent.notes.add("Invoices go out on Fridays.", tenant="acme")
     await agent.notes.remove("t1", tenant="acme")
 
-A tenant's notes are a line of records that anybody may write at any time: whoever comes second reads again
-and goes on from there, so nothing is lost and nobody waits.  A session's notes are in its own log, which
-one driver writes: while it runs, code cannot.  What is kept is shown to models at chosen points only
-(core/memory.py); what is removed stays in the log, and in the prompts of sessions that are under way.
+A tenant's notes are a log that any process may append to at any time; on a conflict the writer reads again
+and retries, so nothing is lost.  A session's notes are in its own log, which only its driver writes while it
+runs.  Models see changed notes only at certain points (core/memory.py).  Removed notes remain in the log, and
+in the prompts of running sessions.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from bridle.values.memory import (
 from bridle.values.record import seal_record
 
 WRITE_ATTEMPTS_MAX = 100
-"""How often somebody else may be faster before it is said that it did not work."""
+"""Conflicting writes after which `Conflict` is raised."""
 
 
 class LoadedNotes(NamedTuple):
@@ -48,20 +48,22 @@ class LoadedNotes(NamedTuple):
 
 
 class Notes:
+    """The notes in one store."""
+
     def __init__(self, store: Store, *, memory: Memory | None = None, clock: Clock | None = None) -> None:
         self._store, self._clock = store, clock or SystemClock()
         self._characters_max = memory.characters_max if memory is not None else NOTES_CHARACTERS_DEFAULT
 
     async def list(self, *, tenant: str = "", session: str | None = None) -> tuple[Note, ...]:
-        """Oldest first.  Of a session only its own; a tenant's stand in its prompts as well.
+        """List notes, oldest first: those of a tenant, or with `session` those of that session only.
 
-        With a `session`, a `tenant` that is named must be the one it belongs to; so when notes are written.
+        With both, raises `MisuseError` if the session belongs to another tenant; so do `add` and `remove`.
         """
         return (await self._load(tenant, session)).state.memory.notes
 
     async def add(
         self,
-        words: str,
+        text: str,
         *,
         tenant: str = "",
         session: str | None = None,
@@ -69,34 +71,34 @@ class Notes:
         key: str = "",
         written_in: str = "",
     ) -> Note:
-        """Raises `MisuseError` when there is no room.  The same `key` writes once."""
-        words = check_text(note=words).strip()
+        """Add a note; raises `MisuseError` if there is no room.  A repeated `key` writes nothing."""
+        text = check_text(note=text).strip()
 
-        def wanted(book: MemoryState) -> NoteWritten | Note:
-            if key and key in book.note_keys:
-                number = book.note_keys.index(key) + 1
-                return Note(id=make_note_id(number, session), text=words, written_by=by)
+        def change(memory: MemoryState) -> NoteWritten | Note:
+            if key and key in memory.note_keys:
+                number = memory.note_keys.index(key) + 1
+                return Note(id=make_note_id(number, session), text=text, written_by=by)
             return make_note_written(
-                book,
-                words,
+                memory,
+                text,
                 self._characters_max,
-                make_note_id(len(book.note_keys) + 1, session),
+                make_note_id(len(memory.note_keys) + 1, session),
                 by,
                 key,
                 written_in,
             )
 
-        return await self._write_locked(tenant, session, wanted)
+        return await self._write_locked(tenant, session, change)
 
     async def remove(
         self, note: str, *, tenant: str = "", session: str | None = None, by: Writer = "code"
     ) -> Note:
-        """Raises `MisuseError` when there is no such note."""
+        """Remove a note; raises `MisuseError` if it does not exist."""
 
-        def wanted(book: MemoryState) -> tuple[NoteRemoved, Note]:
-            return make_note_removed(book, note, by), next(each for each in book.notes if each.id == note)
+        def change(memory: MemoryState) -> tuple[NoteRemoved, Note]:
+            return make_note_removed(memory, note, by), next(each for each in memory.notes if each.id == note)
 
-        return await self._write_locked(tenant, session, wanted)
+        return await self._write_locked(tenant, session, change)
 
     async def _load(self, tenant: str, session: str | None) -> SessionLog:
         log = await load_log(self._store, _notes_log_name(tenant, session))
@@ -110,42 +112,40 @@ class Notes:
         self,
         tenant: str,
         session: str | None,
-        wanted: Callable[[MemoryState], NoteWritten | Note | tuple[NoteRemoved, Note]],
+        change: Callable[[MemoryState], NoteWritten | Note | tuple[NoteRemoved, Note]],
     ) -> Note:
-        line = _notes_log_name(tenant, session)
-        # A session has one driver, who must not find records of others; a tenant's notes have none.
+        log_name = _notes_log_name(tenant, session)
+        # A session's log has a single writer, so it needs the lease; a tenant's log has many.
         with self._store.lease(session) if session is not None else nullcontext():
-            async with _write_lock(line):
-                return await self._append_with_retry(line, tenant, session, wanted)
+            async with _write_lock(log_name):
+                return await self._append_with_retry(log_name, tenant, session, change)
 
     async def _append_with_retry(
         self,
-        line: str,
+        log_name: str,
         tenant: str,
         session: str | None,
-        wanted: Callable[[MemoryState], NoteWritten | Note | tuple[NoteRemoved, Note]],
+        change: Callable[[MemoryState], NoteWritten | Note | tuple[NoteRemoved, Note]],
     ) -> Note:
         for _ in range(WRITE_ATTEMPTS_MAX):
-            log = await self._load(str(tenant), session)  # a note has no place to record a crossing
-            found = wanted(log.state.memory)
+            log = await self._load(str(tenant), session)  # `Across` cannot be recorded in a note
+            found = change(log.state.memory)
             if isinstance(found, Note):
                 return found
             event, note = (found, found.note) if isinstance(found, NoteWritten) else found
             record = seal_record(log.length + 1, self._clock.now(), event, log.head)
             try:
-                await append_record(self._store, line, record, torn=log.is_torn)
+                await append_record(self._store, log_name, record, torn=log.is_torn)
             except Conflict:
-                continue  # somebody else was faster: what they wrote counts too
+                continue  # another writer was first: read its record and retry
             return note
-        raise Conflict(
-            f"{line!r} is written by so many at once that there was no room in {WRITE_ATTEMPTS_MAX} tries"
-        )
+        raise Conflict(f"{log_name!r} has too many concurrent writers: {WRITE_ATTEMPTS_MAX} attempts failed")
 
 
-def _write_lock(line: str) -> asyncio.Lock:
-    """One at a time of those on one event loop: of many at once, some would come second for ever."""
+def _write_lock(log_name: str) -> asyncio.Lock:
+    """One lock per log and event loop: without it, some of many writers would never succeed."""
     locks = _write_locks.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
-    lock = locks[line] = locks.get(line) or asyncio.Lock()
+    lock = locks[log_name] = locks.get(log_name) or asyncio.Lock()
     return lock
 
 
@@ -155,26 +155,32 @@ _write_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[s
 
 
 async def read_notes(store: Store, tenant: str) -> LoadedNotes:
-    """A tenant's notes for a prompt: as many as can be trusted, since no damage to them may stop a run."""
-    line = notes_log_name(tenant)
+    """Read a tenant's notes for a prompt; a damaged log yields its intact notes and an error message."""
+    log_name = notes_log_name(tenant)
     try:
-        return LoadedNotes((await load_log(store, line)).state.memory.notes)
+        return LoadedNotes((await load_log(store, log_name)).state.memory.notes)
     except Corrupt as error:
-        records = await store.read_intact(line) if isinstance(store, RepairableStore) else ()
+        records = await store.read_intact(log_name) if isinstance(store, RepairableStore) else ()
         return LoadedNotes(fold_log(records).state.memory.notes, f"notes may be missing: {error}")
 
 
 def make_note_written(
-    book: MemoryState, words: str, most: int, id_: str, by: Writer, key: str = "", session: str = ""
+    memory: MemoryState,
+    text: str,
+    characters_max: int,
+    id_: str,
+    by: Writer,
+    key: str = "",
+    session: str = "",
 ) -> NoteWritten:
-    if trouble := explain_no_room(book, words, most):
-        raise MisuseError(trouble)
-    return NoteWritten(note=Note(id=id_, text=words, written_by=by), key=key, session=session)
+    if problem := explain_no_room(memory, text, characters_max):
+        raise MisuseError(problem)
+    return NoteWritten(note=Note(id=id_, text=text, written_by=by), key=key, session=session)
 
 
-def make_note_removed(book: MemoryState, note: str, by: Writer) -> NoteRemoved:
-    if all(each.id != note for each in book.notes):
-        raise MisuseError(explain_unknown_note(book, note))
+def make_note_removed(memory: MemoryState, note: str, by: Writer) -> NoteRemoved:
+    if all(each.id != note for each in memory.notes):
+        raise MisuseError(explain_unknown_note(memory, note))
     return NoteRemoved(id=note, removed_by=by)
 
 
@@ -186,5 +192,5 @@ def _notes_log_name(tenant: str, session: str | None) -> str:
     if session is None:
         return notes_log_name(check_text(tenant=tenant))
     if session.startswith((NOTES_PREFIX, BUDGET_LOG_PREFIX)):
-        raise MisuseError(f"{session!r} is no session; a tenant's notes are named by the tenant")
+        raise MisuseError(f"{session!r} is not a session id; select a tenant's notes with tenant=")
     return session

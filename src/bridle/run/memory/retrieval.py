@@ -1,8 +1,8 @@
-"""Look up what stands beside the words of a prompt: chunks by a function of the user's, and facts.
+"""Calls the user's functions that add context to a prompt: retrieved chunks, and facts.
 
-Both are foreign code.  They have a time of their own, an ordinary function runs in a thread, and whatever
-goes wrong is a sentence in the log: a search that is down is no reason to lose a turn, unless the agent
-says that it is (`required`).  How much is taken is decided here, once, before anything is recorded.
+Both are foreign code.  They have a time limit, ordinary functions run in a thread, and an error becomes a
+sentence in the log: a failing search does not end a run, unless the agent sets `required`.  The amount of
+context is decided here, once, before anything is recorded.
 """
 
 import asyncio
@@ -31,32 +31,34 @@ from bridle.values.text import repair_surrogates
 
 RetrievedChunks = Sequence[Chunk | str]
 Retrieve = Callable[[Query], RetrievedChunks] | Callable[[Query], Awaitable[RetrievedChunks]]
-"""Chunks for a prompt, the best first; ordinary or async."""
+"""Returns the chunks for a prompt, best first; ordinary or async."""
 FactValue = str | int | float
 FactMapping = Mapping[str, FactValue]
 Facts = FactMapping | Callable[[], FactMapping] | Callable[[], Awaitable[FactMapping]]
-"""What is true only now, by name."""
+"""Current values by name, such as the time or a ticket id."""
 
 T = TypeVar("T")
 LOG = logging.getLogger("bridle")
 FACTS_SECONDS_MAX = 5.0
 ERROR_CHARACTERS_KEPT = 500
-"""How much of an error is worth keeping."""
+"""Longer error messages are cut."""
 
 
 @dataclass(frozen=True)
 class Retrieval:
-    """How a prompt is looked up, where the usual is not right."""
+    """A retrieval function with its limits."""
 
     find: Retrieve
     seconds: float = RETRIEVE_SECONDS_DEFAULT
     characters_max: int = CHUNKS_CHARACTERS_DEFAULT
     required: bool = False
-    """End the run when it fails, before a model is asked."""
+    """End the run if retrieval fails, before a model is called."""
 
 
 @dataclass(frozen=True)
 class Retriever:
+    """Calls the retrieval and facts functions of an agent."""
+
     retrieval: Retrieval | None
     facts: Facts | None
 
@@ -65,16 +67,16 @@ class Retriever:
         if retrieve is None and facts is None:
             return None
         if retrieve is not None and not isinstance(retrieve, Retrieval) and not callable(retrieve):
-            raise MisuseError("retrieve is a function of a Query that gives chunks, or a Retrieval of one")
+            raise MisuseError("`retrieve` must be a function from a Query to chunks, or a Retrieval")
         if facts is not None and not isinstance(facts, Mapping) and not callable(facts):
-            raise MisuseError("facts are a mapping of names to values, or a function that gives one")
+            raise MisuseError("`facts` must be a mapping of names to values, or a function returning one")
         retrieval = Retrieval(retrieve) if callable(retrieve) else retrieve
         if retrieval is not None:
             check_numbers(characters_max=retrieval.characters_max)
             if not callable(retrieval.find):
-                raise MisuseError("a Retrieval is of a function of a Query that gives chunks")
+                raise MisuseError("`Retrieval.find` must be a function from a Query to chunks")
             if not isinstance(retrieval.seconds, int | float) or not retrieval.seconds > 0:
-                raise MisuseError(f"seconds are how long a search may take, not {retrieval.seconds!r}")
+                raise MisuseError(f"`Retrieval.seconds` must be a positive number, not {retrieval.seconds!r}")
         return Retriever(retrieval, facts)
 
     @property
@@ -86,33 +88,33 @@ class Retriever:
         )
 
     async def retrieve_context(
-        self, words: str, session: str, state: State, left_seconds: float | None
+        self, text: str, session: str, state: State, left_seconds: float | None
     ) -> ContextRetrieved:
-        query = Query(text=words, session=session, tenant=state.run.tenant, caller=state.run.caller)
+        query = Query(text=text, session=session, tenant=state.run.tenant, caller=state.run.caller)
         chunks: tuple[Chunk, ...] = ()
         facts: tuple[tuple[str, str], ...] = ()
-        troubles: list[str] = []
+        errors: list[str] = []
         failed = False
         if self.retrieval is not None:
             found = await _call_with_deadline(
                 "retrieve", self._find_chunks(query), _shorter_time(self.retrieval.seconds, left_seconds)
             )
             if isinstance(found, _RetrievalError):
-                troubles.append(found)
+                errors.append(found)
                 failed = True
             else:
                 chunks = found
         if self.facts is not None:
-            told = await _call_with_deadline(
+            values = await _call_with_deadline(
                 "facts", self._read_facts(), _shorter_time(FACTS_SECONDS_MAX, left_seconds)
             )
-            if isinstance(told, _RetrievalError):
-                troubles.append(told)
+            if isinstance(values, _RetrievalError):
+                errors.append(values)
             else:
-                facts = told
-        kept, left_out = fit_chunks(chunks, self.settings.characters_max)
+                facts = values
+        fitting, omitted = fit_chunks(chunks, self.settings.characters_max)
         return ContextRetrieved(
-            chunks=kept, facts=facts, omitted_count=left_out, load_error="; ".join(troubles), failed=failed
+            chunks=fitting, facts=facts, omitted_count=omitted, load_error="; ".join(errors), failed=failed
         )
 
     async def _find_chunks(self, query: Query) -> tuple[Chunk, ...]:
@@ -126,17 +128,17 @@ class Retriever:
 
     async def _read_facts(self) -> tuple[tuple[str, str], ...]:
         given = self.facts
-        told: object = (
+        values: object = (
             given if isinstance(given, Mapping) else await _call_user_function(given, given) if given else {}
         )
-        if not isinstance(told, Mapping):
-            raise TypeError(f"a mapping of names to values was expected, not {type(told).__name__}")
+        if not isinstance(values, Mapping):
+            raise TypeError(f"a mapping of names to values was expected, not {type(values).__name__}")
         facts = tuple(
-            (repair_surrogates(str(name)), repair_surrogates(str(value))) for name, value in told.items()
+            (repair_surrogates(str(name)), repair_surrogates(str(value))) for name, value in values.items()
         )
-        taken = sum(len(name) + len(value) for name, value in facts)
-        if taken > FACTS_CHARACTERS_MAX:
-            raise ValueError(f"facts have {taken:,} characters, and {FACTS_CHARACTERS_MAX:,} is most")
+        size = sum(len(name) + len(value) for name, value in facts)
+        if size > FACTS_CHARACTERS_MAX:
+            raise ValueError(f"facts have {size:,} characters; the maximum is {FACTS_CHARACTERS_MAX:,}")
         return facts
 
 
@@ -152,23 +154,23 @@ async def _call_with_deadline(name: str, work: Awaitable[T], seconds: float) -> 
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        trouble = f"{name} was cancelled by its own code"  # nobody has cancelled the run
+        message = f"{name} was cancelled by its own code"  # the run itself was not cancelled
     except Exception as error:  # noqa: BLE001 - foreign code, and what it raises is for the log
         if isinstance(error, TimeoutError) and time.expired():
-            trouble = f"{name} took longer than {seconds:g} seconds"
+            message = f"{name} took longer than {seconds:g} seconds"
         else:
-            # An error may be one that cannot even be printed.
-            said = traceback.format_exception_only(error)[-1].strip()
-            trouble = repair_surrogates(f"{name} failed with {said}"[:ERROR_CHARACTERS_KEPT])
-    LOG.warning("%s", trouble)
-    return _RetrievalError(trouble)
+            # format_exception_only handles errors whose __str__ raises.
+            description = traceback.format_exception_only(error)[-1].strip()
+            message = repair_surrogates(f"{name} failed with {description}"[:ERROR_CHARACTERS_KEPT])
+    LOG.warning("%s", message)
+    return _RetrievalError(message)
 
 
 async def _call_user_function(call: Callable[[], object], function: object) -> object:
-    """What it gives; an ordinary function must not stop the event loop while it thinks."""
-    made = inspect.unwrap(function) if callable(function) else function
-    asynchronous = inspect.iscoroutinefunction(made) or inspect.iscoroutinefunction(
-        getattr(made, "__call__", None)  # noqa: B004 - an object whose call is a coroutine
+    """Call a user function; an ordinary one runs in a thread so that it does not block the event loop."""
+    inner = inspect.unwrap(function) if callable(function) else function
+    asynchronous = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(
+        getattr(inner, "__call__", None)  # noqa: B004 - an object whose call is a coroutine
     )
     found = call() if asynchronous else await run_in_thread(call)
     return await found if inspect.isawaitable(found) else found
@@ -183,7 +185,7 @@ def _parse_chunk(given: object) -> Chunk:
             id=repair_surrogates(given.id),
             source=repair_surrogates(given.source),
         )
-    raise TypeError(f"chunks are Chunk or str, not {type(given).__name__}")
+    raise TypeError(f"chunks must be Chunk or str, not {type(given).__name__}")
 
 
 def _shorter_time(seconds: float, left: float | None) -> float:

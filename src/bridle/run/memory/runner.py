@@ -1,8 +1,8 @@
-"""What a driver does about notes and about things to be looked up; each ends in an event.
+"""Carries out memory effects for a driver, and provides the model's tools `remember` and `forget`.
 
-`remember` and `forget` are tools like any other, for the model.  What they write is durable before they
-answer, and shows in the prompt from the next chosen point on (core/memory.py), which is what they say.  A
-call of them that was cut off is simply made again: its key writes once.
+Each effect ends in an event.  A note is durable before the tool answers, and appears in the prompt from the
+next refresh on (core/memory.py), as the tool's answer says.  An interrupted call is repeated: its
+idempotency key prevents a second note.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,6 +23,7 @@ from .notes import Notes, make_note_id, make_note_removed, make_note_written, re
 from .retrieval import Retriever
 
 NOTES_RESOURCE = "notes"
+NO_RETRIEVER = "this agent has no `retrieve`"
 NOTE_KEPT = "Kept as {id}. {when}; until then you know it from here."
 NOTE_SHOWN_WHEN = {
     "session": "It is shown to you from the next conversation on",
@@ -32,7 +33,7 @@ NOTE_REMOVED = "{id} is removed. It may stand among the notes above for a while;
 
 
 class MemoryRunner:
-    """`state` is asked anew every time; `record` writes into the session's own log."""
+    """Loads memory and context for one session; `state` returns its current state."""
 
     def __init__(
         self,
@@ -41,10 +42,10 @@ class MemoryRunner:
         clock: Clock,
         state: Callable[[], State],
         record: Callable[[Event], Awaitable[None]],
-        gatherer: Retriever | None,
+        retriever: Retriever | None,
     ) -> None:
         self._session, self._store, self._clock = session, store, clock
-        self._state, self._record, self._gatherer = state, record, gatherer
+        self._state, self._record, self._retriever = state, record, retriever
         self.tools: Mapping[str, Tool] = {
             REMEMBER_TOOL.name: _NoteTool(REMEMBER_TOOL, self._remember),
             FORGET_TOOL.name: _NoteTool(FORGET_TOOL, self._forget),
@@ -53,31 +54,31 @@ class MemoryRunner:
     async def perform(self, effect: LoadMemory | RetrieveContext) -> None:
         state = self._state()
         if isinstance(effect, LoadMemory):
-            notes, trouble = await read_notes(self._store, effect.tenant)
-            await self._record(make_memory_loaded(state, notes, effect, trouble))
-        elif self._gatherer is None:
-            await self._record(ContextRetrieved(load_error="nobody is here to look it up"))
+            notes, load_error = await read_notes(self._store, effect.tenant)
+            await self._record(make_memory_loaded(state, notes, effect, load_error))
+        elif self._retriever is None:
+            await self._record(ContextRetrieved(load_error=NO_RETRIEVER))
         else:
             left = None if effect.deadline is None else max(0.0, effect.deadline - self._clock.now())
             await self._record(
-                await self._gatherer.retrieve_context(effect.query, self._session, state, left)
+                await self._retriever.retrieve_context(effect.query, self._session, state, left)
             )
 
     async def _remember(self, arguments: Mapping[str, Json], context: CallContext) -> str:
-        words, state = repair_surrogates(str(arguments["note"])).strip(), self._state()
+        text, state = repair_surrogates(str(arguments["note"])).strip(), self._state()
         memory = state.settings.memory or Memory()
         if arguments.get("scope") == "conversation":
-            book = state.memory
-            if context.key in book.note_keys:
-                id_ = make_note_id(book.note_keys.index(context.key) + 1, self._session)
+            existing = state.memory
+            if context.key in existing.note_keys:
+                id_ = make_note_id(existing.note_keys.index(context.key) + 1, self._session)
             else:
-                id_ = make_note_id(len(book.note_keys) + 1, self._session)
+                id_ = make_note_id(len(existing.note_keys) + 1, self._session)
                 await self._record(
-                    make_note_written(book, words, memory.characters_max, id_, "model", context.key)
+                    make_note_written(existing, text, memory.characters_max, id_, "model", context.key)
                 )
         else:
             note = await Notes(self._store, memory=memory, clock=self._clock).add(
-                words, tenant=state.run.tenant, by="model", key=context.key, written_in=self._session
+                text, tenant=state.run.tenant, by="model", key=context.key, written_in=self._session
             )
             id_ = note.id
         return NOTE_KEPT.format(id=id_, when=NOTE_SHOWN_WHEN[memory.refresh])
@@ -87,7 +88,7 @@ class MemoryRunner:
         notes = Notes(self._store, memory=state.settings.memory, clock=self._clock)
         own = id_.startswith("s")
         left = state.memory.notes if own else await notes.list(tenant=state.run.tenant)
-        # The second attempt at a call finds that the first one did it.
+        # A second attempt may find that the first one removed the note.
         if context.attempt == 1 or any(note.id == id_ for note in left):
             if own:
                 await self._record(make_note_removed(state.memory, id_, "model"))
@@ -106,5 +107,5 @@ class _NoteTool:
         return (Text(text=await self._work(arguments, context)),)
 
     def claim_resource(self, arguments: Mapping[str, Json]) -> tuple[str | None, bool]:
-        """Notes disturb nothing but notes."""
+        """Calls about notes are serialized with each other only."""
         return NOTES_RESOURCE, False

@@ -1,12 +1,12 @@
-"""The breakers of a process: which endpoints are left alone, for all the runs that would ask them.
+"""The circuit breakers of a process, shared by all its runs.
 
-One breaker stands for an endpoint and one for each of its models, because an address that is down is down
-for all of them and a busy model is busy alone.  What a failure speaks of is in core/recovery/failure_policy.py, what
-follows from it in core/recovery/breaker.py; here is only what is shared.
+There is one breaker per endpoint and one per model: an unreachable address affects all its models, an
+overloaded model only itself.  core/recovery/failure_policy.py gives the scope of each failure,
+core/recovery/breaker.py the transitions; this module holds the shared state.
 
-A refusal of what was asked (a wrong key, a bad request) is a sign of life.  Endpoints that refuse for want
-of a key, a name or money are asked all the same, since the person may just have mended that; but a prompt
-with a chain of models begins elsewhere for a while (`healthy`).
+A rejected request (wrong key, bad request) counts as a sign of life.  Endpoints that reject a key, a model
+name or an empty account are still asked, because the user may have fixed that meanwhile; but a new prompt
+with a model chain starts with another model for a while (`is_healthy`).
 """
 
 import logging
@@ -30,11 +30,11 @@ from bridle.values.model import Model
 
 LOG = logging.getLogger("bridle")
 AVOIDED_SECONDS = 300.0
-"""How long a chain begins elsewhere after a refusal that no waiting mends."""
+"""Time a chain starts with another model after a rejection that waiting does not fix."""
 
 
 class CircuitBreakers:
-    """Safe to share between threads: a run may be driven by any of them.  `now` is monotonic time."""
+    """Breakers by endpoint and model.  Thread-safe.  `now` is monotonic time."""
 
     def __init__(self) -> None:
         self._breakers: dict[str, BreakerState] = {}
@@ -42,7 +42,7 @@ class CircuitBreakers:
         self._lock = Lock()
 
     def admit_request(self, model: Model, now: float) -> "AdmittedRequest | Failure":
-        """Leave to ask this model, or why nothing is sent to it now."""
+        """Admit a request to this model, or return the failure if a breaker is open."""
         with self._lock:
             probing: list[str] = []
             for key in _breaker_keys(model):
@@ -58,7 +58,7 @@ class CircuitBreakers:
         return AdmittedRequest(self, model, tuple(probing))
 
     def is_healthy(self, model: Model, now: float) -> bool:
-        """Whether a prompt that may choose should begin with this model."""
+        """True if a new prompt with a choice of models should start with this one."""
         with self._lock:
             if self._avoided_until.get(model.model_key, now) > now:
                 return False
@@ -68,22 +68,22 @@ class CircuitBreakers:
             )
 
     def clear(self) -> None:
-        """Think well of everybody again."""
+        """Close all breakers."""
         with self._lock:
             self._breakers.clear()
             self._avoided_until.clear()
 
     def _record_failure(self, model: Model, failure: Failure, now: float) -> None:
-        endpoint, seat = _breaker_keys(model)
+        endpoint, model_key = _breaker_keys(model)
         row = FAILURE_POLICY[failure.kind]
         with self._lock:
             if row.scope and is_transient(failure):
-                self._count_failure(seat, model, failure, now)
+                self._count_failure(model_key, model, failure, now)
                 if row.scope == "endpoint":
                     self._count_failure(endpoint, model, failure, now)
                     return
             else:
-                self._store_breaker(seat, record_success(self._breakers.get(seat, CLOSED_BREAKER)))
+                self._store_breaker(model_key, record_success(self._breakers.get(model_key, CLOSED_BREAKER)))
                 if row.scope:
                     self._avoided_until[model.model_key] = now + AVOIDED_SECONDS
             self._store_breaker(endpoint, record_success(self._breakers.get(endpoint, CLOSED_BREAKER)))
@@ -94,7 +94,7 @@ class CircuitBreakers:
         if after.opened_at is not None and after.opened_at != before.opened_at:
             seconds = admit_request(after, now)[1]
             LOG.warning(
-                "%s failed %d times in a row and is left alone for %g s: %s",
+                "%s failed %d times in a row and is skipped for %g s: %s",
                 key, after.failures, seconds, failure.message,
             )  # fmt: skip
 
@@ -123,13 +123,13 @@ class CircuitBreakers:
 
 
 class AdmittedRequest:
-    """One request that was let through.  Left without a word on how it went, it counts for nothing."""
+    """One admitted request.  If no outcome is recorded before exit, it counts neither way."""
 
     def __init__(self, breakers: CircuitBreakers, model: Model, probing: tuple[str, ...]) -> None:
         self._breakers, self._model, self._probing = breakers, model, probing
 
     def record_answer_begun(self) -> None:
-        """The answer has begun."""
+        """Close the half-open breakers: the response has begun."""
         if self._probing:
             probing, self._probing = self._probing, ()
             self._breakers._record_probe_answer(probing)
@@ -153,14 +153,14 @@ class AdmittedRequest:
 
 
 PROCESS_BREAKERS = CircuitBreakers()
-"""Of this process: for every line that is made from the name of a model."""
+"""Used by every connection made from a model name."""
 
 
 def _breaker_keys(model: Model) -> tuple[str, str]:
-    """Who shares a fate: all models behind one wire at one address, and one model there."""
+    """Keys of the endpoint (one wire at one address) and of the model there."""
     endpoint = model.endpoint
-    place = f"{endpoint.family} at {endpoint.custom_address or endpoint.base_url or endpoint.app}"
-    return f"{endpoint.name} ({place})", f"{model.name} ({place})"
+    address = f"{endpoint.family} at {endpoint.custom_address or endpoint.base_url or endpoint.app}"
+    return f"{endpoint.name} ({address})", f"{model.name} ({address})"
 
 
 def _make_unavailable(model: Model, breaker: BreakerState, seconds: float) -> Failure:

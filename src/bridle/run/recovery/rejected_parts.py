@@ -1,8 +1,8 @@
-"""From the provider's complaint to the part of ours it is about.
+"""Maps the item a provider rejected to the message parts that produced it.
 
-A codec merges, splits and reorders; only it knows what becomes of a message on its wire.  So
-it is asked: the part meant is the first with which the item complained about is there as it
-was sent.  That takes a few encodings, after an error that would otherwise be the end.
+A codec merges, splits and reorders, so only encoding shows what becomes of a message on the wire: the part
+meant is the first with which the rejected item appears as it was sent.  This takes a few encodings, after an
+error that would otherwise end the run.
 """
 
 import json
@@ -18,51 +18,51 @@ from bridle.values.message import Media, Message, Part, ToolCall, ToolResult
 from bridle.values.request import Request
 
 PIECE_LIST_FIELDS = ("content", "parts", "output")
-"""Where a wire item holds its pieces."""
+"""Fields of a wire item that list its pieces."""
 
 
 def locate_rejected_parts(codec: Codec, request: Request, failure: Failure) -> tuple[PartRef, ...]:
-    """The parts a refusal is about, of those that can be left out; empty when it cannot be told."""
+    """The rejected parts that can be left out of the request; empty if they cannot be determined."""
     if failure.kind not in ("invalid", "too_large"):
         return ()
     complaint = find_rejected_item(failure.message, codec.messages_field)
-    # A cache parameter may stand at a part of the conversation, which is not what is wrong.
+    # A rejected cache parameter may be attached to a part that is itself valid.
     if complaint is None or find_rejected_parameter(failure.message):
         return ()
-    spots = _find_parts_at(codec, request, complaint.path) if complaint.path else ()
-    if not spots and complaint.about_media:
-        spots = tuple(_newest_media(request.messages))
-    return spots
+    refs = _find_parts_at(codec, request, complaint.path) if complaint.path else ()
+    if not refs and complaint.about_media:
+        refs = tuple(_newest_media(request.messages))
+    return refs
 
 
-def _find_parts_at(codec: Codec, request: Request, place: tuple[int, ...]) -> tuple[PartRef, ...]:
+def _find_parts_at(codec: Codec, request: Request, path: tuple[int, ...]) -> tuple[PartRef, ...]:
     messages = request.messages
-    wanted = _item_at(_encode_items(codec, request, messages), place[:2])
+    rejected = _item_at(_encode_items(codec, request, messages), path[:2])
 
-    def there(told: Sequence[Message]) -> bool:
-        return wanted is not None and _item_at(_encode_items(codec, request, told), place[:2]) == wanted
+    def has_item(subset: Sequence[Message]) -> bool:
+        return rejected is not None and _item_at(_encode_items(codec, request, subset), path[:2]) == rejected
 
-    count = _find_smallest(len(messages), lambda n: there(messages[:n]))
-    if wanted is None or count == 0:
-        return ()  # not an item of the conversation: nothing of ours can be left out
+    count = _find_smallest(len(messages), lambda n: has_item(messages[:n]))
+    if rejected is None or count == 0:
+        return ()  # not an item of the conversation: no part can be left out
     message = messages[count - 1]
     before = messages[: count - 1]
     parts = _find_smallest(
-        len(message.parts), lambda n: there((*before, replace(message, parts=message.parts[:n])))
+        len(message.parts), lambda n: has_item((*before, replace(message, parts=message.parts[:n])))
     )
-    at = max(0, parts - 1) if len(place) > 1 or len(message.parts) == 1 else -1
+    at = max(0, parts - 1) if len(path) > 1 or len(message.parts) == 1 else -1
     indices = range(len(message.parts)) if at < 0 else (at,)
     return tuple(
-        spot
+        ref
         for index in indices
-        for spot in _removable_parts(message.id, index, message.parts[index], place[2:], alone=at >= 0)
+        for ref in _removable_parts(message.id, index, message.parts[index], path[2:], alone=at >= 0)
     )
 
 
 def _removable_parts(
     message: str, index: int, part: Part, inner: tuple[int, ...], *, alone: bool
 ) -> tuple[PartRef, ...]:
-    """What of a part can be replaced by words: never a call, and of a result only what is in it."""
+    """The parts that can be replaced by text: never a call, and only the content of a result."""
     if isinstance(part, ToolCall):
         return ()
     if isinstance(part, ToolResult):
@@ -73,7 +73,7 @@ def _removable_parts(
 
 
 def _newest_media(messages: Sequence[Message]) -> list[PartRef]:
-    """Pictures and files that no reply has come after yet."""
+    """Media after the last reply."""
     found: list[PartRef] = []
     for message in reversed(messages):
         if message.role == "assistant":
@@ -93,28 +93,28 @@ def _encode_items(codec: Codec, request: Request, messages: Sequence[Message]) -
             codec.encode(replace(request, messages=tuple(messages), server_state_until=""), None).body
         )
     except (BridleError, ValueError):
-        return []  # a beginning that is no conversation by itself
+        return []  # these messages alone are not a valid conversation
     listed = body.get(codec.messages_field)
     return listed if isinstance(listed, list) else []
 
 
-def _item_at(listed: list[object], place: tuple[int, ...]) -> object:
-    """The item at a place, or the piece of it; None when there is none."""
-    if place[0] >= len(listed):
+def _item_at(listed: list[object], path: tuple[int, ...]) -> object:
+    """The item at a path, or the piece of it; None if there is none."""
+    if path[0] >= len(listed):
         return None
-    item = listed[place[0]]
-    if len(place) > 1 and isinstance(item, dict):
+    item = listed[path[0]]
+    if len(path) > 1 and isinstance(item, dict):
         pieces = next((item[name] for name in PIECE_LIST_FIELDS if isinstance(item.get(name), list)), None)
         if pieces is not None:
-            return pieces[place[1]] if place[1] < len(pieces) else None
+            return pieces[path[1]] if path[1] < len(pieces) else None
     return item
 
 
-def _find_smallest(most: int, enough: Callable[[int], bool]) -> int:
-    """The smallest number that is enough, when more always is; 0 when not even all are."""
-    if not enough(most):
+def _find_smallest(maximum: int, enough: Callable[[int], bool]) -> int:
+    """The smallest number for which the monotonic `enough` holds, by bisection; 0 if none does."""
+    if not enough(maximum):
         return 0
-    low, high = 0, most
+    low, high = 0, maximum
     while low < high:
         middle = (low + high) // 2
         if enough(middle):

@@ -1,11 +1,11 @@
-"""A session's log, read whatever became of it.
+"""Reads a session's log, even if it is damaged.
 
 Three things can be wrong with a log, and only the last one stops a session:
 
-    it says what we do not understand     read by the rules of core/recovery/log_repair.py, and written down
-    its end is missing                    read up to there; the next record gives up what was lost
-    a record is not what was written      `Corrupt`: nothing is built on it unasked; `fork_session`
-                                          (lineage.py) goes on from the last record that is proved
+    an event is invalid or unknown     read by the rules of core/recovery/log_repair.py, and recorded
+    the end is missing                 read up to there; the next record replaces what was lost
+    a record was changed               `Corrupt`; `fork_session` (lineage.py) can continue from the last
+                                       intact record
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class SessionLog(NamedTuple):
     length: int = 0
     head: str = GENESIS
     repairs: tuple[str, ...] = ()
-    """What nobody has written down yet of what had to be put right."""
+    """Repairs that the log does not record yet."""
     is_torn: bool = False
 
 
@@ -30,7 +30,7 @@ EMPTY_LOG = SessionLog()
 
 
 async def load_log(store: Store, session: str) -> SessionLog:
-    """Raises `Corrupt` when the log cannot be trusted."""
+    """Read and fold a log; raises `Corrupt` if a record was changed."""
     torn = ""
     try:
         records = await store.read(session)

@@ -1,16 +1,13 @@
-"""A tool from a Python function.
+"""Makes a tool from a Python function.
 
     @tool
     def get_weather(city: str) -> str:
         "Current weather for a city."
 
-The name, the description and the parameters come from the function itself; what is
-written in the parentheses of `@tool(…)` wins.  What `@tool` makes is still the function:
-it can be called, keeps its name, its docstring and its signature, and inside a class it
-is still a method.
+Name, description and parameters come from the function; arguments of `@tool(…)` override them.  The result is
+still the function: it can be called, has its name, docstring and signature, and works as a method in a class.
 
-Everything that could be wrong with a signature is found here, when the module is loaded,
-and is a `BadTool` with one line.  Running is strict: arguments that are not of the
+An invalid signature raises `BadTool` with one line when the module is loaded.  Arguments that do not match the
 declared types never reach the function.
 """
 
@@ -72,25 +69,25 @@ def tool(
 ) -> "FunctionTool[P, R_co] | Callable[[Callable[P, R_co]], FunctionTool[P, R_co]]":
     """Make a function callable by a model.
 
-    What else can be said of it, all optional: `effect`, `resource`, `approve`, `timeout`, `on_unknown`,
-    `probe`, `once_per`, `at_once`, `compensate`; see `ToolOptions`.
+    `ToolOptions` documents the optional arguments: `effect`, `resource`, `approve`, `timeout`, `on_unknown`,
+    `probe`, `once_per`, `at_once`, `compensate`, `always`.
     """
-    seen = sys._getframe(1).f_locals  # a type defined beside the tool inside a function is found nowhere else
+    local_names = sys._getframe(1).f_locals  # for annotations that name types local to a function
 
-    def made(function: Callable[P, R_co]) -> FunctionTool[P, R_co]:
+    def make_tool(function: Callable[P, R_co]) -> FunctionTool[P, R_co]:
         return FunctionTool(
             function,
             name=name,
             description=description,
-            names=seen,
+            names=local_names,
             **options,
         )
 
-    return made if function is None else made(function)
+    return make_tool if function is None else make_tool(function)
 
 
 class FunctionTool(Generic[P, R_co]):
-    """A function as a tool, and still the function.  Make one with `tool`."""
+    """A function that is also a tool.  Make one with `tool`."""
 
     spec: ToolSpec
 
@@ -103,10 +100,10 @@ class FunctionTool(Generic[P, R_co]):
         names: Mapping[str, object] | None = None,
         **options: Unpack[ToolOptions],
     ) -> None:
-        """`names`: what can be seen where the function was written, for annotations that are strings."""
+        """Read the function's signature.  `names` resolves annotations that are strings."""
         function = _check_function(function)
-        called = name or _function_name(function)
-        check_tool_name(called)
+        tool_name = name or _function_name(function)
+        check_tool_name(tool_name)
         doc = read_docstring(_function_docstring(function))
         try:
             parameters = read_parameters(function, names or {})
@@ -114,35 +111,35 @@ class FunctionTool(Generic[P, R_co]):
                 field._replace(description=field.description or doc.parameters.get(field.name, ""))
                 for field in parameters.fields
             )
-            shapes = SchemaBuilder(names)
-            shape = shapes.read_object(ObjectType(called, fields, dict))
-        except NoJsonForm as refusal:
-            where = f"parameter `{refusal.path}` " if refusal.path else ""
-            raise BadTool(f"tool `{called}`: {where}{refusal.what}") from None
+            builder = SchemaBuilder(names)
+            schema = builder.read_object(ObjectType(tool_name, fields, dict))
+        except NoJsonForm as error:
+            where = f"parameter `{error.path}` " if error.path else ""
+            raise BadTool(f"tool `{tool_name}`: {where}{error.what}") from None
         functools.update_wrapper(cast("Callable[P, R_co]", self), function)
-        self.__name__ = getattr(function, "__name__", called)
+        self.__name__ = getattr(function, "__name__", tool_name)
         self.behavior = ToolBehavior(
-            called,
+            tool_name,
             doc.description if description is None else description,
-            encode_schema(shapes.make_document(shape.schema)),
+            encode_schema(builder.make_document(schema.schema)),
             options,
         )
         self.spec = self.behavior.spec
         self.claim_resource, self.probe = self.behavior.claim_resource, self.behavior.probe
         self._function = function
-        self.unseen_defaults = shapes.unseen_defaults
-        self._load = shape.load
+        self.unseen_defaults = builder.unseen_defaults
+        self._load = schema.load
         self._fallbacks = parameters.fallbacks
         self._is_unbound = parameters.unbound
         self._invoker = FunctionInvoker(
-            called, function, parameters.context, returns_nothing=parameters.returns_nothing
+            tool_name, function, parameters.context, returns_nothing=parameters.returns_nothing
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self._function(*args, **kwargs)
 
     async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text | Media, ...]:
-        """Raises ValueError for arguments of another shape, and whatever the function raises."""
+        """Call the function; raises ValueError for invalid arguments, and what the function raises."""
         if self._is_unbound:
             self._refuse_unbound()
         given = self._load(arguments)
@@ -160,7 +157,7 @@ class FunctionTool(Generic[P, R_co]):
     ) -> "FunctionTool[Q, R_co]": ...
 
     def __get__(self, instance: object, owner: type | None = None) -> object:
-        """As with any function in a class: seen through an object, it is a method of that object."""
+        """Bind to an instance, like any function in a class."""
         if instance is None or not self._is_unbound:
             return self
         method = cast("Callable[..., object]", self._function.__get__(instance, owner))
@@ -176,33 +173,31 @@ class FunctionTool(Generic[P, R_co]):
 
     def _refuse_unbound(self) -> NoReturn:
         owner, _, method = getattr(self._function, "__qualname__", "").rpartition(".")
-        raise BadTool(
-            f"tool `{self.spec.name}`: it is a method without its object; pass `{owner}(…).{method}`"
-        )
+        raise BadTool(f"tool `{self.spec.name}`: it is an unbound method; pass `{owner}(…).{method}`")
 
 
 def is_unbound_method(candidate: object) -> bool:
-    """Whether this is a method taken from its class instead of from an object."""
+    """True for a method taken from its class instead of from an instance."""
     return isinstance(candidate, FunctionTool) and candidate._is_unbound
 
 
 def _check_function(function: Callable[P, R_co]) -> Callable[P, R_co]:
-    """The function to call, or one line about why there is none."""
+    """Return the function to call; raises `BadTool` if it cannot be a tool."""
     if isinstance(function, staticmethod):
         function = cast("Callable[P, R_co]", function.__func__)
     name = getattr(function, "__name__", type(function).__name__)
     if isinstance(function, FunctionTool):
-        raise BadTool(f"tool `{name}`: it is a tool already; use @tool once")
+        raise BadTool(f"tool `{name}`: it is already a tool; use @tool once")
     if isinstance(function, type):
         raise BadTool(
             f"tool `{name}`: it is a class; use TypedTool({name}, run=…), or put @tool on a function"
         )
     if isinstance(function, classmethod):
-        raise BadTool(f"tool `{name}`: it is a classmethod already; write @classmethod above @tool")
+        raise BadTool(f"tool `{name}`: it is already a classmethod; write @classmethod above @tool")
     if not callable(function):
-        raise BadTool(f"tool `{name}`: it cannot be called; put @tool on a function")
+        raise BadTool(f"tool `{name}`: it is not callable; put @tool on a function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise BadTool(f"tool `{name}`: it yields, but a model gets one answer; return a list instead")
+        raise BadTool(f"tool `{name}`: generators are not supported; return a list instead")
     return function
 
 

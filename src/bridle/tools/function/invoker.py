@@ -1,10 +1,8 @@
-"""The function behind a tool: how it is called, and what becomes of what it returns.
+"""Calls the function of a tool and converts what it returns; used by every kind of tool in this package.
 
-An `async def` runs on the caller's event loop, where its own resources live; any other
-function runs in a thread.  Deadlines are not kept here: whoever awaits sets them, and
-cancelling is answered at once (an async function is cancelled, a thread is left alone).
-
-Every kind of tool in this package has a body, so these rules exist once.
+An `async def` runs on the caller's event loop, where its resources live; any other function runs in a thread.
+The caller sets deadlines.  Cancellation takes effect at once: an async function is cancelled, a thread is
+abandoned.
 """
 
 import asyncio
@@ -27,7 +25,7 @@ class FunctionInvoker:
     def __init__(
         self, tool: str, function: Callable[..., object], context: str | None, *, returns_nothing: bool
     ) -> None:
-        """`context`: the name of the parameter that wants to know about the call, if there is one."""
+        """`context` is the name of the parameter that receives the `CallContext`, if any."""
         self._tool = tool
         self._function = function
         self._context = context
@@ -35,7 +33,7 @@ class FunctionInvoker:
         self._awaits = is_async(function)
 
     def with_function(self, function: Callable[..., object]) -> "FunctionInvoker":
-        """The same, for another function: a method bound to its object."""
+        """A copy for another function, such as a bound method."""
         return FunctionInvoker(self._tool, function, self._context, returns_nothing=self._returns_nothing)
 
     async def __call__(
@@ -45,7 +43,7 @@ class FunctionInvoker:
         return make_result_parts(value, self._tool, returns_nothing=self._returns_nothing)
 
     async def call(self, positional: Sequence[Any], named: Mapping[str, Any], context: CallContext) -> object:
-        """What the function gives, as it gives it."""
+        """The return value of the function, unconverted."""
         if self._context is not None:
             named = {**named, self._context: context}
         if self._awaits:
@@ -65,7 +63,7 @@ async def _await_value(awaitable: Any) -> object:
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and not task.cancelling():
-            # Nobody cancelled us: the tool waited for something that somebody else cancelled.
+            # This task was not cancelled: the tool awaited something that was.
             raise to_safe_exception(error) from error
         raise
 
@@ -77,14 +75,14 @@ def is_async(function: Callable[..., object]) -> bool:
 
 
 def is_context_annotation(annotation: object) -> bool:
-    """Whether a parameter asks for the `CallContext`, or may do without; it may be written as a string."""
+    """True if a parameter is annotated `CallContext`, optional or not; the annotation may be a string."""
     if isinstance(annotation, str):
         return re.search(rf"\b{CallContext.__name__}\b", annotation) is not None
     return annotation is CallContext or CallContext in get_args(annotation)
 
 
 def make_invoker(tool: str, function: Callable[..., object]) -> FunctionInvoker:
-    """For a function that takes one value and maybe the context, and need not be annotated."""
+    """An invoker for a function of one value and optionally the context, annotated or not."""
     signature = inspect.signature(function)
     context = next(
         (name for name, given in signature.parameters.items() if is_context_annotation(given.annotation)),

@@ -1,12 +1,11 @@
-"""How a tool is to be handled: what it does to the world, who must agree, what to do in doubt.
+"""The options of a tool: its effect, the resource it works on, approval, timeout, behaviour in doubt.
 
     @tool(effect="write", resource="file:{path}", approve=lambda amount: amount > 100)
 
-What can be said as data goes into the tool's `ToolSpec`, where the core reads it.  What is
-code (which thing a call works on, whether this one needs a person, what became of it) stays
-here and is asked by the driver, which writes the answers down.
+Options that are data go into the tool's `ToolSpec`, which core reads.  Options that are code (resource,
+approval, probe) stay here; the driver calls them and records the answers.
 
-A function given here takes the arguments it names, or all of them as one dict.
+A function given as an option takes the arguments it names, or all of them as one dict.
 """
 
 import inspect
@@ -31,37 +30,37 @@ ProbeOption = Callable[..., object]
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool(…)`, `TypedTool` and `RawTool` all take."""
+    """The options shared by `@tool(…)`, `TypedTool`, `RawTool` and `CommandTool`."""
 
     effect: ToolEffect
-    """"read" changes nothing, so it may run early, beside others and again; "write" changes something;
-    "exclusive" must have the world to itself.  Undeclared is read as the most careful."""
+    """"read" changes nothing, so calls may start early, run concurrently and be repeated; "write" changes
+    something; "exclusive" never runs next to another call.  The default is treated like "exclusive"."""
     resource: ResourceOption
-    """What a call works on: words with arguments in braces (`"file:{path}"`), or a function of the arguments.
-    Calls on different things may run at the same time."""
+    """The resource a call works on: a template (`"file:{path}"`) or a function of the arguments.  Calls on
+    different resources may run concurrently."""
     approve: bool | Callable[..., object]
-    """Whether a person must agree first; a function of the arguments may decide."""
+    """Requires approval by a person; a function of the arguments may decide per call."""
     timeout: float | None
-    """Seconds until the call is given up; None for no limit."""
+    """Seconds until the call is abandoned; None for no limit."""
     on_unknown: OnUnknown
-    """After a crash, with a call that was started and never finished: "retry" it, "probe" for what became
-    of it, "ask" a person, or "report" to the model that nobody knows (the default unless it only reads)."""
+    """Handling of a call that a crash interrupted: "retry" it, "probe" for its outcome, "ask" a person, or
+    "report" to the model that the outcome is unknown (the default unless the tool only reads)."""
     probe: ProbeOption
-    """Looks for what became of a call: gets the arguments it names and a `CallContext` with the call's key;
-    gives what the tool would have given, or None when the call surely never took effect."""
+    """Finds the outcome of an interrupted call: takes the arguments it names and a `CallContext` with the
+    call's key; returns what the tool would have returned, or None if the call never took effect."""
     once_per: Literal["run", "session"] | float
-    """Equal arguments are the same action: a call that repeats one that was done in the same run, in the same
-    session or in the last so many seconds gets the earlier result, and the tool does not run again."""
+    """Treats equal arguments as the same action: a call that repeats one of the same run, of the same session
+    or of the last so many seconds gets the earlier result, and the tool does not run again."""
     at_once: int
-    """How many calls of it may run at the same time."""
+    """Maximum concurrent calls of this tool."""
     compensate: Callable[..., object]
-    """What undoes a call of it: a tool or function of the same arguments, and perhaps of `receipt`."""
+    """Undoes a call: a tool or function that takes the same arguments, and optionally `receipt`."""
     always: bool
-    """Shown to the model from the beginning, however many tools there are."""
+    """Always visible to the model, however many tools there are."""
 
 
 class ToolBehavior:
-    """The options of one tool, checked."""
+    """The validated options of one tool."""
 
     def __init__(self, name: str, description: str, parameters: str, options: ToolOptions) -> None:
         check_tool_name(name)
@@ -69,7 +68,7 @@ class ToolBehavior:
         unknown = set(options) - set(ToolOptions.__annotations__)
         if unknown:
             known = ", ".join(ToolOptions.__annotations__)
-            raise BadTool(f"tool `{name}`: there is no option {min(unknown)!r}; there are {known}")
+            raise BadTool(f"tool `{name}`: unknown option {min(unknown)!r}; choose one of: {known}")
         self._properties = _parameter_defaults(parameters)
         self._resource = self._check_resource(options.get("resource"))
         self._approve = options.get("approve", False)
@@ -93,11 +92,11 @@ class ToolBehavior:
 
     @property
     def arguments(self) -> Mapping[str, object]:
-        """What the tool takes, by name, each with its default or None."""
+        """The tool's parameters by name, each with its default or None."""
         return self._properties
 
     def claim_resource(self, arguments: Mapping[str, Json]) -> tuple[str | None, bool]:
-        """Raises whatever the functions raise."""
+        """The resource of a call, and True if it needs approval; raises what the options' functions raise."""
         resource: str | None = None
         if isinstance(self._resource, str):
             resource = string.Formatter().vformat(self._resource, (), self._with_defaults(arguments))
@@ -115,7 +114,7 @@ class ToolBehavior:
         self, arguments: Mapping[str, Json], context: CallContext
     ) -> tuple[Text | Media, ...] | None:
         if self._probe is None:
-            raise BadTool(f"tool `{self._name}`: it has nothing to probe with")
+            raise BadTool(f"tool `{self._name}`: it has no `probe` function")
         positional, named = self._match_arguments(self._probe, arguments)
         value = await make_invoker(self._name, self._probe).call(positional, named, context)
         return None if value is None else make_result_parts(value, self._name)
@@ -127,7 +126,7 @@ class ToolBehavior:
     def _match_arguments(
         self, function: Callable[..., object], arguments: Mapping[str, Json]
     ) -> tuple[tuple[object, ...], dict[str, object]]:
-        """The arguments by the names the function has for them, or all of them as one dict."""
+        """The arguments the function names, or all of them as one dict."""
         given = self._with_defaults(arguments)
         wanted = _parameter_names(function)
         if len(wanted) == 1 and wanted[0] not in self._properties:
@@ -145,7 +144,7 @@ class ToolBehavior:
                 name = (field or "").split(".")[0].split("[")[0]
                 if field is not None and name not in self._properties:
                     raise BadTool(
-                        f"tool `{self._name}`: resource={resource!r} names {name!r}, no argument of it"
+                        f"tool `{self._name}`: resource={resource!r} names {name!r}, which is not a parameter"
                     )
             return resource
         return self._check_callable("resource", resource)
@@ -158,15 +157,13 @@ class ToolBehavior:
 
     def _check_callable(self, option: str, given: object) -> Callable[..., object]:
         if not callable(given):
-            raise BadTool(f"tool `{self._name}`: {option}={given!r} cannot be called; give it a function")
+            raise BadTool(f"tool `{self._name}`: {option}={given!r} is not callable; pass a function")
         if is_async(given):
-            raise BadTool(
-                f"tool `{self._name}`: {option} is decided before anything runs; make it a plain def"
-            )
+            raise BadTool(f"tool `{self._name}`: {option} must not be async; make it a plain def")
         for name in _parameter_names(given):
             if name not in self._properties and len(_parameter_names(given)) > 1:
                 raise BadTool(
-                    f"tool `{self._name}`: {option} takes {name!r}, which is no argument of the tool"
+                    f"tool `{self._name}`: {option} takes {name!r}, which is not a parameter of the tool"
                 )
         return given
 
@@ -178,7 +175,7 @@ class ToolBehavior:
         chosen: OnUnknown = self._check_choice("on_unknown", wanted, OnUnknown)
         if chosen == "probe" and self._probe is None:
             raise BadTool(
-                f'tool `{self._name}`: on_unknown="probe" needs probe=…, a function to look it up with'
+                f'tool `{self._name}`: on_unknown="probe" needs probe=…, a function that finds the outcome'
             )
         return chosen
 
@@ -188,8 +185,7 @@ class ToolBehavior:
         number = not isinstance(seconds, bool) and isinstance(seconds, int | float)
         if not number or not math.isfinite(cast("float", seconds)) or cast("float", seconds) <= 0:
             raise BadTool(
-                f"tool `{self._name}`: timeout={seconds!r} is no deadline; write seconds above 0,"
-                " or None for no limit"
+                f"tool `{self._name}`: timeout={seconds!r} is invalid; use seconds above 0, or None for no limit"
             )
         return float(cast("float", seconds))
 
@@ -200,17 +196,17 @@ class ToolBehavior:
         if number and math.isfinite(cast("float", span)) and cast("float", span) > 0:
             return float(cast("float", span))
         raise BadTool(
-            f'tool `{self._name}`: once_per={span!r} is unknown; write "run", "session" or seconds above 0'
+            f'tool `{self._name}`: once_per={span!r} is invalid; use "run", "session" or seconds above 0'
         )
 
     def _read_concurrency(self, limit: object) -> int | None:
         if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1):
             return limit
-        raise BadTool(f"tool `{self._name}`: at_once={limit!r} is no number of calls; write 1 or more")
+        raise BadTool(f"tool `{self._name}`: at_once={limit!r} is invalid; use 1 or more")
 
     def _read_always(self, wanted: object) -> bool:
         if not isinstance(wanted, bool):
-            raise BadTool(f"tool `{self._name}`: always={wanted!r} is neither True nor False")
+            raise BadTool(f"tool `{self._name}`: always={wanted!r} must be True or False")
         return wanted
 
     def _name_compensation(self, effect: object) -> str:
@@ -227,12 +223,12 @@ class ToolBehavior:
     def _check_choice(self, option: str, given: object, choices: object) -> Any:
         if given not in get_args(choices):
             listed = ", ".join(f'"{choice}"' for choice in get_args(choices) if choice != "undeclared")
-            raise BadTool(f"tool `{self._name}`: {option}={given!r} is unknown; write one of {listed}")
+            raise BadTool(f"tool `{self._name}`: {option}={given!r} is invalid; use one of {listed}")
         return given
 
 
 def _parameter_defaults(parameters: str) -> dict[str, object]:
-    """The arguments by name, each with its default or None."""
+    """The parameters of a schema by name, each with its default or None."""
     schema = msgspec.json.decode(parameters, type=dict[str, object])
     found = schema.get("properties")
     if not isinstance(found, dict):

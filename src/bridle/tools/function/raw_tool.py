@@ -1,8 +1,7 @@
-"""A tool from a raw JSON Schema and a function that takes what the model sent.
+"""Makes a tool from a JSON Schema and a function.
 
-For schemas that come from elsewhere: another process, a file, a service.  The function
-gets a plain dict that satisfies the schema; nothing is converted.  A parameter of the
-function annotated `CallContext` is filled in.
+For schemas from another process, a file or a service.  The function gets a plain dict that satisfies the
+schema; nothing is converted.  A parameter annotated `CallContext` receives the context of the call.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +29,7 @@ class RawTool:
         run: Callable[..., object],
         **options: Unpack[ToolOptions],
     ) -> None:
-        """`schema`: a dict, or its JSON text, which is then sent exactly as it is."""
+        """`schema` is a dict, or JSON text that is sent unchanged."""
         check_tool_name(name)
         try:
             parameters = parse_parameters_schema(schema)

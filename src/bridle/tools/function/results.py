@@ -1,14 +1,13 @@
-"""What a tool returned, as parts a model can read.
+"""Converts the return value of a tool to parts a model can read.
 
-    str                       the text itself
-    Text, Media, or several   as they are (a plain string may stand among them)
-    None                      "done" when the tool is one that returns nothing, else "null"
-    anything with JSON form   compact JSON
+    str                       the text
+    Text, Media, or a list    unchanged (strings allowed in the list)
+    None                      "done" if the function is annotated to return nothing, otherwise "null"
+    JSON-compatible value     compact JSON
 
-The difference for None matters: a search that found nothing must not read as "done".
-Blank text is shown in quotes, because several wires refuse a blank block and a model
-should see that there was nothing.  Bytes are refused: only the author knows whether
-they are text, a picture or a file, and can say so with `Media.from_bytes` or by decoding them.
+The two forms of None differ because a search without results must not read as "done".  Blank text is shown in
+quotes, because several wires reject a blank block.  Bytes are rejected: the author must decode them or use
+`Media.from_bytes`.
 """
 
 from bridle.tools.schema.json_form import to_json_text
@@ -19,7 +18,7 @@ DONE_TEXT = "done"
 
 
 def make_result_parts(value: object, tool: str, *, returns_nothing: bool = False) -> tuple[Text | Media, ...]:
-    """TypeError, naming the tool and the type, when the value has no form a model could read."""
+    """The value as parts; raises TypeError, naming the tool and the type, if it has no JSON form."""
     if isinstance(value, str):
         return (Text(text=_visible_text(value)),)
     if isinstance(value, Text | Media):

@@ -1,11 +1,10 @@
-"""A function's parameters as the fields of one object.
+"""Reads a function's parameters as the fields of one object.
 
-What a model sends is an object, so every parameter needs a name and a type: no
-positional-only parameters, no `*args`, no `**kwargs`, no missing annotations.  Each
-refusal is one line that names the tool, the parameter, and what to write instead.
+A model sends an object, so every parameter needs a name and a type: no positional-only parameters, no `*args`,
+no `**kwargs`, no missing annotations.  Each error is one line that names the tool, the parameter and the fix.
 
-Hidden from the model: the parameter that wants the `CallContext`, `self` of a method,
-and what a `functools.partial` has fixed already.
+Hidden from the model: the `CallContext` parameter, `self` of a method, and arguments fixed by a
+`functools.partial`.
 """
 
 import functools
@@ -20,35 +19,35 @@ from .invoker import is_context_annotation
 
 _REFUSED_KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but a model names its arguments; remove the `/`",
-    inspect.Parameter.VAR_POSITIONAL: "takes any number of values; take one list, as in `{name}: list[str]`",
-    inspect.Parameter.VAR_KEYWORD: "takes any names; take one dict, as in `{name}: dict[str, str]`",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of values; use one list, as in `{name}: list[str]`",
+    inspect.Parameter.VAR_KEYWORD: "takes any names; use one dict, as in `{name}: dict[str, str]`",
 }
 
 
 class FunctionParameters(NamedTuple):
     fields: tuple[ObjectField, ...]
     context: str | None
-    """The parameter that is given the `CallContext`."""
+    """The parameter that receives the `CallContext`."""
     fallbacks: Mapping[str, Any]
-    """Defaults Python does not know of, because they are inside pydantic's `Field(…)`."""
+    """Defaults inside pydantic's `Field(…)`, which Python does not apply."""
     returns_nothing: bool
     unbound: bool
-    """A method seen from inside its class: it needs an object before it can be called."""
+    """A method that needs an instance before it can be called."""
 
 
 def read_parameters(function: Callable[..., object], names: Mapping[str, Any]) -> FunctionParameters:
-    """`names`: what can be seen where the function was written."""
-    shown = _list_parameters(function)
+    """Read the parameters; `names` resolves annotations that are strings.  Raises `NoJsonForm`."""
+    listed = _list_parameters(function)
     annotated = _annotation_owner(function)
     if not hasattr(annotated, "__annotations__"):
-        raise NoJsonForm("it declares no types, as functions built into Python; wrap it in one of your own")
+        raise NoJsonForm("it has no annotations (a built-in?); wrap it in a function of your own")
     hints = resolve_hints(annotated, names)
     fixed = set(function.keywords) if isinstance(function, functools.partial) else set()
-    unbound = bool(shown) and _is_self_parameter(shown[0], hints, function)
+    unbound = bool(listed) and _is_self_parameter(listed[0], hints, function)
     fields: list[ObjectField] = []
     context = None
     fallbacks: dict[str, Any] = {}
-    for parameter in shown[unbound:]:
+    for parameter in listed[unbound:]:
         name = parameter.name
         if name in fixed:
             continue
@@ -90,12 +89,12 @@ def unwrap_partial(function: Any) -> Any:
 
 
 def has_own_annotations(function: object) -> bool:
-    """Whether name and annotations are its own; a callable object has them on its class."""
+    """True if the object itself has the annotations; a callable object has them on its class."""
     return inspect.isroutine(function) or hasattr(function, "__wrapped__")
 
 
 def _annotation_owner(function: Any) -> Any:
-    """Whose annotations to read."""
+    """The object whose annotations describe the parameters."""
     inner = unwrap_partial(function)
     return getattr(inner, "__func__", inner) if has_own_annotations(inner) else type(inner).__call__
 
@@ -104,9 +103,7 @@ def _list_parameters(function: Callable[..., object]) -> list[inspect.Parameter]
     try:
         return list(inspect.signature(function).parameters.values())
     except ValueError:
-        raise NoJsonForm(
-            "it has no signature that Python can read; wrap it in a function of your own"
-        ) from None
+        raise NoJsonForm("its signature cannot be read; wrap it in a function of your own") from None
 
 
 def _is_self_parameter(first: inspect.Parameter, hints: Mapping[str, Any], function: object) -> bool:

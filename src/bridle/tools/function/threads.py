@@ -1,18 +1,15 @@
-"""Where ordinary functions run, so that none of them can stop the event loop.
+"""Runs ordinary functions in threads, so that they cannot block the event loop.
 
-One pool for the process, of at most `THREADS_MAX` threads, which are made when needed.
-The standard pool is not used, for two reasons that both end in a program that hangs:
-it waits for its threads when the interpreter exits, and a thread that never returns
-keeps its place for ever.
+One pool per process, of at most `THREADS_MAX` threads, started on demand.  The standard pool is not used, because
+it can hang a program in two ways: it joins its threads when the interpreter exits, and a thread that never
+returns occupies its slot forever.
 
-A thread cannot be killed.  When nobody waits for its answer any more (the deadline
-passed, the run was cancelled), the thread is left alone: its place goes to a new
-thread, its answer is dropped, and it ends when its function does.  At most `LEFT_MAX`
-places are given away like that; beyond it, functions that never return keep theirs.
-When they have all the places, whoever comes is told so at once, and whoever waits too:
-nobody waits for a place that will never be free.
+A thread cannot be killed.  When its result is no longer awaited (deadline, cancellation), the thread is abandoned:
+a new thread takes its slot, its result is dropped, and it ends when its function does.  At most `ABANDONED_MAX`
+threads are replaced like that; beyond that, functions that never return occupy their slots.  When these occupy
+all slots, new and queued calls fail at once instead of waiting forever.
 
-Context variables are those of the caller.
+Functions see the caller's context variables.
 """
 
 import asyncio
@@ -32,15 +29,15 @@ ABANDONED_MAX = 256
 
 NEVER_STARTED_MESSAGE = "it never started, because all {places} threads for tools were busy; nothing was done"
 THREADS_STUCK_MESSAGE = (
-    "not run: functions that were given up and never returned hold all {places} threads for tools;"
-    " give what they wait for a timeout of its own, or make them async"
+    "not run: abandoned functions that never returned occupy all {places} threads for tools;"
+    " add timeouts inside these functions, or make them async"
 )
 
 T = TypeVar("T")
 
 
 async def run_in_thread(function: Callable[[], T]) -> T:
-    """What the function returns or raises.  When this is cancelled it returns at once."""
+    """Run a function in a thread; a cancellation returns at once and abandons the thread."""
     loop = asyncio.get_running_loop()
     job = _ThreadJob(function, copy_context(), loop)
     pool = _process_pool()
@@ -68,7 +65,7 @@ class _ThreadJob:
         self.running = False
         self.left = False
         self.stuck = False
-        """Nobody waits for it any more, and its place could not be given away."""
+        """Abandoned, but its slot could not be replaced."""
 
     def run(self) -> None:
         value, error = None, None
@@ -85,7 +82,7 @@ class _ThreadJob:
         try:
             self.loop.call_soon_threadsafe(self._set_result, value, error)
         except RuntimeError:
-            # The loop was closed: whoever asked is gone, and so is the place to put the answer.
+            # The loop was closed, so the caller is gone.
             return
 
     def _set_result(self, value: Any, error: Exception | None) -> None:
@@ -98,10 +95,10 @@ class _ThreadJob:
 
 
 def to_safe_exception(error: BaseException) -> Exception:
-    """The error itself, unless asyncio would take it for something else.
+    """The error, replaced by a RuntimeError if asyncio treats it specially.
 
-    SystemExit would end the process, CancelledError would pass for a cancelled run, and
-    StopIteration cannot be put into a future at all: the caller would wait for ever.
+    SystemExit would end the process, CancelledError would look like a cancelled run, and StopIteration cannot
+    be set on a future, so the caller would wait forever.
     """
     if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
         return error
@@ -132,12 +129,12 @@ class _ThreadPool:
                 self._start_worker()
             except RuntimeError:
                 job.left = (
-                    True  # no thread can be started: the caller hears it, so the job must not run later
+                    True  # no thread can be started: the caller gets the error, so it must not run later
                 )
                 raise
 
     def abandon(self, job: _ThreadJob) -> bool:
-        """Nobody waits for it any more; false when it was never started, and never will be."""
+        """Abandon a job; False if it never started, and then never will."""
         with self._lock:
             if not job.running:
                 job.left = True
@@ -146,7 +143,7 @@ class _ThreadPool:
                 job.left = True
                 self._workers -= 1
                 self._abandoned += 1
-                with suppress(RuntimeError):  # no thread can be started: who waits for one goes on waiting
+                with suppress(RuntimeError):  # no thread can be started: queued jobs keep waiting
                     self._start_worker()
             else:
                 job.stuck = True
@@ -186,13 +183,13 @@ class _ThreadPool:
                     self._stuck -= 1
                 job.running = False
                 self._spare += 1
-            del job  # a worker that waits must not keep the last caller's data alive
+            del job  # an idle worker must not keep the last caller's data alive
 
 
 _thread_pools: dict[int, _ThreadPool] = {}
 
 
 def _process_pool() -> _ThreadPool:
-    """The pool of this process; a forked child has none of its parent's threads and starts anew."""
+    """The pool of this process; a forked child has none of its parent's threads and gets a new one."""
     pid = os.getpid()
     return _thread_pools.get(pid) or _thread_pools.setdefault(pid, _ThreadPool(THREADS_MAX, ABANDONED_MAX))

@@ -1,10 +1,9 @@
-"""A tool whose arguments are one value of a type: a dataclass, a TypedDict, a pydantic model…
+"""Makes a tool whose arguments are one instance of a type: a dataclass, a TypedDict, a pydantic model…
 
     TypedTool(Booking, run=book)
 
-For when the arguments have a name of their own in the program.  The fields of the type
-are the parameters the model sees, its docstring is the description, and `run` gets an
-instance.  A parameter of `run` annotated `CallContext` is filled in.
+The fields of the type are the parameters the model sees, its docstring is the description, and `run` gets an
+instance.  A parameter of `run` annotated `CallContext` receives the context of the call.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,32 +36,32 @@ class TypedTool(Generic[T]):
         description: str | None = None,
         **options: Unpack[ToolOptions],
     ) -> None:
-        """The name is the type's, unless another one is given."""
-        called = name or str(getattr(arguments, "__name__", arguments))
-        check_tool_name(called)
+        """The default name is that of the type."""
+        tool_name = name or str(getattr(arguments, "__name__", arguments))
+        check_tool_name(tool_name)
         try:
-            shapes = SchemaBuilder()
-            shape = shapes.read_type(arguments)
-            schema = shapes.make_document(shape.schema)
-        except NoJsonForm as refusal:
-            where = f"field `{refusal.path}` " if refusal.path else "its type "
-            raise BadTool(f"tool `{called}`: {where}{refusal.what}") from None
+            builder = SchemaBuilder()
+            loadable = builder.read_type(arguments)
+            schema = builder.make_document(loadable.schema)
+        except NoJsonForm as error:
+            where = f"field `{error.path}` " if error.path else "its type "
+            raise BadTool(f"tool `{tool_name}`: {where}{error.what}") from None
         if schema.get("type") != "object":
             raise BadTool(
-                f"tool `{called}`: its type has no fields; use a dataclass, a TypedDict or a pydantic model"
+                f"tool `{tool_name}`: its type has no fields; use a dataclass, a TypedDict or a pydantic model"
             )
         own = str(schema.pop("description", ""))
         self.behavior = ToolBehavior(
-            called, own if description is None else description, encode_schema(schema), options
+            tool_name, own if description is None else description, encode_schema(schema), options
         )
         self.spec = self.behavior.spec
         self.claim_resource, self.probe = self.behavior.claim_resource, self.behavior.probe
-        self.unseen_defaults = shapes.unseen_defaults
-        self._load: Callable[[Any], T] = shape.load
-        self._invoker = make_invoker(called, run)
+        self.unseen_defaults = builder.unseen_defaults
+        self._load: Callable[[Any], T] = loadable.load
+        self._invoker = make_invoker(tool_name, run)
 
     async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text | Media, ...]:
-        """Raises ValueError for arguments of another shape, and whatever the function raises."""
+        """Call the function; raises ValueError for invalid arguments, and what the function raises."""
         return await self._invoker((self._load(arguments),), {}, context)
 
     def __repr__(self) -> str:

@@ -1,20 +1,18 @@
-"""A tool that runs a program.
+"""Makes a tool from a command line.
 
     CommandTool("history", "Who changed a file, and when.",
                 ["git", "log", "-n", "{count}", "--", "{path}"], effect="read", timeout=10)
 
-The words of the command are fixed; a name in braces is filled in from the arguments.  What
-is filled in stays within its word whatever it contains: there is no shell that could read
-it otherwise.  A list makes as many words as it has items, and nothing (null, or an argument
-left out) makes no word.
+The words of the command are fixed; names in braces are replaced by arguments.  There is no shell, so an argument
+never becomes more than its word, whatever it contains.  A list becomes one word per item; null or a missing
+argument becomes no word.
 
-A program reads a word that begins with "-" as an option, and many have options that write
-files or run other programs; `kill {pid}` with -1 ends every process.  So a text or a number
-that does is refused, unless it stands behind a "--" or is the end of a longer word
-(`--message={text}`, `--offset={number}`).
+Programs read a word that starts with "-" as an option, and many options write files or run other programs;
+`kill {pid}` with -1 ends every process.  An argument that starts with "-" is therefore rejected, unless it comes
+after a "--" or inside a longer word (`--message={text}`, `--offset={number}`).
 
-Every exit code but 0 is a failure, which the model is told with the end of what the program
-wrote; `exits` names those that are none.
+Exit codes other than 0 are failures, reported to the model with the end of the output; `exits` lists the codes
+that mean success.
 """
 
 import asyncio
@@ -46,7 +44,7 @@ from .run_process import (
 
 ERROR_STDERR_CHARACTERS = 1_200
 ERROR_STDOUT_CHARACTERS = 500
-"""Together with what is said around them, no more than an error result holds."""
+"""Chosen so that an error result holds both with the text around them."""
 
 
 class CommandTool:
@@ -66,15 +64,15 @@ class CommandTool:
         grace: float = GRACE_SECONDS,
         **options: Unpack[ToolOptions],
     ) -> None:
-        """`parameters` is a JSON Schema; without one, every name in braces is a text that must be given.
-        `stdin` is what the program reads, and may have names in braces too.  `env` is set for it, besides
-        what `pass_env` names of our environment.  `grace` is the seconds between TERM and KILL."""
+        """`parameters` is a JSON Schema; without one, every name in braces is a required string.  `stdin` is the
+        program's input and may have names in braces.  Its environment is `env` and the variables that `pass_env`
+        names.  `grace` is the time between TERM and KILL in seconds."""
         check_tool_name(name)
         if isinstance(argv, str) or not argv or not all(isinstance(word, str) for word in argv):
-            raise BadTool(f'tool `{name}`: a command is a list of words, like ["ls", "-l", "{{path}}"]')
+            raise BadTool(f'tool `{name}`: argv must be a list of strings, like ["ls", "-l", "{{path}}"]')
         named = _list_placeholders(name, [*argv, stdin])
         if _list_placeholders(name, argv[:1]):
-            raise BadTool(f"tool `{name}`: which program is run cannot depend on an argument")
+            raise BadTool(f"tool `{name}`: the program cannot depend on an argument")
         try:
             schema = parse_parameters_schema(
                 encode_schema(_text_parameters_schema(named)) if parameters is None else parameters
@@ -86,7 +84,7 @@ class CommandTool:
         self.claim_resource, self.probe = self.behavior.claim_resource, self.behavior.probe
         missing = [field for field in named if field not in self.behavior.arguments]
         if missing:
-            raise BadTool(f"tool `{name}`: {{{missing[0]}}} in its command is no argument of it")
+            raise BadTool(f"tool `{name}`: {{{missing[0]}}} in its command is not a parameter")
         self._argv, self._stdin, self._cwd = tuple(argv), stdin, cwd
         self._env, self._pass_env = dict(env or {}), tuple(pass_env)
         self._exits, self._output_bytes_max, self._grace = tuple(exits), output_bytes_max, grace
@@ -117,11 +115,11 @@ class CommandTool:
         return make_result_parts(_format_output(ended), self.spec.name)
 
     def make_argv(self, arguments: Mapping[str, object]) -> list[str]:
-        """The command with the arguments in it; ValueError for one that the program would misread."""
+        """The command with its arguments; raises ValueError for one that would be read as an option."""
         made: list[str] = []
         texts = {name: _argument_text(value) for name, value in arguments.items()}
-        for place, word in enumerate(self._argv):
-            field, plain = _sole_placeholder(word), "--" in self._argv[:place]
+        for index, word in enumerate(self._argv):
+            field, plain = _sole_placeholder(word), "--" in self._argv[:index]
             if field is None:
                 made.append(word.format_map(texts))
                 if _starts_with_placeholder(word) and not plain:
@@ -145,7 +143,7 @@ class CommandTool:
 
 
 def _list_placeholders(tool: str, words: Sequence[str]) -> list[str]:
-    """What is named in braces, once each."""
+    """The names in braces, each once."""
     found: dict[str, None] = {}
     for word in words:
         try:
@@ -156,13 +154,13 @@ def _list_placeholders(tool: str, words: Sequence[str]) -> list[str]:
             ) from None
         for field in fields:
             if not field.isidentifier():
-                raise BadTool(f"tool `{tool}`: {{{field}}} in its command is no name of an argument")
+                raise BadTool(f"tool `{tool}`: {{{field}}} in its command is not a valid parameter name")
             found[field] = None
     return list(found)
 
 
 def _sole_placeholder(word: str) -> str | None:
-    """The name, when the word is nothing else."""
+    """The placeholder's name, if the word consists of it alone."""
     pieces = list(string.Formatter().parse(word))
     if len(pieces) == 1 and pieces[0][0] == "" and pieces[0][1] is not None:
         return pieces[0][1]
@@ -188,16 +186,12 @@ def _argument_text(value: object) -> str:
 
 
 def _format_output(ended: ProcessResult) -> str:
-    said = ended.stdout
+    output = ended.stdout
     if ended.stderr.strip():
-        said = f"{said}\n[stderr]\n{ended.stderr}" if said.strip() else f"[stderr]\n{ended.stderr}"
-    if ended.exit_code != 0 or not said.strip():
-        return (
-            f"[exit code {ended.exit_code}]\n{said}"
-            if said.strip()
-            else f"[exit code {ended.exit_code}, no output]"
-        )
-    return said
+        output = f"{output}\n[stderr]\n{ended.stderr}" if output.strip() else f"[stderr]\n{ended.stderr}"
+    if not output.strip():
+        return f"[exit code {ended.exit_code}, no output]"
+    return output if ended.exit_code == 0 else f"[exit code {ended.exit_code}]\n{output}"
 
 
 def _describe_exit(exit_code: int | None) -> str:
@@ -211,11 +205,13 @@ def _describe_exit(exit_code: int | None) -> str:
         return f"was ended by signal {-exit_code}"
 
 
-def _append_output_ends(words: str, ended: ProcessResult) -> str:
-    for name, text, most in (
+def _append_output_ends(message: str, ended: ProcessResult) -> str:
+    for name, text, limit in (
         ("stderr", ended.stderr.strip(), ERROR_STDERR_CHARACTERS),
         ("stdout", ended.stdout.strip(), ERROR_STDOUT_CHARACTERS),
     ):
         if text:
-            words += f"\n[{name}]\n{text}" if len(text) <= most else f"\n[the end of {name}]\n{text[-most:]}"
-    return words
+            message += (
+                f"\n[{name}]\n{text}" if len(text) <= limit else f"\n[the end of {name}]\n{text[-limit:]}"
+            )
+    return message

@@ -1,14 +1,14 @@
-"""Who ends our programs when we are killed ourselves and can end nothing any more.
+"""Ends our programs if this process is killed and cannot do it itself.
 
-One small shell for each interpreter that runs programs, started with the first of them.  It
-reads from a pipe which groups there are; when the pipe closes, we are gone, however that came
-about, and it ends what is still on its list: TERM, a second, KILL.  Without it a run that was
-killed would leave its programs running, and whoever resumes it might start them a second time.
+One small shell per interpreter that runs programs, started with the first of them.  It reads the process groups
+from a pipe; when the pipe closes, this process is gone, and the shell ends the groups that are left: TERM, one
+second, KILL.  Without it the programs of a killed run would keep running, and resuming the run could start them a
+second time.
 
-The kernel's own way (a signal at the parent's death) is not used: it comes when the *thread*
-that started a program ends, reaches no grandchild, and needs code between fork and exec.
+The kernel's parent-death signal is not used: it is sent when the *thread* that started a program ends, does not
+reach grandchildren, and needs code between fork and exec.
 
-It is an addition: where no shell can be started, everything else is as it was.
+If no shell can be started, programs run without this protection.
 """
 
 import os
@@ -35,13 +35,15 @@ CLOSE_SECONDS = 1.0
 
 
 class CrashGuard:
+    """The shell and the process groups it watches."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._groups: set[int] = set()
         self._shell: subprocess.Popen[bytes] | None = None
 
     def ensure_running(self) -> None:
-        """Before a program is started, so that it is never long without."""
+        """Start the shell if it is not running; called before each program starts."""
         with self._lock:
             if self._shell is None or self._shell.poll() is not None:
                 self._start()
@@ -57,7 +59,7 @@ class CrashGuard:
             self._send_change("-", group)
 
     def close(self) -> None:
-        """Let it go: it ends at once when nothing is on its list."""
+        """Close the pipe; the shell exits at once if no groups are left."""
         with self._lock:
             shell, self._shell = self._shell, None
         if shell is not None and shell.stdin is not None:
@@ -66,12 +68,12 @@ class CrashGuard:
                 shell.wait(CLOSE_SECONDS)
 
     def _start(self) -> None:
-        """Anew, when somebody ended it."""
+        """Start the shell, replacing one that has ended."""
         if self._shell is not None and self._shell.stdin is not None:
             self._shell.stdin.close()
         self._shell = None
         with suppress(OSError):
-            self._shell = subprocess.Popen(  # noqa: S603 - our own words, none from outside
+            self._shell = subprocess.Popen(  # noqa: S603 - a constant command
                 [GUARD_SHELL, "-c", GUARD_SCRIPT],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -87,5 +89,5 @@ class CrashGuard:
 
     def _send_change(self, sign: str, group: int) -> None:
         if self._shell is not None and self._shell.stdin is not None:
-            with suppress(OSError):  # it is gone, or hears nothing: the next one is told everything
+            with suppress(OSError):  # the shell is gone or blocked: the next one gets the full list
                 self._shell.stdin.write(f"{sign} {group}\n".encode())

@@ -1,15 +1,14 @@
-"""A program and everything it started, as one thing that can be ended.
+"""A program and everything it started, which can be signalled and ended together.
 
-The program leads a session of its own, so whatever it starts stays in it unless it takes
-steps to leave: one signal to the group reaches all of them, and none of ours.  What leads
-a group of its own inside the session (the jobs of an interactive shell) is found where the
-system lists its processes.  What makes itself a session of its own is a service, and stays.
+The program leads its own session, so its descendants stay in it unless they leave on purpose: one signal to the
+group reaches all of them, and none of our processes.  Process groups inside the session (the jobs of an interactive
+shell) are found in /proc.  A process that starts its own session is a service and is left running.
 
-A number is only signalled while it must be theirs: the program is not reaped before its
-group was told to end, and after that a group's number stays taken while anybody is in it.
+A number is signalled only while it must belong to the tree: the program is not reaped before its group was
+signalled, and after that a group's number stays in use while the group has members.
 
-Trees that are alive when the interpreter ends are ended with it; when it is killed, by its
-guard (guard.py).  Nothing here awaits.
+Trees that are alive when the interpreter exits are ended with it; if it is killed, crash_guard.py ends them.
+Nothing here awaits.
 """
 
 import atexit
@@ -27,7 +26,7 @@ from .crash_guard import CrashGuard
 
 POLL_SECONDS = 0.01
 EXIT_GRACE_SECONDS = 1.0
-"""At the end of the interpreter, between TERM and KILL, for all trees together."""
+"""Time between TERM and KILL at interpreter exit, for all trees together."""
 PROC_FOLDER = Path("/proc")
 DEAD_STATES = ("Z", "X", "x")
 
@@ -40,8 +39,10 @@ class SessionProcess(NamedTuple):
 
 
 class ProcessTree:
+    """A session leader and its descendants."""
+
     def __init__(self, start: Callable[[], "subprocess.Popen[bytes]"]) -> None:
-        """`start` makes the leader, of a session of its own."""
+        """`start` starts the leader in a new session."""
         guard = _get_guard()
         guard.ensure_running()
         self.leader = leader = start()
@@ -53,18 +54,18 @@ class ProcessTree:
 
     @property
     def exit_code(self) -> int | None:
-        """The leader's, once it was reaped; minus a signal's number if one ended it."""
+        """The leader's exit code once it was reaped; negative for a signal."""
         return self.leader.returncode
 
     @property
     def is_own(self) -> bool:
-        """Whether it was started by this process, and not by the one this was forked from."""
+        """True if this process started the tree, False if the process it was forked from did."""
         return self._owner == os.getpid()
 
     def signal(self, number: int, *, look: bool = True) -> None:
-        """To the program's group and, with a `look` at what the system lists, to others in its session.
+        """Signal the program's group and, with `look`, other groups of its session.
 
-        The look costs about 20 µs a process of the machine.
+        Looking them up costs about 20 µs per process on the machine.
         """
         if self._is_gone:
             return
@@ -72,11 +73,11 @@ class ProcessTree:
             self._groups = {self.leader.pid, *(member.group for member in self._members())}
         for group in self._groups:
             with suppress(ProcessLookupError, PermissionError):
-                # Not permitted: only the dead are left (on some systems), or it became another user.
+                # PermissionError: only zombies are left (on some systems), or it changed its user.
                 os.killpg(group, number)
 
     def check_gone(self) -> bool:
-        """Reaps the leader if it has ended; true when nobody is left."""
+        """Reap the leader if it has ended; True if no process is left."""
         if not self._is_gone and self.leader.poll() is not None:
             self._is_gone = not self._has_living()
             if self._is_gone:
@@ -85,7 +86,7 @@ class ProcessTree:
         return self._is_gone
 
     def abandon(self) -> None:
-        """KILL, and whoever has not gone by now is waited for by nobody but a thread."""
+        """Send KILL; a thread reaps the leader if it does not end at once."""
         if self.check_gone():
             return
         self.signal(signal.SIGKILL)
@@ -106,27 +107,29 @@ class ProcessTree:
             if member.state not in DEAD_STATES:
                 alive = True
             elif member.parent == os.getpid():
-                # Left to us, as everything orphaned is where we are the first process of a container.
+                # Orphans become our children if we are the first process of a container.
                 with suppress(ChildProcessError):
                     os.waitpid(member.pid, os.WNOHANG)
         return alive
 
     def _members(self) -> Iterator[SessionProcess]:
-        """Whoever else is in the session, where the system says so."""
+        """The other processes of the session, where /proc exists."""
         leader = self.leader.pid
         with suppress(OSError):
             for entry in PROC_FOLDER.iterdir():
                 if not entry.name.isdigit() or int(entry.name) == leader:
                     continue
                 with suppress(OSError, ValueError, IndexError):
-                    # The name of a program stands in brackets and may hold anything, brackets too.
-                    said = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-                    if int(said[3]) == leader:
-                        yield SessionProcess(int(entry.name), said[0].decode(), int(said[1]), int(said[2]))
+                    # The program name is in brackets and may itself contain brackets.
+                    fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+                    if int(fields[3]) == leader:
+                        yield SessionProcess(
+                            int(entry.name), fields[0].decode(), int(fields[1]), int(fields[2])
+                        )
 
 
 def _has_members(group: int) -> bool:
-    """Whether anybody is in it; the dead count until they are reaped."""
+    """True if the group has members; zombies count until they are reaped."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -141,16 +144,16 @@ _guards: dict[int, CrashGuard] = {}
 
 
 def _get_guard() -> CrashGuard:
-    """This process's; what a forked child inherits is its parent's business."""
+    """The guard of this process; a forked child does not use its parent's."""
     pid = os.getpid()
-    if pid not in _guards:  # not when the module is loaded: that does nothing
+    if pid not in _guards:  # created on first use: importing this module has no effects
         _guards[pid] = CrashGuard()
         atexit.register(end_all_trees)
     return _guards[pid]
 
 
 def end_all_trees() -> None:
-    """TERM to every tree of this process, a grace for all of them, KILL."""
+    """Send TERM to every tree of this process, wait, then send KILL."""
     trees = [tree for tree in tuple(_live_trees) if tree.is_own and not tree.check_gone()]
     for number, seconds in ((signal.SIGTERM, EXIT_GRACE_SECONDS), (signal.SIGKILL, EXIT_GRACE_SECONDS)):
         for tree in trees:

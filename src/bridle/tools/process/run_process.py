@@ -1,17 +1,17 @@
-"""Run a program and leave nothing behind: no process, no zombie, no open file.
+"""Runs a program and leaves nothing behind: no process, no zombie, no open file.
 
     ended = await run_process(["git", "status", "--short"], timeout=10)
 
-A program is a list of words and never passes through a shell.  It leads a session of its
-own, and however its run ends (by itself, by its deadline, by cancelling, with the
-interpreter) everything it started ends with it: TERM, a grace, KILL (tree.py).
+A command is a list of words and never passes through a shell.  The program leads its own session, and however it
+ends (by itself, deadline, cancellation, interpreter exit) everything it started ends with it: TERM, a grace period,
+KILL (process_tree.py).
 
-What it writes is kept up to a bound (captured.py).  What it reads is there before it
-starts, in a nameless file, so that no pipe can be full.  Of our environment it sees the
-few names that are needed to find and show things; keys and passwords are not among them.
+Output is captured up to a limit; the middle is dropped, because the start shows what was
+going on and the end how it turned out.  Input is written to a nameless file before the start, so that
+no pipe can fill up.  The program sees only the few environment variables in `PASSED_VARIABLES`, which hold no keys or
+passwords.
 
-Starting is one step that cannot be interrupted: a moment in which a program runs that
-nobody knows of would be a program that nobody ends.
+Starting cannot be interrupted: otherwise a program could run without a handle that can end it.
 """
 
 import asyncio
@@ -27,18 +27,17 @@ from weakref import WeakKeyDictionary
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 
-from .captured_output import CapturedOutput
 from .process_tree import POLL_SECONDS, ProcessTree
 
 GRACE_SECONDS = 1.0
-"""Between TERM and KILL.  Shorter than the time a run waits for a tool that it has cancelled."""
+"""Time between TERM and KILL.  Shorter than the time a run waits for a cancelled tool."""
 REAP_SECONDS = 5.0
-"""After KILL.  Only a program that hangs in the kernel takes that long."""
+"""Time to wait after KILL.  Only a program that hangs in the kernel takes that long."""
 OUTPUT_BYTES_MAX = 64 * 1024
-"""Of each stream: some 16,000 tokens, half of them from its beginning and half from its end."""
+"""Limit per stream: about 16,000 tokens, half from its start and half from its end."""
 READ_BYTES = 64 * 1024
 FINAL_READS_MAX = 64
-"""More than any pipe holds.  Somebody who got away may be writing into it for ever."""
+"""More than any pipe holds; an escaped process may write to it forever."""
 PASSED_VARIABLES = (
     "PATH",
     "HOME",
@@ -52,18 +51,24 @@ PASSED_VARIABLES = (
     "TMPDIR",
     "TZ",
 )
-"""What a program may see of our environment unless it is told otherwise."""
+"""Environment variables that a program sees by default."""
+
+
+CONTINUATION_MASK = 0b1100_0000
+CONTINUATION_BITS = 0b1000_0000
+"""The first two bits of a UTF-8 continuation byte."""
+CHARACTER_BYTES_MAX = 4
 
 
 class ProcessResult(Value):
-    """How a program ended.  Whether an exit code is a failure is for the caller to say."""
+    """The exit code and output of a program; the caller decides which exit codes are failures."""
 
     exit_code: int | None
-    """Minus the number of a signal if one ended it; None if it could not even be killed."""
+    """Negative for a signal; None if the program could not be killed."""
     stdout: str
     stderr: str
     timed_out: bool = False
-    """It was stopped because its time was up; what it wrote until then is here."""
+    """Stopped at its deadline; the output up to then is here."""
 
     @property
     def ok(self) -> bool:
@@ -73,7 +78,7 @@ class ProcessResult(Value):
 async def run_process(
     argv: Sequence[str | os.PathLike[str]],
     *,
-    timeout: float | None = None,  # noqa: ASYNC109 - the end of its time is a result, with what it wrote so far
+    timeout: float | None = None,  # noqa: ASYNC109 - a timeout is a result, with the output so far
     stdin: str | bytes | None = None,
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
@@ -81,10 +86,10 @@ async def run_process(
     output_bytes_max: int = OUTPUT_BYTES_MAX,
     grace: float = GRACE_SECONDS,
 ) -> ProcessResult:
-    """Run it to its end, or for `timeout` seconds.
+    """Run a program to its end, or for `timeout` seconds.
 
-    `env` is set for it, besides what `pass_env` names of ours.  Raises OSError when the program cannot be
-    started.  When this is cancelled, the program and all it started have been stopped before it returns.
+    Its environment is `env` and the variables that `pass_env` names.  Raises OSError if it cannot be started.  A
+    cancellation stops the program and everything it started before it is raised.
     """
     async with start_in_turn():
         program = RunningProcess(
@@ -100,9 +105,9 @@ async def run_process(
 
 @asynccontextmanager
 async def start_in_turn() -> AsyncGenerator[None]:
-    """One start in a turn of the event loop: each takes milliseconds, and a batch may want thirty at once.
+    """Allow one start per turn of the event loop: each takes milliseconds, and a batch may start thirty.
 
-    Nothing is awaited after the start: who is cancelled there would leave a program that nobody ends.
+    Nothing is awaited after the start: a cancellation there would leave the program running.
     """
     lock = _start_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     async with lock:
@@ -118,7 +123,7 @@ def make_environment(names: Sequence[str], values: Mapping[str, str]) -> dict[st
 
 
 class RunningProcess:
-    """One that was started.  `end` must be awaited, at once: it is what stops it."""
+    """A started program.  `wait_for_end` must be awaited at once: it is what stops the program."""
 
     def __init__(
         self,
@@ -131,9 +136,9 @@ class RunningProcess:
         grace: float,
     ) -> None:
         if not hasattr(os, "killpg"):
-            raise MisuseError("programs are run in process groups, which this system does not have")
+            raise MisuseError("running programs needs process groups, which this system does not have")
         if isinstance(argv, str | bytes) or not argv:
-            raise MisuseError(f'a program is a list of words, like ["ls", "-l"], not {argv!r}')
+            raise MisuseError(f'a command must be a list of strings, like ["ls", "-l"], not {argv!r}')
         self._grace = grace
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[None] = self._loop.create_future()
@@ -167,14 +172,14 @@ class RunningProcess:
         return self.result(timed_out=timed_out)
 
     def result(self, *, timed_out: bool) -> ProcessResult:
-        """As far as it has come."""
+        """The result so far."""
         stdout, stderr = (captured.text() for captured in self._streams.values())
         return ProcessResult(
             exit_code=self._process_tree.exit_code, stdout=stdout, stderr=stderr, timed_out=timed_out
         )
 
     async def _stop(self) -> None:
-        """TERM, a grace, KILL, for whoever is left.  Cancelled meanwhile: KILL at once."""
+        """Send TERM, wait for the grace period, send KILL; a cancellation sends KILL at once."""
         self._process_tree.signal(signal.SIGTERM, look=not self._exited.done())
         if await self._wait_until_gone(self._grace):
             return
@@ -184,7 +189,7 @@ class RunningProcess:
     async def _wait_until_gone(self, seconds: float) -> bool:
         until = self._loop.time() + seconds
         await asyncio.wait((self._exited,), timeout=seconds)
-        while not self._process_tree.check_gone() and self._loop.time() < until:  # noqa: ASYNC110 - nobody tells of orphans
+        while not self._process_tree.check_gone() and self._loop.time() < until:  # noqa: ASYNC110 - orphans give no notification
             await asyncio.sleep(POLL_SECONDS)
         return self._process_tree.check_gone()
 
@@ -201,11 +206,11 @@ class RunningProcess:
 
     def _wait_in_thread(self) -> None:
         self._popen.wait()
-        with suppress(RuntimeError):  # the loop was closed: nobody wants to know
+        with suppress(RuntimeError):  # the loop was closed
             self._loop.call_soon_threadsafe(self._on_exit)
 
     def _on_exit(self) -> None:
-        """It is not reaped yet, so its number is still its own."""
+        """Note the exit; the process is not reaped yet, so its number is still valid."""
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
@@ -214,7 +219,7 @@ class RunningProcess:
             self._exited.set_result(None)
 
     def _read(self, fd: int) -> bool:
-        """Whether there was anything."""
+        """Read available output; True if there was any."""
         try:
             data = os.read(fd, READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -225,7 +230,7 @@ class RunningProcess:
         return bool(data)
 
     def _drain(self, fd: int) -> None:
-        """All that was written before the end is in the pipe by now."""
+        """Read what is left in the pipe after the exit."""
         for _ in range(FINAL_READS_MAX):
             if not self._read(fd):
                 return
@@ -250,7 +255,7 @@ def _start_process(
         if stdin:
             given.write(stdin.encode() if isinstance(stdin, str) else stdin)
             given.seek(0)
-        return subprocess.Popen(  # noqa: S603 - running a program is what this is for; no shell reads it
+        return subprocess.Popen(  # noqa: S603 - running a program is the purpose; no shell is involved
             [os.fspath(word) for word in argv],
             stdin=given if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -260,3 +265,55 @@ def _start_process(
             env=dict(environment),
             start_new_session=True,
         )
+
+
+class CapturedOutput:
+    """Captures output up to a limit: its start and its end, with a marker that counts the missing bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._head_max = bytes_max // 2
+        self._tail_max = bytes_max - self._head_max
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+        """Number of bytes received."""
+
+    def take(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._head_max - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > 2 * self._tail_max:  # trimmed rarely: moving the rest is expensive
+            del self._tail[: -self._tail_max]
+
+    def text(self) -> str:
+        tail = bytes(self._tail[-self._tail_max :])
+        missing = self.total - len(self._head) - len(tail)
+        if not missing:
+            return (bytes(self._head) + tail).decode(errors="replace")
+        first, last = _trim_broken_end(bytes(self._head)), _trim_broken_start(tail)
+        missing = self.total - len(first) - len(last)
+        return (
+            f"{first.decode(errors='replace')}\n[… {missing:,} bytes left out …]\n"
+            f"{last.decode(errors='replace')}"
+        )
+
+
+def _trim_broken_end(data: bytes) -> bytes:
+    """Remove an incomplete character at the end."""
+    for back in range(1, min(CHARACTER_BYTES_MAX, len(data)) + 1):
+        byte = data[-back]
+        if byte & CONTINUATION_MASK != CONTINUATION_BITS:
+            length = 1 if byte < 0b1000_0000 else 2 if byte < 0b1110_0000 else 3 if byte < 0b1111_0000 else 4
+            return data[:-back] if length > back else data
+    return data
+
+
+def _trim_broken_start(data: bytes) -> bytes:
+    """Remove an incomplete character at the start."""
+    for start in range(min(CHARACTER_BYTES_MAX, len(data))):
+        if data[start] & CONTINUATION_MASK != CONTINUATION_BITS:
+            return data[start:]
+    return data

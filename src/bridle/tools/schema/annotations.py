@@ -1,9 +1,8 @@
-"""What is written around a type: names to resolve, and `Annotated[type, notes…]`.
+"""Reads annotations: resolves names, and unwraps `Annotated[type, notes…]`.
 
-A note may be a plain string (a description), `msgspec.Meta`, one of the `annotated_types`
-bounds, or what pydantic's `Field` returns.  None of these but msgspec is imported: a bound
-is known by the name of its attribute (`ge`, `max_length`, …), which all of them share.
-Notes nobody here understands are left alone, as the typing rules ask.
+A note may be a plain string (a description), `msgspec.Meta`, a bound of `annotated_types`, or the result of
+pydantic's `Field`.  Only msgspec is imported: bounds are recognized by attribute names (`ge`, `max_length`, …),
+which all of them share.  Unknown notes are ignored, as the typing rules require.
 """
 
 import inspect
@@ -21,7 +20,7 @@ _WRAPPER_NAMES = {"Required", "NotRequired", "ReadOnly", "Final"}
 
 
 class NoJsonForm(Exception):
-    """An annotation that cannot be offered to a model, and what to write instead."""
+    """An annotation without a JSON form; the message says what to write instead."""
 
     def __init__(self, what: str, path: str = "") -> None:
         super().__init__(what)
@@ -37,13 +36,13 @@ class AnnotationNotes(NamedTuple):
     description: str = ""
     bounds: Mapping[str, Any] = {}
     keywords: Mapping[str, Any] = {}
-    """JSON Schema to be added as it is."""
+    """JSON Schema keywords to add unchanged."""
     needs_pydantic: bool = False
-    """True when pydantic alone can say what the notes mean, so that it must read the whole annotation."""
+    """True if only pydantic can interpret the notes, so that it must read the whole annotation."""
 
 
 def unwrap_annotation(annotation: Any) -> tuple[Any, AnnotationNotes]:
-    """The bare type and everything noted around it; what is noted furthest out wins."""
+    """The bare type and its notes; outer notes override inner ones."""
     notes = AnnotationNotes()
     while True:
         if get_origin(annotation) is Annotated:
@@ -61,7 +60,7 @@ def unwrap_annotation(annotation: Any) -> tuple[Any, AnnotationNotes]:
 
 
 def read_field_default(default: Any) -> tuple[AnnotationNotes, Any, Callable[[], Any] | None] | None:
-    """`count: int = Field(3, ge=1)`: what pydantic's `Field` left where a default is expected."""
+    """Read a pydantic `Field` used as a default, as in `count: int = Field(3, ge=1)`."""
     if not _is_pydantic_field(default):
         return None
     value = ... if default.is_required() else default.default
@@ -69,17 +68,17 @@ def read_field_default(default: Any) -> tuple[AnnotationNotes, Any, Callable[[],
 
 
 def resolve_hints(target: Any, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Its annotations, resolved; `names` are those in sight where it was written, if it was not a module."""
+    """Resolve the annotations of a class or function; `names` are local names where it was defined."""
     is_class = isinstance(target, type)
     scope = {**names, target.__name__: target} if is_class else {**names}
     unknown = NameError()
-    for seen, around in (
+    for candidate, local_names in (
         (target, None),
         (target, scope),
         (target if is_class else _without_return_type(target), scope),
     ):
         try:
-            return typing.get_type_hints(seen, localns=around, include_extras=True)
+            return typing.get_type_hints(candidate, localns=local_names, include_extras=True)
         except NameError as error:
             unknown = error
         except (AttributeError, SyntaxError, TypeError) as error:
@@ -91,7 +90,7 @@ def resolve_hints(target: Any, names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_return_type(function: Any) -> Any:
-    """The function as far as it matters to a model, who never sees the type it returns."""
+    """The function with `Any` as its return type, which the schema does not need."""
     return types.SimpleNamespace(
         __annotations__={**function.__annotations__, "return": Any},
         __globals__=getattr(inspect.unwrap(function), "__globals__", {}),

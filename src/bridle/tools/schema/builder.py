@@ -1,17 +1,14 @@
-"""Which Python type has which shape: annotations in, JSON Schema and a strict loader out.
+"""Builds a JSON Schema and a strict loader from Python annotations.
 
-    shapes = Shapes()
-    shape = shapes.of(dict[str, Annotated[int, "how many"]])
-    shape.load({"a": 1})                 # -> {"a": 1}, or raises Mismatch
-    shapes.document(shape.schema)        # the schema as one document, definitions in place
+    builder = SchemaBuilder()
+    loadable = builder.read_type(dict[str, Annotated[int, "how many"]])
+    loadable.load({"a": 1})                  # -> {"a": 1}, or raises JsonMismatch
+    builder.make_document(loadable.schema)   # the schema as one document with its definitions
 
-The rules of every schema made here: objects name their required fields and take no
-others, defaults are told, enums keep their order, titles are left out.  A type without
-JSON form is `NoJsonForm`, which says what to write instead; the caller knows whose
-parameter it was.
+Objects list their required fields and allow no others, defaults are shown, enums keep their order, titles are
+left out.  A type without a JSON form raises `NoJsonForm`, which says what to write instead.
 
-Types of the standard library that are strings in JSON are known by their names, so that
-nobody pays for importing a module whose types he does not use.
+Standard library types that are JSON strings are recognized by name, so that their modules are not imported.
 """
 
 import collections.abc
@@ -57,7 +54,7 @@ _SCALAR_TYPES: dict[Any, JsonType] = {
 
 
 class _StringType(NamedTuple):
-    """A type that is a string in JSON."""
+    """A Python type that is a JSON string."""
 
     schema: Schema
     expected: str
@@ -113,10 +110,10 @@ _SUPPORTED_TYPES = (
 
 
 class SchemaBuilder:
-    """One document under construction: it remembers the named types met so far."""
+    """Builds one document and collects its named types."""
 
     def __init__(self, names: Mapping[str, Any] | None = None) -> None:
-        """`names`: what can be seen where the annotations were written, for those that are strings."""
+        """`names` resolves annotations that are strings."""
         self._visible_names = names or {}
         self._names: dict[Any, str] = {}
         self._pydantic_types: dict[Any, JsonType] = {}
@@ -126,7 +123,7 @@ class SchemaBuilder:
 
     @property
     def unseen_defaults(self) -> frozenset[str]:
-        """Names of fields whose defaults are made by code when a call runs, so that no schema has them."""
+        """Names of fields whose defaults are computed when a call runs, so that the schema lacks them."""
         return frozenset(self._unseen_defaults)
 
     def make_document(self, schema: Schema) -> Schema:
@@ -239,16 +236,16 @@ class SchemaBuilder:
         return made.mapping_type(named, self._read_item(item))
 
     def _read_named(self, bare: Any, _: AnnotationNotes) -> JsonType | None:
-        """What may refer to itself: object types, pydantic's types and aliases made by a `type` statement."""
+        """Read a type that may be recursive: an object type, a pydantic type or a `type` alias."""
         if _is_hashable(bare) and bare in self._names:
             return self._make_reference(self._names[bare])
         if hasattr(bare, "__value__"):
             return self._define(bare, bare.__name__, made.load_any, lambda: self.read_type(bare.__value__))
         if _is_hashable(bare) and bare in self._pydantic_types:
             return self._pydantic_types[bare]
-        met = read_pydantic_type(bare)
-        if met is not None:
-            return self._pydantic_types.setdefault(bare, self._adopt_definitions(met))
+        found = read_pydantic_type(bare)
+        if found is not None:
+            return self._pydantic_types.setdefault(bare, self._adopt_definitions(found))
         form = read_object_type(bare, self._visible_names)
         if form is not None:
             return self._define(bare, form.name, made.load_object, lambda: self.read_object(form))
@@ -263,10 +260,10 @@ class SchemaBuilder:
     def _define(
         self, key: Any, wanted: str, meanwhile: JsonLoader, build: Callable[[], JsonType]
     ) -> JsonType:
-        """`meanwhile` checks the defaults of fields that refer back, before the type is complete."""
+        """Define a named type; `meanwhile` loads defaults of recursive fields until it is complete."""
         name = self._free_name(wanted)
         self._names[key] = name
-        self._definitions[name] = {}  # the name is taken from here on
+        self._definitions[name] = {}  # reserves the name
         self._loads[name] = meanwhile
         shape = build()
         self._definitions[name] = shape.schema
@@ -275,12 +272,12 @@ class SchemaBuilder:
 
     def _make_reference(self, name: str, kind: str = "") -> JsonType:
         def load(value: Any) -> Any:
-            return self._loads[name](value)  # found when called: the type may refer to itself
+            return self._loads[name](value)  # looked up on call: the type may be recursive
 
         return JsonType({"$ref": REFERENCE_PREFIX + name}, load, kind)
 
     def _adopt_definitions(self, met: PydanticType) -> JsonType:
-        """A schema with definitions of its own joins ours; equal definitions of one name are one."""
+        """Merge the definitions of a pydantic schema; equal definitions with the same name are shared."""
         self._unseen_defaults |= optional_without_default(met.schema)
         own: dict[str, Schema] = met.schema.get("$defs", {})
         root = {key: held for key, held in met.schema.items() if key != "$defs"}

@@ -1,12 +1,8 @@
-"""What a docstring says, split into what the tool does and what each parameter means.
+"""Splits a docstring into a description and the descriptions of parameters.
 
-Three ways of writing are read, and may even be mixed: sections headed `Args:` with an
-indented body, headings underlined with dashes, and `:param name:` fields.  Only the
-part about parameters is taken out; everything else (what is returned, what can go
-wrong, notes) stays in the description, because the model can use it.
-
-A docstring is prose: whatever does not look like one of the three stays where it is,
-and no docstring is ever an error.
+Reads three styles, which may be mixed: `Args:` with an indented body, headings underlined with dashes, and
+`:param name:` fields.  Only parameters are extracted; everything else (return value, errors, notes) stays in the
+description, because the model can use it.  Unrecognized text stays where it is; no docstring is an error.
 """
 
 import inspect
@@ -52,7 +48,7 @@ def read_docstring(text: str | None) -> DocstringParts:
 
 
 def _read_colon_section(lines: list[str], at: int) -> tuple[int, dict[str, str]]:
-    """`Args:` and the indented lines below it."""
+    """Read `Args:` and the indented lines below it."""
     if not _COLON_HEADING.match(lines[at]):
         return at, {}
     end = at + 1
@@ -75,7 +71,7 @@ def _read_colon_section(lines: list[str], at: int) -> tuple[int, dict[str, str]]
 
 
 def _read_underlined_section(lines: list[str], at: int) -> tuple[int, dict[str, str]]:
-    """`Parameters` over a row of dashes, then names at the margin and words below them, indented."""
+    """Read `Parameters` underlined with dashes, then names at the margin and indented descriptions."""
     if not _PLAIN_HEADING.match(lines[at]) or not _is_underline(lines, at + 1):
         return at, {}
     end = at + 2
@@ -97,7 +93,7 @@ def _read_underlined_section(lines: list[str], at: int) -> tuple[int, dict[str, 
 
 
 def _read_field(lines: list[str], at: int) -> tuple[int, dict[str, str]]:
-    """One `:param name: words` with its continuation lines; types are in the annotations already."""
+    """Read one `:param name: text` with its continuation lines; types come from the annotations."""
     field = _FIELD_LINE.match(lines[at])
     if not field:
         return at, {}

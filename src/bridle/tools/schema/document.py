@@ -1,12 +1,11 @@
-"""JSON Schema as data: walking it, sharing its definitions, writing it down.
+"""Transforms and encodes JSON Schema documents.
 
-A schema is sent with every request, so its text must not depend on the process that
-wrote it: keys stay in the order in which they were put, and nothing is ever a set.
+A schema is sent with every request, so its text must not depend on the process: keys stay in insertion order, and
+no sets are used.
 
-A definition used in one place only is written in that place; `$defs` keeps what is used
-twice or refers to itself.  Models read nested objects better than references, and some
-providers do not follow them.  The top is never a reference: all of them want to see an
-object there.
+A definition used only once is inlined; `$defs` holds those used twice or recursively.  Models read nested objects
+better than references, and some providers do not resolve them.  The top level is never a reference, because all
+providers require an object there.
 """
 
 from collections import Counter
@@ -32,7 +31,7 @@ def encode_schema(schema: Schema) -> str:
 
 
 def map_schema(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """The schema with `change` made to every schema in it, the innermost first."""
+    """Apply `change` to every nested schema, innermost first."""
     made: Schema = {}
     for key, held in schema.items():
         if key in _SCHEMA_KEYWORDS and isinstance(held, dict):
@@ -50,7 +49,7 @@ def map_schema(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
 
 
 def optional_without_default(schema: Schema) -> set[str]:
-    """Names of properties, at any depth, that may be left out and have no default in the schema."""
+    """Names of optional properties without a default, at any depth."""
     found: set[str] = set()
 
     def look(part: Schema) -> Schema:
@@ -69,7 +68,7 @@ def optional_without_default(schema: Schema) -> set[str]:
 
 
 def rewrite_references(schema: Schema, renamed: Callable[[str], str]) -> Schema:
-    """The schema with every `$ref` rewritten."""
+    """Rewrite every `$ref` of a schema."""
 
     def change(part: Schema) -> Schema:
         reference = part.get("$ref")
@@ -79,7 +78,7 @@ def rewrite_references(schema: Schema, renamed: Callable[[str], str]) -> Schema:
 
 
 def place_definitions(root: Schema, definitions: dict[str, Schema]) -> Schema:
-    """One document: definitions used once go where they are used, the others to `$defs`."""
+    """Make one document: inline definitions used once, put the others in `$defs`."""
     uses = Counter(_list_references(root))
     waiting = list(uses)
     reached: dict[str, Schema] = {}
@@ -104,13 +103,13 @@ def place_definitions(root: Schema, definitions: dict[str, Schema]) -> Schema:
     if name:
         beside = {key: held for key, held in top.items() if key != "$ref"}
         top = {**map_schema(definitions[name], placed), **beside}
-    # Counted again: copying the top out of its definition may have left nobody who refers to it.
+    # Counted again: inlining the top may have removed the last reference to a definition.
     shared = {name: map_schema(reached[name], placed) for name in sorted(reached) if name not in inlined}
     return {**top, "$defs": shared} if _drop_unreachable(top, shared) else top
 
 
 def _drop_unreachable(top: Schema, shared: dict[str, Schema]) -> bool:
-    """Drops from `shared` what cannot be reached from the top; tells whether anything is left."""
+    """Remove unreachable definitions from `shared`; True if any are left."""
     waiting, seen = list(_list_references(top)), set[str]()
     while waiting:
         name = waiting.pop()
@@ -124,7 +123,7 @@ def _drop_unreachable(top: Schema, shared: dict[str, Schema]) -> bool:
 
 
 def _is_recursive(name: str, definitions: dict[str, Schema]) -> bool:
-    """Whether a definition leads back to itself."""
+    """True if a definition refers to itself, directly or indirectly."""
     waiting, seen = list(_list_references(definitions[name])), set[str]()
     while waiting:
         next_name = waiting.pop()

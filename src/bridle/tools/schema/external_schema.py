@@ -1,8 +1,7 @@
-"""A JSON Schema somebody else wrote, checked before anybody relies on it.
+"""Validates JSON Schemas from outside.
 
-Its text is kept as it is: it is sent with every request, and arguments are checked
-against what its author said, not against a reading of it.  Nothing is fetched: a schema
-that refers to an address on the network is refused.
+The text is kept unchanged: it is sent with every request, and arguments are validated against it.  Nothing is
+fetched: a schema that refers to a network address is rejected.
 """
 
 import functools
@@ -16,7 +15,7 @@ from .document import Schema, encode_schema
 
 
 def parse_schema(schema: Mapping[str, Any] | str) -> tuple[Schema, str]:
-    """The schema as data and as text; ValueError with one line when it is not one."""
+    """The schema as data and as text; raises ValueError with one line if it is invalid."""
     try:
         text = schema if isinstance(schema, str) else encode_schema(dict(schema))
         data = msgspec.json.decode(text)
@@ -29,7 +28,7 @@ def parse_schema(schema: Mapping[str, Any] | str) -> tuple[Schema, str]:
 
 
 def parse_parameters_schema(schema: Mapping[str, Any] | str) -> str:
-    """The text of a schema for arguments, which must be an object at the top."""
+    """The text of a schema for arguments; raises ValueError unless it describes an object."""
     data, text = parse_schema(schema)
     if data.get("type") != "object":
         raise ValueError('must have "type": "object" at the top, because arguments are an object')
@@ -38,7 +37,7 @@ def parse_parameters_schema(schema: Mapping[str, Any] | str) -> str:
 
 @functools.lru_cache(maxsize=512)
 def _check_schema(text: str) -> None:
-    # Loaded when first needed: it costs as much as everything else in this package together.
+    # Imported on first use: it takes as long as the rest of this package together.
     validators = importlib.import_module("jsonschema_rs")
     try:
         validators.validator_for(text, offline=True)

@@ -1,13 +1,10 @@
-"""Python values as plain JSON: the way back from `schema.py`.
+"""Converts Python values to plain JSON; the inverse of the loaders in builder.py.
 
-What a type's schema accepts is exactly what this makes of the type's values, so that a
-model can pass on what a tool gave it.  Hence a NamedTuple is an object with names, a
-set is a sorted array, a Decimal is a string, and moments are RFC 3339.
+The result satisfies the schema of the value's type, so that a model can pass on what a tool returned.  Hence a
+NamedTuple is an object, a set is a sorted array, a Decimal is a string, and dates and times are RFC 3339.
 
-The order of a dict is its author's and is kept.  Sets have no order, and that of their
-strings changes with every process: they are sorted, or equal results would differ.
-
-Nothing is guessed: a value with no JSON form is a TypeError that names its type.
+Dicts keep their order.  Sets are sorted, because their order differs between processes and equal results must
+have equal text.  A value without a JSON form raises a TypeError that names its type.
 """
 
 import dataclasses
@@ -36,7 +33,7 @@ def to_json_form(value: object) -> Json:
 
 
 def to_json_text(value: object) -> str:
-    """Compact, and the same for equal values in every process."""
+    """Compact JSON text, identical for equal values in every process."""
     return msgspec.json.encode(to_json_form(value)).decode()
 
 
@@ -52,7 +49,7 @@ def _convert(value: object) -> Json:
 
 def _convert_float(value: object) -> Json:
     number = cast("float", value)
-    # JSON has no word for these, and null would pass for "nothing".
+    # JSON cannot represent these, and null would mean "no value".
     return (
         number if math.isfinite(number) else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(number), "NaN")
     )
@@ -99,12 +96,12 @@ def _convert_struct(value: object) -> Json:
 
 
 def _convert_model(value: object) -> Json:
-    """A model of a library we never import but recognise by its method."""
+    """Convert a pydantic model, which is recognized by its method; pydantic is never imported."""
     return _convert(cast("Callable[..., object]", getattr(value, "model_dump"))(mode="json", by_alias=True))  # noqa: B009
 
 
 def _is_struct(value: object) -> bool:
-    # An array_like struct is written without names by its own choice, which has no counterpart here.
+    # An array_like struct is encoded without field names, which no schema here describes.
     return isinstance(value, msgspec.Struct) and not value.__struct_config__.array_like
 
 

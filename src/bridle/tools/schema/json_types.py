@@ -1,11 +1,10 @@
-"""A shape: what JSON a type accepts, and how such JSON becomes a value of the type.
+"""`JsonType`: a JSON Schema with the loader that turns such JSON into a Python value.
 
-The two are made together, by the same line of code, because they must never disagree.
-`load` is strict: "3" is not 3, True is not 1, an unknown field is an error.  The one
-liberty is JSON's own: 3.0 is an integer there.  It raises `Mismatch` and nothing else.
+Schema and loader are created together, so that they never disagree.  `load` is strict: "3" is not 3, True is not
+1, an unknown field is an error.  The one exception is JSON's own: 3.0 is an integer.  It raises only
+`JsonMismatch`.
 
-Here are the shapes of single values and the ways to combine shapes; which Python type
-has which shape is told in `schema.py`.
+This module has the types of single values and their combinations; builder.py maps Python types to them.
 """
 
 import re
@@ -23,7 +22,7 @@ VALUE_CHARACTERS_MAX = 60
 
 
 class JsonMismatch(ValueError):
-    """A JSON value that its type refuses; says which field, and what was expected there."""
+    """A JSON value that its type rejects; names the field and what was expected."""
 
     def __init__(self, what: str, path: tuple[str | int, ...] = ()) -> None:
         super().__init__(f"`{_format_value_path(path)}`: {what}" if path else what)
@@ -38,11 +37,11 @@ class JsonType(NamedTuple):
     schema: Schema
     load: JsonLoader
     kind: str = ""
-    """Which bounds fit it: a key of `_KEYWORDS`, or empty for none."""
+    """Selects the bounds that apply: a key of the keyword table, or empty for none."""
     options: tuple["JsonType", ...] = ()
-    """The shapes this one is a union of."""
+    """The members, if this is a union."""
     hint: str = ""
-    """What the schema cannot say and a description must."""
+    """Added to the description, for what the schema cannot express."""
 
 
 def _format_value_path(path: tuple[str | int, ...]) -> str:
@@ -96,9 +95,9 @@ def load_null(value: Any) -> None:
 
 
 def make_msgspec_loader(target: Any, expected: str, pattern: str | None) -> JsonLoader:
-    """Strings that msgspec knows how to read: moments, identifiers, decimals.
+    """A loader for strings that msgspec can parse: dates, times, UUIDs, decimals.
 
-    It reads more than the schema allows ("NaN", a time with a zone), hence the pattern.
+    msgspec accepts more than the schema allows ("NaN", a time with a zone), hence the pattern.
     """
     legal = re.compile(pattern or "")
 
@@ -114,7 +113,7 @@ def make_msgspec_loader(target: Any, expected: str, pattern: str | None) -> Json
 
 
 def constant_type(members: Sequence[tuple[Any, Any]]) -> JsonType:
-    """One of several constants, each with the Python value it stands for."""
+    """One of several JSON constants, each with its Python value."""
     names = {_TYPE_NAMES[type(constant)] for constant, _ in members}
     schema: Schema = {"type": names.pop()} if len(names) == 1 else {}
     schema["enum"] = [constant for constant, _ in members]
@@ -182,7 +181,7 @@ def mapping_type(key: JsonType, item: JsonType) -> JsonType:
 
 
 def union_type(options: Sequence[JsonType]) -> JsonType:
-    """Any of the options; a value is taken by the narrowest that accepts it."""
+    """A union; a value is loaded by the narrowest option that accepts it."""
     narrow_first = sorted(options, key=lambda option: _schema_breadth(option.schema))
 
     def load(value: Any) -> Any:
@@ -198,7 +197,7 @@ def union_type(options: Sequence[JsonType]) -> JsonType:
 
     bare = [option.schema["type"] for option in options if set(option.schema) == {"type"}]
     if len(bare) == len(options):
-        # Shorter than anyOf, and an error can name all the types at once.
+        # Shorter than anyOf, and errors name all types at once.
         return JsonType({"type": list(dict.fromkeys(bare))}, load, "", tuple(options))
     schema = {"anyOf": [option.schema for option in options]}
     return JsonType(
@@ -207,7 +206,7 @@ def union_type(options: Sequence[JsonType]) -> JsonType:
 
 
 def _schema_breadth(schema: Schema) -> int:
-    """How much a schema lets through, roughly: a date must be tried before the string it also is."""
+    """Rough width of a schema, for ordering: a date must be tried before a plain string."""
     if not schema:
         return 3
     kind = schema.get("type")
@@ -219,7 +218,7 @@ def _schema_breadth(schema: Schema) -> int:
 def _is_multiple(value: Any, limit: Any) -> bool:
     if isinstance(value, float):
         ratio = value / float(limit)
-        return abs(ratio - round(ratio)) < 1e-9  # 0.3 is a multiple of 0.1, whatever binary says
+        return abs(ratio - round(ratio)) < 1e-9  # 0.3 counts as a multiple of 0.1 despite rounding
     return bool(value % (Decimal(str(limit)) if isinstance(value, Decimal) else limit) == 0)
 
 
@@ -232,7 +231,7 @@ _BOUND_KEYWORDS: dict[str, dict[str, str]] = {
     "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
     "array": {"min_length": "minItems", "max_length": "maxItems"},
     "object": {"min_length": "minProperties", "max_length": "maxProperties"},
-    # Written as strings, whose size JSON Schema cannot bound: the description tells, and `load` checks.
+    # JSON strings, whose value JSON Schema cannot bound: the description states the bound, `load` checks it.
     "decimal": dict.fromkeys(_NUMBER_KEYWORDS, ""),
     "moment": dict.fromkeys(("ge", "gt", "le", "lt"), ""),
 }
@@ -247,11 +246,11 @@ _BOUND_CHECKS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "pattern": (lambda value, limit: re.search(limit, value) is not None, "text that matches {}"),
 }
 _CHECKED_BEFORE_LOADING = ("min_length", "max_length", "pattern")
-"""Measured on what was sent; the others on what it became, for a string is not less than a date."""
+"""Bounds checked on the JSON value; the others are checked on the loaded value, such as a date."""
 
 
 def apply_bounds(shape: JsonType, bounds: Mapping[str, Any]) -> JsonType:
-    """The shape with limits set; on a union they go to every option they fit."""
+    """Add bounds to a type; on a union, to every option they apply to."""
     if not bounds:
         return shape
     options = shape.options or (shape,)

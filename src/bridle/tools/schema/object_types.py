@@ -1,9 +1,8 @@
-"""The types that are objects in JSON, each as a list of its fields and a way to make one.
+"""Reads the types that are JSON objects: dataclasses, TypedDicts, NamedTuples and msgspec structs.
 
-Dataclasses, TypedDicts, NamedTuples and msgspec structs differ only in where they keep
-their fields; here they become one thing, so that the schema knows a single rule for
-required fields, defaults and unknown names.  A further kind of object is one function
-here and one line in `_READERS`.
+They differ only in where they store their fields; here all of them become an `ObjectType`, so that the schema has
+one rule for required fields, defaults and unknown names.  A new kind is one function here and one line in
+`_OBJECT_READERS`.
 """
 
 import dataclasses
@@ -21,16 +20,16 @@ _CONTAINER_TYPES = (list, dict, set, tuple, frozenset)
 
 class ObjectField(NamedTuple):
     name: str
-    """As it stands in JSON."""
+    """Name in JSON."""
     annotation: Any
     required: bool = True
     default: Any = NO_DEFAULT
-    """Told to the model; a default that is made anew each time is not."""
+    """Shown in the schema; values of a default factory are not."""
     description: str = ""
     attribute: str = ""
-    """What Python calls it, where that differs."""
+    """Name in Python, if different."""
     may_be_absent: bool = False
-    """Left out, it has no value at all, and no default."""
+    """If left out, the field is absent instead of having a default."""
 
 
 class ObjectType(NamedTuple):
@@ -39,11 +38,11 @@ class ObjectType(NamedTuple):
     make: Callable[[dict[str, Any]], Any]
     description: str = ""
     constants: Mapping[str, str | int] = {}
-    """Fields that must be there with one certain value, and tell this type from others."""
+    """Tag fields with their fixed values, which distinguish this type from others."""
 
 
 def read_object_type(annotation: Any, names: Mapping[str, Any]) -> ObjectType | None:
-    """None when the annotation is no object type.  `names`: see `hints_of`."""
+    """The annotation as an object type; None if it is not one.  `names`: see `resolve_hints`."""
     cls = get_origin(annotation) or annotation
     if not isinstance(cls, type):
         return None
@@ -136,12 +135,12 @@ def _normalize_default(default: Any) -> Any:
 
 
 def _visible_default(default: Any, factory: Any) -> Any:
-    """Only empty containers are shown of what a factory makes: anything else may differ each time."""
+    """The default to show; a factory's value only if it is an empty container, which never varies."""
     return factory() if default is NO_DEFAULT and factory in _CONTAINER_TYPES else default
 
 
 def _resolve_generic_hints(cls: Any, annotation: Any, names: Mapping[str, Any]) -> dict[str, Any]:
-    """The annotations of a class, with the type variables of `Box[int]` filled in."""
+    """The annotations of a class, with type variables replaced as in `Box[int]`."""
     hints = resolve_hints(cls, names)
     given = dict(zip(getattr(cls, "__parameters__", ()), get_args(annotation), strict=False))
     return {name: _fill_type_variables(hint, given) for name, hint in hints.items()} if given else hints
@@ -164,6 +163,6 @@ def _type_name(annotation: Any) -> str:
 
 
 def _own_docstring(cls: type) -> str:
-    """Not the one inherited, nor the signature that Python writes where nobody wrote anything."""
+    """The class's own docstring: neither an inherited one nor the signature that Python generates."""
     written = cls.__dict__.get("__doc__") or ""
     return "" if written.startswith(f"{cls.__name__}(") else written

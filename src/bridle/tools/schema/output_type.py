@@ -1,8 +1,7 @@
-"""The shape of a final answer: from a type, or from a JSON Schema, to what a provider wants and back.
+"""The output type of an agent: a schema for providers, and the conversion of answers.
 
-Providers want an object at the top.  A type that is something else (`list[int]`, a
-`Literal`, a union) is wrapped as `{"value": …}` for the model and unwrapped on the way
-back, so that nobody sees the wrapping but the wire.
+Providers require an object at the top.  Other types (`list[int]`, a `Literal`, a union) are wrapped as
+`{"value": …}` for the model and unwrapped in the answer.
 """
 
 import re
@@ -28,11 +27,11 @@ _DEFINITION_REFERENCE = re.compile(r"#/(\$defs|definitions)/")
 
 class OutputType(NamedTuple, Generic[T]):
     schema: str
-    """JSON Schema as text, an object at the top."""
+    """JSON Schema text with an object at the top."""
     name: str
     description: str
     convert: Callable[[Json], T]
-    """From JSON that satisfies the schema; ValueError, in words for the model, when the type refuses it."""
+    """Converts JSON that satisfies the schema; raises ValueError, worded for the model, if the type rejects it."""
 
 
 @overload
@@ -48,18 +47,18 @@ def make_output_type(wanted: object) -> OutputType[object]: ...
 
 
 def make_output_type(wanted: object) -> OutputType[Any]:
-    """`wanted`: any type a tool's parameter may have, or a JSON Schema as a dict."""
+    """Make an output type from any type that a tool parameter may have, or from a JSON Schema dict."""
     if isinstance(wanted, Mapping):
         return _output_from_schema(wanted)
     named = str(getattr(wanted, "__name__", ""))
     try:
-        shapes = SchemaBuilder()
-        shape = shapes.read_type(wanted)
-        schema = shapes.make_document(shape.schema)
-    except NoJsonForm as refusal:
-        where = f"field `{refusal.path}` " if refusal.path else "it "
-        raise MisuseError(f"output type `{named or wanted}`: {where}{refusal.what}") from None
-    return _make_output(schema, named, shape.load)
+        builder = SchemaBuilder()
+        loadable = builder.read_type(wanted)
+        schema = builder.make_document(loadable.schema)
+    except NoJsonForm as error:
+        where = f"field `{error.path}` " if error.path else "it "
+        raise MisuseError(f"output type `{named or wanted}`: {where}{error.what}") from None
+    return _make_output(schema, named, loadable.load)
 
 
 def _output_from_schema(wanted: Mapping[str, object]) -> OutputType[Any]:
@@ -89,7 +88,7 @@ def _make_output(schema: Schema, name: str, load: Callable[[Any], Any]) -> Outpu
 
 
 def _wrap_schema(schema: Schema) -> Schema:
-    """One level down; references from the top are lengthened, shared definitions stay at the top."""
+    """Nest the schema under `value`; references to the root are extended, definitions stay at the top."""
 
     def deeper(reference: str) -> str:
         own = reference.startswith("#") and not _DEFINITION_REFERENCE.match(reference)

@@ -1,11 +1,10 @@
-"""Types that bring their own schema and their own check: pydantic's.
+"""Reads pydantic's types, which have their own schema and validation.
 
-Pydantic is never imported here.  Whoever annotates with its types has imported it, so
-it is recognised by its methods, and found among the loaded modules where more is needed.
+Pydantic is never imported here.  Its types are recognized by their methods, and code that uses them has imported
+it, so it is found in `sys.modules`.
 
-Its checks run in strict mode on JSON, where a string never becomes a number but a date
-may be a string.  Its models ignore unknown fields unless told otherwise; ours say in the
-schema that there are none, except for a model that allows them expressly.
+Validation is strict, on JSON: a string never becomes a number, but a date may be a string.  Pydantic ignores
+unknown fields by default; schemas made here forbid them, unless the model allows them explicitly.
 """
 
 import sys
@@ -24,13 +23,13 @@ _DROPPED_KEYWORDS = ("title", "discriminator")
 class PydanticType(NamedTuple):
     name: str
     schema: Schema
-    """With its own `$defs`."""
+    """Has its own `$defs`."""
     check: Callable[[bytes], Any]
-    """From JSON text; raises what `complaint` can read."""
+    """Validates JSON text; its errors are read by `list_validation_errors`."""
 
 
 def read_pydantic_type(annotation: Any, *, by_notes: bool = False) -> PydanticType | None:
-    """None when it is no such type.  `by_notes`: only what is written around it makes it one."""
+    """The annotation as a pydantic type; None if it is not one.  `by_notes`: its notes need pydantic."""
     name = str(getattr(annotation, "__name__", "Value"))
     if isinstance(annotation, type) and hasattr(annotation, "model_json_schema"):
         model: Any = annotation
@@ -48,10 +47,10 @@ def read_pydantic_type(annotation: Any, *, by_notes: bool = False) -> PydanticTy
 
 
 def _check_field_names(made: Any, data: bytes) -> Any:
-    """What was made; raises ValueError for a field given by another name than the schema has for it.
+    """Return the model; raises ValueError for a field given by a name that is not in the schema.
 
-    A model that allows unknown fields may take a field by a second name (`populate_by_name`,
-    `AliasChoices`).  Permission rules know the names of the schema only, so no other name counts.
+    A model that allows unknown fields may accept a second name for a field (`populate_by_name`,
+    `AliasChoices`).  Permission rules check the schema's names only, so other names are rejected.
     """
     waiting: list[tuple[Any, Any]] = [(made, msgspec.json.decode(data))]
     while waiting:
@@ -73,7 +72,7 @@ def _check_field_names(made: Any, data: bytes) -> Any:
 
 
 def _schema_name(name: str, field: Any) -> str:
-    """The name that pydantic's own schema has for a field."""
+    """The name of a field in pydantic's schema."""
     alias = getattr(field, "validation_alias", None)
     choices = getattr(alias, "choices", None)
     first = choices[0] if choices else alias
@@ -96,12 +95,12 @@ def _pydantic_errors() -> tuple[type[Exception], ...]:
 
 
 def encode_strict_json(value: Any) -> bytes:
-    """JSON text in which 3.0 is 3: a number without a fraction is an integer, however it was written."""
+    """JSON text in which integral floats are integers: 3.0 becomes 3."""
     return msgspec.json.encode(_integers_from_floats(value))
 
 
 def list_validation_errors(error: ValueError) -> list[tuple[tuple[str | int, ...], str]]:
-    """Where and what: the errors of a validation in plain words."""
+    """The path and message of each validation error."""
     errors = getattr(error, "errors", None)
     if not callable(errors):
         return [((), str(error))]

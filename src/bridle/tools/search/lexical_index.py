@@ -1,12 +1,11 @@
-"""The default index of tools: by the words in their names, descriptions and parameters.
+"""The default tool index: searches the words in names, descriptions and parameters.
 
-Ranked as search engines rank documents with fields (BM25): a word counts for more the fewer
-tools have it, the nearer to the name it stands, and the less else a tool says.  A word that no
-tool has is not given up: it may be the beginning of one that some have (`repo`), a slip of the
-keyboard, or another word for it (words.py), each for a part of its weight.
+Ranks like a search engine for documents with fields (BM25): a word counts more if few tools have it, if it is in
+the name, and if the tool's text is short.  A query word that no tool has also matches words with the same prefix
+(`repo`), near misspellings and synonyms (word_stems.py), each with a part of its weight.
 
-Everything is counted in the order in which it was given, never in the order of a set: sums of
-fractions depend on their order, and two tools of nearly one rank must not change places.
+Sums are computed in input order, never in set order: floating-point sums depend on the order, and tools with
+almost equal ranks must not change places.
 """
 
 import difflib
@@ -22,20 +21,20 @@ from bridle.values.request import ToolSpec
 from .word_stems import list_stems, list_synonyms
 
 FIELD_WEIGHTS = {"name": 4.0, "namespace": 1.0, "description": 1.0, "parameter": 0.6, "about parameter": 0.3}
-"""What a word weighs by where it stands."""
+"""Weights of a word by field."""
 SYNONYM_WEIGHT, PREFIX_WEIGHT, TYPO_WEIGHT = 0.5, 0.6, 0.5
 SATURATION, LENGTH_SHARE = 1.2, 0.5
-"""How soon a repeated word stops counting, and how much a long description takes away."""
+"""BM25's k1 (how soon repeated words stop counting) and b (penalty of long texts)."""
 PREFIX_LENGTH_MIN, TYPO_LENGTH_MIN, TYPO_SIMILARITY_MIN = 4, 5, 0.84
 QUERY_WORDS_MAX = 200
-"""A prompt may be a book; what it is about is said in its first words."""
+"""Further words of a long prompt are ignored."""
 RELATIVE_RANK_MIN = 0.25
-"""The part of the best tool's rank below which one is not found at all."""
+"""Tools below this share of the best rank are left out."""
 SCHEMA_DEPTH_MAX = 8
 
 
 class LexicalIndex:
-    """A `ToolIndex` that needs nothing but the tools."""
+    """A `ToolIndex` without a service or a model."""
 
     def __init__(self) -> None:
         self._tools: Sequence[ToolSpec] = ()
@@ -45,8 +44,8 @@ class LexicalIndex:
         if tools is not self._tools:
             self._tools, self._table = tools, _WordTable(tools)
         ranked = self._table.rank_tools(query)
-        least = ranked[0].rank * RELATIVE_RANK_MIN if ranked else 0.0
-        return [found.name for found in ranked[:limit] if found.rank >= least]
+        minimum = ranked[0].rank * RELATIVE_RANK_MIN if ranked else 0.0
+        return [found.name for found in ranked[:limit] if found.rank >= minimum]
 
 
 class RankedTool(NamedTuple):
@@ -55,7 +54,7 @@ class RankedTool(NamedTuple):
 
 
 class _WordTable:
-    """Where each word stands, and how much it says."""
+    """The positions and weights of each word."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self._names = [spec.name for spec in tools]
@@ -88,7 +87,7 @@ class _WordTable:
                         * (SATURATION + 1)
                         / (count + self._length_penalties[place])
                     )
-                    # One word of the question is answered once, by whatever answers it best.
+                    # Each query word counts once per tool, with its best match.
                     gains[place] = max(gains.get(place, 0.0), gain)
             for place, gain in gains.items():
                 ranks[place] += gain
@@ -96,7 +95,7 @@ class _WordTable:
         return [RankedTool(self._names[place], ranks[place]) for place in order if ranks[place] > 0]
 
     def _matching_words(self, word: str) -> Iterator[tuple[str, float]]:
-        """The words of the tools that a word of the question may mean, and how surely."""
+        """The tools' words that a query word may mean, with their weights."""
         if word in self._word_positions:
             yield word, 1.0
         else:
@@ -111,7 +110,7 @@ class _WordTable:
         yield from ((other, SYNONYM_WEIGHT) for other in list_synonyms(word) if other in self._word_positions)
 
     def _word_weight(self, word: str) -> float:
-        """How much it tells to have this word: what every tool has tells nothing."""
+        """Inverse document frequency: a word that every tool has weighs almost nothing."""
         having, everything = len(self._word_positions[word]), len(self._names)
         return math.log(1 + (everything - having + 0.5) / (having + 0.5))
 
@@ -129,7 +128,7 @@ def _tool_texts(spec: ToolSpec) -> Iterator[tuple[str, str]]:
     try:
         yield from _parameter_texts(msgspec.json.decode(spec.parameters), SCHEMA_DEPTH_MAX)
     except msgspec.DecodeError:
-        return  # whoever made the tool is told of it elsewhere; it is found by its name
+        return  # an invalid schema is reported elsewhere; the tool is still found by name
 
 
 def _parameter_texts(schema: Any, depth: int) -> Iterator[tuple[str, str]]:

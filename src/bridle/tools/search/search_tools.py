@@ -1,9 +1,8 @@
-"""`search_tools`: how a model finds the tools it was not shown.
+"""`search_tools`: the tool with which a model finds hidden tools.
 
-It is a tool like any other, that only reads.  Its answer names what was found, one to a line,
-grouped by namespace; what the lines name is what the model may call from then on, so what it is
-told and what it gets cannot differ.  Behind each name stands a short hash of the tool's
-definition: the same name with another hash is another version.
+It is an ordinary read-only tool.  Its result lists the tools found, one per line, grouped by namespace; exactly
+the tools listed become callable.  A short hash of the definition follows each name: the same name with another
+hash is another version of the tool.
 """
 
 import re
@@ -30,8 +29,9 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 class SearchTools:
+    """Searches the hidden `tools`."""
+
     def __init__(self, index: ToolIndex, tools: Sequence[ToolSpec], found_max: int) -> None:
-        """`tools` are those to be found."""
         self._index, self._found_max = index, found_max
         self._tools = tuple(tools)
         self._by_name = {spec.name: spec for spec in self._tools}
@@ -47,7 +47,7 @@ class SearchTools:
         )
 
     async def find(self, query: str, limit: int, namespace: str = "") -> tuple[str, ...]:
-        """Names of tools, the best first.  One that the query names is found, whatever the index says."""
+        """Names of matching tools, best first; a tool named in the query is always found."""
         tools = self._tools_in(namespace)
         known = {spec.name for spec in tools}
         named = [name for name in _TOOL_NAME.findall(query) if name in known]
@@ -57,17 +57,17 @@ class SearchTools:
     async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text, ...]:
         query, namespace = str(arguments["query"]), str(arguments.get("namespace") or "")
         if namespace and namespace not in self._namespaces:
-            there = ", ".join(filter(None, self._namespaces[:NAMESPACES_NAMED_MAX])) or "none"
-            return (Text(text=f"There is no namespace {namespace!r}. There are: {there}."),)
+            known = ", ".join(filter(None, self._namespaces[:NAMESPACES_NAMED_MAX])) or "none"
+            return (Text(text=f"There is no namespace {namespace!r}. There are: {known}."),)
         names = await self.find(query, self._found_max, namespace)
         return (Text(text=self._format_found(names) if names else self._format_nothing_found(query)),)
 
     def list_revealed_tools(self, parts: Sequence[Text | Media]) -> Sequence[str]:
-        said = (name for part in parts if isinstance(part, Text) for name in _RESULT_LINE.findall(part.text))
-        return [name for name in said if name in self._by_name]
+        texts = (part.text for part in parts if isinstance(part, Text))
+        return [name for text in texts for name in _RESULT_LINE.findall(text) if name in self._by_name]
 
     def _tools_in(self, namespace: str) -> tuple[ToolSpec, ...]:
-        # The same sequence for the same namespace: an index may keep what it has made of it.
+        # The same object for the same namespace, so that an index can cache what it built.
         if namespace not in self._tools_by_namespace:
             self._tools_by_namespace[namespace] = tuple(
                 spec for spec in self._tools if split_tool_name(spec.name)[0] == namespace
@@ -94,15 +94,15 @@ class SearchTools:
 
     def _make_description(self) -> str:
         named = [name for name in self._namespaces if name]
-        there = f" Namespaces: {', '.join(named[:NAMESPACES_NAMED_MAX])}." if named else ""
+        listed = f" Namespaces: {', '.join(named[:NAMESPACES_NAMED_MAX])}." if named else ""
         more = f" And {len(named) - NAMESPACES_NAMED_MAX} more." if len(named) > NAMESPACES_NAMED_MAX else ""
         return (
             f"Find tools by what they do. There are {len(self._tools)} beside those you see; what is found"
-            f" you can call from then on.{there}{more}"
+            f" you can call from then on.{listed}{more}"
         )
 
 
 def tool_version(spec: ToolSpec) -> str:
-    """The same as long as a tool is called, described and given arguments in the same way."""
-    said = "\0".join((spec.name, spec.description, spec.parameters))
-    return sha256(said.encode("utf-8", "replace")).hexdigest()[:VERSION_CHARACTERS]
+    """A hash of the tool's name, description and parameters."""
+    definition = "\0".join((spec.name, spec.description, spec.parameters))
+    return sha256(definition.encode("utf-8", "replace")).hexdigest()[:VERSION_CHARACTERS]

@@ -1,11 +1,10 @@
-"""Words as they are compared: cut out of names and sentences, without their endings.
+"""Splits names and sentences into word stems for comparison.
 
-`getPullRequests`, `pull_request` and "the pull requests" come to the same words.  The endings
-are English ones, taken off by a few rules; what matters is not that the stem is a word but that
-two forms of one word share it.
+`getPullRequests`, `pull_request` and "the pull requests" yield the same stems.  A few rules remove English
+endings; a stem need not be a word, but two forms of a word must share it.
 
-`ALIKE` holds words that people use for one another when they talk about what software does.
-Without it an index of words would miss that "get rid of" is how people say `delete`.
+`_SYNONYM_GROUPS` lists words that people use for one another when they describe software, such as "get rid of"
+for `delete`.
 """
 
 import re
@@ -60,22 +59,22 @@ _SYNONYM_GROUPS = (
 
 
 def list_stems(text: str) -> list[str]:
-    """The stems in a text, in order, the words that say nothing left out."""
+    """The stems of a text, in order, without stop words."""
     return [
         _stem_word(word) for word in map(str.lower, _WORD_PATTERN.findall(text)) if word not in _STOP_WORDS
     ]
 
 
 def list_synonyms(stem: str) -> tuple[str, ...]:
-    """Other stems that people may mean by this one."""
+    """Stems with a similar meaning."""
     return _SYNONYMS.get(stem, ())
 
 
 @lru_cache(maxsize=STEM_CACHE_SIZE)
 def _stem_word(word: str) -> str:
-    for ending, instead in (("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x")):
+    for ending, replacement in (("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("shes", "sh"), ("xes", "x")):
         if word.endswith(ending) and len(word) > len(ending) + 1:
-            return word[: -len(ending)] + instead
+            return word[: -len(ending)] + replacement
     if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > STEM_LENGTH_MIN:
         word = word[:-1]
     for ending in ("ing", "ed"):
