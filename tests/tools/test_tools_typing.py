@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import assert_type
 
 from bridle.ports.tool import Tool
-from bridle.tools import RawTool, TypedTool, collect, output_type, tool
+from bridle.tools import RawTool, TypedTool, collect_tools, make_output_type, tool
 
 @tool
 def plain(city: str, days: int = 3) -> str:
@@ -31,9 +31,9 @@ class Day:
 
 assert_type(plain("x", days=3), str)
 assert_type(Shop().sell("x"), bool)
-assert_type(output_type(Day).convert({}), Day)
+assert_type(make_output_type(Day).convert({}), Day)
 tools: list[Tool] = [plain, later, Shop().sell, RawTool("a", "", "{}", print), TypedTool(Day, print)]
-collect([*tools, print])
+collect_tools([*tools, print])
 
 async def main() -> None:
     assert_type(await later("x"), int)
