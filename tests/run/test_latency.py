@@ -120,4 +120,4 @@ def test_the_command_shows_it(capsys, tmp_path, monkeypatch):
     assert main(["show", session, "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     (latency,) = [line["event"]["latency"] for line in lines if line["event"]["type"] == "model_replied"]
-    assert 0 <= latency["first_byte"] <= latency["first_token"] <= latency["total"]
+    assert 0 <= latency["first_byte_seconds"] <= latency["first_token_seconds"] <= latency["total_seconds"]

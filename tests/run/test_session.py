@@ -45,9 +45,9 @@ def test_a_session_somebody_drives_is_not_taken_over_and_a_dead_one_is_free(tmp_
     other = subprocess.Popen([sys.executable, "-c", DRIVER, str(path)], stdout=subprocess.PIPE, text=True)
     assert other.stdout.readline() == "paying\n"
     here = agent(path)
-    with pytest.raises(Conflict, match="being driven"):
+    with pytest.raises(Conflict, match="in use by another run"):
         here.run_sync("me too", session="s")
-    with pytest.raises(Conflict, match="being driven"):
+    with pytest.raises(Conflict, match="in use by another run"):
         asyncio.run(here.resume("s"))
     assert here.run_sync("elsewhere", session="t").stop == "done"
     os.kill(other.pid, signal.SIGKILL)
@@ -77,7 +77,7 @@ def test_the_same_within_a_process(where, tmp_path):
         first = Agent(scripted(call_reply(("wait", {})), "first"), tools=[wait], store=stores[0])
         running = asyncio.create_task(first.run("hello", session="s"))
         await entered.wait()
-        with pytest.raises(Conflict, match="being driven"):
+        with pytest.raises(Conflict, match="in use by another run"):
             await agent(stores[1]).run("me too", session="s")
         leave.set()
         assert (await running).text == "first"

@@ -22,7 +22,7 @@ PROGRAM = Path(__file__).parents[1] / "story" / "kill_agent.py"
 HOLDING = """
 import sys
 from bridle.stores import open_store
-with open_store(sys.argv[1]).hold("s"):
+with open_store(sys.argv[1]).lease("s"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -30,7 +30,7 @@ with open_store(sys.argv[1]).hold("s"):
 FORKING = """
 import os, sys
 from bridle.stores import open_store
-with open_store(sys.argv[1]).hold("s"):
+with open_store(sys.argv[1]).lease("s"):
     if os.fork() == 0:
         print("forked", flush=True)
     sys.stdin.read()
@@ -55,7 +55,7 @@ def start(how):
                 os.write(1, b"started\\n")
                 os.read(0, 1)
                 os._exit(0)
-with open_store(sys.argv[1]).hold("s"):
+with open_store(sys.argv[1]).lease("s"):
     start(sys.argv[2])
     threading.Event().wait()
 """
@@ -225,7 +225,7 @@ def test_a_child_made_by_fork_starts_without_locks_and_leaves_those_of_its_paren
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         with pytest.raises(Conflict), store.lease("s"):
             pass
-        program = HOLDING.replace('hold("s")', 'hold("t")')
+        program = HOLDING.replace('lease("s")', 'lease("t")')
         with Child(program, path, "held"), pytest.raises(Conflict), store.lease("t"):
             pass
 
@@ -263,7 +263,7 @@ def test_too_many_open_files_are_named_as_the_cause(path):
         except OSError:
             pass
         try:
-            with store.hold("s"):
+            with store.lease("s"):
                 pass
         except Exception as error:
             print(error)

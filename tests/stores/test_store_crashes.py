@@ -43,8 +43,8 @@ APPENDER = """if True:
                 event = Prompted(parts=(Text(text=text),))
                 if chance.random() < 0.3:
                     whole = f"{seq} {text}"
-                    kept = StoredResult(hash=await store.put_blob(whole.encode()), characters=len(whole))
-                    event = ToolFinished(result=ToolResult(call_id=f"{os.getpid()}.{seq}"), whole=kept)
+                    kept = StoredResult(hash=await store.put_blob(whole.encode()), character_count=len(whole))
+                    event = ToolFinished(result=ToolResult(call_id=f"{os.getpid()}.{seq}"), stored_result=kept)
                 records.append(seal_record(seq, float(seq), event, prev))
                 prev = records[-1].hash
             try:

@@ -70,7 +70,7 @@ def read(path, session):
                 "UPDATE sessions SET head = (SELECT hash FROM events WHERE sid = 2 AND seq = 2) WHERE sid = 2",
             ),
             "b",
-            "another session's",
+            "belong to another session",
         ),
         (("UPDATE sessions SET created = created + 60 WHERE uid = 'a'",), "a", "times"),
         (("UPDATE sessions SET updated = updated - 60 WHERE uid = 'd'",), "d", "times"),

@@ -139,7 +139,7 @@ def test_a_broken_chain_names_the_record_and_a_fork_goes_on(log, tmp_path, capsy
     assert command(["fork", "s", "--last-good", "--as", "t", "--store", str(path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["session"], told["at"]) == ("t", 5)
-    assert "record 6" in told["lost"]
+    assert "record 6" in told["cut_reason"]
 
     async def main():
         store = open_store(path)
