@@ -194,7 +194,7 @@ def test_the_command_reads_what_is_left(log, tmp_path, capsys):
     assert command(["run", "--session", "s", "!say Fine.", *where]) == 0
     assert "put right in the log" in capsys.readouterr().err
     assert command(["show", "s", *where]) == 0
-    assert "the line is torn" in capsys.readouterr().out
+    assert "the log is torn" in capsys.readouterr().out
 
 
 def test_only_what_is_torn_is_mended(log, tmp_path):
