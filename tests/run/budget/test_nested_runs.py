@@ -161,7 +161,9 @@ def test_pools_around_are_drawn_from_once(shared):
         spent = pool.spent
     else:
         records = asyncio.run(store.read(budget_log_name("q4", 1)))
-        spent = sum((r.event.amount for r in records if r.event.__class__.__name__ == "BudgetSettled"), Amount())
+        spent = sum(
+            (r.event.amount for r in records if r.event.__class__.__name__ == "BudgetSettled"), Amount()
+        )
     assert float(spent.usd) == pytest.approx(result.cost)
     assert spent.steps == 3
 
