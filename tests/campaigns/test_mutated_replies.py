@@ -111,7 +111,7 @@ def test_a_content_part_that_is_no_object_is_a_failure_of_the_provider():
     item = b'data: {"type":"response.output_item.added","output_index":0,"item":{"type":"message"}}\n\n'
     part = b'data: {"type":"response.content_part.added","output_index":0,"part":"x"}\n\n'
     decoder.feed(item)
-    with pytest.raises(ProviderError, match="no object"):
+    with pytest.raises(ProviderError, match="part is not an object"):
         decoder.feed(part)
 
 
