@@ -18,7 +18,7 @@ from pathlib import Path
 from bridle.providers.catalogue import find_model
 
 HERE = Path(__file__).parent
-TABLE = HERE.parent / "src" / "bridle" / "providers" / "models.toml"
+TABLE = HERE.parents[1] / "src" / "bridle" / "providers" / "models.toml"
 SETTLED = HERE / "model_table_settled.toml"
 VENDORS = {
     # line: (our vendor, genai-prices' provider, litellm's prefix)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rule_examples import find_examples
 
 from bridle import Agent, Budget
 from bridle.ports.codec import HttpReply
@@ -157,7 +158,9 @@ SPOKEN = [
     for family in list_families()
     for profile in list_profiles(family)
     for rule in list_rules(family, profile.name)
-    if not rule.offends.malformed and not rule.offends.size and not rule.offends.prompt_tokens
+    if not (example := find_examples(family, rule).refused).malformed
+    and not example.size
+    and not example.prompt_tokens
 ]
 """A rule that several kinds of servers have is spoken by each."""
 EXAMPLES = ("some-model", "some.model-v1:0")
@@ -173,25 +176,25 @@ def model_in(path: str) -> str:
 )
 def test_a_refusal_is_spoken_in_the_providers_words(family, profile, rule, tmp_path, monkeypatch):
     """Asked of a model that can do what the example says."""
-    body = {**rule.offends.body}
-    abilities = rule.offends.abilities
+    examples = find_examples(family, rule)
+    refused = examples.refused
+    body = {**refused.body}
+    abilities = refused.abilities
     if abilities is not None:
         tables = tmp_path / "models.toml"
-        tables.write_text(
-            _tables(family, str(body.get("model") or "") or model_in(rule.offends.path), abilities)
-        )
+        tables.write_text(_tables(family, str(body.get("model") or "") or model_in(refused.path), abilities))
         monkeypatch.setenv("BRIDLE_MODELS", str(tables))
     outgoing = OutgoingRequest(
         method="POST",
-        url=f"sim://{family}{rule.offends.path}",
-        headers=tuple(rule.offends.headers.items()),
+        url=f"sim://{family}{refused.path}",
+        headers=tuple(refused.headers.items()),
         body=msgspec.json.encode(body),
     )
     reply = answer_statelessly(outgoing, profile=profile)
     with pytest.raises(ProviderError) as caught:
         decoded(asked("x", model=Model(id="m", endpoint=Endpoint(name="mine", family=family))), reply)
     failure = caught.value.failure
-    said = " ".join(rule.says.split())
+    said = " ".join(examples.message.split())
     shown = said if len(said) <= MESSAGE_LENGTH_MAX else said[: MESSAGE_LENGTH_MAX - 1] + "…"
     assert (reply.status, failure.message) == (rule.status, shown)
     # Our own word for it may be another: some troubles have one code whatever a provider calls them.

@@ -357,7 +357,7 @@ def test_the_model_reads_what_was_made_for_it(long_talk):
         return thinking_aloud(request)
 
     long_talk.shorten(8)
-    long_talk.simulator.brain = listening
+    long_talk.simulator.responder = listening
     long_talk.say("What was it about?")
     (words,) = heard
     assert words.startswith(LEAD)

@@ -225,7 +225,9 @@ def test_documents_are_found_however_they_are_framed(body, said):
 
 def test_the_second_reading_shares_nothing_with_the_codecs():
     folder = Path(read_reply.__code__.co_filename).parent
-    for path in folder.glob("plainly*.py"):
+    paths = list(folder.glob("reference_*.py"))
+    assert len(paths) > len(FAMILIES)
+    for path in paths:
         assert "providers" not in path.read_text(), path
 
 
@@ -386,3 +388,42 @@ def test_more_cached_than_there_is_has_its_reason(family, body):
     ]
     assert found
     assert all("the cached count exceeds" in each.reason for each in found)
+
+
+FIRST_CALL = {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}
+EMPTY_CALL = {"type": "tool_use", "id": "t2", "name": "g", "input": {}}
+
+
+def cut_reply(*calls):
+    """A whole reply that ends at its limit, by both readers."""
+    body = {"type": "message", "role": "assistant", "content": calls, "stop_reason": "max_tokens"}
+    data = json.dumps(body).encode()
+    asked = Request(model=Model(id="m", endpoint=Endpoint(name="here", family="anthropic")))
+    decoder = load_codec("anthropic").new_decoder(asked, 200, {})
+    decoder.feed(data)
+    return read_reply("anthropic", data), decoder.close()
+
+
+def test_a_last_call_cut_before_its_arguments_has_its_reason():
+    told, reply = cut_reply(FIRST_CALL, EMPTY_CALL)
+    assert [call.arguments for call in reply.calls] == ['{"a": 1}', ""]
+    (found,) = find_disagreements(told, reply)
+    assert found.description.startswith("reply calls")
+    assert "cut before the arguments of its last call" in found.reason
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda reply: replace(reply, stop=Stop.TOOLS),
+        lambda reply: altered(reply, ToolCall, name="x"),
+        lambda reply: altered(reply, ToolCall, arguments='{"never_said":1}'),
+        lambda reply: without(reply, ToolCall),
+        lambda reply: replace(reply, parts=(replace(reply.parts[0], arguments=""), *reply.parts[1:])),
+    ],
+    ids=["not cut", "renamed", "with arguments", "dropped", "another call empty"],
+)
+def test_that_reason_excuses_nothing_else(spoil):
+    told, reply = cut_reply(FIRST_CALL, EMPTY_CALL)
+    found = [each for each in find_disagreements(told, spoil(reply)) if "calls" in each.description]
+    assert [each.reason for each in found] == [""]

@@ -92,7 +92,7 @@ def read_then(world, cache, *bodies, every=0.0, at=0.0):
     abilities, told = abilities_of(world), []
     for number, wire in enumerate(bodies):
         layout = PromptLayout(lay_out_for_family(world.family, wire, abilities), "me", abilities)
-        usage = cache.account(layout, at + number * every)
+        usage = cache.charge_prompt(layout, at + number * every)
         told.append((usage.cache_read, usage.cache_write))
     return told
 
@@ -260,7 +260,7 @@ def test_every_family_reports_its_cache_in_its_own_fields(family, stream):
     clock = FakeClock()
     simulator = Simulator(clock=clock)
     marks = (Breakpoint(position="message", message=0, ttl="1h"),)
-    request = question(family, TALK, stream=stream, marks=marks)
+    request = question(family, TALK, stream=stream, breakpoints=marks)
     first, _ = told_by(simulator, request)
     clock.advance(10)
     second, wire = told_by(simulator, request)

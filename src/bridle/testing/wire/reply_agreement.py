@@ -6,14 +6,17 @@ agree. A difference is one line that shows both sides.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
 
 from bridle.values.base import Value
-from bridle.values.message import Reasoning, Reply
+from bridle.values.message import Reasoning, Reply, Stop
 
 from .reference_decoder import ReferenceReply
 
 EXCERPT_LENGTH = 60
+_CUT_CALL = "the reply was cut before the arguments of its last call, so they are not known to be empty"
 
 
 class WireDifference(Value):
@@ -39,9 +42,12 @@ def find_disagreements(reference: ReferenceReply, reply: Reply) -> Iterator[Wire
         ]
         ours_called = [(call.name, canonical_arguments(call.arguments)) for call in reply.calls]
         if theirs_called != ours_called:
-            yield _make_difference(
+            difference = _make_difference(
                 reference, "calls", f"{_shorten(theirs_called)} became {_shorten(ours_called)}"
             )
+            if reply.stop is Stop.LENGTH and _only_last_is_open(theirs_called, ours_called):
+                difference = replace(difference, reason=difference.reason or _CUT_CALL)
+            yield difference
     for name, count in reference.counts.items():
         if count != getattr(reply.usage, name):
             yield _make_difference(reference, name, f"{count} tokens became {getattr(reply.usage, name)}")
@@ -62,6 +68,15 @@ def replace_lone_surrogates(text: str) -> str:
 
 def _make_difference(reference: ReferenceReply, name: str, what: str) -> WireDifference:
     return WireDifference(description=f"reply {name}: {what}", reason=reference.exceptions.get(name, ""))
+
+
+def _only_last_is_open(theirs: Sequence[tuple[str, str]], ours: Sequence[tuple[str, str]]) -> bool:
+    """True if the calls differ only in the last one, which has no arguments."""
+    if not theirs or not ours:
+        return False
+    (their_name, their_arguments), (our_name, our_arguments) = theirs[-1], ours[-1]
+    are_both_empty = (their_arguments, our_arguments) == ("{}", "")
+    return are_both_empty and their_name == our_name and theirs[:-1] == ours[:-1]
 
 
 def _show_divergence(theirs: str, ours: str) -> str:
