@@ -354,7 +354,7 @@ def test_ask_answer_and_resume(capsys, home, answer):
     assert main(words) == 0
     assert f"bridle resume {session}" in told(capsys)[0]
     assert main(words) == 2
-    assert "no open question" in told(capsys)[1]
+    assert "no pending approval matches" in told(capsys)[1]
     assert main(["resume", session]) == 2
     assert "--tools" in told(capsys)[1]
     assert main(["resume", session, *rules]) == 0
@@ -442,7 +442,7 @@ def test_wrong_answers_are_one_line(capsys, home):
     main(["run", "!say hi"])
     told(capsys)
     for words, why in (
-        (["approve", "nothing"], "no open question"),
+        (["approve", "nothing"], "no pending approval matches"),
         (["approve", "x", "--arguments", "[1]"], "not a JSON object"),
         (["approve", "x", "--arguments", "{}", "--done", "y"], "give only one of them"),
         (["resume", "nobody"], "no session"),

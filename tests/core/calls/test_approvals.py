@@ -314,12 +314,12 @@ def test_a_policy_from_a_file(tmp_path):
     for text, why in (
         ('[[rules]]\ndecision = "maybe"', "maybe"),
         ("[[rules]]\ntool = 'x'\ndecision = 'deny'", "tool"),
-        ("[[rules", "not one"),
+        ("[[rules", "is not a valid policy"),
     ):
         path.write_text(text)
         with pytest.raises(MisuseError, match=why):
             Agent(scripted("x"), policy=path)
-    with pytest.raises(MisuseError, match="cannot be read"):
+    with pytest.raises(MisuseError, match="cannot read the policy"):
         Agent(scripted("x"), policy=tmp_path / "none.toml")
 
 
@@ -341,10 +341,10 @@ def test_an_approver_answers_while_the_run_goes_on():
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (lambda agent: agent.approve("s", "nothing"), "no open question"),
+        (lambda agent: agent.approve("s", "nothing"), "no pending approval"),
         (lambda agent: agent.approve("s", "c1_0", arguments={"amount": "x"}), "cannot be run with"),
         (lambda agent: agent.settle("s", "c1_0", "paid"), "never started"),
-        (lambda agent: agent.approve("t", "c1_0"), "no open question"),
+        (lambda agent: agent.approve("t", "c1_0"), "no pending approval"),
     ],
 )
 def test_an_answer_that_fits_no_question_is_refused(answer, why):
@@ -354,7 +354,7 @@ def test_an_answer_that_fits_no_question_is_refused(answer, why):
     with pytest.raises(MisuseError, match=why):
         asyncio.run(answer(agent))
     asyncio.run(agent.reject("s", "c1_0"))
-    with pytest.raises(MisuseError, match="no open question"):
+    with pytest.raises(MisuseError, match="no pending approval"):
         asyncio.run(agent.approve("s", "c1_0"))
     assert asyncio.run(agent.resume("s")).stop == "done"
     assert ran == []
