@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 if os.environ.get("BRIDLE_WITNESS"):
-    sys.path.insert(0, str(Path(__file__).parents[3]))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     import listening
 
     del sys.path[0]
