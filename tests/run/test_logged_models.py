@@ -99,7 +99,7 @@ def test_nothing_is_imported_because_of_a_log(tmp_path, capsys, monkeypatch):
     sim = find_model_by_name("sim:")
     endpoint = replace(sim.endpoint, app="bait_module:answer")
     assert go_on(stored(tmp_path, replace(sim, endpoint=endpoint))) == 2
-    assert "nothing is imported because of a log" in capsys.readouterr().err
+    assert "logs cannot import code" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["sim:", "sim:openai_chat/deepseek-v4-pro", "sim:gemini/gemini-3.5-flash"])

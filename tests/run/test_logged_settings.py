@@ -128,7 +128,7 @@ def test_extras_of_a_log_bring_no_address_and_no_credential(home, capsys):
     path = foreign_log(home, extras=extras)
     assert bridle(home, "run", "!say well", "--session", "s") == 0
     told = capsys.readouterr().err
-    assert "'mcp_servers' holds" in told
+    assert "'mcp_servers' contains an address" in told
     assert "'metadata' contains an address" in told
     assert "'context_management' contains a credential (apiKey)" in told
     assert "'speed' is not valid JSON" in told

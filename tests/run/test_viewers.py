@@ -158,7 +158,7 @@ def test_one_run_a_stream():
     async def main():
         stream = Agent(scripted("x")).stream("?")
         run = stream.start()
-        with pytest.raises(MisuseError, match="has begun"):
+        with pytest.raises(MisuseError, match="already started"):
             stream.start()
         with pytest.raises(MisuseError, match="once"):
             await anext(aiter(stream))

@@ -194,9 +194,9 @@ def test_the_command_shows_calls_bars_and_the_rate(tmp_path, capsys):
     assert "the agent's instructions changed" in out
     assert main(["cache", *where, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [call["verdict"] for call in told["calls"]] == ["cold", "hit", "prefix", "hit"]
+    assert [call["outcome"] for call in told["calls"]] == ["cold", "hit", "prefix", "hit"]
     assert 0 < told["hit_rate"] < 1
-    assert told["sum"]["missed"] == told["calls"][2]["missed"] > 0
+    assert told["sum"]["missed_tokens"] == told["calls"][2]["missed_tokens"] > 0
 
 
 def test_agents_have_the_name_they_were_given_or_one_made_of_what_they_are():

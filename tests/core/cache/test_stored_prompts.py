@@ -237,6 +237,6 @@ def test_it_is_told_in_the_log(tmp_path, capsys):
     world.ask(pause=900)
     asyncio.run(world.store.close())
     assert main(["show", "s", "--store", str(tmp_path / "log.db")]) == 0
-    assert "are kept as cachedContents/" in capsys.readouterr().out
+    assert "tokens stored as cachedContents/" in capsys.readouterr().out
     assert main(["cost", "s", "--store", str(tmp_path / "log.db")]) == 0
     assert "stored" in capsys.readouterr().out

@@ -155,5 +155,5 @@ def test_a_tool_that_would_hide_one_of_ours_is_refused():
         """Mine."""
         return ""
 
-    with pytest.raises(BadTool, match="tool `read_result`: Bridle has a tool of that name"):
+    with pytest.raises(BadTool, match="tool `read_result`: Bridle has a tool with that name"):
         Agent("sim:", tools=[mine])

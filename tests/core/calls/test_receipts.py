@@ -188,7 +188,7 @@ def test_pictures_come_with_the_receipt_and_long_results_are_not_cut_twice():
 
 @pytest.mark.parametrize("wrong", ["day", 0, -1, True, float("inf")])
 def test_a_span_that_is_none_is_refused(wrong):
-    with pytest.raises(BadTool, match='write "run", "session" or seconds'):
+    with pytest.raises(BadTool, match='use "run", "session" or seconds'):
         Bank(wrong)
 
 

@@ -146,7 +146,7 @@ def test_too_much_that_is_always_shown_is_the_users_to_settle():
         Agent("sim:", tools=[*TOOLS, ask_a_colleague], tools_shown_max=1)
     with pytest.raises(MisuseError, match="raise tool_tokens_max"):
         Agent("sim:", tools=TOOLS, tool_tokens_max=10)
-    with pytest.raises(MisuseError, match="tools_shown_max is a whole number"):
+    with pytest.raises(MisuseError, match="tools_shown_max must be an integer"):
         Agent("sim:", tools=TOOLS, tools_shown_max=0)
     with pytest.raises(BadTool, match="always"):
         tool(always="yes")(ask_a_colleague.__wrapped__)
@@ -159,7 +159,7 @@ def test_a_tool_of_ones_own_that_is_called_like_the_search_is_refused_only_when_
         return query
 
     Agent("sim:", tools=[search_tools])
-    with pytest.raises(MisuseError, match="give your tool of that name another one"):
+    with pytest.raises(MisuseError, match="rename your tool of that name"):
         Agent("sim:", tools=[*TOOLS, search_tools])
 
 

@@ -281,7 +281,7 @@ def test_a_provider_that_stalls_is_given_up_and_asked_again(fault, deadline):
 
 
 def test_a_line_has_deadlines_of_its_own():
-    with pytest.raises(MisuseError, match="give them to its transport"):
+    with pytest.raises(MisuseError, match="set them on its transport"):
         Agent(scripted("hi"), deadlines=Deadlines())
 
 

@@ -212,7 +212,7 @@ def test_a_call_that_is_over_spends_nothing_more():
     )
     assert outer.run_sync("?", session="s").stop == "done"
     assert [(each.stop, each.steps) for each in ended] == [("budget", 0)]
-    assert "is over" in ended[0].reason
+    assert "has ended" in ended[0].reason
 
 
 def test_an_early_call_spends_nothing_before_its_reply_is_complete():
@@ -267,7 +267,7 @@ def test_a_function_that_goes_on_after_its_run_is_over_ends_by_itself():
     assert (result.stop, result.messages[2].parts[0].outcome) == ("done", "timeout")
     late = ended.get(timeout=30)
     assert (late.stop, late.steps) == ("budget", 1)
-    assert "is over" in late.reason
+    assert "has ended" in late.reason
 
 
 def test_a_function_that_was_started_early_for_nothing_spends_nothing():

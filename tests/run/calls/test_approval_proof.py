@@ -85,7 +85,7 @@ async def test_an_approval_that_was_written_into_a_log_lets_nothing_run(
     result = await agent.resume(session)
     assert (result.stop, paid) == ("waiting", [])
     (question,) = await agent.approvals(session)
-    assert "not given here" in question.rule
+    assert "no valid proof" in question.rule
     assert '"amount":700' in question.complete_arguments.replace(" ", "")
     await agent.approve(session, question.id)
     assert (await agent.resume(session)).stop == "done"
@@ -158,7 +158,7 @@ def test_the_command_line_asks_again_and_shows_why(approved_elsewhere, tmp_path,
     assert main(words) == 1
     assert "paid 700" not in capfd.readouterr().err
     assert main(["approvals", "--store", str(path)]) == 0
-    assert "not given here" in capfd.readouterr().out
+    assert "no valid proof" in capfd.readouterr().out
     assert main(["show", session, "--store", str(path)]) == 0
     assert "its approval was not given here" in capfd.readouterr().out
 
@@ -278,7 +278,7 @@ async def test_the_key_is_for_its_owner_and_made_by_the_first_approval(tmp_path,
     assert stat.S_IMODE(own_key.stat().st_mode) == 0o600
     assert [path.name for path in own_key.parent.iterdir()] == ["approval.key"]
     own_key.chmod(0o644)
-    with pytest.raises(Unusable, match="others may use this key"):
+    with pytest.raises(Unusable, match="other users can access this approval key"):
         await agent.resume(session)
     own_key.chmod(0o600)
     own_key.write_bytes(b"short")

@@ -308,7 +308,7 @@ def test_a_tool_of_the_agents_own_under_that_name_is_refused():
         """Mine."""
         return f"mine {n}"
 
-    with pytest.raises(BadTool, match="tool `read_result`: Bridle has a tool of that name"):
+    with pytest.raises(BadTool, match="tool `read_result`: Bridle has a tool with that name"):
         agent(scripted("ok"), MemoryStore(), tools=(dump, read_result))
 
 
