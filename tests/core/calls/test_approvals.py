@@ -319,7 +319,7 @@ def test_a_policy_from_a_file(tmp_path):
         path.write_text(text)
         with pytest.raises(MisuseError, match=why):
             Agent(scripted("x"), policy=path)
-    with pytest.raises(MisuseError, match="cannot be read"):
+    with pytest.raises(MisuseError, match="cannot read the policy"):
         Agent(scripted("x"), policy=tmp_path / "none.toml")
 
 
