@@ -353,7 +353,7 @@ def test_over_tls_and_whatever_way_the_process_ends(script, options, complaints,
 def test_cancelling_over_tls_closes_the_connection_at_once(localhost):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(localhost)
-    script = "from test_pool import cancel_in_the_middle; asyncio.run(cancel_in_the_middle(url))"
+    script = "from test_connection_pool import cancel_in_the_middle; asyncio.run(cancel_in_the_middle(url))"
     with serving(endless, tls=context) as server:
         assert run_script(BEGIN + script, server.url, localhost) == ""
         all_closed(server)

@@ -148,8 +148,9 @@ def _print_report(tally: WireReport, options: argparse.Namespace) -> None:
         print_line(f"{where}  {count} recordings  [not judged: not a model call]")
     total = tally.total
     share = 100 * total["unchanged"] / total["requests"] if total["requests"] else 100.0
+    print_line()
     print_line(
-        f"\n{total['recordings']} recordings: {total['replies']} replies, {total['failures']} failures and"
+        f"{total['recordings']} recordings: {total['replies']} replies, {total['failures']} failures and"
         f" {total['cut']} cut streams decoded; {total['compared']} replies compared with a second decoder;"
         f" {share:.2f} % of {total['requests']} requests unchanged in meaning, {total['explained']} changed"
         f" for a reason; {len(tally.unexplained_losses)} unexplained losses"
