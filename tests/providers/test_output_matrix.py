@@ -264,7 +264,7 @@ def test_a_tool_of_the_same_name_is_refused_where_the_answer_comes_by_tool():
         """Look at a tree."""
         return ""
 
-    with pytest.raises(MisuseError, match="both called 'Tree'"):
+    with pytest.raises(MisuseError, match="both named 'Tree'"):
         Agent(MODELS[0], tools=[Tree], output=globals()["Tree"])
 
 
