@@ -1,6 +1,7 @@
 """Behaviour equals the golden files. Every tenth seeded run is compared, all with BRIDLE_CAMPAIGN above 1."""
 
 import os
+import sys
 
 import freeze
 import pytest
@@ -30,5 +31,8 @@ def test_commands_print_the_same_json(tmp_path, monkeypatch):
     assert list(freeze.freeze_commands(tmp_path)) == recorded("commands")
 
 
+@pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11), reason="signatures are spelled otherwise by other Pythons"
+)
 def test_public_signatures_are_the_same():
     assert list(freeze.freeze_names()) == recorded("names")
