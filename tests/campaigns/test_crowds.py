@@ -3,7 +3,7 @@
 Every session waits in a tool until all the others are there too.  The provider is in the process, or the simulator in
 a process of its own, which is asked over sockets.  The suite runs fewer sessions; BRIDLE_CAMPAIGN multiplies them, and
 
-    python tests/campaigns/test_crowds.py SESSIONS
+    python tests/campaigns/run_campaign.py crowds SESSIONS
 
 runs both crowds with as many.
 """

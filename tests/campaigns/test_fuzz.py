@@ -3,7 +3,7 @@
 Recorded replies and the simulator's, whole and streamed, changed in their JSON, in their bytes, or in both.
 Seeded; BRIDLE_CAMPAIGN multiplies the number of tries.  A failure names its seed and what was changed, and
 
-    python tests/campaigns/test_fuzz.py COUNT FROM_SEED [FAMILY …]
+    python tests/campaigns/run_campaign.py fuzz COUNT FROM_SEED [FAMILY …]
 
 tries as many for each family, with seeds of its own, and says how far it is.
 """

@@ -2,7 +2,7 @@
 
 BRIDLE_CAMPAIGN multiplies the number of sessions; a failure names its seed and what was changed.
 
-    python tests/campaigns/test_mutated_replies.py COUNT FROM_SEED
+    python tests/campaigns/run_campaign.py mutated_replies COUNT FROM_SEED
 
 changes at least COUNT replies, over all the families in turn, with seeds of its own, and says how far it is.
 """

@@ -4,7 +4,7 @@ Every seed is one life of a session (lives.py). After each life the session is p
 nothing going wrong: that turn must succeed, no request may have been refused, and nothing may have happened twice.
 
 BRIDLE_CAMPAIGN=100 lives 20,000 lives; BRIDLE_LIVES_FROM moves the seeds. A failure names its seed, and `live(seed)` is
-the bug report. `python tests/campaigns/test_unbrickable.py COUNT [FROM]` lives that many and prints what was drawn.
+the bug report. `python tests/campaigns/run_campaign.py unbrickable COUNT [FROM]` lives that many and prints what was drawn.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 A library loaded before all others (`kill_at_write.c`) ends the process before the call, after it, or when half of
 the bytes are written.  BRIDLE_CAMPAIGN multiplies the sessions, and
 
-    python tests/story/test_kill_writes.py KILLS FROM_SEED
+    python tests/campaigns/run_campaign.py kill_writes KILLS FROM_SEED
 
 kills as often, with seeds of its own, and says how far it is.
 """

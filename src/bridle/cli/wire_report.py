@@ -1,8 +1,7 @@
 """Counts the outcomes of checked recordings by family, host and feature, and lists every loss.
 
-Nothing is dropped on the way: a recording that could not be read, one of a family nobody knows and a path
-no codec takes are counted and listed like everything else.  What is listed here can be printed as it is or
-as JSON, with the same names and all counts, noughts too.
+Every recording is counted and listed, also one that cannot be read, one of an unknown family and one whose path no
+codec accepts. The report prints as text or as JSON, with the same names and with zero counts.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""The state of a session: what its events so far add up to.
+"""The state of a session, folded from its events.
 
-Nothing in here is kept anywhere but in the events; a state can be thrown away and
-folded again at any time.  `run` is the part that starts afresh with every prompt.
+Only the events are stored: a state can be discarded and folded again at any time. `State.run` holds what belongs
+to the current prompt and is replaced by the next one.
 """
 
 from enum import StrEnum
@@ -23,89 +23,86 @@ from bridle.values.model import Origin
 from bridle.values.settings import Settings
 from bridle.values.usage import Budget
 
-# How far a run has come with making its conversation shorter (compaction.py decides by it).
-
 
 class CompactionProgress(Value):
+    """Progress of a run in shortening its conversation; core/compaction decides by it."""
+
     overflow: Literal["", "context", "too_large"] = ""
-    """The provider has refused the prompt as too long, whatever the estimate says."""
+    """Set when the provider rejected the prompt as too long, whatever the estimate says."""
     overflow_message: str = ""
-    """How it said so."""
+    """The provider's error text."""
     window_tokens: int | None = None
-    """The window it named in saying so."""
+    """The window that the error text names."""
     failed_tries: int = 0
-    """How many tries in a row did not help."""
+    """Consecutive compactions that did not make the prompt fit."""
     tried_tokens: int = 0
-    """What the prompt was estimated at after the last of them."""
+    """Estimated prompt size after the last of them."""
     just_compacted: bool = False
-    """It was made shorter and no reply has come since."""
+    """The conversation was shortened and no reply has arrived since."""
     summary_until: str = ""
-    """The last message of those that a summary was asked for last."""
+    """Last message covered by the requested summary."""
     summarizer_key: str = ""
-    """Who was asked for it, where that is not the model of the run."""
+    """Model that was asked for the summary, if it is not the model of the run."""
     use_own_model: bool = False
-    """The one who was to write summaries could not; the run's own model writes them from here on."""
+    """The configured summarizer failed; the run's own model writes summaries from now on."""
     split_count: int = 0
-    """How often even the request for a summary was refused as too long."""
+    """How often the request for a summary was itself rejected as too long."""
     forbid_calls: bool = False
-    """Asked for a summary, the model called tools; it is to be kept from it."""
+    """The model called tools instead of writing a summary; the next request forbids calls."""
     summary_text: str = ""
-    """What was written and is to be put in its place."""
+    """Summary text that is not in the view yet."""
     native_requested: bool = False
-    """The provider was asked to do it itself."""
+    """The provider was asked for its native compaction."""
     native_disabled: bool = False
-    """It could not, or what it made was no use; models write summaries from here on."""
+    """Native compaction failed or was unusable; models write summaries from now on."""
     native_parts: tuple[Opaque, ...] = ()
     native_origin: Origin | None = None
-    """What it made and is to be put in its place, and who it is."""
-
-
-# What belongs to one prompt besides its words: values only (memory.py, gathering.py).
+    """Provider and model that made `native_parts`, the native summary that is not in the view yet."""
 
 
 class CurrentPrompt(Value):
+    """The current prompt and the notes and context loaded for it; see core/memory.py."""
+
     text: str = ""
-    """What the person said, without what was looked up for it."""
+    """The prompt without retrieved context."""
     request_hash: str = ""
-    """The question to the model before it; as long as that is the latest, nothing was sent of this turn."""
+    """Request before this prompt. While it is the latest request, nothing of this prompt was sent."""
     notes_loaded: bool = False
-    """Whether the notes were loaded since."""
+    """The notes were loaded after the prompt."""
     retrieval_done: bool = False
-    """Whether what stands beside the words was looked up."""
+    """The context was retrieved."""
     retrieval_error: str = ""
-    """Why it could not be, where the turn may not go on without."""
-
-
-# What a line of records adds up to in notes, what a session shows of them, and which of its prompts have
-# something beside them: values only (memory.py, gathering.py).
+    """Reason why retrieval failed, if the run must not continue without it."""
 
 
 class MemoryState(Value):
+    """Notes of a session and the prompts with retrieved context; see core/memory.py."""
+
     notes: tuple[Note, ...] = ()
-    """Those of this line that were written and not removed."""
+    """Notes that were written in this log and not removed."""
     note_keys: tuple[str, ...] = ()
-    """Of every note ever written here, in order: their count numbers the next one."""
+    """Keys of all notes ever written in this log, in order; their count numbers the next note."""
     loaded: MemoryLoaded | None = None
-    """What stands in front of the conversation."""
+    """Notes shown before the conversation."""
     text: str = ""
-    """That, in the words it is sent in."""
+    """The same notes as they are sent."""
     prompts_with_chunks: tuple[str, ...] = ()
-    """Messages of people that begin with what was found for them."""
+    """Prompts that begin with retrieved context, by message id."""
     reload_reason: str = ""
-    """Why it is to be loaded again before the next request."""
+    """Reason to load the notes again before the next request."""
 
 
 class Phase(StrEnum):
     NEW = "new"
-    IDLE = "resting"  # the person's turn
-    CALLING_MODEL = "asking"  # the model's turn
-    EVALUATING_REPLY = "judging"  # a reply without calls is in: is it an answer?
-    RUNNING_TOOLS = "acting"  # the tools' turn
-    AWAITING_APPROVAL = "waiting"  # a person's turn, to allow a call or not
+    IDLE = "resting"  # waits for a prompt
+    CALLING_MODEL = "asking"  # the next step is a model call
+    EVALUATING_REPLY = "judging"  # decides if a reply without calls is an answer
+    RUNNING_TOOLS = "acting"  # calls of the last reply are open
+    AWAITING_APPROVAL = "waiting"  # waits for answers about calls
 
 
 class Run(Value):
-    """What has happened since the person spoke last."""
+    """Everything that belongs to the current prompt."""
 
     budget: Budget = Budget()
     caller: str = ""
@@ -113,148 +110,150 @@ class Run(Value):
     prompt: CurrentPrompt = CurrentPrompt()
     spent: Spending = Spending()
     nested_spent: Spending = Spending()
-    """What runs inside its tools have spent, beside that."""
+    """Spending of runs inside this run's tools; not part of `spent`."""
     subruns: tuple[Subrun, ...] = ()
     endpoint_reached: bool = False
-    """A model of this run has sent something, if only the beginning of a reply or an error."""
+    """A model of this run has answered, if only with the start of a reply or an error."""
     budget_warning: str = ""
-    """What is used of a budget shared with others, when it is so much that the model is to be told."""
+    """Share of the pooled budget in use, set once it passes the wrap-up threshold."""
     tool_call_limit: Literal["", "own", "shared"] = ""
-    """A call was not run because no more of them may be, and whose limit that is."""
+    """Limit that kept a tool call from running: the run's own or a shared one."""
     wrap_up_reason: str = ""
-    """What the model was told to finish for."""
+    """Limit that triggered the wrap-up notice."""
     seconds: float = 0.0
-    """How long it took, when it ended last."""
+    """Duration of the run when it last ended."""
     started_at: float = 0.0
     attempt: int = 0
-    """How often the current step was asked already."""
+    """Attempts at the current step."""
     model_attempts: int = 0
-    """How many of these the current model was asked."""
+    """Attempts at the current step with the current model."""
     breaker_waits: int = 0
-    """How often the current step found its endpoint resting."""
+    """How often the current step met an open circuit breaker."""
     abandoned_models: tuple[tuple[str, str], ...] = ()
-    """Models of the chain that this run has done with, by seat, and why."""
+    """Models of the chain that this run does not try again, by model key, each with the reason."""
     failure: Failure | None = None
     rejected_parts: tuple[PartRef, ...] = ()
-    """What the provider refused by name and is to be left out."""
+    """Parts that the provider rejected by name; the next request leaves them out."""
     part_removals: int = 0
-    """How often something was left out for that reason."""
+    """How often parts were left out for that reason."""
     random_draw: float = 1.0
-    """What was drawn when it failed."""
+    """Random number recorded with the last failure; the backoff uses it."""
     partial_text: str = ""
-    """What the model had said when its reply broke off."""
+    """Text received before the reply broke off."""
     reply: Reply | None = None
-    """The reply being judged."""
+    """The reply being evaluated."""
     output_error: str = ""
-    """What the type asked for has against that reply."""
+    """Validation error of that reply against the output type."""
     continued_text: str = ""
-    """Words of an answer that was cut at its length and is being continued."""
+    """Text of an answer that was cut at the length limit and is being continued."""
     reprompts: int = 0
     pauses: int = 0
     rejected_answers: int = 0
-    """How many answers did not have the shape asked for."""
+    """Answers that did not match the output type."""
     server_state_lost: bool = False
-    """The provider has forgotten what it was to keep: send everything, once."""
+    """The provider lost the stored conversation; the next request sends all of it."""
     tools_forbidden: bool = False
-    """The model was asked to call nothing; not every wire can tell it so."""
+    """Tool calls are forbidden in the next reply; not every wire can express that."""
     repair_failures: tuple[FailureKind, ...] = ()
-    """Failures of the current step that were to be mended by another request."""
+    """Failures of the current step after which a repaired request was sent."""
     reasoning_status: Literal["", "refused", "left out"] = ""
-    """Whether the provider refused earlier reasoning in this run, and what became of it."""
+    """Set when the provider refused earlier reasoning in this run, and after it was left out."""
     refused_parameters: RefusedParameters = ()
-    """Optional parameters that the current endpoint refused; its requests go without them."""
+    """Optional parameters that the current endpoint refused; they are not sent again."""
     reply_echo: Literal["", "refused"] = ""
-    """Whether the provider refused a request with its last reply in it, and did not say what was wrong."""
+    """Set when the provider refused a request that contains its last reply, without naming the fault."""
     recorded_notes: tuple[str, ...] = ()
-    """What was changed in this run's requests to make them acceptable, each recorded once."""
+    """Adjustments of this run's requests, each recorded once."""
     refused_adjustments: tuple[str, ...] = ()
-    """What is asked for and cannot be sent, where that ends the run."""
+    """Adjustments that end the run because `on_adjusted="error"`."""
     compaction: CompactionProgress = CompactionProgress()
     needs_full_output: bool = False
-    """The last reply ran out of room: ask for the most the model can give."""
+    """The last reply was cut at its length; the next request asks for the model's maximum."""
     suspected_truncation: str = ""
-    """Why the model has probably not read all of the prompt, where that ends the run."""
+    """Evidence that the server truncated the prompt, if that ends the run."""
     output: str | None = None
     """The accepted structured answer, as JSON text."""
     compensations: tuple[Compensation, ...] = ()
-    """What was done and can be undone, in the order it was done."""
+    """Completed calls that can be undone, in order of completion."""
     batch_signatures: tuple[str, ...] = ()
     """Signatures of the latest batches of calls and their results."""
     prefix_change: PrefixMoved | None = None
-    """What was found to have moved in front of the request that is due."""
+    """Change of the prompt's prefix found before the next request."""
     stop: RunStop | None = None
     reason: str = ""
     answer: str = ""
 
 
 class State(Value):
+    """A session after its last event."""
+
     phase: Phase = Phase.NEW
     session: str = ""
     owner: str | None = None
-    """The tenant of the first prompt, to whom the session belongs; None before that."""
+    """Tenant of the first prompt, which owns the session; None before that."""
     settings: Settings = Settings()
     transcript: Transcript = Transcript()
     view: tuple[Message, ...] = ()
     """The transcript as models see it: the same messages, with the recorded changes."""
     picture_count: int = 0
-    """How many pictures from tools are in the view."""
+    """Pictures from tools in the view."""
     view_changes: tuple[ViewChanged | Compacted, ...] = ()
-    """Every change of the view, whichever model it was for."""
+    """All changes of the view, for every model."""
     summarized_count: int = 0
-    """How many messages of the transcript a summary stands for in the view."""
+    """Messages of the transcript that a summary replaces in the view."""
     prompt_ids: tuple[str, ...] = ()
-    """The messages that people said."""
+    """Ids of the prompts."""
     changed_parts: frozenset[PartRef] = frozenset()
-    """What of the transcript is changed in the view."""
+    """Parts of the transcript that differ in the view."""
     stale_ranges: tuple[tuple[int, int], ...] = ()
-    """Stretches of the transcript before which something was changed after they had been said."""
+    """Ranges of the transcript whose earlier context changed after they were written."""
     unsupported_parts: tuple[UnsupportedPart, ...] = ()
-    """What in the view the current model cannot take."""
+    """Parts of the view that the current model does not accept."""
     revealed_tools: tuple[str, ...] = ()
-    """The hidden tools that were shown since, in that order; some may be gone from the settings."""
+    """Hidden tools that were revealed, in order; some may no longer be in the settings."""
     revealed_at: tuple[int, ...] = ()
-    """How many messages there were when each of them was shown."""
+    """Number of messages when each of them was revealed."""
     stored_results: tuple[StoredResult, ...] = ()
-    """The results of which only an excerpt is in the transcript: what may be read from the store."""
+    """Results whose transcript entry is an excerpt; `read_result` may read these."""
     imported_instructions: str = ""
-    """The system prompt of the history this session began with."""
+    """System prompt of the imported history."""
     tools_searched: bool = False
-    """Whether the tools that the session's first words are about were looked for."""
+    """The first prompt was used to search for tools."""
     tools_to_reveal: tuple[str, ...] = ()
-    """Hidden tools that the model has found or called, to be shown before it is asked again."""
+    """Hidden tools that the model found or called; they are revealed before the next request."""
     memory: MemoryState = MemoryState()
     pending_calls: tuple[PendingCall, ...] = ()
     tools_started: bool = False
-    """A tool was started since the calls came in or the session was taken over: every call that needs no tool
-    was answered before that."""
+    """A tool was started after the calls arrived or the session was resumed. Every call that needs no tool was
+    answered before that."""
     receipts: tuple[Receipt, ...] = ()
-    """Calls that were done and need not be done again, see receipts.py."""
+    """Completed `once_per` calls; a repeated call returns their result."""
     calls_in_doubt: tuple[CallInDoubt, ...] = ()
-    """Calls that were answered without anybody knowing whether they took effect."""
+    """Calls whose effect is unknown."""
     request_hash: str = ""
-    """Hash of the record of the latest question to the model; the keys of its calls are made of it."""
+    """Hash of the latest `ModelAsked` record; idempotency keys of its calls derive from it."""
     cache: CacheHistory = CacheHistory()
     chained_from: int = 0
-    """How many messages there were when the provider was first told to keep replies."""
+    """Number of messages when the provider first stored replies."""
     server_conversation: ServerConversation | None = None
-    """The provider's conversation object, where one is used."""
+    """The provider's conversation object, if one is used."""
     stored_prompt: PromptStored | PromptDropped | None = None
     last_request: RequestSnapshot | None = None
-    """None before the first request, and when it is known already that the next one begins otherwise."""
+    """None before the first request, and when the next request is known to have another prefix."""
     run: Run = Run()
     total_spent: Spending = Spending()
     nested_spent: Spending = Spending()
-    """What runs inside its tools have spent, beside that."""
+    """Spending of runs inside this session's tools; not part of `total_spent`."""
     earlier_seconds: float = 0.0
-    """How long the runs before this one took."""
+    """Duration of all earlier runs."""
     reply_count: int = 0
     prompt_tokens: int = 0
-    """Estimate of the next prompt: what the provider counted last, plus what was added since."""
+    """Estimate of the next prompt: the provider's last count plus what was added since."""
     counted_tokens: int = 0
-    """How much of that a provider has counted; the rest is on the dear side."""
+    """Part of the estimate that a provider counted; the rest is conservative."""
     estimate_margin_tokens: int = 0
-    """By how much it is thought too dear since the conversation was made shorter."""
+    """Assumed overestimate since the last compaction."""
     reported_windows: tuple[tuple[str, int], ...] = ()
-    """Windows that servers named in refusing a prompt, by seat, where smaller than the model's own."""
+    """Smaller context windows that servers named when they rejected a prompt, by model key."""
     now: float = 0.0
-    """Time of the newest event: the only time the core knows."""
+    """Time of the newest event; the core has no other clock."""

@@ -243,7 +243,7 @@ class GeminiDecoder(BaseDecoder):
         else:
             part, at = decode_part(block, arguments), self._growing.count
             if isinstance(part, ToolResult):
-                part = make_opaque(block)  # not the model's to say, so nobody may take it for an answer
+                part = make_opaque(block)  # a model cannot answer a call, so this is kept as an opaque item
             self._growing.append_part(part)
         match part:
             case Text(text=said) if said:

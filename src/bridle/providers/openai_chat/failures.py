@@ -59,7 +59,7 @@ _KINDS_BY_CODE: dict[str, FailureKind] = {
     "internal_error": "server",
     "internal_server_error": "server",
     "api_error": "server",
-    "tool_use_failed": "server",  # the model wrote a call nobody could read: the next try may do better
+    "tool_use_failed": "server",  # the model wrote an unreadable call: a retry may succeed
     "timeout": "timeout",
     "timeout_error": "timeout",
     "request_timeout": "timeout",

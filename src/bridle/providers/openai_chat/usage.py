@@ -141,7 +141,7 @@ def decode_usage(counts: Mapping[str, Any]) -> Usage:
             or count_or_zero(details.get("audio_tokens")) == total - prompt - output
         )
         prompt, output = (total - output, output) if heard else (prompt, total - prompt)
-    # Prompts nobody sent are cached too, by some servers, and counted there only.
+    # Some servers count cached tokens beyond the prompt that was sent.
     cached = min(cached, prompt)
     written = min(written, prompt - cached)
     return Usage(

@@ -9,7 +9,7 @@ Three ways to keep a conversation, one stateless call:
   - Everything is sent every time and nothing is stored (`store: false`); this is the default.  Reasoning
     travels encrypted, inside the items.
   - With the extra `previous_response_id` only what came after the reply of that id is sent; the provider
-    holds the rest.  A parent nobody here has heard of (a conversation begun elsewhere) holds all that went
+    holds the rest.  An unknown parent (a conversation started elsewhere) holds everything
     before the first message.
   - With a conversation object (`Request.conversation`, made by `open_conversation`) only what came after the
     newest reply in it is sent; an empty one is sent everything.  With the extra `conversation`, which names
@@ -295,7 +295,7 @@ def _encode_tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -
         fields["text"] = {"format": _encode_output_format(request.output)}
     fields["store"] = stored
     fields |= {name: value for name, value in cache_fields(request).items() if name not in extras}
-    # Models that do not reason refuse to be asked for it, so of a model nobody knows it is not.
+    # Models without reasoning reject the field, so it is not sent to unknown models.
     certain = reasons and ANY_EFFORT not in abilities.efforts
     if certain and request.model.endpoint.reasoning == "signed":
         fields["include"] = [_ENCRYPTED_REASONING]
