@@ -1,17 +1,17 @@
 """The work for one reply, one page and one log is bounded, and grows with its size and not with its square.
 
-Times are compared as ratios of CPU seconds, of the same work at two sizes, so that a slow
+Times are compared as ratios of CPU seconds, of the same work at two sizes (`growth.py`), so that a slow
 machine changes nothing.
 """
 
 import asyncio
 import contextlib
 import io
-import time
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from growth import LINEAR_MAX, assert_growth
 
 from bridle import Agent, tool
 from bridle.cli.commands.show import SessionPrinter
@@ -34,20 +34,8 @@ from bridle.values.usage import Usage
 from bridle.values.view import ViewChange, ViewChanged
 
 PAGE_BYTES_MAX = 1024 * 1024
-RATIO_MAX = 3.2
-"""Of CPU time at twice the size: 2 is linear, 4 is quadratic."""
 MODEL = find_model_by_name("sim:")
 ORIGIN = Origin(family=MODEL.endpoint.family, endpoint=MODEL.endpoint.endpoint_id, model=MODEL.id)
-
-
-def cpu_seconds(work) -> float:
-    """The least of three runs: whatever else the machine does only adds to one."""
-    times = []
-    for _ in range(3):
-        began = time.process_time()
-        work()
-        times.append(time.process_time() - began)
-    return min(times)
 
 
 @tool
@@ -111,9 +99,7 @@ def dispatched(used, count: int, *, name: str = "") -> None:
     ids=["exclusive", "one resource", "read", "once", "unknown"],
 )  # fmt: skip
 def test_the_work_for_a_reply_grows_with_the_number_of_its_calls(used, name):
-    small = cpu_seconds(lambda: dispatched(used, 300, name=name))
-    large = cpu_seconds(lambda: dispatched(used, 600, name=name))
-    assert large < RATIO_MAX * small, (small, large)
+    assert_growth(lambda count: lambda: dispatched(used, count, name=name), 150, 900, LINEAR_MAX)
 
 
 def test_a_thousand_calls_in_one_reply_all_run_in_order():
@@ -205,9 +191,11 @@ def test_a_reply_that_is_too_long_is_given_up_and_not_asked_for_again():
 
 @pytest.mark.parametrize("opening", [b"<script>", b"<", b"<title>", b"<style ", b"<script><style>"])
 def test_markup_that_is_never_closed_is_read_in_linear_time(opening):
-    small = cpu_seconds(lambda: [to_one_line(opening * (30_000 // len(opening))) for _ in range(20)])
-    large = cpu_seconds(lambda: [to_one_line(opening * (60_000 // len(opening))) for _ in range(20)])
-    assert large < RATIO_MAX * small, (small, large)
+    def prepare(size):
+        page = opening * (size // len(opening))
+        return lambda: [to_one_line(page) for _ in range(20)]
+
+    assert_growth(prepare, 10_000, 60_000, LINEAR_MAX)
 
 
 @pytest.mark.parametrize(
@@ -254,9 +242,8 @@ def told(records: list[Record]) -> None:
     "work", [lambda log: list_entries("s", log), told, fold_log], ids=["cost", "show", "load"]
 )
 def test_a_long_log_is_read_in_linear_time(work):
-    logs = long_log(2_000), long_log(4_000)
-    small, large = (cpu_seconds(lambda log=log: work(log)) for log in logs)
-    assert large < RATIO_MAX * small, (small, large)
+    logs = {length: long_log(length) for length in (700, 4_200)}
+    assert_growth(lambda length: lambda: work(logs[length]), *logs, LINEAR_MAX)
 
 
 def test_the_share_of_a_tool_falls_when_its_results_are_cut():

@@ -1,11 +1,11 @@
 """Replies of Anthropic: JSON and streams, whole and cut, ordinary and odd."""
 
 import json
-import time
 from decimal import Decimal
 from random import Random
 
 import pytest
+from decode_kit import assert_deltas_cost_the_same, slice_body
 
 from bridle.providers import load_codec
 from bridle.testing.conformance.codec import check_codec
@@ -369,29 +369,11 @@ def test_damaged_streams_end_in_a_reply_or_a_provider_error():
 
 
 def test_a_delta_costs_the_same_however_many_came_before():
-    def cpu_seconds_per_delta(count):
-        body = (
-            stream(BEGIN, start(0, type="text", text=""))
-            + stream(delta(0, type="text_delta", text=" hi")) * count
-        )
-        body += stream(END)
-        decoder = CODEC.new_decoder(ASKED, 200, SSE)
-        begun = time.process_time()
-        for at in range(0, len(body), 4_096):
-            decoder.feed(body[at : at + 4_096])
-        reply = decoder.close()
-        spent = time.process_time() - begun
-        assert reply.text == " hi" * count
-        return spent / count
+    def make_slices(count):
+        begin = stream(BEGIN, start(0, type="text", text=""))
+        return slice_body(begin + stream(delta(0, type="text_delta", text=" hi")) * count + stream(END))
 
-    ratios = []
-    for _ in range(12):
-        few = min(cpu_seconds_per_delta(1_000) for _ in range(5))
-        many = min(cpu_seconds_per_delta(16_000) for _ in range(3))
-        ratios.append(many / few)
-        if ratios[-1] <= 1.2:
-            return
-    raise AssertionError(f"a delta of a long stream costs more than one of a short stream: {ratios}")
+    assert_deltas_cost_the_same(lambda: CODEC.new_decoder(ASKED, 200, SSE), make_slices, " hi")
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"input_tokens": 3}, {"output_tokens": 3}, "many"])

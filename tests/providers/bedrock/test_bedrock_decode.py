@@ -2,11 +2,11 @@
 
 import json
 import os
-import time
 from base64 import b64encode
 from random import Random
 
 import pytest
+from decode_kit import assert_deltas_cost_the_same, slice_body
 
 from bridle.providers import load_codec
 from bridle.providers.wire.eventstream import encode_event, encode_frame
@@ -557,25 +557,12 @@ def test_damaged_json_ends_in_a_reply_or_a_provider_error():
 
 
 def test_a_delta_costs_the_same_however_many_came_before():
-    def cpu_seconds_per_delta(count):
-        body = stream(BEGIN, delta(0, text="")) + stream(delta(0, text=" hi")) * count + stream(ended())
-        decoder = CODEC.new_decoder(ASKED, 200, HEADERS)
-        begun = time.process_time()
-        for at in range(0, len(body), 4_096):
-            decoder.feed(body[at : at + 4_096])
-        reply = decoder.close()
-        spent = time.process_time() - begun
-        assert reply.text == " hi" * count
-        return spent / count
+    def make_slices(count):
+        return slice_body(
+            stream(BEGIN, delta(0, text="")) + stream(delta(0, text=" hi")) * count + stream(ended())
+        )
 
-    ratios = []
-    for _ in range(12):
-        few = min(cpu_seconds_per_delta(1_000) for _ in range(5))
-        many = min(cpu_seconds_per_delta(16_000) for _ in range(3))
-        ratios.append(many / few)
-        if ratios[-1] <= 1.2:
-            return
-    raise AssertionError(f"a delta of a long stream costs more than one of a short stream: {ratios}")
+    assert_deltas_cost_the_same(lambda: CODEC.new_decoder(ASKED, 200, HEADERS), make_slices, " hi")
 
 
 def test_nulls_unknown_members_and_numbers_with_a_point_hide_nothing():

@@ -2,10 +2,10 @@
 
 import json
 import os
-import time
 from random import Random
 
 import pytest
+from decode_kit import assert_deltas_cost_the_same
 from gemini_replies import (
     ASKED,
     CODEC,
@@ -528,23 +528,11 @@ def test_damaged_recordings_give_a_reply_or_a_failure_and_nothing_else():
 
 
 def test_a_delta_costs_the_same_however_many_came_before():
-    def cpu_seconds_per_delta(count):
+    def make_slices(count):
         said = stream(chunk(text("some words "), counts={"promptTokenCount": 3}, responseId="r"))
-        end = stream(chunk(finish="STOP"))
-        decoder = CODEC.new_decoder(ASKED, 200, {})
-        start = time.process_time()
-        for _ in range(count):
-            decoder.feed(said)
-        decoder.feed(end)
-        assert len(decoder.close().text) == count * 11
-        return (time.process_time() - start) / count
+        return [*[said] * count, stream(chunk(finish="STOP"))]
 
-    ratios = []
-    for _ in range(12):
-        ratios.append(cpu_seconds_per_delta(16_000) / min(cpu_seconds_per_delta(1_000) for _ in range(3)))
-        if ratios[-1] <= 1.2:
-            return
-    raise AssertionError(f"the cost of a delta grows with the stream: {ratios}")
+    assert_deltas_cost_the_same(lambda: CODEC.new_decoder(ASKED, 200, {}), make_slices, "some words ")
 
 
 @pytest.mark.parametrize("empty", [{"thought": True}, {"text": "", "thought": True}])

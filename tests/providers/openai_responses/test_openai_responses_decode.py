@@ -1,10 +1,10 @@
 """Replies on the Responses wire: JSON and streams, whole and cut, ordinary and failed."""
 
 import json
-import time
 from random import Random
 
 import pytest
+from decode_kit import assert_deltas_cost_the_same, slice_body
 
 from bridle.providers import load_codec
 from bridle.sim.families import find_family
@@ -287,28 +287,13 @@ def test_a_stream_that_was_shortened_ends_as_one():
     assert (reply.stop, reply.calls[0].arguments) == (Stop.LENGTH, '{"a"')
 
 
-def test_a_long_stream_costs_no_more_for_each_delta():
-    def cpu_seconds_per_delta(count):
+def test_a_delta_costs_the_same_however_many_came_before():
+    def make_slices(count):
         body = stream(added(0, type="message", role="assistant", content=[]))
         body += stream(*(delta("output_text", 0, " hi") for _ in range(count)))
-        body += stream(ended(say(" hi" * count)))
-        decoder = CODEC.new_decoder(ASKED, 200, SSE)
-        begun = time.process_time()
-        for at in range(0, len(body), 4_096):
-            decoder.feed(body[at : at + 4_096])
-        reply = decoder.close()
-        spent = time.process_time() - begun
-        assert reply.text == " hi" * count
-        return spent / count
+        return slice_body(body + stream(ended(say(" hi" * count))))
 
-    ratios = []
-    for _ in range(12):
-        few = min(cpu_seconds_per_delta(1_000) for _ in range(5))
-        many = min(cpu_seconds_per_delta(16_000) for _ in range(3))
-        ratios.append(many / few)
-        if ratios[-1] <= 1.2:
-            return
-    raise AssertionError(f"a delta of a long stream costs more than one of a short stream: {ratios}")
+    assert_deltas_cost_the_same(lambda: CODEC.new_decoder(ASKED, 200, SSE), make_slices, " hi")
 
 
 # Failed

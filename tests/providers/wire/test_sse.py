@@ -1,9 +1,9 @@
 """The reader of server-sent events: any line ending, any slices, bounded and linear."""
 
 import json
-import time
 
 import pytest
+from growth import LINEAR_MAX, assert_growth
 
 from bridle.providers.wire.sse import EVENT_BYTES_MAX, SseReader
 from bridle.values.errors import ProviderError
@@ -80,22 +80,19 @@ def test_many_events_in_one_slice_are_not_one_large_event():
 
 
 def test_an_event_in_many_slices_costs_its_length_once():
-    """Four times the slices may cost some four times the work; joining them each time would cost sixteen."""
+    piece = b"data: " + json.dumps("x" * 4000).encode() + b"\n"
 
-    def cpu_seconds(slices: int) -> float:
-        reader, piece = SseReader(), b"data: " + json.dumps("x" * 4000).encode() + b"\n"
-        start = time.process_time()
-        for _ in range(slices):
-            reader.feed(piece)
-        assert len(reader.feed(b"\n")) == 1
-        return time.process_time() - start
+    def prepare(slices):
+        reader = SseReader()
 
-    ratios = []
-    for _ in range(6):
-        ratios.append(cpu_seconds(4_000) / max(cpu_seconds(1_000), 1e-6))
-        if ratios[-1] < 8:
-            return
-    raise AssertionError(f"the cost of a slice grows with the slices before it: {ratios}")
+        def work():
+            for _ in range(slices):
+                reader.feed(piece)
+            assert len(reader.feed(b"\n")) == 1
+
+        return work
+
+    assert_growth(prepare, 700, 4_200, LINEAR_MAX)
 
 
 def test_an_object_that_stands_bare_among_the_events_is_one():

@@ -1,0 +1,64 @@
+"""Compares the CPU time of the same work at two sizes, on a machine that is busy with other things as well.
+
+Other programs only ever add to a measured time, so the minimum of several rounds is the best estimate.  The
+sizes take turns: a slow spell of the machine then meets both.  Without the collector of garbage, no size pays
+for the objects of another.
+"""
+
+import gc
+import time
+from collections.abc import Callable
+
+ROUNDS_MIN, ROUNDS_MAX = 3, 10
+"""One lucky or unlucky round decides nothing; what still grows too fast after the last round does so always."""
+LINEAR_MAX = 20.0
+"""Limit of the ratio at six times the size: linear work gives 6, quadratic work gives 36."""
+PER_ITEM_MAX = 1.2
+"""Limit of the cost of one item at the larger size, as a multiple of its cost at the smaller size."""
+
+Work = Callable[[], object]
+
+
+def assert_growth(
+    prepare: Callable[[int], Work],
+    small: int,
+    large: int,
+    ratio_max: float,
+    *,
+    clock: Callable[[], float] = time.process_time,
+) -> None:
+    """Fail if the work at size `large` takes over `ratio_max` times the CPU seconds of size `small`.
+
+    `prepare(size)` returns the function to measure; what it does before it returns is not measured.
+    """
+    prepare(small)()  # the first call fills caches
+    times: dict[int, list[float]] = {small: [], large: []}
+    for number in range(1, ROUNDS_MAX + 1):
+        for size, spent in times.items():
+            spent.append(measure_seconds(prepare(size), clock))
+        ratio = min(times[large]) / max(min(times[small]), 1e-9)
+        if number >= ROUNDS_MIN and ratio <= ratio_max:
+            return
+    raise AssertionError(
+        f"size {large:,} takes {ratio:.2f} times the CPU seconds of size {small:,}, more than {ratio_max:g}: {times}"
+    )
+
+
+def assert_cost_per_item(
+    prepare: Callable[[int], Work], few: int = 1_000, many: int = 16_000, *, ratio_max: float = PER_ITEM_MAX
+) -> None:
+    """Fail if one of `many` items costs more than `ratio_max` times one of `few`."""
+    assert_growth(prepare, few, many, ratio_max * many / few)
+
+
+def measure_seconds(work: Work, clock: Callable[[], float] = time.process_time) -> float:
+    """Return the CPU seconds of one call, with the collector of garbage off."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        begun = clock()
+        work()
+        return clock() - begun
+    finally:
+        if was_on:
+            gc.enable()
