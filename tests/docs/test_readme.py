@@ -35,6 +35,19 @@ def test_links_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
 
 
+def heading_anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", each)) for each in headings]
+    return {each.strip().lower().replace(" ", "-") for each in plain}
+
+
+def test_links_to_a_section_find_its_heading():
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+            found = heading_anchors(page.parent / target if target else page)
+            assert anchor in found, f"{page.name} links to {target}#{anchor}, and there is no such heading"
+
+
 def test_every_command_is_mentioned():
     text = (ROOT / "README.md").read_text()
     for name in COMMANDS:
