@@ -211,7 +211,7 @@ def conflicts() -> str:
 
 def failures() -> str:
     """Every way a model call can fail."""
-    heads = ["failure", "verdict", "then", "for example", "else the next model"]
+    heads = ["failure", "action", "details", "for example", "then the next model"]
     more = {name: ["yes" if row.can_switch_model else "no"] for name, row in FAILURE_POLICY.items()}
     return table(heads, [[*_row(name, row), *more[name]] for name, row in FAILURE_POLICY.items()])
 
@@ -414,7 +414,7 @@ def _count(tokens: int) -> str:
     return f"{millions:.3g} M" if millions >= 1 else f"{round(tokens / 1_000)} k"
 
 
-_VERDICT = ["what happened", "verdict", "then", "for example"]
+_VERDICT = ["what happened", "action", "details", "for example"]
 _CALLED = {"retry": "retry", "repair": "repair, retry once", "tell": "tell the model", "stop": "stop"}
 
 

@@ -19,12 +19,21 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("memory.md", 5),
         ("compaction.md", 4),
         ("tutorial.md", 5),
+        ("lint.md", 1),
         ("lineage.md", 1),
         ("schemas.md", 1),
         ("reference/agent.md", 1),
     ],
 )
 def test_every_block_of_the_page_runs(name, blocks_least, monkeypatch):
+    run_blocks(name, blocks_least, monkeypatch)
+
+
+def test_the_page_that_replays_a_recording_runs(monkeypatch):
+    run_blocks("testing.md", 5, monkeypatch)
+
+
+def run_blocks(name, blocks_least, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
     assert len(blocks) >= blocks_least
     page = types.ModuleType("a_page")

@@ -62,6 +62,7 @@ ELSEWHERE = {
     "test_recordings.py::test_a_recorded_run_is_replayed_without_anybody_there": RECORDED,
     "test_recordings.py::test_the_difference_is_shown_where_it_is_however_long_a_prompt_begins_alike": RECORDED,
     "test_recordings.py::test_what_was_never_recorded_is_told_with_the_difference": RECORDED,
+    "test_tools_page.py::test_the_page_that_replays_a_recording_runs": RECORDED,
     "test_switch.py::test_there_and_back": JUDGED,
     "test_switch.py::test_there_and_back_through_a_file_that_is_opened_anew_for_every_prompt": JUDGED,
 }

@@ -1,1 +1,1 @@
-"""What makes a prompt begin otherwise than the last time: found in the code, and by loading it again."""
+"""Finds code that changes the start of a prompt between runs: by reading the source, and by loading it again."""

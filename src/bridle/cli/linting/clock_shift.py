@@ -1,8 +1,7 @@
-"""Another time for this process, set before the user's code is loaded.
+"""Shifts the clock of this process, before the user's code is loaded.
 
-What is asked of `time` and `datetime` from Python moves; what libraries written in C ask the system does not.
-The types are replaced by types that pass for them, in comparisons and as keys of tables too: code that
-looks a type up must find it.
+Python's `time` and `datetime` are shifted; C libraries that ask the system directly are not.  The replaced
+types compare and hash equal to the originals, so that code that looks a type up still finds it.
 """
 
 import datetime
@@ -53,7 +52,7 @@ def _shift_dates(by: datetime.timedelta) -> None:
 
 
 def _make_shifted_type(real: type, said: Mapping[str, Any]) -> type:
-    """That type, with other things to say; it goes by the same name."""
+    """A subclass of `real` with other class methods and the same name."""
     methods: dict[str, Any] = {name: classmethod(function) for name, function in said.items()}
     named = {"__module__": real.__module__, "__qualname__": real.__qualname__}
     made: type = _impersonating_metaclass(real)(real.__name__, (real,), {**named, **methods})
@@ -61,7 +60,7 @@ def _make_shifted_type(real: type, said: Mapping[str, Any]) -> type:
 
 
 def _impersonating_metaclass(real: type) -> type:
-    """The type of a type that is taken for another one."""
+    """A metaclass whose classes pass for `real` in comparisons and type checks."""
 
     class Passing(type):
         def __instancecheck__(cls, instance: object) -> bool:

@@ -1,8 +1,8 @@
-"""What flows into an expression: every volatile thing that its value may be made of, and the way it took.
+"""Finds the volatile values that an expression may contain, and the steps by which each got there.
 
-Followed are names, f-strings, operators, containers, comprehensions, methods of what is followed, functions
-and classes of the same file and of modules beside it, arguments and attributes.  Nothing is run, so what is
-only known at run time is taken for steady, and what stands in a file is what somebody wrote there.
+Follows names, f-strings, operators, containers, comprehensions, methods of followed values, functions and classes
+of the same file and of neighbouring modules, arguments and attributes.  Nothing is run, so values known only
+at run time, and the content of files, count as stable.
 """
 
 import ast
@@ -24,9 +24,9 @@ from .sources import (
 )
 
 FLOW_STEPS_MAX = 10_000
-"""How much of a program is looked at for one expression; where that is not enough, it is said."""
+"""Nodes visited for one expression; if that is not enough, a note says so."""
 FLOW_DEPTH_MAX = 120
-"""How far one thing is followed into another: less than Python can, more than people write."""
+"""Maximum nesting; below Python's recursion limit, above what people write."""
 CODE_CHARACTERS_MAX = 60
 SET_OPERATORS = (ast.Sub, ast.BitOr, ast.BitAnd, ast.BitXor)
 SEED_CALLS = ("random.seed", "numpy.random.seed")
@@ -44,7 +44,7 @@ class Taint(NamedTuple):
     node: ast.expr
     what: str
     hops: tuple[FlowStep, ...] = ()
-    """From where it is to where it was asked for."""
+    """Steps from the volatile expression to the checked one."""
 
     @property
     def line(self) -> int:
@@ -69,11 +69,11 @@ class DataFlow:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the last expression was too much."""
+        """True if the last expression exceeded the limit."""
         return self._steps > FLOW_STEPS_MAX
 
     def qualified_name(self, node: ast.AST, scope: NameScope) -> str:
-        """What a function or value is called after all imports; empty when it is one of the user's own."""
+        """The name of a function or value with imports resolved; empty for the user's own code."""
         if isinstance(node, ast.Attribute):
             before = self.qualified_name(node.value, scope)
             return f"{before}.{node.attr}" if before else ""
@@ -90,7 +90,7 @@ class DataFlow:
         return ""
 
     def find_definition(self, node: ast.AST, scope: NameScope) -> tuple[ast.AST, NameScope] | None:
-        """The function or class of the user's own that an expression names, and the scope it is in."""
+        """The user's function or class that an expression names, and its scope."""
         if isinstance(node, ast.Attribute):
             return self._member(node, scope)
         if not isinstance(node, ast.Name):
@@ -103,7 +103,7 @@ class DataFlow:
         return None
 
     def find_values(self, node: ast.AST, scope: NameScope) -> list[tuple[ast.AST, NameScope]]:
-        """The expression itself, or what a name was given."""
+        """The expression itself, or the values assigned to the name."""
         found = self._bindings(node, scope) if isinstance(node, ast.Name) else None
         return [(b.node, where) for b, where in found if b.kind == "value"] if found else [(node, scope)]
 
@@ -125,7 +125,7 @@ class DataFlow:
         return _find_definition(found.module.top, found.remaining_names[0])
 
     def _taints(self, node: ast.AST, scope: NameScope, names: KnownTaints) -> Taints:
-        """Looked at once, unless it depends on who asks: on volatile arguments, or on a circle cut short."""
+        """The taints of a node, cached unless they depend on the caller's arguments or on a cycle that was cut."""
         steady = None if any(names.values()) else (id(node), id(scope), frozenset(names))
         if steady in self._known:
             return self._known[steady]
@@ -174,7 +174,7 @@ class DataFlow:
         leaves: list[ast.AST] = []
         stack: list[ast.AST] = [node]
         found: Taints = []
-        while stack:  # a long sum of words is deeper than Python likes to go
+        while stack:  # a long concatenation exceeds Python's recursion limit
             part = stack.pop()
             if not isinstance(part, ast.BinOp):
                 leaves.append(part)
@@ -218,7 +218,7 @@ class DataFlow:
         return _drop_unordered(found) if name in ORDERING_CALLS or sorts_keys(name, node) else found
 
     def _taints_of_arguments(self, node: ast.Call, scope: NameScope, names: KnownTaints) -> Taints:
-        """What it is called with, and on."""
+        """The taints of a call's arguments and of the object it is called on."""
         given = [*node.args, *(word.value for word in node.keywords)]
         on = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return self._taints_of_all([*given, *on], scope, names)
@@ -238,7 +238,7 @@ class DataFlow:
     def _taints_by_parameter(
         self, function: FunctionNode, call: ast.Call, scope: NameScope, names: KnownTaints
     ) -> dict[str, Taints]:
-        """What each parameter gets; a default counts where nothing is given."""
+        """The taints that each parameter gets; a default counts if no argument is passed."""
         places = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
         if places[:1] in (["self"], ["cls"]):
             places = places[1:]
@@ -281,7 +281,7 @@ class DataFlow:
         return []
 
     def _bindings(self, node: ast.Name, scope: NameScope) -> list[tuple[NameBinding, NameScope]] | None:
-        """What the name may stand for there; None when nobody in the file has bound it."""
+        """The bindings a name may refer to at this point; None if the file does not bind it."""
         at, where = (node.lineno, node.col_offset), scope
         current: NameScope | None = scope
         while current is not None:
@@ -299,7 +299,7 @@ class DataFlow:
         return None
 
     def _taints_of_parameter(self, scope: NameScope, name: str) -> Taints:
-        """What a function is called with, wherever that is in its own file."""
+        """The taints of the arguments that calls in the same file pass to a function."""
         function = scope.node
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             return []
@@ -314,7 +314,7 @@ class DataFlow:
     def _taints_of_import(self, asking: ParsedModule, target: str) -> Taints:
         rule_of = find_value_rule(target)
         if rule_of:
-            return []  # told by the attribute or the name that is read
+            return []  # the attribute or name that is read reports it
         found = self._library.find_module(asking, target)
         if found is None or len(found.remaining_names) != 1:
             return []
@@ -345,7 +345,7 @@ class DataFlow:
         return self._taints_of_member(holder, node.attr)
 
     def _taints_of_member(self, holder: NameScope, name: str) -> Taints:
-        """What an attribute of a class or of its objects is made of."""
+        """The taints of an attribute of a class or of its instances."""
         found: Taints = []
         for binding in holder.bindings.get(name, ()):
             hop = FlowStep(f"self.{name}", holder.module, getattr(binding.node, "lineno", 0))
@@ -399,7 +399,7 @@ def _add_step(taint: Taint, hop: FlowStep) -> Taint:
 
 
 def _unique_taints(taints: Taints) -> Taints:
-    """Each by the first way that was found: in a circle there is no end of ways."""
+    """Keep the first path to each taint: a cycle has infinitely many."""
     if len(taints) < 2:
         return taints
     return list({(taint.rule, id(taint.node)): taint for taint in reversed(taints)}.values())[::-1]
@@ -410,7 +410,7 @@ def _drop_unordered(taints: Sequence[Taint]) -> Taints:
 
 
 def _is_dict_view(node: ast.AST) -> bool:
-    """Whether it is `.keys()` or `.items()`: taken from one another they are sets."""
+    """True for `.keys()` and `.items()`, whose differences and unions are sets."""
     method = node.func if isinstance(node, ast.Call) else None
     return isinstance(method, ast.Attribute) and method.attr in SET_METHODS
 

@@ -1,9 +1,9 @@
-"""One loading of one file, in a process of its own: what its agents put in front of every prompt, as JSON.
+"""Loads one file in this process and prints the start of each agent's prompt as JSON.
 
     python -m bridle.cli.linting.load_agents FILE.py|module [--shift SECONDS]
 
-Started by trying.py, in circumstances of its choosing.  Besides the agents it tells which variables of the
-environment the user's own code has asked for: those are worth another try with other values.
+load_findings.py starts it under several conditions.  The output also lists the environment variables that the
+user's code read, because those get a trial with other values.
 """
 
 import argparse
@@ -30,13 +30,13 @@ from .clock_shift import shift_clock
 
 BRIDLE_ROOT, PYTHON_ROOT, SITE_PACKAGES = Path(__file__).parents[2], Path(os.__file__).parent, "site-packages"
 TOOLS_ENTRY = "tools"
-"""What stands for a file that makes tools and no agent."""
+"""Key for a file that creates tools but no agent."""
 
 
 class LoadedPrompts(Value):
-    agents: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - a value: nobody can change it
+    agents: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - a frozen value
     variables_read: tuple[str, ...] = ()
-    """Variables of the environment, in the order the user's code asked for them."""
+    """Environment variables, in the order in which the user's code read them."""
     utc_offset_seconds: int = 0
     """Offset of the local time zone in which the file was loaded."""
     hour: int = 0
@@ -78,7 +78,7 @@ def _prompt_heads(module: ModuleType, source: str) -> dict[str, tuple[str, ...]]
 
 
 def _watch_environment() -> Mapping[str, None]:
-    """Note from here on what the user's code asks the environment for."""
+    """Start recording the environment variables that the user's code reads."""
     asked: dict[str, None] = {}
     plain: Any = type(os.environ)
 
@@ -93,7 +93,7 @@ def _watch_environment() -> Mapping[str, None]:
 
 
 def _is_user_code(frame: FrameType | None) -> bool:
-    """Whether it is code of the user's own that asks, through the standard library or not."""
+    """True if the caller is the user's code, directly or through the standard library."""
     while frame is not None:
         name = frame.f_code.co_filename
         path = Path(name)

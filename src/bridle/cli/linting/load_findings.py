@@ -1,7 +1,7 @@
-"""The findings of loading: the same agents, made again in processes that differ in one thing each.
+"""Findings of loading: the same agents, created again in processes that differ in one condition each.
 
-Reading cannot see everything; two prompts that are not the same are proof.  What differs already with
-nothing changed is told once, and not again for every other circumstance.
+Reading cannot see everything; two differing prompts are proof.  A line that differs without any changed
+condition is reported once, and not again for every other condition.
 """
 
 import os
@@ -21,19 +21,19 @@ from .rules import get_rule
 from .static_findings import LintFinding
 
 CLOCK_SHIFT_SECONDS = 400 * 86_400 + 7 * 3_600 + 11 * 60 + 13.0
-"""More than a year, and nothing round: another year, month, day, weekday, hour and minute."""
+"""Changes the year, month, day, weekday, hour and minute."""
 LOAD_SECONDS_MAX = 120.0
 SOURCE_ROOT = Path(__file__).parents[3]
-"""Where this package is, for a process that was started elsewhere."""
+"""Import path of this package for the started processes."""
 PROCESSES_MAX = 4
 VARIABLES_MAX = 12
-"""How many variables get a try of their own; the rest share one."""
+"""Variables that get a separate trial; the others share one."""
 ZONE_HOURS = 3
-"""Distance of the other time zone.  It stays on the same day: another date is a trial of its own."""
+"""Distance of the other time zone.  The date stays the same: another date is a separate trial."""
 NOON = 12
 OTHER_ENVIRONMENT = {
-    "USER": "somebody",
-    "LOGNAME": "somebody",
+    "USER": "other-user",
+    "LOGNAME": "other-user",
     "HOSTNAME": "elsewhere",
     "LANG": "C",
 }
@@ -41,7 +41,7 @@ SWITCH_PAIRS = (("0", "1"), ("true", "false"), ("yes", "no"), ("on", "off"))
 OPPOSITE_SWITCHES = {**dict(SWITCH_PAIRS), **{off: on for on, off in SWITCH_PAIRS}}
 EXCERPT_CHARACTERS_MAX = 100
 EXCERPT_LEAD_CHARACTERS = 30
-"""How much of two lines is shown before they part."""
+"""Characters shown before the first difference of two lines."""
 
 
 class LoadTrial(NamedTuple):
@@ -72,26 +72,26 @@ def compare_loads(
     progress: Callable[[str], None],
     allowed: Collection[str] = (),
 ) -> LoadFindings:
-    """Load a file again and again; its own failure to load is a note.
+    """Load a file under several conditions and compare the prompts; a file that cannot be loaded gives a note.
 
-    `allowed` are rules that the code may be against, because it says so: they are not tried.
+    Rules in `allowed` are not tried: comments in the code permit them.
     """
-    progress(f"{source}: loading it once")
+    progress(f"{source}: loading")
     first = _load_in_process(source, LoadTrial("", ""), environment)
     if first.error:
-        return LoadFindings(notes=(f"{source} could not be loaded, so it was only read: {first.error}",))
+        return LoadFindings(notes=(f"{source} cannot be loaded, so it was only read: {first.error}",))
     if not first.agents:
         return LoadFindings(
-            notes=(f"{source} makes no agents or tools while it is loaded, so it was only read",)
+            notes=(f"{source} creates no agents or tools when it is loaded, so it was only read",)
         )
     wanted = (
         *LOAD_TRIALS,
         _make_machine_trial(first),
         *_make_variable_trials(first.variables_read, environment),
     )
-    # A second process is always wanted: it tells what cannot be compared.
+    # The second process is never skipped: it shows which lines cannot be compared.
     trials = [trial for trial in wanted if trial is REPEAT_TRIAL or trial.rule not in allowed]
-    progress(f"{source}: loading it {len(trials)} times more, each time in other circumstances")
+    progress(f"{source}: loading {len(trials)} more times, each under another condition")
     with ThreadPoolExecutor(PROCESSES_MAX) as pool:
         others = [*pool.map(lambda trial: _load_in_process(source, trial, environment), trials)]
     findings: list[LintFinding] = []
@@ -101,7 +101,7 @@ def compare_loads(
     }
     for trial, other in zip(trials, others, strict=True):
         if other.error:
-            notes.append(f"{source} could not be tried {trial.description}: {other.error}")
+            notes.append(f"{source} cannot be loaded {trial.description}: {other.error}")
             continue
         for name, lines in first.agents.items():
             known = frozenset[int]() if trial is REPEAT_TRIAL else moving[name]
@@ -112,10 +112,10 @@ def compare_loads(
 
 
 def _make_machine_trial(first: LoadedPrompts) -> LoadTrial:
-    """The same file on another machine and in another time zone, in which it is the same day."""
+    """A trial with another user, host and time zone, on the same date."""
     hours = ZONE_HOURS if first.hour < NOON else -ZONE_HOURS
     minutes = first.utc_offset_seconds // 60 + hours * 60
-    # POSIX counts hours west of Greenwich, so the sign is the other way round.
+    # POSIX counts hours west of Greenwich, so the sign is inverted.
     sign = "-" if minutes >= 0 else "+"
     zone = f"AWAY{sign}{abs(minutes) // 60}:{abs(minutes) % 60:02}"
     changed = {"TZ": zone, **OTHER_ENVIRONMENT}
@@ -156,7 +156,7 @@ def _load_in_process(source: str, trial: LoadTrial, environment: Mapping[str, st
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        return LoadedPrompts(error=f"it took longer than {LOAD_SECONDS_MAX:.0f} seconds")
+        return LoadedPrompts(error=f"loading took longer than {LOAD_SECONDS_MAX:.0f} seconds")
     try:
         return msgspec.json.decode(done.stdout, type=LoadedPrompts)
     except msgspec.DecodeError:
@@ -193,9 +193,9 @@ def _compare_prompts(
 
 
 def _layer_title(lines: Sequence[str], at: int) -> str:
-    """What a line belongs to: titles are not indented."""
+    """The title above a line; titles are not indented."""
     titles = (line.rstrip(":") for line in reversed(lines[: at + 1]) if not line.startswith(" "))
-    return next(titles, "the front")
+    return next(titles, "the start")
 
 
 def _excerpts_around_change(one: str, other: str) -> tuple[str, str]:
@@ -211,7 +211,7 @@ def _shorten(words: str) -> str:
 
 
 def _unique_findings(findings: Sequence[LintFinding]) -> Iterator[LintFinding]:
-    """Three seeds that all differ are one finding."""
+    """Drop repeated findings; several differing hash seeds count as one."""
     seen: set[tuple[str, str]] = set()
     for finding in findings:
         where = finding.reaches

@@ -1,6 +1,6 @@
-"""The user's own modules, found beside the file that imports them and read when they are first needed.
+"""Finds and parses the user's modules, next to the file that imports them, when they are first needed.
 
-Modules that are not the user's are not followed: what they do is told by their names (sources.py).
+Third-party modules are not parsed; sources.py lists what their functions do.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from .scopes import ParsedModule, read_module
 class FoundModule(NamedTuple):
     module: ParsedModule
     remaining_names: tuple[str, ...]
-    """What of the full name is inside it."""
+    """The part of the qualified name that is inside the module."""
 
 
 class ModuleIndex:
@@ -23,14 +23,14 @@ class ModuleIndex:
         self._found: dict[tuple[ParsedModule, str], FoundModule | None] = {}
 
     def open_module(self, path: Path) -> ParsedModule:
-        """Raises `MisuseError` when it cannot be read."""
+        """Parse a file once; raises `MisuseError` if it cannot be read."""
         whole = path.resolve()
         module = self._modules.get(whole) or read_module(path)
         self._modules[whole] = module
         return module
 
     def find_module(self, asking: ParsedModule, target: str) -> FoundModule | None:
-        """The module of ours that a full name is in."""
+        """The user's module that contains a qualified name, or None."""
         key = asking, target
         if key not in self._found:
             self._found[key] = self._search_module(asking, target)
@@ -57,13 +57,13 @@ class ModuleIndex:
                 try:
                     self._modules[whole] = read_module(path)
                 except MisuseError:
-                    self._modules[whole] = None  # Python will say more about it than we can
+                    self._modules[whole] = None  # importing the module reports the error
             return self._modules[whole]
         return None
 
 
 def _import_roots(path: Path, level: int) -> list[Path]:
-    """Where an import may start: beside the file, above its package, and where the command was called."""
+    """Folders an import may start from: the file's folder, the one above its package, the working directory."""
     folder = path.resolve().parent
     if level:
         return [folder.parents[level - 2] if level > 1 else folder]

@@ -1,11 +1,11 @@
-"""What `bridle lint` looks for, one row each: what it is, why it costs money, what to write instead.
+"""The rules of `bridle lint`, one row each: what is found, why it costs money, what to write instead.
 
-Rules above ten are found by loading the agents again in other circumstances; the others by reading the code.
+Rules above ten are found by loading the agents again under other conditions; the others by reading the code.
 """
 
 from typing import NamedTuple
 
-MAKE_IT_A_FACT = "make it a fact of the turn, `Agent(facts=lambda: {…})`, or say it in the prompt"
+MAKE_IT_A_FACT = "pass it as a fact, `Agent(facts=lambda: {…})`, or put it into the prompt"
 
 
 class LintRule(NamedTuple):
@@ -21,70 +21,70 @@ LINT_RULES = (
         "L1",
         "clock",
         "the time or the date",
-        "it is another one at every start, and with it every cached prompt",
+        "it differs at every start, so no cached prompt can be used again",
         MAKE_IT_A_FACT,
     ),
     LintRule(
         "L2",
         "random",
         "a random number or id",
-        "it is another one in every process, so no two of them share a cached prompt",
-        f"leave it out, make it a constant, or {MAKE_IT_A_FACT}",
+        "it differs in every process, so no two processes share a cached prompt",
+        f"remove it, make it a constant, or {MAKE_IT_A_FACT}",
     ),
     LintRule(
         "L3",
         "identity",
         "an object's address or hash",
-        "it is another one in every process, and says nothing to a model",
-        "name the thing by something of its own, such as a name or a number",
+        "it differs in every process, and means nothing to a model",
+        "identify the object by a stable name or number",
     ),
     LintRule(
         "L4",
         "environment",
-        "what the machine, the user or the process is",
-        "machines that should share cached prompts do not, and a moved server pays for all of them anew",
+        "a property of the machine, the user or the process",
+        "machines do not share cached prompts, and moving a server invalidates all of them",
         f"make it a constant, or {MAKE_IT_A_FACT}",
     ),
     LintRule(
         "L5",
         "unordered",
         "the order of a set or of a folder",
-        "it is another one in every process or on every disk",
-        "put it in order: `sorted(…)`, or a list or a dict from the beginning",
+        "it differs in every process or on every disk",
+        "sort it with `sorted(…)`, or use a list or a dict",
     ),
     LintRule(
         "L6",
         "outside",
-        "the answer of another program or of the network",
-        "whoever answers may answer otherwise the next time",
-        f"keep the answer in a file of your own, or {MAKE_IT_A_FACT}",
+        "the output of another program or a network response",
+        "the next response may differ",
+        f"save the response to a file in your project, or {MAKE_IT_A_FACT}",
     ),
     LintRule(
         "L11",
         "each-time",
-        "another beginning in a second process, with nothing changed",
+        "the start of the prompt differs in a second, identical process",
         "no two processes share a cached prompt, and none survives a restart",
-        "find what is random, counted or timed in it, and leave it out",
+        "find and remove the random, counted or timed value",
     ),
     LintRule(
         "L12",
         "hash-seed",
-        "another beginning under another PYTHONHASHSEED",
-        "Python draws a new one for every process, so no two of them share a cached prompt",
-        "put sets in order before they become words: `sorted(…)`",
+        "the start of the prompt differs with another PYTHONHASHSEED",
+        "Python chooses a new seed for every process, so no two processes share a cached prompt",
+        "sort sets before they become text: `sorted(…)`",
     ),
     LintRule(
         "L13",
         "other-day",
-        "another beginning at another time",
+        "the start of the prompt differs at another time",
         "every cached prompt is lost when the date in it changes",
         MAKE_IT_A_FACT,
     ),
     LintRule(
         "L14",
         "elsewhere",
-        "another beginning in another environment",
-        "machines that should share cached prompts do not",
+        "the start of the prompt differs in another environment",
+        "machines do not share cached prompts",
         f"make it a constant, or {MAKE_IT_A_FACT}",
     ),
 )
@@ -96,5 +96,5 @@ def get_rule(name: str) -> LintRule:
 
 
 def find_rule_name(word: str) -> str:
-    """A rule's name, by its name or its id; empty when there is none."""
+    """The name of the rule with this name or id; empty if there is none."""
     return next((rule.name for rule in LINT_RULES if word.lower() in (rule.name, rule.id.lower())), "")

@@ -1,7 +1,7 @@
-"""A Python file as names and what they were bound to, module by module, function by function.
+"""Parses a Python file into scopes: names and their bindings, for the module and for each function.
 
-Nothing is run.  A name may be bound many times; which of them a reader meets is told by where the binding
-stands: the last one that surely happened, and what may have been added to it since.
+Nothing is run.  A name may be bound many times; a read sees the last binding that certainly happened, and those
+that may have been added after it.
 """
 
 import ast
@@ -29,22 +29,22 @@ ADDING_METHODS = {
     "setdefault",
     "appendleft",
 }
-"""Methods that put what they are given into what they belong to."""
+"""Methods that add their arguments to the object."""
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 END_OF_FILE = (1_000_000_000, 0)
 
 
 class NameBinding(NamedTuple):
-    """A name, and what it got: an expression, a thing out of an expression, a definition, or an import."""
+    """The value bound to a name: an expression, an item of an expression, a definition, or an import."""
 
     kind: str
     """value, item, function, class or import"""
     node: ast.AST
     at: tuple[int, int]
     is_certain: bool
-    """Whether everything it was before is gone."""
+    """True if it certainly replaces all earlier bindings."""
     target: str = ""
-    """Of an import, the full name."""
+    """For an import, the qualified name."""
 
 
 @dataclass(eq=False)
@@ -59,14 +59,14 @@ class NameScope:
 
     @cached_property
     def returned_values(self) -> list[ast.expr]:
-        """What a function returns or yields."""
+        """The expressions that a function returns or yields."""
         ends = (
             part for part in _own_nodes(self.node) if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom)
         )
         return [end.value for end in ends if end.value is not None]
 
     def find_bindings(self, name: str, at: tuple[int, int]) -> list[NameBinding]:
-        """The bindings that somebody who reads the name there may meet."""
+        """The bindings that a read of the name at this position may see."""
         met: list[NameBinding] = []
         for binding in reversed([b for b in self.bindings.get(name, ()) if b.at < at]):
             met.append(binding)
@@ -83,7 +83,7 @@ class ParsedModule:
     path: Path
     tree: ast.Module
     allowed: dict[int, frozenset[str]]
-    """By line: the rules that are allowed there; all of them where nothing is named."""
+    """The rules allowed on each line; an empty set allows all."""
     top: NameScope = field(init=False)
     scopes: dict[ast.AST, NameScope] = field(default_factory=dict)
     calls: list[tuple[ast.Call, NameScope]] = field(default_factory=list)
@@ -91,7 +91,7 @@ class ParsedModule:
     functions: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, NameScope]] = field(default_factory=list)
 
     def find_calls(self, name: str) -> Sequence[tuple[ast.Call, NameScope]]:
-        """The calls of anything by that name, however it is reached."""
+        """All calls of functions and methods with this name."""
         if not self._by_name:
             for call, scope in self.calls:
                 last = (
@@ -109,7 +109,7 @@ class ParsedModule:
 
 
 def read_module(path: Path) -> ParsedModule:
-    """Raises `MisuseError` when it is no Python that can be read."""
+    """Parse a file; raises `MisuseError` if it is not valid Python."""
     try:
         with tokenize.open(path) as file:
             source = file.read()
@@ -120,7 +120,7 @@ def read_module(path: Path) -> ParsedModule:
         place = f", line {error.lineno}" if error.lineno else ""
         raise MisuseError(f"{path}{place}: {error.msg}") from None
     except ValueError as error:
-        raise MisuseError(f"{path} is no Python: {error}") from None
+        raise MisuseError(f"{path} is not valid Python: {error}") from None
     module = ParsedModule(path, tree, _read_allow_comments(source))
     module.top = NameScope(module, tree)
     module.scopes[tree] = module.top
@@ -140,7 +140,7 @@ def _read_allow_comments(source: str) -> dict[int, frozenset[str]]:
 
 
 class _ScopeReader:
-    """Walks one scope; what is defined inside becomes a scope of its own."""
+    """Reads one scope; nested functions and classes become separate scopes."""
 
     def __init__(self, scope: NameScope) -> None:
         self._scope = scope
@@ -148,7 +148,7 @@ class _ScopeReader:
         self._globals: set[str] = set()
 
     def read(self, nodes: Iterable[ast.AST]) -> None:
-        """In their order, and without going deeper than Python can: some prompts are very long sums."""
+        """Visit nodes in order, without recursion: long prompts may be concatenated from very many parts."""
         waiting = [*nodes][::-1]
         while waiting:
             node = waiting.pop()
@@ -296,11 +296,11 @@ NODE_READERS: Mapping[type[ast.AST], Callable[[_ScopeReader, Any], None]] = {
     ast.Call: _ScopeReader.call,
     **dict.fromkeys((ast.If, ast.While, ast.Try, ast.TryStar, ast.Match), _ScopeReader.read_conditional),
 }
-"""What is read in a way of its own; of everything else, what is inside."""
+"""Node types with their own reader; of all others, the children are read."""
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything in a function or class body that is its own, and not of what is defined inside."""
+    """The nodes of a function or class body, without those of nested definitions."""
     stack = list(ast.iter_child_nodes(node))
     while stack:
         part = stack.pop()

@@ -1,6 +1,6 @@
-"""Where words become part of every prompt: instructions, and the names, descriptions and schemas of tools.
+"""Finds the expressions that become part of every prompt: instructions, and names, descriptions and schemas of tools.
 
-What a program says in a turn is no concern of this: that is where volatile facts belong.
+Text of a single turn is not checked: that is where volatile facts belong.
 """
 
 import ast
@@ -17,12 +17,12 @@ TOOL_CLASSES = {
     "TypedTool": ("arguments", "", "name", "description"),
     "CommandTool": ("name", "description", "", "parameters"),
 }
-"""Tools made of what they are given: what their places are called, where they reach a prompt."""
+"""Positional parameters of each tool class; empty for those that do not reach a prompt."""
 PARTIAL_NAME, SUPER_INIT = "functools.partial", "super().__init__"
 VISIBLE_PARAMETERS = ("name", "description", "schema", "parameters")
 ALL_RULES: frozenset[str] = frozenset()
 ORDER_RULES = frozenset({"unordered"})
-"""Of a list of tools only the order is words."""
+"""For a list of tools only the order matters."""
 
 
 class PromptSink(NamedTuple):
@@ -30,7 +30,7 @@ class PromptSink(NamedTuple):
     scope: NameScope
     what: str
     rules: frozenset[str] = ALL_RULES
-    """The rules it is held to; empty for all."""
+    """The rules that apply; empty for all."""
 
 
 def list_sinks(flow: DataFlow, module: ParsedModule) -> Iterator[PromptSink]:
@@ -55,7 +55,7 @@ def list_sinks(flow: DataFlow, module: ParsedModule) -> Iterator[PromptSink]:
 
 
 def makes_agents(flow: DataFlow, module: ParsedModule) -> bool:
-    """Whether an agent or a tool is made while the file is loaded."""
+    """True if loading the file creates an agent or a tool."""
     calls = [
         (flow.qualified_name(call.func, scope), call) for call, scope in module.calls if scope is module.top
     ]
@@ -107,7 +107,7 @@ def _agent_sinks(
 def _keyword_arguments(
     flow: DataFlow, call: ast.Call, scope: NameScope
 ) -> Iterator[tuple[str, ast.AST, NameScope]]:
-    """What it is given by name, out of a dict that is written down as well."""
+    """The keyword arguments of a call, including those of an unpacked dict literal."""
     for word in call.keywords:
         if word.arg is not None:
             yield word.arg, word.value, scope
@@ -122,7 +122,7 @@ def _keyword_arguments(
 
 
 def _docstring_sinks(flow: DataFlow, module: ParsedModule, shown: set[ast.AST]) -> Iterator[PromptSink]:
-    """`look.__doc__ = …`: a docstring with something in it cannot be written where docstrings are."""
+    """Assignments such as `look.__doc__ = …`, which build a docstring from other values."""
     for node in module.tree.body:
         for target in node.targets if isinstance(node, ast.Assign) else ():
             if isinstance(target, ast.Attribute) and target.attr == "__doc__":
@@ -159,7 +159,7 @@ def _named_function_sinks(
 def _function_sinks(
     flow: DataFlow, function: ast.FunctionDef | ast.AsyncFunctionDef, scope: NameScope, shown: set[ast.AST]
 ) -> Iterator[PromptSink]:
-    """What the schema of a tool is made of: defaults and types."""
+    """The defaults and types that make up the schema of a tool."""
     if function in shown:
         return
     shown.add(function)
@@ -176,7 +176,7 @@ def _function_sinks(
 def _type_sinks(
     flow: DataFlow, node: ast.AST, scope: NameScope, what: str, shown: set[ast.AST]
 ) -> Iterator[PromptSink]:
-    """The fields of every class of the user's own that a type names."""
+    """The fields of the user's classes that a type refers to."""
     for part in ast.walk(node):
         if not isinstance(part, ast.Name | ast.Attribute):
             continue

@@ -1,7 +1,7 @@
-"""Expressions that bring something volatile, and those that take it away again: tables, by full name.
+"""Tables of expressions that produce a volatile value, and of those that make a value stable, by qualified name.
 
-A name is what an expression is called after imports: `from datetime import datetime as d` makes `d.now`
-`datetime.datetime.now`.  What is not in here is taken for steady: a lint that cries wolf is turned off.
+Names are qualified after imports: with `from datetime import datetime as d`, `d.now` is
+`datetime.datetime.now`.  Anything not listed counts as stable, because users turn off a lint with false alarms.
 """
 
 import ast
@@ -20,7 +20,7 @@ CLOCK_WITHOUT_ARGUMENTS = {
     "time.asctime": 0,
     "time.strftime": 1,
 }
-"""These tell the time now unless one is given: how many arguments there are without it."""
+"""Calls that return the current time unless a time is passed: the number of arguments without it."""
 RANDOM_CALLS = {
     "uuid.uuid1", "uuid.uuid4", "uuid.uuid6", "uuid.uuid7", "os.urandom", "random.SystemRandom",
     "tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.mktemp", "tempfile.NamedTemporaryFile",
@@ -55,7 +55,7 @@ ORDERING_CALLS = {
     "sorted", "len", "min", "max", "sum", "any", "all", "bool", "isinstance", "heapq.nsmallest",
     "natsort.natsorted",
 }  # fmt: skip
-"""What is left of a set here no longer depends on its order."""
+"""Calls whose result does not depend on the order of a set."""
 FILE_READING_CALLS = {"open", "io.open", "json.load", "tomllib.load", "yaml.safe_load"}
 FILE_READING_METHODS = {
     "read_text",
@@ -67,13 +67,13 @@ FILE_READING_METHODS = {
     "is_file",
     "is_dir",
 }
-"""Where a file is may depend on the machine; what stands in it is what somebody wrote."""
+"""Reads of a file: its path may depend on the machine, its content counts as stable."""
 SET_CALLS = {"set", "frozenset"}
 SET_METHODS = {"keys", "items"}
 
 
 def find_call_rule(name: str, call: ast.Call, *, seeded: bool) -> str:
-    """The rule that a call is against; empty when it is against none.  `seeded`: chance was given a seed."""
+    """The rule that a call violates, or empty.  `seeded`: the module seeds its random numbers."""
     if name in CLOCK_CALLS or len(call.args) + len(call.keywords) <= CLOCK_WITHOUT_ARGUMENTS.get(name, -1):
         return "clock"
     if name in RANDOM_CALLS:
@@ -105,7 +105,7 @@ def find_value_rule(name: str) -> str:
 
 
 def is_unordered(node: ast.Set) -> bool:
-    """One thing alone is in order, and so are small whole numbers, whose hash nobody salts."""
+    """True unless the set has one item or only integers, whose hashes do not depend on the hash seed."""
     steady = all(isinstance(item, ast.Constant) and isinstance(item.value, int) for item in node.elts)
     return len(node.elts) > 1 and not steady
 

@@ -1,4 +1,4 @@
-"""The findings of reading: what flows into the front of a prompt, unless somebody has said that it may."""
+"""Findings of reading the source: volatile values that reach the start of a prompt and are not allowed there."""
 
 import ast
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ LOAD_RULES_OF = {
     "unordered": ("hash-seed",),
     "outside": ("each-time",),
 }
-"""What each thing in the code is found as when the code is loaded again."""
+"""Rules of loading that report the same value as a rule of reading."""
 SKIPPED_FOLDERS = ("site-packages", "node_modules", "__pycache__")
 
 
@@ -30,7 +30,7 @@ class LintFinding(Value):
     line: int
     column: int
     what: str
-    """The words of the code, or of the two prompts."""
+    """The expression in the code, or the two differing texts."""
     reaches: str
     reaches_file: str = ""
     reaches_line: int = 0
@@ -42,14 +42,14 @@ class LintFinding(Value):
 class StaticFindings(Value):
     findings: tuple[LintFinding, ...]
     makes_agents: bool
-    """Whether loading the file makes agents or tools."""
+    """True if loading the file creates agents or tools."""
     notes: tuple[str, ...] = ()
     allowed: frozenset[str] = frozenset()
-    """What loading would find that the code says may stay."""
+    """Rules of loading that a `# bridle: stable` comment allows."""
 
 
 def read_findings(path: Path, library: ModuleIndex) -> StaticFindings:
-    """Raises `MisuseError` when it is no Python."""
+    """Read one file; raises `MisuseError` if it is not valid Python."""
     module = library.open_module(path)
     flow = DataFlow(library)
     unique: dict[tuple[str, str, int, int], LintFinding] = {}
@@ -59,7 +59,7 @@ def read_findings(path: Path, library: ModuleIndex) -> StaticFindings:
         taints = flow.find_taints(sink.node, sink.scope)
         if flow.is_too_large:
             where = f"{_display_path(sink.scope.module.path)}, line {getattr(sink.node, 'lineno', 0)}"
-            notes.append(f"{where}: too much flows into {sink.what} to be followed to its end")
+            notes.append(f"{where}: {sink.what}: the code is too complex to be checked completely")
         for taint in taints:
             if sink.rules and taint.rule not in sink.rules:
                 continue
@@ -97,7 +97,7 @@ def _make_finding(taint: Taint, sink: PromptSink) -> LintFinding:
 
 
 def _is_allowed(taint: Taint, sink: PromptSink) -> bool:
-    """Whether `# bridle: stable` stands where it is, where it goes, or anywhere on the way."""
+    """True if a `# bridle: stable` comment is at the value, at its destination, or at a step between them."""
     lines = [(taint.module, *_line_range(taint.node)), (sink.scope.module, *_line_range(sink.node))]
     lines += [(hop.module, hop.line, hop.line) for hop in taint.hops]
     return any(module.allows(taint.rule, first, last) for module, first, last in lines)
@@ -109,7 +109,7 @@ def _line_range(node: ast.AST) -> tuple[int, int]:
 
 
 def list_python_files(folder: Path) -> Iterator[Path]:
-    """In order, without what is hidden or somebody else's."""
+    """The Python files of a folder in sorted order, without hidden and third-party folders."""
     for path in sorted(folder.rglob("*.py")):
         inside = path.relative_to(folder).parts
         if not any(part.startswith(".") or part in SKIPPED_FOLDERS for part in inside):
@@ -117,7 +117,7 @@ def list_python_files(folder: Path) -> Iterator[Path]:
 
 
 def _display_path(path: Path) -> str:
-    """As it is called from here, where it is below here."""
+    """The path relative to the working directory, if it is inside it."""
     here = Path.cwd()
     whole = path.resolve()
     return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(path)
