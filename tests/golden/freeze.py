@@ -5,7 +5,8 @@
     python tests/golden/freeze.py dump SEED    print the events, the state and the requests of one run
 
 A change of structure must leave all of it equal. Persisted names may change: `renames.toml` lists each new name with
-the name it had when the record was made, and the comparison uses the old ones.
+the name it had when the record was made, and the comparison uses the old ones. Fields, parameters and names that are
+new since then are listed under `added` and left out of the comparison.
 """
 
 # ruff: noqa: E402 - the helpers of the tests are found by path, also when this file is run as a program
@@ -23,6 +24,7 @@ import tomllib
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
@@ -39,6 +41,7 @@ import bridle
 from bridle.cli.main import main as run_command
 from bridle.core.loop import apply_event
 from bridle.core.state import State
+from bridle.values.events import Event
 
 from bridle.testing.wire.recorded_traffic import read_recordings
 from bridle.testing.wire.check_recording import find_codec
@@ -47,6 +50,8 @@ WIRE = HERE.parent.parent.parent / "shared" / "wire"
 REFUSED = test_unbrickable.TOO_LONG
 SEEDS = range(700_000, 700_300)
 RENAMES = tomllib.loads((HERE / "renames.toml").read_text())
+ADDED_FIELDS, ADDED_NAMES = ({*RENAMES["added"][kind]} for kind in ("fields", "names"))
+EVENT_NAMES = {each.__struct_config__.tag: each.__name__ for each in get_args(Event)}
 LONG_HEX = re.compile(r"\b[0-9a-f]{16,64}\b")
 SHORT_ID = re.compile(r"^[0-9a-f]{12}$")
 SESSION_ID = re.compile(r"\b\d{8}-[0-9a-z]{8}\b")
@@ -71,7 +76,9 @@ class Placeholders:
 def restore_names(value: object, keys: dict[str, str]) -> object:
     """Printed JSON with the keys and texts that it had when the record was made."""
     if isinstance(value, dict):
-        return {keys.get(key, key): restore_names(inner, keys) for key, inner in value.items()}
+        owner = EVENT_NAMES.get(str(value.get("type")), "")
+        kept = {key: inner for key, inner in value.items() if f"{owner}.{key}" not in ADDED_FIELDS}
+        return {keys.get(key, key): restore_names(inner, keys) for key, inner in kept.items()}
     if isinstance(value, list):
         return [restore_names(inner, keys) for inner in value]
     return restore_text(value) if isinstance(value, str) else value
@@ -109,7 +116,7 @@ def list_members(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
         default = field.default if field.default is not msgspec.NODEFAULT else ...
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
-        if found != default:
+        if found != default and f"{type(value).__name__}.{field.name}" not in ADDED_FIELDS:
             keys = (RENAMES["fields"].get(f"{owner}.{field.name}") for owner in owners)
             yield next((key for key in keys if key), field.name), to_json(found)
 
@@ -187,10 +194,12 @@ def freeze_requests() -> Iterator[str]:
 
 def freeze_names() -> Iterator[str]:
     """Every public name with its signature."""
-    for name in sorted(bridle.__all__):
+    for name in sorted({*bridle.__all__} - ADDED_NAMES):
         found = getattr(bridle, name)
         with contextlib.suppress(TypeError, ValueError):
-            signature = re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(found)))
+            whole = inspect.signature(found)
+            known = [each for each in whole.parameters.values() if f"{name}.{each.name}" not in ADDED_FIELDS]
+            signature = re.sub(r" at 0x[0-9a-f]+", "", str(whole.replace(parameters=known)))
             yield f"{name}{signature}"
             continue
         yield name

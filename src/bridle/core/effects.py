@@ -290,7 +290,13 @@ def event_for_effect(effect: RecordedEffect) -> e.Event:
     match effect:
         case RequestApproval(call=call, binding=binding, rule=rule, question=asked, expires_at=until):
             return e.ApprovalAsked(
-                call_id=call.id, binding=binding, rule=rule, question=asked, expires_at=until
+                call_id=call.id,
+                binding=binding,
+                rule=rule,
+                question=asked,
+                expires_at=until,
+                name=call.name,
+                arguments=call.arguments,
             )
         case Reprompt(why=why, message=message):
             return e.Reprompted(why=why, message=message)

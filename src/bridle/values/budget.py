@@ -109,6 +109,9 @@ class SubrunStarted(EventBase, tag="subrun_started"):
 
     call_id: str
     session: str
+    name: str = ""
+    arguments: str = ""
+    """Tool that it runs in, and the arguments of that call as JSON text."""
 
 
 class SubrunCharged(EventBase, tag="subrun_charged"):

@@ -134,6 +134,9 @@ class ApprovalAsked(EventBase, tag="approval_asked"):
     question: ApprovalQuestion = "run"
     """`in_doubt`: the call started but has no result; run it again, or was it done?"""
     expires_at: float | None = None
+    name: str = ""
+    arguments: str = ""
+    """Tool and arguments of the call, as JSON text."""
 
     @property
     def unique_key(self) -> str | None:
@@ -152,6 +155,9 @@ class ApprovalAnswered(EventBase, tag="approval_answered"):
     """Claim of the tool's code about the call with those arguments."""
     proof: str = ""
     """HMAC that proves who approved, made with a key that is not in the log (run/calls/approval_proof.py)."""
+    name: str = ""
+    asked_arguments: str = ""
+    """Tool and arguments that the person was asked about, as JSON text."""
 
     @property
     def unique_key(self) -> str | None:
@@ -166,6 +172,9 @@ class CallReviewed(EventBase, tag="call_reviewed"):
     """The approval in the log has no valid proof; it is ignored and the question is asked again."""
     resource_claim: ResourceClaim | None = None
     """Current claim of the tool's code about the call, if it differs from the log."""
+    name: str = ""
+    arguments: str = ""
+    """Tool and arguments of the call, as JSON text."""
 
 
 CompensationState = Literal["open", "in_doubt", "failed", "done"]

@@ -234,6 +234,9 @@ class ToolProbed(EventBase, tag="tool_probed"):
 
     call_id: str
     attempt: int
+    name: str = ""
+    arguments: str = ""
+    """As in `ToolStarted`."""
 
     @property
     def unique_key(self) -> str | None:
@@ -254,6 +257,12 @@ class ToolFinished(EventBase, tag="tool_finished"):
     """Complete result, if `result` is an excerpt."""
     name: str = ""
     """Tool that was called."""
+    arguments: str = ""
+    """As in `ToolStarted`; the model's if the call did not run."""
+
+    @property
+    def call_id(self) -> str:
+        return self.result.call_id
 
     @property
     def unique_key(self) -> str | None:

@@ -52,6 +52,18 @@ class CallReady(Value, tag="call_ready"):
     """Has its final id once a run shows it."""
 
     @property
+    def call_id(self) -> str:
+        return self.call.id
+
+    @property
+    def name(self) -> str:
+        return self.call.name
+
+    @property
+    def arguments(self) -> str:
+        return self.call.arguments
+
+    @property
     def text(self) -> str:
         return ""
 

@@ -205,6 +205,10 @@ def test_in_doubt_probe(took_effect):
     assert result.messages[2].results[0].text == ("found 7" if took_effect else "paid 7")
     finished = [r.event for r in asyncio.run(store.read("s")) if isinstance(r.event, e.ToolFinished)]
     assert [event.source for event in finished] == ["probe" if took_effect else "run"]
+    probed = [r.event for r in asyncio.run(store.read("s")) if isinstance(r.event, e.ToolProbed)]
+    assert len(probed) == (0 if took_effect else 1)
+    for event in (*probed, *finished):
+        assert (event.call_id, event.name, event.arguments) == ("c1_0", made.spec.name, '{"amount":7}')
 
 
 def test_a_probe_that_fails_leaves_the_doubt():

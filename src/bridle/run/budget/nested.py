@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from bridle.core.budget.limits import deadline, limit_scopes
 from bridle.core.budget.shared import FitReservation, RemainingBudget, offer_reservation, reserved_amount
+from bridle.core.calls.pending import find_call
 from bridle.core.state import State
 from bridle.ports.clock import Clock
 from bridle.run.cancellation import finish_despite_cancel
@@ -220,8 +221,14 @@ class NestedBudgetSource:
         parent.reserved += reserved_amount(reserved.reservation)
         if any(each.session == self._session for each in parent.state.run.subruns):
             return
+        call_id = self._nested_run.call_id
+        place = find_call(parent.state.pending_calls, call_id)
+        item = parent.state.pending_calls[place] if place is not None else None
+        name, arguments = (item.call.name, item.arguments) if item is not None else ("", "")
         try:
-            await parent.run.record(SubrunStarted(call_id=self._nested_run.call_id, session=self._session))
+            await parent.run.record(
+                SubrunStarted(call_id=call_id, session=self._session, name=name, arguments=arguments)
+            )
         except BaseException:
             await reserved.release()
             raise

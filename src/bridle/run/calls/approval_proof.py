@@ -65,7 +65,13 @@ def review_calls(
             key = key or (store.approval_key if isinstance(store, SupportsApprovalKey) else _read_key())
             discards = bool(item.answer.binding) and not _is_proved(key, session, state, item)
         if discards or changed is not None:
-            yield CallReviewed(call_id=item.call.id, discards_approval=discards, resource_claim=changed)
+            yield CallReviewed(
+                call_id=item.call.id,
+                discards_approval=discards,
+                resource_claim=changed,
+                name=item.call.name,
+                arguments=item.call.arguments,
+            )
 
 
 def _is_proved(key: bytes | None, session: str, state: State, item: PendingCall) -> bool:

@@ -102,7 +102,14 @@ class ToolRunner:
         """Record a result; the size of the excerpt for the model is decided here, once."""
         excerpt, whole = await self._fit_result(result)
         await self._record(
-            e.ToolFinished(result=excerpt, rule=rule, source=source, stored_result=whole, name=call.name)
+            e.ToolFinished(
+                result=excerpt,
+                rule=rule,
+                source=source,
+                stored_result=whole,
+                name=call.name,
+                arguments=call.arguments,
+            )
         )
         self._parent_budget.end_call(result.call_id)
 
@@ -125,6 +132,7 @@ class ToolRunner:
                 same_as_call=earlier.call_id,
                 stored_result=receipt.stored_result,
                 name=call.name,
+                arguments=call.arguments,
             )
         )
 
@@ -156,7 +164,12 @@ class ToolRunner:
         tool = self._tools[effect.call.name]
         found = await probe_tool(tool, effect, self._session, self._call_seconds(effect))
         if found is None:
-            await self._record(e.ToolProbed(call_id=effect.call.id, attempt=effect.attempt))
+            call = effect.call
+            await self._record(
+                e.ToolProbed(
+                    call_id=call.id, attempt=effect.attempt, name=call.name, arguments=call.arguments
+                )
+            )
         else:
             await self.finish(effect.call, found, source="probe")
 
@@ -229,6 +242,8 @@ class ToolRunner:
             reason=verdict.reason,
             by=verdict.by,
             resource_claim=find_resource_claim(self._tools, edited) if edited is not None else None,
+            name=question.tool,
+            asked_arguments=question.arguments,
         )
         await self._record(replace(event, proof=prove(event)))
 
