@@ -16,19 +16,23 @@ from .message import Message, ToolCall
 from .usage import Usage
 
 
-class TextDelta(Value, tag="text_delta"):
-    text: str
-
-
-class ReasoningDelta(Value, tag="reasoning_delta"):
-    reasoning: str
+class SilentItem(Value):
+    """An item without text to show."""
 
     @property
     def text(self) -> str:
         return ""
 
 
-class ToolCallDelta(Value, tag="tool_call_delta"):
+class TextDelta(Value, tag="text_delta"):
+    text: str
+
+
+class ReasoningDelta(SilentItem, tag="reasoning_delta"):
+    reasoning: str
+
+
+class ToolCallDelta(SilentItem, tag="tool_call_delta"):
     """A piece of a call's arguments; incomplete, for display only."""
 
     index: int
@@ -38,12 +42,8 @@ class ToolCallDelta(Value, tag="tool_call_delta"):
     call_id: str = ""
     """The call's id in all later events; set by the run, not by the decoder."""
 
-    @property
-    def text(self) -> str:
-        return ""
 
-
-class CallReady(Value, tag="call_ready"):
+class CallReady(SilentItem, tag="call_ready"):
     """A call that has arrived completely, while its reply is still streaming."""
 
     index: int
@@ -63,20 +63,12 @@ class CallReady(Value, tag="call_ready"):
     def arguments(self) -> str:
         return self.call.arguments
 
-    @property
-    def text(self) -> str:
-        return ""
 
-
-class DeltasSkipped(Value, tag="skipped"):
+class DeltasSkipped(SilentItem, tag="skipped"):
     """Placeholder for deltas that a slow viewer missed."""
 
     count: int
     """Number of missed deltas; the reply contains them all."""
-
-    @property
-    def text(self) -> str:
-        return ""
 
 
 class AttemptRestarted(Value, tag="attempt_restarted"):

@@ -164,11 +164,9 @@ class ToolRunner:
         tool = self._tools[effect.call.name]
         found = await probe_tool(tool, effect, self._session, self._call_seconds(effect))
         if found is None:
-            call = effect.call
+            call, attempt = effect.call, effect.attempt
             await self._record(
-                e.ToolProbed(
-                    call_id=call.id, attempt=effect.attempt, name=call.name, arguments=call.arguments
-                )
+                e.ToolProbed(call_id=call.id, attempt=attempt, name=call.name, arguments=call.arguments)
             )
         else:
             await self.finish(effect.call, found, source="probe")
