@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from bridle.values.errors import Failure as Failure
     from bridle.values.errors import MissingKey as MissingKey
     from bridle.values.errors import MisuseError as MisuseError
+    from bridle.values.errors import ModelRetry as ModelRetry
     from bridle.values.errors import ProviderError as ProviderError
     from bridle.values.errors import SessionNotFound as SessionNotFound
     from bridle.values.errors import StoreError as StoreError
@@ -117,10 +118,12 @@ if TYPE_CHECKING:
     from bridle.values.result import AttemptRestarted as AttemptRestarted
     from bridle.values.result import CallReady as CallReady
     from bridle.values.result import DeltasSkipped as DeltasSkipped
+    from bridle.values.result import DoneResult as DoneResult
     from bridle.values.result import FinalAnswer as FinalAnswer
     from bridle.values.result import History as History
     from bridle.values.result import ReasoningDelta as ReasoningDelta
     from bridle.values.result import Result as Result
+    from bridle.values.result import RunStopped as RunStopped
     from bridle.values.result import TextDelta as TextDelta
     from bridle.values.result import ToolCallDelta as ToolCallDelta
     from bridle.values.settings import Compaction as Compaction
@@ -158,7 +161,7 @@ _HOMES = {
     "values.calls": ("ApprovalVerdict", "Compensation", "PendingApproval", "PermissionRule", "Policy"),
     "values.errors": (
         "BadTool", "BridleError", "Conflict", "Corrupt", "Failure", "MissingKey", "MisuseError",
-        "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
+        "ModelRetry", "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.events": (
         "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
@@ -180,8 +183,8 @@ _HOMES = {
     "values.record": ("Record",),
     "values.request": ("Sampling", "Thinking", "ToolChoice"),
     "values.result": (
-        "AttemptRestarted", "CallReady", "DeltasSkipped", "FinalAnswer", "History",
-        "ReasoningDelta", "Result", "TextDelta", "ToolCallDelta",
+        "AttemptRestarted", "CallReady", "DeltasSkipped", "DoneResult", "FinalAnswer", "History",
+        "ReasoningDelta", "Result", "RunStopped", "TextDelta", "ToolCallDelta",
     ),
     "values.settings": ("Compaction",),
     "values.usage": ("Budget", "Limits", "Usage"),

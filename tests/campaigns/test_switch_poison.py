@@ -36,7 +36,9 @@ BLANK = ("", " ", "\n\t ", "\u00a0")
 POISON = (*BLANK, "a\x00b", "half \ud83d", "\udf21 the other half", "\ud83d", "🌡️", "x" * 3_000, "plain")
 WIRE_IDS = ("", "same", "same", "a.b/c d", "é", "y" * 300, "z" * 50, "c1_0")
 ARGUMENTS = ('{"where": "left"}', "{}", "", "null", "[1]", '{"where": "le', '{"half": "\ud83d"}', "1e999")
-OUTCOMES: tuple[Outcome, ...] = ("ok", "error", "invalid", "denied", "timeout", "cancelled", "unknown")
+OUTCOMES: tuple[Outcome, ...] = (
+    "ok", "error", "retry", "invalid", "denied", "timeout", "cancelled", "unknown",
+)  # fmt: skip
 TOOLS = (
     ToolSpec(name="look", description="Look.", parameters='{"type":"object","properties":{}}'),
     ToolSpec(name="photo", description="Take.", parameters='{"type":"object","properties":{}}'),

@@ -14,6 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     ("name", "blocks_least"),
     [
         ("tools.md", 11),
+        ("output.md", 2),
         ("catalogue.md", 3),
         ("caching.md", 4),
         ("memory.md", 5),

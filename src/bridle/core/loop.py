@@ -212,6 +212,7 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
         batch_signatures=(),
         reprompts=0,
         rejected_answers=0,
+        tool_retries=(),
         pauses=0,
         suspected_truncation="",
         prefix_change=None,

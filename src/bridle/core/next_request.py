@@ -32,6 +32,9 @@ from .evaluate_reply import (
 from .memory import plan_memory_load, plan_retrieval
 from .state import State
 
+TOOL_RETRIES_MAX = 3
+"""Replies in a row that one tool may answer with `ModelRetry` alone; the next one ends the run."""
+
 
 def choose_next_effect(state: State) -> Effect:
     reached = find_reached_limit(state)
@@ -43,6 +46,8 @@ def choose_next_effect(state: State) -> Effect:
     repetition = _check_repetition(state)
     if repetition is not None:
         return repetition
+    if state.run.tool_retries and (exhausted := _end_after_retries(state)):
+        return exhausted
     wrap_up = wrap_up_reprompt(state)
     if wrap_up is not None:
         return wrap_up
@@ -160,6 +165,27 @@ def _check_repetition(state: State) -> Effect | None:
     if due and state.transcript.messages[-1].role == "tool":
         return Reprompt(why="repeating", message=repetition_notice(cycle.repeats, calls))
     return None
+
+
+def _end_after_retries(state: State) -> EndRun | None:
+    """End of a run whose model could not satisfy a tool that raises `ModelRetry`."""
+    for name, count in state.run.tool_retries:
+        if count > TOOL_RETRIES_MAX:
+            asked = f"`{name}` asked the model to try again {count} times in a row"
+            return EndRun(
+                stop="no_progress", reason=f"{asked}; last reason: {_last_retry_reason(state, name)}"
+            )
+    return None
+
+
+def _last_retry_reason(state: State, name: str) -> str:
+    results = dict[str, str]()
+    for message in reversed(state.transcript.messages):
+        results.update((result.call_id, result.text) for result in message.results)
+        for call in reversed(message.calls):
+            if call.name == name and call.id in results:
+                return results[call.id]
+    return ""
 
 
 def _latest_calls(state: State, batches: int) -> tuple[ToolCall, ...]:

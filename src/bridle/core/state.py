@@ -150,6 +150,8 @@ class Run(Value):
     pauses: int = 0
     rejected_answers: int = 0
     """Answers that did not match the output type."""
+    tool_retries: tuple[tuple[str, int], ...] = ()
+    """Tools whose latest replies all asked the model to try again (`ModelRetry`), with the number of replies."""
     server_state_lost: bool = False
     """The provider lost the stored conversation; the next request sends all of it."""
     tools_forbidden: bool = False

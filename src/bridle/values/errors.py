@@ -13,7 +13,8 @@
         - Unusable                the store cannot be opened or written
 
 Expected outcomes are not exceptions: a limit reached, a refusal, a failed tool or an unreachable model ends a
-run with a value (`Result.stop`).
+run with a value (`Result.stop`). `Result.raise_for_stop` raises `RunStopped` (values/result.py) for callers who
+prefer an exception. `ModelRetry` is not raised by Bridle but by your tools and validators.
 """
 
 from typing import Literal
@@ -68,6 +69,14 @@ class Failure(Value):
 
 class BridleError(Exception):
     pass
+
+
+class ModelRetry(Exception):
+    """Raised by a tool, a validator or an output function: the model gets the message and tries again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
 
 
 class MisuseError(BridleError):

@@ -34,11 +34,11 @@ from .usage import Usage
 
 MediaKind = Literal["image", "document", "audio", "video"]
 
-Outcome = Literal["ok", "error", "invalid", "denied", "timeout", "cancelled", "unknown"]
+Outcome = Literal["ok", "error", "retry", "invalid", "denied", "timeout", "cancelled", "unknown"]
 """Outcome of a call.
 
-`invalid`: never started, because its name or arguments were wrong. `unknown`: started, and it cannot be
-determined whether it took effect.
+`retry`: the tool raised `ModelRetry`. `invalid`: never started, because its name or arguments were wrong.
+`unknown`: started, and it cannot be determined whether it took effect.
 """
 
 

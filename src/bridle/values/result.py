@@ -4,13 +4,13 @@ Deltas are shown, never stored. Every item of a stream has `text`, empty if ther
 `print(event.text, end="")` is a complete viewer.
 """
 
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Generic, TypeVar, cast
 
 from .base import Value
 from .budget import Subrun
 from .calls import Compensation
-from .errors import Failure, FailureKind
+from .errors import BridleError, Failure, FailureKind
 from .events import RunStop, WaitSource
 from .message import Message, ToolCall
 from .usage import Usage
@@ -129,6 +129,48 @@ class Result(Generic[T]):
     @property
     def done(self) -> bool:
         return self.stop == "done"
+
+    def raise_for_stop(self) -> "DoneResult[T]":
+        """Return this result with `output` typed as present; raise `RunStopped` if the run has no answer."""
+        if self.stop != "done":
+            raise RunStopped(self)
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return cast("DoneResult[T]", DoneResult(**values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoneResult(Result[T]):
+    """The result of a run that ended with an answer, so `output` is never missing."""
+
+    output: T
+
+
+NEXT_MOVES: dict[RunStop, str] = {
+    "budget": "raise the budget and call `agent.resume({session!r}, budget=…)`",
+    "steps": "raise the budget and call `agent.resume({session!r}, budget=…)`",
+    "seconds": "raise the budget and call `agent.resume({session!r}, budget=…)`",
+    "waiting": "answer `agent.approvals({session!r})`, then call `agent.resume({session!r})`",
+    "cancelled": "call `agent.resume({session!r})` to finish it",
+    "failed": "remove the cause and call `agent.resume({session!r})`",
+    "no_progress": "change the tools or the instructions, or prompt again with `session={session!r}`",
+    "refused": "change the prompt; `result.messages` has the refusal",
+    "context": "use a model with a larger window, or shorten the conversation",
+}
+"""What the caller can do after each end without an answer."""
+
+
+class RunStopped(BridleError):
+    """A run ended without an answer; raised only by `Result.raise_for_stop`."""
+
+    def __init__(self, result: "Result[T]") -> None:
+        why = f": {result.reason}" if result.reason else ""
+        move = NEXT_MOVES.get(result.stop, "see `result.reason`").format(session=result.session)
+        super().__init__(f"the run stopped as {result.stop!r} without an answer{why}. Next: {move}")
+        self.result: Result[object] = cast("Result[object]", result)
+
+    @property
+    def stop(self) -> RunStop:
+        return self.result.stop
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -222,17 +222,37 @@ def close_batch(state: State, at: float) -> State:
         return state
     remembered = CYCLE_LENGTH_MAX * (state.settings.repeats_max or 0)
     output = _accepted_output(state.settings, calls)
+    retries = state.run.tool_retries
+    for item in calls:
+        if retries or (item.result is not None and item.result.outcome == "retry"):
+            retries = _count_retries(retries, calls)
+            break
     run = replace(
         state.run,
         batch_signatures=(*state.run.batch_signatures, batch_signature(pair_results(calls)))[-remembered:]
         if remembered
         else (),
         output=output,
+        tool_retries=retries,
         rejected_answers=state.run.rejected_answers
         + (1 if _is_output_rejected(state.settings, calls) else 0),
     )
     after = append_results(replace(state, run=run), calls, at)
     return replace(after, phase=Phase.EVALUATING_REPLY if output is not None else Phase.CALLING_MODEL)
+
+
+def _count_retries(
+    counted: tuple[tuple[str, int], ...], calls: tuple[PendingCall, ...]
+) -> tuple[tuple[str, int], ...]:
+    """Replies in a row in which every result of a tool asked the model to try again, by tool."""
+    outcomes: dict[str, set[str]] = {}
+    for item in calls:
+        if item.result is not None:
+            outcomes.setdefault(item.call.name, set()).add(item.result.outcome)
+    before = dict(counted)
+    kept = {name: count for name, count in before.items() if name not in outcomes}
+    asked_again = {name: before.get(name, 0) + 1 for name, found in outcomes.items() if found == {"retry"}}
+    return tuple((kept | asked_again).items())
 
 
 def recheck_calls(state: State) -> tuple[PendingCall, ...]:

@@ -118,7 +118,7 @@ def _track_action(actions: dict[str, CompletedAction], event: e.Event, before: S
 
 def _make_action(item: PendingCall, spec: ToolSpec | None, result: ToolResult) -> CompletedAction | None:
     has_no_effect = item.attempt == 0 or spec is None or spec.effect == "read"
-    if has_no_effect or result.outcome not in ("ok", "error", "timeout", "unknown"):
+    if has_no_effect or result.outcome not in ("ok", "error", "retry", "timeout", "unknown"):
         return None
     return CompletedAction(
         call_id=item.call.id, tool=item.call.name, arguments=item.arguments, outcome=result.outcome

@@ -184,6 +184,11 @@ OUTCOME_POLICY: dict[Outcome, RecoveryRow] = {
     "error": RecoveryRow(
         action="tell", description="The exception message as the result", example="`ZeroDivisionError: …`"
     ),
+    "retry": RecoveryRow(
+        action="tell",
+        description="The message of `ModelRetry`; after 4 such replies in a row to one tool the run ends",
+        example='`raise ModelRetry("no such customer; search first")`',
+    ),
     "invalid": RecoveryRow(
         action="tell",
         description="The problem with the call, which was not run",

@@ -54,6 +54,7 @@ _ROLES: dict[str, Role] = {
 }
 _OUTCOMES: dict[str, Outcome] = {
     "error": "error",
+    "retry": "retry",
     "invalid": "invalid",
     "denied": "denied",
     "timeout": "timeout",

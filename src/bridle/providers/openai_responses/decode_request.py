@@ -59,7 +59,7 @@ _rejection = rejection_maker({"invalid": "invalid_request_error", "not_found": "
 _OUTPUT_SUFFIXES = ("_output", "_response")
 _INPUT_ROLES = ("user", "system", "developer")
 _DEVELOPER_ITEMS = {"additional_tools", "configuration_update", "compaction_trigger"}
-_OUTCOMES = {"ok", "error", "invalid", "denied", "timeout", "cancelled", "unknown"}
+_OUTCOMES = {"ok", "error", "retry", "invalid", "denied", "timeout", "cancelled", "unknown"}
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 _KNOWN_FIELDS = frozenset(
     {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens"}

@@ -18,6 +18,7 @@ from bridle.core.effects import ProbeTool, RunTool
 from bridle.ports.tool import DEADLINE_CANCEL, CallContext, ClaimingTool, Json, ProbingTool, Tool
 from bridle.run.cancellation import is_interrupt
 from bridle.values.calls import ResourceClaim
+from bridle.values.errors import ModelRetry
 from bridle.values.message import Media, Outcome, Text, ToolCall, ToolResult
 from bridle.values.text import describe_error, repair_surrogates
 
@@ -127,6 +128,8 @@ async def _run_safely(
     except BaseException as error:
         if is_interrupt(error):
             raise
+        if isinstance(error, ModelRetry):
+            return ToolFailure("retry", repair_surrogates(error.message[:ERROR_CHARACTERS_MAX]))
         return ToolFailure("error", _describe_exception(error))
 
 
