@@ -86,7 +86,11 @@ from bridle.core.context.token_estimate import (
     record_window,
 )
 from bridle.core.context.view import find_removable_parts, is_echo_refused, rebuild_view
-from bridle.core.recovery.failure_policy import FAILURE_POLICY, record_refused_parameter
+from bridle.core.recovery.failure_policy import (
+    FAILURE_POLICY,
+    has_endpoint_answered,
+    record_refused_parameter,
+)
 from bridle.core.recovery.fallback import apply_model_switched
 from bridle.values import events as e
 from bridle.values.budget import SubrunCharged, SubrunStarted
@@ -346,7 +350,7 @@ def _apply_model_failed(state: State, event: e.ModelFailed, at: float, proof: st
         failure=failure,
         refused_parameters=refused_parameters,
         reply_echo="refused" if not rejected and is_echo_refused(state, failure) else "",
-        endpoint_reached=run.endpoint_reached or _has_answered(event),
+        endpoint_reached=run.endpoint_reached or has_endpoint_answered(event),
         rejected_parts=rejected,
         compaction=run.compaction if rejected else record_overflow(state, failure),
         random_draw=event.random_draw,
@@ -372,12 +376,6 @@ def _apply_model_failed(state: State, event: e.ModelFailed, at: float, proof: st
         server_conversation=conversation,
         reported_windows=windows,
     )
-
-
-def _has_answered(event: e.ModelFailed) -> bool:
-    """True if the failure shows that a server exists: it sent a status, or interrupted its response."""
-    failure = event.failure
-    return failure.status is not None or failure.kind in ("cut", "garbled") or bool(event.partial_text)
 
 
 def _apply_reprompted(state: State, event: e.Reprompted, at: float, proof: str) -> State:

@@ -39,7 +39,7 @@ from bridle.values.errors import (
     StoreError,
     Unusable,
 )
-from bridle.values.events import WaitSource
+from bridle.values.events import ModelFailed, WaitSource
 from bridle.values.message import Outcome, Stop
 from bridle.values.request import Request
 from bridle.values.settings import ATTEMPTS_DEFAULT
@@ -373,6 +373,12 @@ def has_parameter(request: Request, parameter: OptionalParameter) -> bool:
     if parameter == "tool_choice":
         return request.tool_choice.mode in ("any", "tool")
     return bool(request.breakpoints or request.cache_key or request.compare_reply_id)
+
+
+def has_endpoint_answered(event: ModelFailed) -> bool:
+    """True if the failure shows that a server exists: it sent a status, or interrupted its response."""
+    failure = event.failure
+    return failure.status is not None or failure.kind in ("cut", "garbled") or bool(event.partial_text)
 
 
 def record_refused_parameter(
