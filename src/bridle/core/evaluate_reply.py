@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
 
 from bridle.core.calls.argument_schema import ANSWER_WORDING
 from bridle.core.calls.validation import ArgumentProblem, check_arguments
@@ -29,7 +30,7 @@ from bridle.values.text import parse_json
 from bridle.values.usage import Usage
 
 from .effects import Effect, EndRun, Reprompt
-from .state import State
+from .state import OutputProgress, State
 
 REPROMPTS_MAX = 2
 PAUSES_MAX = 10
@@ -88,9 +89,13 @@ def _check_output(state: State) -> Effect:
 
 
 def _reject_answer(state: State, problem: str) -> Effect:
-    if state.run.rejected_answers >= REJECTED_ANSWERS_MAX:
+    if state.run.output_progress.rejected_answers >= REJECTED_ANSWERS_MAX:
         return end_output_rejected(problem)
     return Reprompt(why="output", message=f"{ANSWER_UNUSABLE} {problem}\nAnswer again, in full.")
+
+
+def count_rejected_answer(progress: OutputProgress) -> OutputProgress:
+    return replace(progress, rejected_answers=progress.rejected_answers + 1)
 
 
 def end_output_rejected(problem: str) -> EndRun:

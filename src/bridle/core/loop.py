@@ -99,10 +99,10 @@ from bridle.values.message import Message, Stop, Text
 from bridle.values.settings import Settings
 
 from .effects import Effect, EndRun
-from .evaluate_reply import evaluate_reply, extract_output_json, final_text
+from .evaluate_reply import count_rejected_answer, evaluate_reply, extract_output_json, final_text
 from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_retrieval_error
 from .next_request import choose_next_effect
-from .state import Phase, Run, State
+from .state import OutputProgress, Phase, Run, State
 
 CONTINUE_NOTICE = "Continue where you stopped."
 
@@ -215,8 +215,7 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
         partial_text="",
         batch_signatures=(),
         reprompts=0,
-        rejected_answers=0,
-        tool_retries=(),
+        output_progress=OutputProgress(),
         pauses=0,
         suspected_truncation="",
         prefix_change=None,
@@ -384,7 +383,9 @@ def _apply_reprompted(state: State, event: e.Reprompted, at: float, proof: str) 
         run,
         reprompts=run.reprompts + (event.why not in ("output", "repeating", WRAP_UP_WHY)),
         wrap_up_reason=event.message.partition(". ")[0] if event.why == WRAP_UP_WHY else run.wrap_up_reason,
-        rejected_answers=run.rejected_answers + (event.why == "output"),
+        output_progress=count_rejected_answer(run.output_progress)
+        if event.why == "output"
+        else run.output_progress,
         continued_text=final_text(state) if run.reply is not None and run.reply.stop is Stop.LENGTH else "",
         reply=None,
     )

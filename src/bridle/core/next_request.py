@@ -46,12 +46,12 @@ def choose_next_effect(state: State) -> Effect:
     repetition = _check_repetition(state)
     if repetition is not None:
         return repetition
-    if state.run.tool_retries and (exhausted := _end_after_retries(state)):
+    if state.run.output_progress.tool_retries and (exhausted := _end_after_retries(state)):
         return exhausted
     wrap_up = wrap_up_reprompt(state)
     if wrap_up is not None:
         return wrap_up
-    if state.run.rejected_answers > REJECTED_ANSWERS_MAX:
+    if state.run.output_progress.rejected_answers > REJECTED_ANSWERS_MAX:
         return end_output_rejected(find_last_output_problem(state))
     wait = _decide_wait(state)
     if isinstance(wait, GiveUp):
@@ -169,7 +169,7 @@ def _check_repetition(state: State) -> Effect | None:
 
 def _end_after_retries(state: State) -> EndRun | None:
     """End of a run whose model could not satisfy a tool that raises `ModelRetry`."""
-    for name, count in state.run.tool_retries:
+    for name, count in state.run.output_progress.tool_retries:
         if count > TOOL_RETRIES_MAX:
             asked = f"`{name}` asked the model to try again {count} times in a row"
             return EndRun(

@@ -101,6 +101,15 @@ class Phase(StrEnum):
     AWAITING_APPROVAL = "waiting"  # waits for answers about calls
 
 
+class OutputProgress(Value):
+    """Attempts of a run at an answer, and at calls, that were sent back to the model."""
+
+    rejected_answers: int = 0
+    """Answers that did not match the output type."""
+    tool_retries: tuple[tuple[str, int], ...] = ()
+    """Tools whose latest results all asked the model to try again (`ModelRetry`), with the number of replies."""
+
+
 class Run(Value):
     """Everything that belongs to the current prompt."""
 
@@ -148,10 +157,7 @@ class Run(Value):
     """Text of an answer that was cut at the length limit and is being continued."""
     reprompts: int = 0
     pauses: int = 0
-    rejected_answers: int = 0
-    """Answers that did not match the output type."""
-    tool_retries: tuple[tuple[str, int], ...] = ()
-    """Tools whose latest replies all asked the model to try again (`ModelRetry`), with the number of replies."""
+    output_progress: OutputProgress = OutputProgress()
     server_state_lost: bool = False
     """The provider lost the stored conversation; the next request sends all of it."""
     tools_forbidden: bool = False

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from bridle.core.budget.limits import TOOL_CALL_LIMITS
 from bridle.core.context.token_estimate import append_message, estimate_tool_tokens
-from bridle.core.evaluate_reply import CYCLE_LENGTH_MAX, batch_signature
+from bridle.core.evaluate_reply import CYCLE_LENGTH_MAX, batch_signature, count_rejected_answer
 from bridle.core.state import Phase, State
 from bridle.values import events as e
 from bridle.values.errors import MisuseError
@@ -222,20 +222,20 @@ def close_batch(state: State, at: float) -> State:
         return state
     remembered = CYCLE_LENGTH_MAX * (state.settings.repeats_max or 0)
     output = _accepted_output(state.settings, calls)
-    retries = state.run.tool_retries
+    progress = state.run.output_progress
     for item in calls:
-        if retries or (item.result is not None and item.result.outcome == "retry"):
-            retries = _count_retries(retries, calls)
+        if progress.tool_retries or (item.result is not None and item.result.outcome == "retry"):
+            progress = replace(progress, tool_retries=_count_retries(progress.tool_retries, calls))
             break
+    if output is None and _output_calls(state.settings, calls):
+        progress = count_rejected_answer(progress)
     run = replace(
         state.run,
         batch_signatures=(*state.run.batch_signatures, batch_signature(pair_results(calls)))[-remembered:]
         if remembered
         else (),
         output=output,
-        tool_retries=retries,
-        rejected_answers=state.run.rejected_answers
-        + (1 if _is_output_rejected(state.settings, calls) else 0),
+        output_progress=progress,
     )
     after = append_results(replace(state, run=run), calls, at)
     return replace(after, phase=Phase.EVALUATING_REPLY if output is not None else Phase.CALLING_MODEL)
@@ -327,10 +327,6 @@ def _output_calls(settings: Settings, calls: tuple[PendingCall, ...]) -> tuple[P
 def _accepted_output(settings: Settings, calls: tuple[PendingCall, ...]) -> str | None:
     good = [item for item in _output_calls(settings, calls) if item.result and not item.result.is_error]
     return good[0].call.arguments if good else None
-
-
-def _is_output_rejected(settings: Settings, calls: tuple[PendingCall, ...]) -> bool:
-    return bool(_output_calls(settings, calls)) and _accepted_output(settings, calls) is None
 
 
 RUNNING_IN_PARENT = (
