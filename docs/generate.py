@@ -167,7 +167,7 @@ def prices() -> str:
 
 
 def factors() -> str:
-    """What the rates of a model are multiplied by, models with the same factors in one line."""
+    """Factors on the rates of a model; models with the same factors share a row."""
     by_factors: dict[tuple[str, ...], list[str]] = {}
     for model in _each():
         told = tuple(_factor(each) for each in model.price.factors) if model.price else ()
@@ -205,8 +205,8 @@ def signatures() -> str:
 
 
 def conflicts() -> str:
-    """What a model would refuse, and what is done about it."""
-    return table(["asked for", "then"], [[asked, then] for asked, then, _, _ in SETTLED])
+    """Options that a model would reject, and what is sent instead."""
+    return table(["requested", "sent"], [[asked, then] for asked, then, _, _ in SETTLED])
 
 
 def failures() -> str:
@@ -217,33 +217,33 @@ def failures() -> str:
 
 
 def limits() -> str:
-    """Where patience ends."""
+    """Limits of retries, waits and circuit breakers."""
     return table(
-        ["limit", "is"],
+        ["limit", "value"],
         [
-            ["attempts at one reply, by one model (`attempts_max`)", f"{ATTEMPTS_DEFAULT}"],
-            ["ceiling of the first wait", f"{failure_policy.WAIT_SECONDS_FIRST:g} s"],
-            ["ceiling of any wait of ours", f"{failure_policy.WAIT_SECONDS_MAX:g} s"],
-            ["longest wait a provider may ask for", f"{failure_policy.RETRY_AFTER_SECONDS_MAX:g} s"],
-            ["failures in a row that open a breaker", f"{breaker.FAILURES_MAX}"],
-            ["rest of an endpoint, at first", f"{breaker.OPEN_SECONDS_FIRST:g} s"],
-            ["rest of an endpoint, at most", f"{breaker.OPEN_SECONDS_MAX:g} s"],
-            ["rests one reply waits for", f"{failure_policy.BREAKER_WAITS_MAX}"],
+            ["attempts for one reply, per model (`attempts_max`)", f"{ATTEMPTS_DEFAULT}"],
+            ["backoff ceiling of the first wait", f"{failure_policy.WAIT_SECONDS_FIRST:g} s"],
+            ["backoff ceiling of any wait", f"{failure_policy.WAIT_SECONDS_MAX:g} s"],
+            ["longest wait that a provider may ask for", f"{failure_policy.RETRY_AFTER_SECONDS_MAX:g} s"],
+            ["consecutive failures that open a circuit breaker", f"{breaker.FAILURES_MAX}"],
+            ["pause of an open breaker, first", f"{breaker.OPEN_SECONDS_FIRST:g} s"],
+            ["pause of an open breaker, at most", f"{breaker.OPEN_SECONDS_MAX:g} s"],
+            ["breaker pauses that one reply waits for", f"{failure_policy.BREAKER_WAITS_MAX}"],
         ],
     )
 
 
 def deadlines() -> str:
-    """How long one request may take."""
+    """Deadlines of one request."""
     meanings = {
-        "connect_seconds": "finding the address, connecting and TLS together",
+        "connect_seconds": "name lookup, connection and TLS together",
         "first_byte_seconds": "from the request to the first byte of the answer: a model may think this long",
-        "idle_seconds": "between two pieces of an answer; any byte counts",
-        "total_seconds": "from the request to the last byte; not asked again after that",
+        "idle_seconds": "between two chunks of an answer; any byte counts",
+        "total_seconds": "from the request to the last byte; not retried after that",
     }
     usual = Deadlines()
     return table(
-        ["deadline", "default", "what it limits"],
+        ["deadline", "default", "limits"],
         [[f"`{name}`", f"{getattr(usual, name):g} s", meanings[name]] for name in usual.__struct_fields__],
     )
 
@@ -269,7 +269,7 @@ def directives() -> str:
 
 
 def faults() -> str:
-    """Everything that can be made to go wrong."""
+    """Every fault that the simulator can inject."""
     return table(
         ["fault", "what happens"], [[f"`{each.name}`", each.description] for each in FAULTS.values()]
     )
@@ -279,7 +279,7 @@ def cache_verdicts() -> str:
     rows = [
         [f"`{name}`", what, "yes" if name in MISS_OUTCOMES else "no"] for name, what in CACHE_OUTCOMES.items()
     ]
-    return table(["verdict", "what it means", "a miss"], rows)
+    return table(["verdict", "meaning", "a miss"], rows)
 
 
 def cache_alarms() -> str:
@@ -292,15 +292,15 @@ def cache_alarms() -> str:
 
 def lint_rules() -> str:
     return table(
-        ["id", "rule", "what it finds", "why it costs", "instead"],
+        ["id", "rule", "finds", "why it costs", "instead"],
         [[rule.id, f"`{rule.name}`", rule.what, rule.why, rule.instead] for rule in LINTED],
     )
 
 
 def layers() -> str:
-    """What a prompt is made of, front to back."""
+    """The layers of a prompt, from first to last."""
     return table(
-        ["layer", "shared by", "holds", "moves when", "a mark behind it"],
+        ["layer", "shared by", "content", "changes when", "breakpoint after it"],
         [
             [f"`{row.name}`", row.stability, row.content, row.changed_by, "yes" if row.has_breakpoint else ""]
             for row in PROMPT_LAYERS
@@ -309,7 +309,7 @@ def layers() -> str:
 
 
 def stabilities() -> str:
-    return table(["shared by", "that is"], [[name, what] for name, what in STABILITY_LEVELS.items()])
+    return table(["shared by", "meaning"], [[name, what] for name, what in STABILITY_LEVELS.items()])
 
 
 def strategies() -> str:
@@ -398,8 +398,8 @@ def _day(at: float) -> str:
 
 def _factor(each: PriceFactor) -> str:
     if each.hours:
-        return f"{each.factor:f} from {each.hours[0]} to {each.hours[1]} o'clock UTC"
-    return f"{each.factor:f} when served as `{each.term}`"
+        return f"{each.factor:f} from {each.hours[0]}:00 to {each.hours[1]}:00 UTC"
+    return f"{each.factor:f} if served as `{each.term}`"
 
 
 def _dollars(amount: Decimal | None) -> str:

@@ -21,6 +21,8 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("compaction.md", 4),
         ("tutorial.md", 5),
         ("lint.md", 1),
+        ("models.md", 1),
+        ("wire.md", 1),
         ("lineage.md", 1),
         ("schemas.md", 1),
         ("reference/agent.md", 1),
