@@ -149,3 +149,34 @@ def test_ctrl_c_cancels_cleanly_and_is_raised():
         agent.run_sync("?", session="s")
     assert seen == ["cleaned up"]
     assert agent.run_sync("and now?", session="s").text == "after all"
+
+
+SIGNAL_IN_ANOTHER_THREAD = """
+import asyncio, signal, threading
+from bridle import Agent, tool
+from bridle.testing import scripted
+from bridle.testing.scripted_model import call_reply
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+@tool(timeout=None)
+async def hang() -> str:
+    "Receive the signal in this thread, while the main thread waits, and hang."
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("cleaned up", flush=True)
+
+Agent(scripted(call_reply(("hang", {})), "done"), tools=[hang]).run_sync("?")
+"""
+HANG_SECONDS = 30.0
+"""Far more than the program takes; it only turns a hang into a failure."""
+
+
+def test_ctrl_c_that_does_not_interrupt_the_main_threads_wait_is_noticed():
+    ended = subprocess.run(
+        [sys.executable, "-c", SIGNAL_IN_ANOTHER_THREAD], timeout=HANG_SECONDS, capture_output=True
+    )
+    assert ended.returncode == -signal.SIGINT, ended.stderr.decode()
+    assert ended.stdout == b"cleaned up\n"

@@ -16,6 +16,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+INTERRUPT_CHECK_SECONDS = 0.5
+"""Longest time for which a Ctrl-C can go unnoticed; see `_wait_for_result`."""
 _background_lock = threading.Lock()
 _background_loop: "BackgroundLoop | None" = None
 
@@ -29,12 +31,25 @@ def run_in_background(coroutine: Coroutine[None, None, T]) -> T:
     future: Future[T] = Future()  # created first: Ctrl-C may arrive at any point below
     try:
         background.submit(coroutine, future)
-        return future.result()
+        return _wait_for_result(future)
     except KeyboardInterrupt:
         background.cancel(coroutine, future)
         with suppress(CancelledError):
-            future.result()
+            _wait_for_result(future)
         raise
+
+
+def _wait_for_result(future: "Future[T]") -> T:
+    """Wait for the future, and let the main thread notice Ctrl-C at intervals.
+
+    The main thread raises KeyboardInterrupt only while it executes Python code or if the signal interrupts its wait.
+    The signal does not interrupt the wait if another thread receives it, or if it arrives just before the wait begins.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    while is_main and not future.done():
+        with suppress(TimeoutError, CancelledError):
+            future.exception(INTERRUPT_CHECK_SECONDS)
+    return future.result()
 
 
 class BackgroundLoop:
