@@ -59,6 +59,7 @@ ELSEWHERE = {
     "test_cache_diagnosis.py::test_what_the_provider_says_itself_explains_a_miss": MEDDLED,
     "test_stored_results.py::test_words_pictures_and_files_go_out_legally": JUDGED,
     "test_breakpoints.py::test_many_tries_in_vain_do_not_lose_what_was_kept": NOBODY,
+    "test_private_extras.py::test_a_recording_without_the_value_is_replayed": RECORDED,
     "test_recordings.py::test_a_recorded_run_is_replayed_without_anybody_there": RECORDED,
     "test_recordings.py::test_the_difference_is_shown_where_it_is_however_long_a_prompt_begins_alike": RECORDED,
     "test_recordings.py::test_what_was_never_recorded_is_told_with_the_difference": RECORDED,

@@ -19,6 +19,10 @@ class OutgoingRequest(Value):
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
+    secrets: frozenset[str] = frozenset()
+    """Credentials in the body; those in headers and the URL are found by name."""
+    private_texts: frozenset[str] = frozenset()
+    """Strings of the body that are not to be recorded; some may be ordinary words."""
 
     def __repr__(self) -> str:
         return f"Outgoing({self.method} {self.url}, {len(self.body)} bytes)"

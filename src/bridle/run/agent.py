@@ -63,6 +63,7 @@ from .clock import SystemClock
 from .driver import Driver
 from .lineage import compare_sessions, fork_session, list_branches
 from .model_chain import ModelLike, make_model_chain, settings_for_first_model
+from .private_extras import hide_extras
 from .result import find_output_error, make_result
 from .session import Session
 from .stream import Stream, ViewerBuffers
@@ -173,7 +174,8 @@ class Agent(Generic[T]):
             retrieval=self._retriever.settings if self._retriever else None,
             **options,
         )
-        self._settings = check_policy_rules(check_round_trip(label_owners(settings)), self._tool_layout.tools)
+        settings, self._private_extras = hide_extras(check_round_trip(label_owners(settings)))
+        self._settings = check_policy_rules(settings, self._tool_layout.tools)
 
     @property
     def settings(self) -> Settings:
@@ -407,7 +409,7 @@ class Agent(Generic[T]):
     ) -> Session:
         """Open a session for this agent; nothing is read or written yet."""
         check_session(session)
-        connections = self._model_chain.open_connections(self._clock, self._deadlines)
+        connections = self._model_chain.open_connections(self._clock, self._deadlines, self._private_extras)
         settings = replace(self._settings, skipped_models=self._model_chain.skipped_models)
         watchers = self._watchers if viewers is None else (*self._watchers, viewers)
         choose, output_type, tools = self._choose_tool, self._output_type, self._tool_layout.tools

@@ -5,7 +5,7 @@ code imported for it come from the tables and environment of this machine.  An a
 contain is used only if the caller names its host.
 
 Policy rules that deny or ask apply as logged.  Rules that allow are ignored until the caller names the policy
-again.  Extras are request fields; those that contain an address or a credential are left out.
+again.  Extras are request fields; those that contain an address, a credential or hidden values are left out.
 """
 
 import re
@@ -115,6 +115,8 @@ def take_logged_extras(logged: Sequence[Extra]) -> tuple[tuple[Extra, ...], tupl
 
 
 def _find_extra_fault(extra: Extra) -> str:
+    if extra.digest:
+        return "has values that the log does not hold"
     try:
         value = parse_json(extra.json)
     except ValueError:

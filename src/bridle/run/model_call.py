@@ -263,6 +263,8 @@ class ModelCall:
     ) -> None:
         """Encode the request.  `now` times the call; a reply of more than `bytes_max` is abandoned."""
         request = replace(request, stream=stream)
+        if request.extras:
+            request = connection.private_extras.restore(request)
         encoded = connection.codec.encode(request, history)
         self.digest, self.model = encoded.digest, connection.model
         self._connection, self._request, self._bytes_max = connection, request, bytes_max
@@ -271,6 +273,8 @@ class ModelCall:
             url=connection.model.endpoint.base_url.rstrip("/") + encoded.path,
             headers=(*encoded.headers, *connection.headers),
             body=encoded.body,
+            secrets=connection.private_extras.credentials,
+            private_texts=connection.private_extras.texts,
         )
         self._decoder: Decoder | None = None
         self._sent = self._refused = False
@@ -280,7 +284,9 @@ class ModelCall:
 
     @property
     def partial_text(self) -> str:
-        return self._redact_key(self._decoder.partial_text) if self._decoder else ""
+        if self._decoder is None:
+            return ""
+        return Redactor(self._reply_secrets(), KEY_PLACEHOLDER).redact_text(self._decoder.partial_text)
 
     @property
     def usage(self) -> Usage | None:
@@ -311,7 +317,7 @@ class ModelCall:
             self._signature = self._connection.sign_request(outgoing, now)
             outgoing = replace(outgoing, headers=(*outgoing.headers, *self._signature))
         sys.audit("bridle.asked", self.digest, outgoing.url, outgoing.body)
-        secrets = [each for each in self._list_secrets() if not is_plain_word(each)]
+        secrets = self._reply_secrets()
         redactor = Redactor(secrets, KEY_PLACEHOLDER) if secrets else None
         shown = StreamRedactor(redactor, show) if redactor is not None else None
         take = show if shown is None else shown.take
@@ -349,7 +355,7 @@ class ModelCall:
             self._stopwatch.stop()
 
     def _redact_failure(self, failure: Failure) -> Failure:
-        message, code = self._redact_key(failure.message), self._redact_key(failure.code)
+        message, code = self._redact_error(failure.message), self._redact_error(failure.code)
         window = find_window_tokens(message) if failure.kind == "context" else None
         if hint := suggest_fix(failure.kind, self._connection.model):
             message = f"{message.rstrip('. ')}; {hint}"
@@ -360,8 +366,14 @@ class ModelCall:
             refused = None
         return replace(failure, message=message, code=code, window_tokens=window, refused_parameter=refused)
 
-    def _redact_key(self, text: str) -> str:
-        return Redactor(self._list_secrets(), KEY_PLACEHOLDER).redact_text(text)
+    def _redact_error(self, text: str) -> str:
+        """An error may repeat any field of the request, so every hidden text is removed from it."""
+        secrets = self._list_secrets() | self._connection.private_extras.texts
+        return Redactor(secrets, KEY_PLACEHOLDER).redact_text(text)
+
+    def _reply_secrets(self) -> list[str]:
+        """Secrets to remove from replies, whose text may contain plain words."""
+        return [each for each in self._list_secrets() if not is_plain_word(each)]
 
     def _list_secrets(self) -> frozenset[str]:
         if not self._signature:

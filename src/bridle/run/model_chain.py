@@ -19,6 +19,7 @@ from bridle.values.settings import Settings
 from bridle.values.usage import Budget
 
 from .model_connection import ModelConnection, connect_model, resolve_model
+from .private_extras import NO_PRIVATE_EXTRAS, PrivateExtras
 
 ModelLike = str | Model | ModelConnection
 
@@ -36,15 +37,20 @@ class ModelChain:
         """The models for the settings: empty if there is only one."""
         return self.models if len(self.models) > 1 else ()
 
-    def open_connections(self, clock: Clock, deadlines: Deadlines | None) -> dict[str, ModelConnection]:
-        """Connections by model key; `skipped_models` have none."""
+    def open_connections(
+        self, clock: Clock, deadlines: Deadlines | None, extras: PrivateExtras = NO_PRIVATE_EXTRAS
+    ) -> dict[str, ModelConnection]:
+        """Connections by model key, which restore the `extras`; `skipped_models` have none."""
         skipped = {key for key, _ in self.skipped_models}
-        return {
+        connections = {
             model.model_key: self.given_connections.get(model.model_key)
             or connect_model(model, clock=clock, deadlines=deadlines)
             for model in (*self.models, *self.extra_models)
             if model.model_key not in skipped
         }
+        if not extras.originals:
+            return connections
+        return {key: each.with_extras(extras) for key, each in connections.items()}
 
     @property
     def skipped_models(self) -> tuple[tuple[str, str], ...]:

@@ -6,6 +6,7 @@ Bridle stays cheap.  Keys are read from the environment here and stored only in 
 
 import os
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -23,6 +24,8 @@ from bridle.values.errors import Failure, ProviderError
 from bridle.values.model import Model
 from bridle.values.redaction import find_header_secrets
 
+from .private_extras import NO_PRIVATE_EXTRAS, PrivateExtras
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConnection:
@@ -34,11 +37,21 @@ class ModelConnection:
     """Signs each request, where the provider uses signatures instead of keys."""
     breakers: CircuitBreakers = field(default_factory=CircuitBreakers, repr=False, compare=False)
     """Shared by all users of this connection; `connect_model` uses those of the process."""
+    private_extras: PrivateExtras = field(default=NO_PRIVATE_EXTRAS, repr=False)
+    """Extras of the agent whose values are not in the log."""
 
     @cached_property
     def secrets(self) -> frozenset[str]:
-        """The credentials in the headers."""
-        return frozenset(found for name, value in self.headers for found in find_header_secrets(name, value))
+        """The credentials in the headers and extras."""
+        found = (find_header_secrets(name, value) for name, value in self.headers)
+        return self.private_extras.credentials.union(*found)
+
+    def with_extras(self, extras: PrivateExtras) -> "ModelConnection":
+        """This connection for an agent with these extras."""
+        connection = copy(self)  # `replace` would call the constructor of a subclass
+        object.__setattr__(connection, "private_extras", extras)
+        connection.__dict__.pop("secrets", None)
+        return connection
 
 
 def find_model_by_name(

@@ -230,7 +230,10 @@ class Session:
         if driver.state.phase is Phase.NEW:
             await driver.record(Configured(settings=settings, session=self.session))
         elif driver.state.settings != settings:
-            await driver.record(Configured(settings=settings))
+            given = {extra.name for extra in settings.extras}
+            before = (extra.name for extra in driver.state.settings.extras if extra.digest)
+            omitted = tuple(name for name in before if name not in given)
+            await driver.record(Configured(settings=settings, omitted_extras=omitted))
 
     async def _drive(self, driver: Driver) -> State:
         try:

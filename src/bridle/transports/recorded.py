@@ -37,6 +37,7 @@ from bridle.values.redaction import (
     find_header_secrets,
     find_query_secrets,
     is_plain_word,
+    redact_json_strings,
     redact_query,
 )
 
@@ -109,6 +110,7 @@ SECRET_PLACEHOLDER = "[secret]"  # noqa: S105 - replaces a secret
 HARMLESS_HEADERS = re.compile(
     r"content-type|accept|user-agent|.*-version|.*-beta|retry-after(-ms)?|x-should-retry"
 )
+HTTP_ERROR = 400
 GZIP_MAGIC = b"\x1f\x8b"
 UNPACKED_BYTES_MAX = 64 * 1024 * 1024
 """Longer decompressed bodies are not recorded."""
@@ -197,15 +199,19 @@ class RecordingExchange:
 
 def scrub_exchange(outgoing: OutgoingRequest, answer: RecordedReply, family: str = "") -> RecordedExchange:
     """Remove all secrets from an exchange."""
-    redactor = Redactor(_find_secrets(outgoing), SECRET_PLACEHOLDER)
+    secrets = _find_secrets(outgoing)
+    redactor = Redactor(secrets, SECRET_PLACEHOLDER)
+    # An error may repeat any field of the request within its text; a reply repeats fields as they are.
+    error_redactor = Redactor(secrets | outgoing.private_texts, SECRET_PLACEHOLDER)
 
-    def clean(data: bytes) -> bytes:
-        return redactor.redact_bytes(_decompress(data))
+    def clean(data: bytes, redactor: Redactor = redactor) -> bytes:
+        redacted = redactor.redact_bytes(_decompress(data))
+        return redact_json_strings(redacted, outgoing.private_texts, SECRET_PLACEHOLDER)
 
     address = urlsplit(redactor.redact_text(redact_query(outgoing.url, SECRET_PLACEHOLDER)))
     failure = answer.failure
     if failure is not None:
-        failure = msgspec.structs.replace(failure, message=redactor.redact_text(failure.message))
+        failure = msgspec.structs.replace(failure, message=error_redactor.redact_text(failure.message))
     body = clean(outgoing.body)
     return RecordedExchange(
         method=outgoing.method,
@@ -215,7 +221,7 @@ def scrub_exchange(outgoing: OutgoingRequest, answer: RecordedReply, family: str
         answer=RecordedReply(
             status=answer.status,
             headers=_harmless_headers(answer.headers),
-            body=clean(answer.body),
+            body=clean(answer.body, error_redactor if answer.status >= HTTP_ERROR else redactor),
             failure=failure,
         ),
         family=family,
@@ -230,7 +236,7 @@ def _find_secrets(outgoing: OutgoingRequest) -> set[str]:
         if not HARMLESS_HEADERS.fullmatch(name.lower())
         for secret in find_header_secrets(name.lower(), value)
     }
-    found.update(find_query_secrets(outgoing.url))
+    found.update(find_query_secrets(outgoing.url), outgoing.secrets)
     return {secret for secret in found if not is_plain_word(secret)}
 
 

@@ -87,6 +87,8 @@ class Configured(EventBase, tag="configured"):
     settings: Settings
     session: str = ""
     """Set on the first event; makes this log distinct from every other."""
+    omitted_extras: tuple[str, ...] = ()
+    """Extras that were sent so far and not given again; a log does not hold their values."""
 
 
 class Prompted(EventBase, tag="prompted"):

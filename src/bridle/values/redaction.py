@@ -99,10 +99,9 @@ class Redactor:
         return len(text)
 
     def redact_bytes(self, data: bytes) -> bytes:
-        # Latin-1 maps one character to one byte, so that binary data is preserved.
-        encoded_secrets = (each.encode("utf-8", "replace").decode("latin-1") for each in self._secrets)
-        byte_redactor = Redactor(encoded_secrets, self._mark)
-        return byte_redactor.redact_text(data.decode("latin-1")).encode("latin-1")
+        # Bytes that are not UTF-8 become lone surrogates and are restored.
+        decoded = data.decode("utf-8", "surrogateescape")
+        return self.redact_text(decoded).encode("utf-8", "surrogateescape")
 
 
 def find_header_secrets(name: str, value: str) -> Iterator[str]:
@@ -139,6 +138,20 @@ def redact_query(url: str, mark: str) -> str:
         return f"{part[1]}={mark}" if _PARAMETER.fullmatch(_decode_percent(part[1])) else part[0]
 
     return _QUERY_PART.sub(replace, url)
+
+
+def redact_json_strings(data: bytes, texts: Iterable[str], mark: str) -> bytes:
+    """The data without JSON strings that equal one of the texts, in any spelling."""
+    spellings = [
+        spelled
+        for text in sorted({*texts} - {""})
+        for spelled in ("".join(map(_character_pattern, text)), re.escape(json.dumps(text)[1:-1]))
+    ]
+    if not spellings:
+        return data
+    decoded = data.decode("utf-8", "surrogateescape")
+    replaced = re.sub(f'"(?:{"|".join(spellings)})"', f'"{mark}"', decoded)
+    return replaced.encode("utf-8", "surrogateescape")
 
 
 def is_plain_word(secret: str) -> bool:

@@ -110,6 +110,8 @@ class Extra(Value):
     json: str
     owners: tuple[str, ...] = ()
     """Wire families or endpoints that it belongs to; inferred from its name by the agent if empty."""
+    digest: str = ""
+    """Set if strings of `json` are hidden, as in every log: a hash of the original."""
 
 
 class Request(Value):

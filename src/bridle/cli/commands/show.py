@@ -166,10 +166,13 @@ class SessionPrinter:
 
     def _event_lines(self, record: Record) -> list[tuple[str, str]]:  # one case per event
         match record.event:
-            case e.Configured(settings=settings):
+            case e.Configured(settings=settings, omitted_extras=omitted):
                 tools = ", ".join(spec.name for spec in settings.tools) or "no tools"
                 skipped = [("skipped", reason) for _, reason in settings.skipped_models]
-                return [("settings", f"{settings.model.name}, {tools}"), *skipped]
+                left_out = [
+                    ("left out", f"the extra {name!r}: its values are not in the log") for name in omitted
+                ]
+                return [("settings", f"{settings.model.name}, {tools}"), *skipped, *left_out]
             case e.Prompted(parts=parts):
                 return [("you", _prompt_text(parts))]
             case e.Imported(messages=messages, repairs=repairs):
