@@ -35,7 +35,7 @@ SECONDS_MAX = 5
 """A rule that takes longer than this does not return."""
 LIMITED = ("minimum", "maximum", "max_length", "max_items")
 """Rows whose second argument is a limit."""
-SHARED = ("bridle.sim.rules", "bridle.sim.openai")
+SHARED = ("bridle.sim.rules", "bridle.sim.openai", "bridle.sim.claude")
 """Packages with rules of more than one family."""
 UNCHANGED = ("bridle.sim.rules.engine", "bridle.sim.rules.profiles")
 """Modules that hold no checks; their classes stay the same for every mutant."""

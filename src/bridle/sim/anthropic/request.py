@@ -46,10 +46,15 @@ def tools(request: RawRequest) -> list[JsonObject]:
     return [as_mapping(item) for item in as_list(field(request, "tools"))]
 
 
+def is_custom_tool(tool: JsonObject) -> bool:
+    """True for a tool of the client; the provider's tools have a dated type and other rules."""
+    return tool.get("type") in (None, "custom")
+
+
 def custom_tools(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
-    """Yield the client's own tools; the provider's tools have a dated type and other rules."""
+    """Yield the client's own tools with their paths."""
     for index, tool in enumerate(tools(request)):
-        if tool.get("type") in (None, "custom"):
+        if is_custom_tool(tool):
             yield f"tools.{index}.custom", tool
 
 

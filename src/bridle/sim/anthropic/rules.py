@@ -12,13 +12,14 @@ not: the answer is cut at the end of the window, and says so.
 from msgspec.structs import replace
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import field
+from bridle.sim.rules.field_rules import FieldRow
+from bridle.sim.rules.raw_request import field, find_malformed_json, find_output_excess, find_unknown_model
 
 from .compaction import COMPACTION_REQUEST_RULES
 from .request import NEW_VERSION, OLD_VERSION, rule, version
 from .rules_cache import CACHE_RULES
 from .rules_compaction import COMPACTION_RULES
-from .rules_fields import FIELD_RULES, PREVIEW_RULES
+from .rules_fields import FIELD_CHECKS, FIELD_RULES, PREVIEW_RULES
 from .rules_messages import MEDIA_RULES, MESSAGE_RULES
 from .rules_models import MODEL_RULES
 from .rules_schemas import FORMAT_RULES
@@ -30,15 +31,13 @@ BODY_BYTES_MAX = 32 * 1024 * 1024
 VERSIONS = ("2023-01-01", OLD_VERSION, NEW_VERSION)
 
 
-BODY_FIELDS = frozenset(
-    {
+BODY_FIELDS = (
         "anthropic_beta", "anthropic_version", "cache_control", "compaction", "container",
         "context_management",
         "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo", "max_tokens", "mcp_servers",
         "messages", "metadata", "model", "output_config", "output_format", "service_tier", "speed",
         "stop_sequences", "stream", "system", "temperature", "thinking", "thread", "tool_choice", "tools",
         "top_k", "top_p", "user_profile_id", "workspace_id",
-    }
 )  # fmt: skip
 """Every field of a request, in any version and any preview, here or on another cloud."""
 
@@ -55,29 +54,8 @@ def _check_version_known(request: RawRequest) -> RuleFinding | None:
     return None if version(request) in VERSIONS else {"version": version(request)}
 
 
-def _check_json(request: RawRequest) -> RuleFinding | None:
-    return {"why": request.malformed} if request.malformed else None
-
-
 def _check_one_key(request: RawRequest) -> RuleFinding | None:
     return {} if "x-api-key" in request.headers and "authorization" in request.headers else None
-
-
-def _check_fields(request: RawRequest) -> RuleFinding | None:
-    return next(({"name": name} for name in request.body if name not in BODY_FIELDS), None)
-
-
-def _check_model_known(request: RawRequest) -> RuleFinding | None:
-    return {"model": field(request, "model")} if request.abilities is None else None
-
-
-def _check_max_tokens_limit(request: RawRequest) -> RuleFinding | None:
-    wanted, abilities = field(request, "max_tokens"), request.abilities
-    if abilities is None or not abilities.output_limited:
-        return None
-    if not isinstance(wanted, int) or wanted <= abilities.output_tokens:
-        return None
-    return {"wanted": wanted, "most": abilities.output_tokens, "model": field(request, "model")}
 
 
 ENVELOPE_RULES = (
@@ -105,22 +83,22 @@ ENVELOPE_RULES = (
         'anthropic-version: "{version}" is not a valid version',
         evidence="S",
     ),
-    rule("json", _check_json, "The request body is not valid JSON: {why}", evidence="S"),
+    rule("json", find_malformed_json, "The request body is not valid JSON: {why}", evidence="S"),
     *FIELD_RULES,
-    rule("fields", _check_fields, "{name}: Extra inputs are not permitted", evidence="S"),
+    FIELD_CHECKS.only_fields("", BODY_FIELDS, FieldRow(id="fields", evidence="S")),
     *PREVIEW_RULES,
 )
 
 SENSE_RULES = (
     replace(
-        rule("model-known", _check_model_known, "model: {model}", evidence="S"),
+        rule("model-known", find_unknown_model, "model: {model}", evidence="S"),
         status=404,
         type="not_found_error",
         kind="not_found",
     ),
     rule(
         "max-tokens-limit",
-        _check_max_tokens_limit,
+        lambda request: find_output_excess(request, field(request, "max_tokens")),
         "max_tokens: {wanted} > {most}, which is the maximum allowed number of output tokens for {model}",
         evidence="S",
         models="with a known limit",

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 
-from .request import blocks, list_blocks, messages, rule, tools
+from .request import blocks, list_blocks, rule, tools
+from .rules_fields import BLOCKS, refuse
 
 MARKS_MAX = 4
 MEGABYTE = 1024 * 1024
@@ -17,19 +18,14 @@ _TTL_ORDER = (
 )
 
 
-def _check_thought_signed(request: RawRequest) -> RuleFinding | None:
-    for place, block in list_blocks(request):
-        if block.get("type") == "thinking" and block.get("signature") is None:
-            return {"at": place}
-    return None
+def _find_last_thought(message: JsonObject) -> RuleFinding | None:
+    last = (blocks(message) or [{}])[-1].get("type")
+    return {"type": last} if message.get("role") == "assistant" and last in THOUGHTS else None
 
 
-def _check_thought_last(request: RawRequest) -> RuleFinding | None:
-    for index, message in enumerate(messages(request)):
-        content = blocks(message)
-        if message.get("role") == "assistant" and content and content[-1].get("type") in THOUGHTS:
-            return {"index": index, "type": content[-1].get("type")}
-    return None
+def _find_marked_thought(block: JsonObject) -> RuleFinding | None:
+    type_ = block.get("type")
+    return {"type": type_} if type_ in THOUGHTS and "cache_control" in block else None
 
 
 def _check_image_size(request: RawRequest) -> RuleFinding | None:
@@ -45,13 +41,6 @@ def _check_image_size(request: RawRequest) -> RuleFinding | None:
             data = as_mapping(picture.get("source")).get("data") if picture.get("type") == "image" else None
             if isinstance(data, str) and (size := len(data.rstrip("=")) * 3 // 4) > most:
                 return {"at": at, "limit": most // MEGABYTE, "size": size, "most": most}
-    return None
-
-
-def _check_mark_thought(request: RawRequest) -> RuleFinding | None:
-    for place, block in list_blocks(request):
-        if block.get("type") in THOUGHTS and "cache_control" in block:
-            return {"at": place, "type": block.get("type")}
     return None
 
 
@@ -91,17 +80,25 @@ def _check_mark_ttl_order(request: RawRequest) -> RuleFinding | None:
 
 
 CACHE_RULES = (
-    rule("thought-signed", _check_thought_signed, "{at}.thinking.signature: Field required", evidence="F"),
-    rule(
+    refuse(
+        "thought-signed",
+        BLOCKS,
+        lambda block: block.get("type") == "thinking" and block.get("signature") is None,
+        "{at}.thinking.signature: Field required",
+        evidence="F",
+    ),
+    refuse(
         "thought-last",
-        _check_thought_last,
+        "messages[]",
+        _find_last_thought,
         "messages.{index}: The final block in an assistant message cannot be `{type}`.",
         evidence="S",
     ),
     rule("image-size", _check_image_size, _LARGE, evidence="S"),
-    rule(
+    refuse(
         "mark-thought",
-        _check_mark_thought,
+        BLOCKS,
+        _find_marked_thought,
         "{at}.{type}.cache_control: Extra inputs are not permitted",
         evidence="S",
     ),

@@ -8,7 +8,7 @@ beta name, which every request that asks for one or carries one must give.
 Rules about asking for a summary are in `compaction.py`, those about signatures in `signatures.py`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -16,6 +16,7 @@ from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 
 from .request import list_blocks, messages, rule
+from .rules_fields import BLOCKS, refuse
 
 COMPACTION = "compaction"
 ON_DEMAND, BY_THRESHOLD = "compact-2026-09-04", "compact-2026-01-12"
@@ -36,8 +37,8 @@ def list_betas(request: RawRequest) -> frozenset[str]:
 
 def find_compaction_edit(body: Mapping[str, object]) -> JsonObject | None:
     """Find the edit that asks for a summary once the prompt is long."""
-    edits = as_list(as_mapping(body.get("context_management")).get("edits"))
-    return next((as_mapping(edit) for edit in edits if as_mapping(edit).get("type") == EDIT), None)
+    edits = map(as_mapping, _list_edits(body))
+    return next((edit for edit in edits if edit.get("type") == EDIT), None)
 
 
 def find_trigger_tokens(edit: JsonObject) -> int | None:
@@ -62,15 +63,6 @@ def _check_compaction_unexpected(request: RawRequest) -> RuleFinding | None:
         return None
     found = (place for place, block in list_blocks(request) if block.get("type") == COMPACTION)
     return next(({"at": place} for place in found), None)
-
-
-def _check_compaction_members(request: RawRequest) -> RuleFinding | None:
-    for place, block in list_blocks(request):
-        if block.get("type") == COMPACTION:
-            for name in block:
-                if name not in MEMBERS:
-                    return {"at": place, "name": name}
-    return None
 
 
 def _check_compaction_signed(request: RawRequest) -> RuleFinding | None:
@@ -104,28 +96,20 @@ def _check_compaction_kinds(request: RawRequest) -> RuleFinding | None:
     return {} if both else None
 
 
-def _list_edits(request: RawRequest) -> list[JsonObject]:
-    return list(map(as_mapping, as_list(as_mapping(field(request, "context_management")).get("edits"))))
+def _is_early_trigger(edit: JsonObject) -> bool:
+    trigger = find_trigger_tokens(edit)
+    return edit.get("type") == EDIT and trigger is not None and trigger < TRIGGER_TOKENS_MIN
 
 
 def _check_edit_compact_header(request: RawRequest) -> RuleFinding | None:
     if BY_THRESHOLD in list_betas(request):
         return None
-    return next(
-        ({"at": at} for at, edit in enumerate(_list_edits(request)) if edit.get("type") == EDIT), None
-    )
+    types = [as_mapping(edit).get("type") for edit in _list_edits(request.body)]
+    return {"at": types.index(EDIT)} if EDIT in types else None
 
 
-def _check_edit_compact_trigger(request: RawRequest) -> RuleFinding | None:
-    for at, edit in enumerate(_list_edits(request)):
-        trigger = find_trigger_tokens(edit)
-        if edit.get("type") == EDIT and trigger is not None and trigger < TRIGGER_TOKENS_MIN:
-            return {"at": at}
-    return None
-
-
-def _check_edit_thinking_first(request: RawRequest) -> RuleFinding | None:
-    return {} if any(edit.get("type") == THINKING_EDIT for edit in _list_edits(request)[1:]) else None
+def _list_edits(body: JsonObject) -> Sequence[object]:
+    return as_list(as_mapping(body.get("context_management")).get("edits"))
 
 
 BLOCK_RULES: tuple[ProviderRule, ...] = (
@@ -136,9 +120,14 @@ BLOCK_RULES: tuple[ProviderRule, ...] = (
         " 'image', 'redacted_thinking', 'search_result', 'text', 'thinking', 'tool_result', 'tool_use'",
         evidence="S",
     ),
-    rule(
+    refuse(
         "compaction-members",
-        _check_compaction_members,
+        BLOCKS,
+        lambda block: (
+            next(({"name": name} for name in block if name not in MEMBERS), None)
+            if block.get("type") == COMPACTION
+            else None
+        ),
         "{at}.compaction.{name}: Extra inputs are not permitted",
         evidence="D",
     ),
@@ -190,15 +179,17 @@ EDIT_RULES: tuple[ProviderRule, ...] = (
         " the expected tags: 'clear_thinking_20251015', 'clear_tool_uses_20250919'",
         evidence="S",
     ),
-    rule(
+    refuse(
         "edit-compact-trigger",
-        _check_edit_compact_trigger,
-        "context_management.edits.{at}.compact_20260112: trigger.value must be at least 50000",
+        "context_management.edits[]",
+        _is_early_trigger,
+        "{at}.compact_20260112: trigger.value must be at least 50000",
         evidence="S",
     ),
-    rule(
+    refuse(
         "edit-thinking-first",
-        _check_edit_thinking_first,
+        "",
+        lambda body: any(as_mapping(edit).get("type") == THINKING_EDIT for edit in _list_edits(body)[1:]),
         "context_management: `clear_thinking_20251015` must be the first strategy in"
         " `context_management.edits` when provided",
         evidence="S",

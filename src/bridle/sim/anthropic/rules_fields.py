@@ -13,6 +13,7 @@ from bridle.sim.rules.raw_request import JsonObject, field
 from .request import rule
 
 INVALID = "invalid_request_error"
+BLOCKS = "messages[].content[]"
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 THINKING = ("adaptive", "enabled", "disabled", "between_tools")
 CHOICES = ("auto", "any", "tool", "none")
@@ -45,7 +46,9 @@ FIELD_CHECKS = FieldRules(
             "value": FieldMessage("{at}: Input should be <expected>", INVALID),
             "least": FieldMessage("{at}: must be greater than or equal to <expected>", INVALID),
             "most": FieldMessage("{at}: range: 0..<expected>", INVALID),
+            "length": FieldMessage("{at}: String should have at most <expected> characters", INVALID),
             "fields": FieldMessage("{at}: Extra inputs are not permitted", INVALID),
+            "fields-of-all": FieldMessage("{name}: Extra inputs are not permitted", INVALID),
         },
         expected_names={
             "boolean": "Input should be a valid boolean",
@@ -61,6 +64,7 @@ FIELD_CHECKS = FieldRules(
         join_values=_join_with_or,
     )
 )
+refuse = FIELD_CHECKS.refuse
 
 
 def required_rule(name: str, evidence: str) -> ProviderRule:

@@ -10,16 +10,13 @@ from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 from bridle.values.base import Value
 
 from .request import blocks, list_blocks, messages, rule
+from .rules_fields import BLOCKS, refuse
 
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _UNANSWERED = (
     "messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}."
     " Each `tool_use` block must have a corresponding `tool_result` block in the next message."
 )
-
-
-def _check_messages_some(request: RawRequest) -> RuleFinding | None:
-    return {} if field(request, "messages") == [] else None
 
 
 def _check_message_empty(request: RawRequest) -> RuleFinding | None:
@@ -31,29 +28,11 @@ def _check_message_empty(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-def _check_text_empty(request: RawRequest) -> RuleFinding | None:
-    found = any(
-        block.get("type") == "text" and block.get("text") == "" for block in _list_checked_blocks(request)
-    )
-    return {} if found else None
-
-
-def _check_text_blank(request: RawRequest) -> RuleFinding | None:
-    for block in _list_checked_blocks(request):
-        words = block.get("text")
-        if block.get("type") == "text" and isinstance(words, str) and words.isspace():
-            return {}
-    return None
-
-
-def _list_checked_blocks(request: RawRequest) -> Iterator[JsonObject]:
-    """Yield the blocks that must not be blank. Blanks between the provider's own tools are accepted."""
-    for message in messages(request):
-        content = blocks(message)
-        if message.get("content") != "" and not any(
-            item.get("type") == "server_tool_use" for item in content
-        ):
-            yield from content
+def _list_texts(message: JsonObject) -> Iterator[object]:
+    """Yield the texts that must not be blank. Blanks between the provider's own tools are accepted."""
+    content = blocks(message) if message.get("content") != "" else []
+    if not any(item.get("type") == "server_tool_use" for item in content):
+        yield from (item.get("text") for item in content if item.get("type") == "text")
 
 
 def _check_prefill_space(request: RawRequest) -> RuleFinding | None:
@@ -62,13 +41,6 @@ def _check_prefill_space(request: RawRequest) -> RuleFinding | None:
         return None
     last = (blocks(sent[-1]) or [{}])[-1].get("text")
     return {} if isinstance(last, str) and last != last.rstrip() else None
-
-
-def _check_call_id(request: RawRequest) -> RuleFinding | None:
-    for place, block in list_blocks(request):
-        if block.get("type") == "tool_use" and not CALL_ID.fullmatch(str(block.get("id", ""))):
-            return {"at": place}
-    return None
 
 
 def _check_call_ids_unique(request: RawRequest) -> RuleFinding | None:
@@ -172,7 +144,13 @@ def _answered_call_id(block: JsonObject) -> str:
 
 
 MESSAGE_RULES = (
-    rule("messages-some", _check_messages_some, "messages: at least one message is required", evidence="F"),
+    refuse(
+        "messages-some",
+        "",
+        lambda body: body.get("messages") == [],
+        "messages: at least one message is required",
+        evidence="F",
+    ),
     rule(
         "message-empty",
         _check_message_empty,
@@ -180,10 +158,17 @@ MESSAGE_RULES = (
         " assistant message",
         evidence="S",
     ),
-    rule("text-empty", _check_text_empty, "messages: text content blocks must be non-empty", evidence="S"),
-    rule(
+    refuse(
+        "text-empty",
+        "messages[]",
+        lambda message: "" in _list_texts(message),
+        "messages: text content blocks must be non-empty",
+        evidence="S",
+    ),
+    refuse(
         "text-blank",
-        _check_text_blank,
+        "messages[]",
+        lambda message: any(isinstance(text, str) and text.isspace() for text in _list_texts(message)),
         "messages: text content blocks must contain non-whitespace text",
         evidence="S",
     ),
@@ -194,9 +179,10 @@ MESSAGE_RULES = (
         evidence="S",
         models="that take a prefill",
     ),
-    rule(
+    refuse(
         "call-id",
-        _check_call_id,
+        BLOCKS,
+        lambda block: block.get("type") == "tool_use" and not CALL_ID.fullmatch(str(block.get("id", ""))),
         "{at}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
         evidence="S",
     ),

@@ -5,20 +5,8 @@ An answer's schema is in `output_config.format`, or in `output_format`, which ol
 
 from collections.abc import Iterator
 
-from bridle.sim.rules.compiled_schemas import (
-    BOUND_MESSAGE,
-    CIRCULAR_MESSAGE,
-    OPEN_MESSAGE,
-    OPTIONAL_MESSAGE,
-    UNIONS_MESSAGE,
-    PlacedSchema,
-    find_bound,
-    find_circle,
-    find_many_optional,
-    find_many_unions,
-    find_open_object,
-)
-from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.claude.schema_rules import PlacedSchema, make_schema_rules
+from bridle.sim.rules.engine import RawRequest
 from bridle.sim.rules.raw_request import as_mapping, field
 
 from .request import custom_tools, rule
@@ -41,35 +29,16 @@ def _list_strict_schemas(request: RawRequest) -> Iterator[PlacedSchema]:
             yield place, as_mapping(item.get("input_schema"))
 
 
-def _check_format_closed(request: RawRequest) -> RuleFinding | None:
-    return find_open_object(_list_answer_schemas(request))
-
-
-def _check_format_bounds(request: RawRequest) -> RuleFinding | None:
-    return find_bound(_list_answer_schemas(request))
-
-
-def _check_tool_schema_circle(request: RawRequest) -> RuleFinding | None:
-    return find_circle(_list_strict_schemas(request))
-
-
-def _check_format_circle(request: RawRequest) -> RuleFinding | None:
-    return find_circle(_list_answer_schemas(request))
-
-
-def _check_tools_optional_most(request: RawRequest) -> RuleFinding | None:
-    return find_many_optional((*_list_strict_schemas(request), *_list_answer_schemas(request)))
-
-
-def _check_tools_unions_most(request: RawRequest) -> RuleFinding | None:
-    return find_many_unions((*_list_strict_schemas(request), *_list_answer_schemas(request)))
-
-
-FORMAT_RULES = (
-    rule("tools-optional-most", _check_tools_optional_most, OPTIONAL_MESSAGE, evidence="S"),
-    rule("tools-unions-most", _check_tools_unions_most, UNIONS_MESSAGE, evidence="S"),
-    rule("tool-schema-circle", _check_tool_schema_circle, CIRCULAR_MESSAGE, evidence="S"),
-    rule("format-closed", _check_format_closed, OPEN_MESSAGE, evidence="S"),
-    rule("format-bounds", _check_format_bounds, BOUND_MESSAGE, evidence="S"),
-    rule("format-circle", _check_format_circle, CIRCULAR_MESSAGE, evidence="S"),
+FORMAT_RULES = make_schema_rules(
+    rule,
+    _list_answer_schemas,
+    _list_strict_schemas,
+    evidence={
+        "tools-optional-most": "S",
+        "tools-unions-most": "S",
+        "tool-schema-circle": "S",
+        "format-closed": "S",
+        "format-bounds": "S",
+        "format-circle": "S",
+    },
 )

@@ -8,6 +8,7 @@ from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject
 
 from .request import blocks, messages, rule
+from .rules_fields import refuse
 
 HELD = ("text", "tool_addition", "tool_removal")
 _DIRECTIVE = "the directive-only form (content: [] with output_config) is accepted at any position"
@@ -20,76 +21,53 @@ _KINDS = "messages.{index}: role 'system' supports text, tool_addition, and tool
 _BLANK = "messages.{index}: system text blocks must contain non-whitespace text"
 
 
-def _list_system_messages(request: RawRequest) -> list[tuple[int, JsonObject]]:
-    """List system messages with their indexes, except those that only change settings."""
-    numbered = enumerate(messages(request))
-    return [
-        (at, message)
-        for at, message in numbered
-        if message.get("role") == "system" and "output_config" not in message
-    ]
-
-
-def _check_system_model(request: RawRequest) -> RuleFinding | None:
-    abilities = request.abilities
-    return (
-        {}
-        if abilities is not None and not abilities.system_messages and _list_system_messages(request)
-        else None
-    )
-
-
-def _check_system_some(request: RawRequest) -> RuleFinding | None:
-    return next(
-        (
-            {"index": at}
-            for at, message in _list_system_messages(request)
-            if message.get("content") in ("", [])
-        ),
-        None,
-    )
-
-
-def _check_system_blocks(request: RawRequest) -> RuleFinding | None:
-    for at, message in _list_system_messages(request):
-        if any(block.get("type") not in (None, *HELD) for block in blocks(message)):
-            return {"index": at}
-    return None
-
-
-def _check_system_head(request: RawRequest) -> RuleFinding | None:
-    return {} if any(at == 0 for at, _ in _list_system_messages(request)) else None
+def _is_system(message: JsonObject) -> bool:
+    """True for a system message, except one that only changes settings."""
+    return message.get("role") == "system" and "output_config" not in message
 
 
 def _check_system_place(request: RawRequest) -> RuleFinding | None:
     sent = messages(request)
-    for at, _ in _list_system_messages(request):
+    for at, message in enumerate(sent):
         following = sent[at + 1].get("role") if at + 1 < len(sent) else "assistant"
-        if following not in ("assistant", "system"):
+        if _is_system(message) and following not in ("assistant", "system"):
             return {"index": at}
     return None
 
 
-def _check_system_blank(request: RawRequest) -> RuleFinding | None:
-    for at, message in _list_system_messages(request):
-        if any(
-            isinstance(words := block.get("text"), str) and not words.strip() for block in blocks(message)
-        ):
-            return {"index": at}
-    return None
+def _has_other_block(message: JsonObject) -> bool:
+    return _is_system(message) and any(block.get("type") not in (None, *HELD) for block in blocks(message))
+
+
+def _has_blank_text(message: JsonObject) -> bool:
+    texts = (block.get("text") for block in blocks(message))
+    return _is_system(message) and any(isinstance(text, str) and not text.strip() for text in texts)
 
 
 SYSTEM_RULES = (
-    rule(
+    refuse(
         "system-model",
-        _check_system_model,
+        "messages[]",
+        _is_system,
         "role 'system' is not supported on this model",
         evidence="D",
         models="that take no operators in the midst",
+        when=lambda able: not able.system_messages,
     ),
-    rule("system-some", _check_system_some, _EMPTY, evidence="F"),
-    rule("system-blocks", _check_system_blocks, _KINDS, evidence="F"),
-    rule("system-head", _check_system_head, _HEAD, evidence="F"),
+    refuse(
+        "system-some",
+        "messages[]",
+        lambda message: _is_system(message) and message.get("content") in ("", []),
+        _EMPTY,
+        evidence="F",
+    ),
+    refuse("system-blocks", "messages[]", _has_other_block, _KINDS, evidence="F"),
+    rule(
+        "system-head",
+        lambda request: {} if any(map(_is_system, messages(request)[:1])) else None,
+        _HEAD,
+        evidence="F",
+    ),
     rule("system-place", _check_system_place, _PLACE, evidence="F"),
-    rule("system-blank", _check_system_blank, _BLANK, evidence="F"),
+    refuse("system-blank", "messages[]", _has_blank_text, _BLANK, evidence="F"),
 )

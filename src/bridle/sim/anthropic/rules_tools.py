@@ -2,24 +2,18 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import jsonschema_rs
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 
-from .request import blocks, custom_tools, list_blocks, messages, rule, tools
+from .request import blocks, is_custom_tool, list_blocks, messages, rule, tools
+from .rules_fields import BLOCKS, refuse
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 STRICT_TOOLS_MAX = 20
-
-
-def _check_tool_name(request: RawRequest) -> RuleFinding | None:
-    for place, item in custom_tools(request):
-        if not TOOL_NAME.fullmatch(str(item.get("name", ""))):
-            return {"at": place}
-    return None
 
 
 def _check_tool_names_unique(request: RawRequest) -> RuleFinding | None:
@@ -27,36 +21,16 @@ def _check_tool_names_unique(request: RawRequest) -> RuleFinding | None:
     return {} if any(times > 1 for times in names.values()) else None
 
 
-def _check_tool_schema_shape(request: RawRequest) -> RuleFinding | None:
-    for place, item in custom_tools(request):
-        if not isinstance(item.get("input_schema"), Mapping):
-            return {"at": place}
-    return None
+def _has_invalid_schema(tool: JsonObject) -> bool:
+    schema = {
+        **as_mapping(tool.get("input_schema")),
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+    }
+    return is_custom_tool(tool) and not jsonschema_rs.meta.is_valid(schema)
 
 
-def _check_tool_schema_type(request: RawRequest) -> RuleFinding | None:
-    for place, item in custom_tools(request):
-        if as_mapping(item.get("input_schema")).get("type") is None:
-            return {"at": place}
-    return None
-
-
-def _check_tool_schema_object(request: RawRequest) -> RuleFinding | None:
-    for place, item in custom_tools(request):
-        if as_mapping(item.get("input_schema")).get("type") != "object":
-            return {"at": place}
-    return None
-
-
-def _check_tool_schema_valid(request: RawRequest) -> RuleFinding | None:
-    for place, item in custom_tools(request):
-        schema = {
-            **as_mapping(item.get("input_schema")),
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-        }
-        if not jsonschema_rs.meta.is_valid(schema):
-            return {"at": place}
-    return None
+def _schema_type(tool: JsonObject) -> object:
+    return as_mapping(tool.get("input_schema")).get("type")
 
 
 def _check_tools_strict_most(request: RawRequest) -> RuleFinding | None:
@@ -78,12 +52,6 @@ def _check_tool_reference_known(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-def _check_choice_without_tools(request: RawRequest) -> RuleFinding | None:
-    return (
-        {} if as_mapping(field(request, "tool_choice")).get("type") == "any" and not tools(request) else None
-    )
-
-
 def _check_choice_known(request: RawRequest) -> RuleFinding | None:
     choice = as_mapping(field(request, "tool_choice"))
     names = {item.get("name") for item in tools(request)}
@@ -93,30 +61,40 @@ def _check_choice_known(request: RawRequest) -> RuleFinding | None:
 
 
 TOOL_RULES = (
-    rule(
+    refuse(
         "tool-name",
-        _check_tool_name,
-        "{at}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'",
+        "tools[]",
+        lambda tool: is_custom_tool(tool) and not TOOL_NAME.fullmatch(str(tool.get("name", ""))),
+        "{at}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'",
         evidence="S",
     ),
     rule("tool-names-unique", _check_tool_names_unique, "tools: Tool names must be unique.", evidence="F"),
-    rule(
+    refuse(
         "tool-schema-shape",
-        _check_tool_schema_shape,
-        "{at}.input_schema: Input does not match the expected shape.",
+        "tools[]",
+        lambda tool: is_custom_tool(tool) and not isinstance(tool.get("input_schema"), Mapping),
+        "{at}.custom.input_schema: Input does not match the expected shape.",
         evidence="S",
     ),
-    rule("tool-schema-type", _check_tool_schema_type, "{at}.input_schema.type: Field required", evidence="S"),
-    rule(
+    refuse(
+        "tool-schema-type",
+        "tools[]",
+        lambda tool: is_custom_tool(tool) and _schema_type(tool) is None,
+        "{at}.custom.input_schema.type: Field required",
+        evidence="S",
+    ),
+    refuse(
         "tool-schema-object",
-        _check_tool_schema_object,
-        "{at}.input_schema.type: Input should be 'object'",
+        "tools[]",
+        lambda tool: is_custom_tool(tool) and _schema_type(tool) != "object",
+        "{at}.custom.input_schema.type: Input should be 'object'",
         evidence="S",
     ),
-    rule(
+    refuse(
         "tool-schema-valid",
-        _check_tool_schema_valid,
-        "{at}.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
+        "tools[]",
+        _has_invalid_schema,
+        "{at}.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
         evidence="S",
     ),
     rule(
@@ -133,9 +111,12 @@ TOOL_RULES = (
         "{at}: Tool reference '{name}' not found in available tools",
         evidence="K",
     ),
-    rule(
+    refuse(
         "choice-without-tools",
-        _check_choice_without_tools,
+        "",
+        lambda body: (
+            as_mapping(body.get("tool_choice")).get("type") == "any" and not as_list(body.get("tools"))
+        ),
         "tool_choice.any may only be specified while providing tools",
         evidence="S",
     ),
@@ -159,7 +140,7 @@ KNOWN = re.compile(
     r"|memory|text_editor|tool_search_tool_bm25|tool_search_tool_regex|web_fetch|web_search)(?:_\d{8})?"
 )
 """The same, and those of previews, with any date."""
-BLOCKS = frozenset(
+BLOCK_TAGS = frozenset(
     {"text", "image", "document", "search_result", "thinking", "redacted_thinking", "tool_use", "tool_result"}
     | {"server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "advisor_tool_result"}
     | {"code_execution_tool_result", "bash_code_execution_tool_result", "tool_search_tool_result"}
@@ -182,58 +163,52 @@ RESULT_TAGS = ("document", "image", "search_result", "text", "tool_reference")
 RESULT_BLOCKS = frozenset({*RESULT_TAGS, "browser_state"})
 _BLOCK = "{at}: Input tag '{type}' found using 'type' does not match any of the expected tags: {tags}"
 _TAG = "tools.{index}: Input tag '{type}' found using 'type' does not match any of the expected tags: {tags}"
-_EXPECTED = ", ".join(f"'{tag}'" for tag in TAGS)
-_DICTIONARY = "{at}.tool_use.input: Input should be a valid dictionary"
 
 
-def _check_tool_tag(request: RawRequest) -> RuleFinding | None:
-    for index, item in enumerate(tools(request)):
-        type_ = item.get("type")
-        if isinstance(type_, str) and not KNOWN.fullmatch(type_):
-            return {"index": index, "type": type_, "tags": _EXPECTED}
+def _describe_unknown_tag(item: JsonObject, tags: Sequence[str], known: frozenset[str]) -> RuleFinding | None:
+    type_ = item.get("type")
+    if not isinstance(type_, str) or type_ in known:
+        return None
+    return {"type": type_, "tags": ", ".join(f"'{tag}'" for tag in tags)}
+
+
+def _check_block_tag(request: RawRequest) -> RuleFinding | None:
+    for place, block in _list_conversation_blocks(request):
+        if unknown := _describe_unknown_tag(block, _COMMON, BLOCK_TAGS):
+            return {"at": place, **unknown}
     return None
 
 
-def _unknown_block(request: RawRequest) -> RuleFinding | None:
-    for place, block in _conversation_blocks(request):
-        type_ = block.get("type")
-        if isinstance(type_, str) and type_ not in BLOCKS:
-            return {"at": place, "type": type_, "tags": _quoted(_COMMON)}
-    return None
-
-
-def _unknown_in_result(request: RawRequest) -> RuleFinding | None:
-    for place, block in _conversation_blocks(request):
+def _check_result_block_tag(request: RawRequest) -> RuleFinding | None:
+    for place, block in _list_conversation_blocks(request):
         inside = as_list(block.get("content")) if block.get("type") == "tool_result" else []
         for index, each in enumerate(inside):
-            type_ = as_mapping(each).get("type")
-            if isinstance(type_, str) and type_ not in RESULT_BLOCKS:
-                at = f"{place}.tool_result.content.{index}"
-                return {"at": at, "type": type_, "tags": _quoted(RESULT_TAGS)}
+            if unknown := _describe_unknown_tag(as_mapping(each), RESULT_TAGS, RESULT_BLOCKS):
+                return {"at": f"{place}.tool_result.content.{index}", **unknown}
     return None
 
 
-def _conversation_blocks(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
+def _list_conversation_blocks(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
     """Yield the blocks of user and assistant messages with their paths."""
     for index, message in enumerate(messages(request)):
         for inner, block in enumerate(blocks(message) if message.get("role") != "system" else ()):
             yield f"messages.{index}.content.{inner}", block
 
 
-def _quoted(tags: tuple[str, ...]) -> str:
-    return ", ".join(f"'{tag}'" for tag in tags)
-
-
-def _check_call_input(request: RawRequest) -> RuleFinding | None:
-    for place, block in list_blocks(request):
-        if block.get("type") == "tool_use" and not isinstance(block.get("input"), dict):
-            return {"at": place}
-    return None
+def _find_unknown_tool_tag(tool: JsonObject) -> RuleFinding | None:
+    dated = KNOWN.fullmatch(str(tool.get("type")))
+    return None if dated else _describe_unknown_tag(tool, TAGS, frozenset())
 
 
 FOREIGN_RULES = (
-    rule("block-tag", _unknown_block, _BLOCK, evidence="S"),
-    rule("result-block-tag", _unknown_in_result, _BLOCK, evidence="S"),
-    rule("tool-tag", _check_tool_tag, _TAG, evidence="S"),
-    rule("call-input", _check_call_input, _DICTIONARY, evidence="S"),
+    rule("block-tag", _check_block_tag, _BLOCK, evidence="S"),
+    rule("result-block-tag", _check_result_block_tag, _BLOCK, evidence="S"),
+    refuse("tool-tag", "tools[]", _find_unknown_tool_tag, _TAG, evidence="S"),
+    refuse(
+        "call-input",
+        BLOCKS,
+        lambda block: block.get("type") == "tool_use" and not isinstance(block.get("input"), dict),
+        "{at}.tool_use.input: Input should be a valid dictionary",
+        evidence="S",
+    ),
 )

@@ -13,60 +13,62 @@ from msgspec.structs import replace
 
 from bridle.ports.codec import HttpReply
 from bridle.sim.endpoints import CallerContext, Json
-from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.rules.engine import RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping
 from bridle.sim.stored_objects import StoredObjects, StoredThread
 from bridle.values.errors import Failure
 
-from .request import rule
+from .rules_fields import refuse
 
-THREAD_TYPES = ("create", "continue")
+CREATE, CONTINUE = "create", "continue"
+THREAD_TYPES = (CREATE, CONTINUE)
 UNSUPPORTED = ("context_management", "fallbacks")
 
 
-def _check_thread_type(request: RawRequest) -> RuleFinding | None:
-    thread = field(request, "thread")
-    if thread is None or as_mapping(thread).get("type") in THREAD_TYPES:
-        return None
-    return {"kind": as_mapping(thread).get("type")}
+def _find_unknown_type(body: JsonObject) -> RuleFinding | None:
+    thread = body.get("thread")
+    type_ = as_mapping(thread).get("type")
+    return None if thread is None or type_ in THREAD_TYPES else {"kind": type_}
 
 
-def _check_thread_previous(request: RawRequest) -> RuleFinding | None:
-    thread = as_mapping(field(request, "thread"))
-    named = isinstance(thread.get("previous_message_id"), str)
-    return {} if thread.get("type") == "continue" and not named else None
+def _lacks_previous_message(body: JsonObject) -> bool:
+    thread = as_mapping(body.get("thread"))
+    return thread.get("type") == CONTINUE and not isinstance(thread.get("previous_message_id"), str)
 
 
-def _check_thread_alone(request: RawRequest) -> RuleFinding | None:
-    if not field(request, "thread"):
-        return None
-    return next(({"name": name} for name in UNSUPPORTED if field(request, name)), None)
+def _find_unsupported_field(body: JsonObject) -> RuleFinding | None:
+    return next(({"name": name} for name in UNSUPPORTED if body.get("thread") and body.get(name)), None)
 
 
 THREAD_RULES = (
-    rule(
+    refuse(
         "thread-type",
-        _check_thread_type,
+        "",
+        _find_unknown_type,
         "thread: Input tag '{kind}' found using 'type' does not match any of the expected tags:"
         " 'create', 'continue'",
         evidence="F",
     ),
-    rule(
+    refuse(
         "thread-previous",
-        _check_thread_previous,
+        "",
+        _lacks_previous_message,
         "thread.continue.previous_message_id: Field required",
         evidence="F",
     ),
-    replace(
-        rule("thread-alone", _check_thread_alone, "thread: cannot be combined with `{name}`.", evidence="S"),
-        type="thread_unsupported_request",
+    refuse(
+        "thread-alone",
+        "",
+        _find_unsupported_field,
+        "thread: cannot be combined with `{name}`.",
+        evidence="S",
+        code="thread_unsupported_request",
     ),
 )
 
 
 BETA = "message-threads-"
 HELD_SECONDS = 300.0
-CREATE, CONTINUE = "create", "continue"
 CREATE_ONLY = ("system", "tools")
 DELTA_FIELDS = {
     "text_delta": "text",

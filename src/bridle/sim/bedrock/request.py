@@ -11,17 +11,14 @@ sense is reported with places counted from zero. Errors of the model itself get 
 from collections.abc import Iterator
 from functools import partial
 
-from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.engine import RawRequest
 from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, find_loop_head, make_rule
 
 MODEL_ERROR_PREFIX = "The model returned the following errors: "
-CONSTRAINT_MESSAGE = "{count} detected: {faults}"
 
 
 rule = partial(make_rule, code="ValidationException")
 """Makes a rule of this provider's usual kind."""
-FieldFault = tuple[str, object, str]
-"""A path, the value there (None if it is not shown) and the constraint it breaks."""
 
 
 def inference_setting(request: RawRequest, name: str) -> object:
@@ -89,19 +86,3 @@ def find_tool_loop(request: RawRequest) -> int | None:
         return [kind for block in blocks(message) for kind in block if kind != "cachePoint"]
 
     return find_loop_head(messages(request), kinds, "toolResult")
-
-
-def describe_faults(faults: Iterator[FieldFault]) -> RuleFinding | None:
-    """Join all faults in one message, as the service does."""
-    messages_found = [
-        f"Value {_show_value(value)}at '{place}' failed to satisfy constraint: Member must {must}"
-        for place, value, must in faults
-    ]
-    if not messages_found:
-        return None
-    count = "1 validation error" if len(messages_found) == 1 else f"{len(messages_found)} validation errors"
-    return {"count": count, "faults": "; ".join(messages_found)}
-
-
-def _show_value(value: object) -> str:
-    return "" if value is None else f"'{value}' "

@@ -7,10 +7,11 @@ supports, never its name.
 """
 
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import find_malformed_json, find_output_excess, find_unknown_model
 
-from .request import inference_setting, rule, tool_choice
+from .request import inference_setting, rule
 from .rules_constraints import CONSTRAINT_RULES
-from .rules_fields import FOREIGN_RULES, TYPE_RULES
+from .rules_fields import FOREIGN_RULES, TYPE_RULES, refuse
 from .rules_media import MEDIA_RULES
 from .rules_messages import MESSAGE_RULES
 from .rules_models import MODEL_RULES
@@ -23,39 +24,29 @@ _LIMIT = (
 )
 
 
-def _check_json(request: RawRequest) -> RuleFinding | None:
-    return {"why": request.malformed} if request.malformed else None
-
-
-def _check_model_known(request: RawRequest) -> RuleFinding | None:
-    return {} if request.abilities is None else None
-
-
-def _check_output_most(request: RawRequest) -> RuleFinding | None:
-    wanted, abilities = inference_setting(request, "maxTokens"), request.abilities
-    if abilities is None or not abilities.output_limited:
-        return None
-    if not isinstance(wanted, int) or wanted <= abilities.output_tokens:
-        return None
-    return {"most": abilities.output_tokens}
-
-
-def _check_choice_mode(request: RawRequest) -> RuleFinding | None:
-    odd = [name for name in tool_choice(request) if name not in MODES]
-    return {"mode": odd[0]} if odd else None
-
-
 _UNKNOWN = "The provided model identifier is invalid."
 
 
 ENVELOPE_RULES = (
-    rule("json", _check_json, "The request body is not valid JSON: {why}", evidence="K"),
-    rule("model-known", _check_model_known, _UNKNOWN, evidence="S"),
+    rule("json", find_malformed_json, "The request body is not valid JSON: {why}", evidence="K"),
+    rule("model-known", find_unknown_model, _UNKNOWN, evidence="S"),
 )
 
 SENSE_RULES = (
-    rule("output-most", _check_output_most, _LIMIT, evidence="S", models="with a known limit"),
-    rule("choice-mode", _check_choice_mode, "The toolChoice field has no member {mode}.", evidence="K"),
+    rule(
+        "output-most",
+        lambda request: find_output_excess(request, inference_setting(request, "maxTokens")),
+        _LIMIT,
+        evidence="S",
+        models="with a known limit",
+    ),
+    refuse(
+        "choice-mode",
+        "toolConfig.toolChoice",
+        lambda choice: next(({"mode": name} for name in choice if name not in MODES), None),
+        "The toolChoice field has no member {mode}.",
+        evidence="K",
+    ),
 )
 
 RULES = (

@@ -4,194 +4,147 @@ Each rule reports every fault of its kind at once, as the service does.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
-from bridle.sim.rules.engine import RawRequest
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.field_rules import find_places
+from bridle.sim.rules.raw_request import as_list, as_mapping
 
-from .request import (
-    CONSTRAINT_MESSAGE,
-    FieldFault,
-    blocks,
-    describe_faults,
-    inference_setting,
-    list_held,
-    list_tool_specs,
-    messages,
-    rule,
-)
+from .request import rule
+from .rules_fields import FIELD_CHECKS
 
 NAME_LENGTH_MAX = 64
-NAME = re.compile(r"[a-zA-Z0-9_-]+")
-ID = re.compile(r"[a-zA-Z0-9_.:-]+")
-ROLES = ("user", "assistant", "system")
+STOPS_MAX = 2_500
 IMAGE_FORMATS = ("png", "jpeg", "gif", "webp")
 DOCUMENT_FORMATS = ("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md")
-_LONG = f"have length less than or equal to {NAME_LENGTH_MAX}"
+CONSTRAINT_MESSAGE = "{count} detected: {faults}"
 _SHORT = "have length greater than or equal to 1"
 
-
-def _list_name_faults(
-    place: str, value: object, pattern: re.Pattern[str], *, shown: bool
-) -> Iterator[FieldFault]:
-    word = value if isinstance(value, str) else ""
-    shown_value = word if shown else None
-    if len(word) > NAME_LENGTH_MAX:
-        yield place, shown_value, _LONG
-    if not pattern.fullmatch(word):
-        yield place, shown_value, f"satisfy regular expression pattern: {pattern.pattern}"
-    if not word:
-        yield place, shown_value, _SHORT
+FieldDemand = Callable[[object], Iterator[tuple[object, str]]]
+"""Yields the demands that a value breaks, each with the value as the message shows it (None: not shown)."""
 
 
-def _list_block_places(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
-    """Yield every block with its path, counted from one."""
-    for index, message in enumerate(messages(request)):
-        for inner, block in enumerate(blocks(message)):
-            yield f"messages.{index + 1}.member.content.{inner + 1}.member", block
+class Constraint(NamedTuple):
+    """Demands on fields of the objects at a path, reported together."""
+
+    id: str
+    path: str
+    demands: Mapping[str, FieldDemand]
+    """By path below the object."""
+    evidence: str
 
 
-def _list_role_faults(request: RawRequest) -> Iterator[FieldFault]:
-    for index, message in enumerate(messages(request)):
-        role = message.get("role")
-        if role not in ROLES:
-            yield f"messages.{index + 1}.member.role", role, f"satisfy enum value set: [{', '.join(ROLES)}]"
+def _demand_name(pattern: str, *, is_shown: bool = False) -> FieldDemand:
+    def find(value: object) -> Iterator[tuple[object, str]]:
+        word = value if isinstance(value, str) else ""
+        shown = word if is_shown else None
+        if len(word) > NAME_LENGTH_MAX:
+            yield shown, f"have length less than or equal to {NAME_LENGTH_MAX}"
+        if not re.fullmatch(pattern, word):
+            yield shown, f"satisfy regular expression pattern: {pattern}"
+        if not word:
+            yield shown, _SHORT
+
+    return find
 
 
-def _list_call_faults(request: RawRequest) -> Iterator[FieldFault]:
-    for place, block in _list_block_places(request):
-        if isinstance(block.get("toolUse"), dict):
-            used = as_mapping(block["toolUse"])
-            yield from _list_name_faults(f"{place}.toolUse.name", used.get("name"), NAME, shown=False)
-            yield from _list_name_faults(f"{place}.toolUse.toolUseId", used.get("toolUseId"), ID, shown=False)
+def _demand_one_of(*values: str, is_required: bool = False) -> FieldDemand:
+    def find(value: object) -> Iterator[tuple[object, str]]:
+        if value not in values and (is_required or value is not None):
+            yield value, f"satisfy enum value set: [{', '.join(values)}]"
+
+    return find
 
 
-def _list_result_faults(request: RawRequest) -> Iterator[FieldFault]:
-    for place, block in _list_block_places(request):
-        if isinstance(block.get("toolResult"), dict):
-            id_ = as_mapping(block["toolResult"]).get("toolUseId")
-            yield from _list_name_faults(f"{place}.toolResult.toolUseId", id_, ID, shown=False)
+def _demand_range(least: int, most: float = float("inf"), *, is_fraction: bool = False) -> FieldDemand:
+    def find(value: object) -> Iterator[tuple[object, str]]:
+        if isinstance(value, int | float) and (is_fraction or isinstance(value, int)):
+            if value > most:
+                yield value, f"have value less than or equal to {most}"
+            elif value < least:
+                yield value, f"have value greater than or equal to {least}"
+
+    return find
 
 
-def _list_tool_name_faults(request: RawRequest) -> Iterator[FieldFault]:
-    for index, spec in list_tool_specs(request):
-        place = f"toolConfig.tools.{index + 1}.member.toolSpec.name"
-        yield from _list_name_faults(place, spec.get("name"), NAME, shown=True)
+def _demand_text(*, is_shown: bool = False) -> FieldDemand:
+    return lambda value: iter([("" if is_shown else None, _SHORT)] if value == "" else [])
 
 
-def _list_description_faults(request: RawRequest) -> Iterator[FieldFault]:
-    for index, spec in list_tool_specs(request):
-        if spec.get("description") == "":
-            yield f"toolConfig.tools.{index + 1}.member.toolSpec.description", "", _SHORT
+def _demand_members(value: object) -> Iterator[tuple[object, str]]:
+    if not as_list(value):
+        yield None, _SHORT
 
 
-def _list_empty_tool_faults(request: RawRequest) -> Iterator[FieldFault]:
-    config = field(request, "toolConfig")
-    if isinstance(config, dict) and not as_list(config.get("tools")):
-        yield "toolConfig.tools", None, _SHORT
+def _demand_few_stops(value: object) -> Iterator[tuple[object, str]]:
+    if len(as_list(value)) > STOPS_MAX:
+        yield None, f"have length less than or equal to {STOPS_MAX}"
 
 
-def _list_system_faults(request: RawRequest) -> Iterator[FieldFault]:
-    for index, block in enumerate(as_list(field(request, "system"))):
-        if as_mapping(block).get("text") == "":
-            yield f"system.{index + 1}.member.text", None, _SHORT
-
-
-def _list_format_faults(request: RawRequest) -> Iterator[FieldFault]:
-    kinds = {"image": IMAGE_FORMATS, "document": DOCUMENT_FORMATS}
-    for place, block in _list_block_places(request):
-        for kind, formats in kinds.items():
-            wanted = as_mapping(block.get(kind)).get("format")
-            if wanted is not None and wanted not in formats:
-                yield f"{place}.{kind}.format", wanted, f"satisfy enum value set: [{', '.join(formats)}]"
-
-
-STOPS_MAX = 2_500
-
-
-def _list_number_faults(request: RawRequest) -> Iterator[FieldFault]:
-    stops = as_list(inference_setting(request, "stopSequences"))
-    if len(stops) > STOPS_MAX:
-        yield (
-            "inferenceConfig.stopSequences",
-            None,
-            f"have length less than or equal to {STOPS_MAX}",
-        )
-    wanted = inference_setting(request, "maxTokens")
-    if isinstance(wanted, int) and wanted < 1:
-        yield "inferenceConfig.maxTokens", wanted, "have value greater than or equal to 1"
-    for name in ("temperature", "topP"):
-        number = inference_setting(request, name)
-        if isinstance(number, int | float) and number > 1:
-            yield f"inferenceConfig.{name}", number, "have value less than or equal to 1"
-        elif isinstance(number, int | float) and number < 0:
-            yield f"inferenceConfig.{name}", number, "have value greater than or equal to 0"
-
-
-def _list_status_faults(request: RawRequest) -> Iterator[FieldFault]:
-    for index, message in enumerate(messages(request)):
-        for inner, item in list_held(message, "toolResult"):
-            if item.get("status") not in (None, "success", "error"):
-                place = f"messages.{index + 1}.member.content.{inner + 1}.member.toolResult.status"
-                yield place, item.get("status"), "satisfy enum value set: [success, error]"
-
-
-CONSTRAINT_RULES = (
-    rule(
-        "role", lambda request: describe_faults(_list_role_faults(request)), CONSTRAINT_MESSAGE, evidence="F"
+_name, _id = r"[a-zA-Z0-9_-]+", r"[a-zA-Z0-9_.:-]+"
+_fraction = _demand_range(0, 1, is_fraction=True)
+_BLOCKS, _SPECS = "messages[].content[]", "toolConfig.tools[]"
+CONSTRAINTS = (
+    Constraint(
+        "role",
+        "messages[]",
+        {"role": _demand_one_of("user", "assistant", "system", is_required=True)},
+        "F",
     ),
-    rule(
+    Constraint(
         "call-names",
-        lambda request: describe_faults(_list_call_faults(request)),
-        CONSTRAINT_MESSAGE,
-        evidence="S",
+        _BLOCKS,
+        {"toolUse.name": _demand_name(_name), "toolUse.toolUseId": _demand_name(_id)},
+        "S",
     ),
-    rule(
-        "result-id",
-        lambda request: describe_faults(_list_result_faults(request)),
-        CONSTRAINT_MESSAGE,
-        evidence="S",
-    ),
-    rule(
-        "result-status",
-        lambda request: describe_faults(_list_status_faults(request)),
-        CONSTRAINT_MESSAGE,
-        evidence="F",
-    ),
-    rule(
-        "tool-name",
-        lambda request: describe_faults(_list_tool_name_faults(request)),
-        CONSTRAINT_MESSAGE,
-        evidence="S",
-    ),
-    rule(
-        "tool-description",
-        lambda request: describe_faults(_list_description_faults(request)),
-        CONSTRAINT_MESSAGE,
-        evidence="S",
-    ),
-    rule(
-        "tools-some",
-        lambda request: describe_faults(_list_empty_tool_faults(request)),
-        CONSTRAINT_MESSAGE,
-        evidence="S",
-    ),
-    rule(
-        "system-empty",
-        lambda request: describe_faults(_list_system_faults(request)),
-        CONSTRAINT_MESSAGE,
-        evidence="F",
-    ),
-    rule(
+    Constraint("result-id", _BLOCKS, {"toolResult.toolUseId": _demand_name(_id)}, "S"),
+    Constraint("result-status", _BLOCKS, {"toolResult.status": _demand_one_of("success", "error")}, "F"),
+    Constraint("tool-name", _SPECS, {"toolSpec.name": _demand_name(_name, is_shown=True)}, "S"),
+    Constraint("tool-description", _SPECS, {"toolSpec.description": _demand_text(is_shown=True)}, "S"),
+    Constraint("tools-some", "", {"toolConfig.tools": _demand_members}, "S"),
+    Constraint("system-empty", "system[]", {"text": _demand_text()}, "F"),
+    Constraint(
         "media-format",
-        lambda request: describe_faults(_list_format_faults(request)),
-        CONSTRAINT_MESSAGE,
-        evidence="F",
+        _BLOCKS,
+        {
+            "image.format": _demand_one_of(*IMAGE_FORMATS),
+            "document.format": _demand_one_of(*DOCUMENT_FORMATS),
+        },
+        "F",
     ),
-    rule(
+    Constraint(
         "numbers",
-        lambda request: describe_faults(_list_number_faults(request)),
-        CONSTRAINT_MESSAGE,
-        evidence="F",
+        "inferenceConfig",
+        {
+            "stopSequences": _demand_few_stops,
+            "maxTokens": _demand_range(1),
+            "temperature": _fraction,
+            "topP": _fraction,
+        },
+        "F",
     ),
 )
+
+
+def _list_faults(request: RawRequest, constraint: Constraint) -> Iterator[str]:
+    style = FIELD_CHECKS.style
+    for holder in find_places(style, request.body, constraint.path):
+        for path, find in constraint.demands.items():
+            for place in find_places(style, as_mapping(holder.value), path):
+                at = f"{holder.path}.{place.path}".lstrip(".")
+                for shown, must in find(place.value):
+                    value = "" if shown is None else f"'{shown}' "
+                    yield f"Value {value}at '{at}' failed to satisfy constraint: Member must {must}"
+
+
+def _make_constraint_rule(constraint: Constraint) -> ProviderRule:
+    def find(request: RawRequest) -> RuleFinding | None:
+        faults = [*_list_faults(request, constraint)]
+        count = "1 validation error" if len(faults) == 1 else f"{len(faults)} validation errors"
+        return {"count": count, "faults": "; ".join(faults)} if faults else None
+
+    return rule(constraint.id, find, CONSTRAINT_MESSAGE, evidence=constraint.evidence)
+
+
+CONSTRAINT_RULES = tuple(map(_make_constraint_rule, CONSTRAINTS))

@@ -7,11 +7,18 @@ of a union that Converse does not have.
 
 from collections.abc import Sequence
 
-from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
-from bridle.sim.rules.field_rules import JSON_TYPES, ErrorStyle, FieldMessage, FieldRow, FieldRules
-from bridle.sim.rules.raw_request import as_list, as_mapping
+from bridle.sim.rules.engine import ProviderRule, RuleFinding
+from bridle.sim.rules.field_rules import (
+    JSON_TYPES,
+    ErrorStyle,
+    FieldMessage,
+    FieldRow,
+    FieldRules,
+    ObjectCondition,
+)
+from bridle.sim.rules.raw_request import JsonObject
 
-from .request import messages, rule, tools
+from .request import rule
 
 UNREADABLE_CODE = "SerializationException"
 BODY_FIELDS = (
@@ -67,6 +74,9 @@ FIELD_CHECKS = FieldRules(
         describe_mismatch=_describe_mismatch,
     )
 )
+refuse = FieldRules(ErrorStyle(rule=rule, messages={}, expected_names={}, index_format=".{}")).refuse
+"""Makes rules about what fields mean; their messages count places from zero."""
+BLOCKS = "messages[].content[]"
 
 
 def _number_rule(name: str, expected: str) -> ProviderRule:
@@ -110,32 +120,32 @@ LISTED_BLOCKS = (
     "citationsContent", "searchResult",
 )  # fmt: skip
 """Keys of a block that a refusal lists."""
-BLOCKS = (*LISTED_BLOCKS, "audio", "guardContent", "toolAddition", "toolRemoval")
+KNOWN_BLOCKS = (*LISTED_BLOCKS, "audio", "guardContent", "toolAddition", "toolRemoval")
 TOOLS = ("toolSpec", "systemTool", "cachePoint")
 _MEMBER_MESSAGE = "{kind} object at {at} must set one of the following keys: {keys}."
 
 
-def _lacks_all(item: object, keys: Sequence[str]) -> bool:
-    return all(as_mapping(item).get(key) is None for key in keys)
+def _require_member(kind: str, known: Sequence[str], listed: Sequence[str]) -> ObjectCondition:
+    def lacks_all(item: JsonObject) -> RuleFinding | None:
+        has_one = any(item.get(key) is not None for key in known)
+        return None if has_one else {"kind": kind, "keys": ", ".join(listed)}
 
-
-def _check_block_member(request: RawRequest) -> RuleFinding | None:
-    for index, message in enumerate(messages(request)):
-        for inner, block in enumerate(as_list(message.get("content"))):
-            if _lacks_all(block, BLOCKS):
-                at = f"messages.{index}.content.{inner}"
-                return {"kind": "ContentBlock", "at": at, "keys": ", ".join(LISTED_BLOCKS)}
-    return None
-
-
-def _check_tool_member(request: RawRequest) -> RuleFinding | None:
-    for index, item in enumerate(tools(request)):
-        if _lacks_all(item, TOOLS):
-            return {"kind": "Tool", "at": f"toolConfig.tools.{index}", "keys": ", ".join(TOOLS)}
-    return None
+    return lacks_all
 
 
 FOREIGN_RULES = (
-    rule("block-member", _check_block_member, _MEMBER_MESSAGE, evidence="S"),
-    rule("tool-member", _check_tool_member, _MEMBER_MESSAGE, evidence="K"),
+    refuse(
+        "block-member",
+        BLOCKS,
+        _require_member("ContentBlock", KNOWN_BLOCKS, LISTED_BLOCKS),
+        _MEMBER_MESSAGE,
+        evidence="S",
+    ),
+    refuse(
+        "tool-member",
+        "toolConfig.tools[]",
+        _require_member("Tool", TOOLS, TOOLS),
+        _MEMBER_MESSAGE,
+        evidence="K",
+    ),
 )

@@ -17,6 +17,7 @@ from .request import (
     messages,
     rule,
 )
+from .rules_fields import BLOCKS, refuse
 
 IN_TIME = frozenset({"toolResult", "cachePoint"})
 _UNANSWERED = (
@@ -54,21 +55,6 @@ def _check_turns(request: RawRequest) -> RuleFinding | None:
     return {} if any(one == next_ for one, next_ in pairwise(roles)) else None
 
 
-def _check_content_some(request: RawRequest) -> RuleFinding | None:
-    for index, message in enumerate(messages(request)):
-        if not blocks(message):
-            return {"index": index}
-    return None
-
-
-def _check_text_blank(request: RawRequest) -> RuleFinding | None:
-    for index, message in enumerate(messages(request)):
-        for inner, block in enumerate(blocks(message)):
-            if block.get("text") == "":
-                return {"at": f"messages.{index}.content.{inner}"}
-    return None
-
-
 def _check_tools_configured(request: RawRequest) -> RuleFinding | None:
     used = any(
         list_held(message, kind) for message in messages(request) for kind in ("toolUse", "toolResult")
@@ -98,11 +84,10 @@ def _check_json_object(request: RawRequest) -> RuleFinding | None:
     )
 
 
-def _check_tool_schema(request: RawRequest) -> RuleFinding | None:
-    for index, spec in list_tool_specs(request):
-        if as_mapping(as_mapping(spec.get("inputSchema")).get("json")).get("type") != "object":
-            return {"at": f"toolConfig.tools.{index}.toolSpec.inputSchema.json.type"}
-    return None
+def _has_other_schema(tool: JsonObject) -> bool:
+    spec = tool.get("toolSpec")
+    schema = as_mapping(as_mapping(as_mapping(spec).get("inputSchema")).get("json"))
+    return isinstance(spec, dict) and schema.get("type") != "object"
 
 
 def _find_repeated_ids(request: RawRequest, kind: str) -> RuleFinding | None:
@@ -185,16 +170,18 @@ MESSAGE_RULES = (
         " alternates between user and assistant roles and try again.",
         evidence="S",
     ),
-    rule(
+    refuse(
         "content-some",
-        _check_content_some,
+        "messages[]",
+        lambda message: not blocks(message),
         "The content field in the Message object at messages.{index} is empty. Add a ContentBlock object to"
         " the content field and try again.",
         evidence="S",
     ),
-    rule(
+    refuse(
         "text-blank",
-        _check_text_blank,
+        BLOCKS,
+        lambda block: block.get("text") == "",
         "The text field in the ContentBlock object at {at} is blank. Add text to the text field, and try"
         " again.",
         evidence="S",
@@ -206,10 +193,11 @@ MESSAGE_RULES = (
         evidence="S",
     ),
     rule("json-object", _check_json_object, _FORMAT, evidence="S"),
-    rule(
+    refuse(
         "tool-schema",
-        _check_tool_schema,
-        "The value at {at} must be one of the following: object.",
+        "toolConfig.tools[]",
+        _has_other_schema,
+        "The value at {at}.toolSpec.inputSchema.json.type must be one of the following: object.",
         evidence="S",
     ),
     rule(

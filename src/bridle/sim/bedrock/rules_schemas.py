@@ -4,19 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from bridle.sim.rules.compiled_schemas import (
-    BOUND_MESSAGE,
-    CIRCULAR_MESSAGE,
-    OPEN_MESSAGE,
-    OPTIONAL_MESSAGE,
-    UNIONS_MESSAGE,
-    PlacedSchema,
-    find_bound,
-    find_circle,
-    find_many_optional,
-    find_many_unions,
-    find_open_object,
-)
+from bridle.sim.claude.schema_rules import PlacedSchema, make_schema_rules
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject, as_mapping, field
 
@@ -48,41 +36,29 @@ def _check_format_schema(request: RawRequest) -> RuleFinding | None:
     return {} if wanted and not isinstance(find_text_format_schema(request.body), dict) else None
 
 
-def _check_format_closed(request: RawRequest) -> RuleFinding | None:
-    return find_open_object(_list_answer_schemas(request))
-
-
-def _check_format_bounds(request: RawRequest) -> RuleFinding | None:
-    return find_bound(_list_answer_schemas(request))
-
-
-def _check_format_circle(request: RawRequest) -> RuleFinding | None:
-    return find_circle(_list_answer_schemas(request))
-
-
 def _list_strict_schemas(request: RawRequest) -> Iterator[PlacedSchema]:
     for index, spec in list_tool_specs(request):
         if spec.get("strict") is True:
             yield f"tools.{index}", as_mapping(as_mapping(spec.get("inputSchema")).get("json"))
 
 
-def _check_optional_most(request: RawRequest) -> RuleFinding | None:
-    return find_many_optional((*_list_strict_schemas(request), *_list_answer_schemas(request)))
-
-
-def _check_unions_most(request: RawRequest) -> RuleFinding | None:
-    return find_many_unions((*_list_strict_schemas(request), *_list_answer_schemas(request)))
-
-
 _UNREADABLE = "The value at outputConfig.textFormat.structure.jsonSchema.schema is not a valid JSON schema."
 
 FORMAT_RULES = (
     rule("format-schema", _check_format_schema, _UNREADABLE, evidence="K"),
-    rule("format-closed", _check_format_closed, MODEL_ERROR_PREFIX + OPEN_MESSAGE, evidence="S"),
-    rule("format-bounds", _check_format_bounds, MODEL_ERROR_PREFIX + BOUND_MESSAGE, evidence="S"),
-    rule("format-circle", _check_format_circle, MODEL_ERROR_PREFIX + CIRCULAR_MESSAGE, evidence="F"),
-    rule("optional-most", _check_optional_most, MODEL_ERROR_PREFIX + OPTIONAL_MESSAGE, evidence="F"),
-    rule("unions-most", _check_unions_most, MODEL_ERROR_PREFIX + UNIONS_MESSAGE, evidence="S"),
+    *make_schema_rules(
+        rule,
+        _list_answer_schemas,
+        _list_strict_schemas,
+        evidence={
+            "format-closed": "S",
+            "format-bounds": "S",
+            "format-circle": "F",
+            "optional-most": "F",
+            "unions-most": "S",
+        },
+        prefix=MODEL_ERROR_PREFIX,
+    ),
 )
 
 

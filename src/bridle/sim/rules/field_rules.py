@@ -4,7 +4,8 @@ Every provider checks the same few properties of a field before it looks at what
 JSON type, allowed values, size, length. They differ in how they write a place and in the message. So one
 checker serves all families: each gives it an `ErrorStyle` and lists its fields, and each row becomes a rule.
 
-A path is written `tools[].function.name`, with `[]` for every member of a list.
+A path is written `tools[].function.name`, with `[]` for every member of a list. A row with a condition of its
+own (`refuse`) names the objects it looks at, the condition, and optionally the models it applies to.
 """
 
 import re
@@ -13,10 +14,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from bridle.values.model import Abilities
+
 from .engine import ProviderRule, RawRequest, RuleFinding
 from .raw_request import JsonObject, RuleFinder, as_list, as_mapping, is_number
 
 ObjectFilter = Callable[[JsonObject], bool]
+ObjectCondition = Callable[[JsonObject], object]
+"""True for an object that is refused; a mapping adds values for the message."""
+ModelFilter = Callable[[Abilities], object]
 JSON_TYPES: Mapping[type, str] = {
     type(None): "null",
     bool: "boolean",
@@ -41,6 +47,8 @@ class FieldPlace(NamedTuple):
     parent_path: str
     """Path of that object."""
     is_present: bool = True
+    position: int = 0
+    """Position in the list that contains it, counted from 0."""
 
 
 class FieldMessage(NamedTuple):
@@ -86,6 +94,8 @@ class ErrorStyle(NamedTuple):
     index_format: str = "[{}]"
     first_index: int = 0
     """Format and first number of list indexes in paths."""
+    read_list: Callable[[object], Sequence[object]] = as_list
+    """Returns the members of a list; empty for anything that the wire does not accept as one."""
     spell_name: Callable[[str], str] = _same_name
     """Spelling of names in paths; a body may use either spelling."""
     null_is_absent: bool = False
@@ -125,9 +135,12 @@ FieldCheck = Callable[[FieldPlace], RuleFinding | None]
 
 
 def find_places(style: ErrorStyle, body: JsonObject, path: str) -> Iterator[FieldPlace]:
-    """Yield every place in a body that a path matches, also where the field is absent."""
+    """Yield every place in a body that a path matches, also where the field is absent.
+
+    An empty path is the body itself.
+    """
     found = [FieldPlace("", body, {}, "")]
-    for step in path.split("."):
+    for step in path.split(".") if path else ():
         name = step.removesuffix("[]")
         found = [_member_place(style, place, name) for place in found if isinstance(place.value, dict)]
         if step != name:
@@ -143,8 +156,9 @@ def _member_place(style: ErrorStyle, place: FieldPlace, name: str) -> FieldPlace
 
 
 def _item_places(style: ErrorStyle, place: FieldPlace) -> Iterator[FieldPlace]:
-    for count, value in enumerate(as_list(place.value), style.first_index):
-        yield FieldPlace(place.path + style.index_format.format(count), value, place.parent, place.path)
+    for count, value in enumerate(style.read_list(place.value)):
+        path = place.path + style.index_format.format(count + style.first_index)
+        yield FieldPlace(path, value, place.parent, place.path, position=count)
 
 
 class FieldRules:
@@ -235,8 +249,7 @@ class FieldRules:
         spellings = {*names, *map(style.spell_name, names)}
 
         def find(request: RawRequest) -> RuleFinding | None:
-            whole = (FieldPlace("", request.body, {}, ""),)
-            for place in find_places(style, request.body, path) if path else whole:
+            for place in find_places(style, request.body, path):
                 for name in as_mapping(place.value):
                     if name not in spellings and row.only(as_mapping(place.value)):
                         return {"at": f"{place.path}.{name}".lstrip("."), "name": name, "inside": place.path}
@@ -244,6 +257,40 @@ class FieldRules:
 
         row = row._replace(id=row.id or _rule_id(path, "fields"))
         return self._make_rule(row, find, style.messages["fields" if path else "fields-of-all"])
+
+    def refuse(
+        self,
+        id: str,  # noqa: A002  the word of `Rule`
+        path: str,
+        is_wrong: ObjectCondition,
+        wording: str,
+        *,
+        evidence: str,
+        models: str = "all",
+        when: ModelFilter | None = None,
+        code: str = "",
+        param: str = "",
+    ) -> ProviderRule:
+        """The objects at a path do not meet a condition; an empty path is the body itself.
+
+        With `when`, the rule applies to the known models that it selects.
+        """
+
+        def find(request: RawRequest) -> RuleFinding | None:
+            if when is not None and (request.abilities is None or not when(request.abilities)):
+                return None
+            for place in find_places(self.style, request.body, path):
+                wrong = is_wrong(as_mapping(place.value))
+                if wrong:
+                    more = wrong if isinstance(wrong, Mapping) else NO_FIELDS
+                    return {"at": place.path, "index": place.position, **more}
+            return None
+
+        own_code = {"code": code} if code else {}
+        made: ProviderRule = self.style.rule(
+            id, find, wording, evidence=evidence, models=models, param=param, **own_code
+        )
+        return made
 
     def _make_field_rule(
         self, demand: str, path: str, judge: FieldCheck, row: FieldRow, *, filled: JsonObject = NO_FIELDS

@@ -54,6 +54,22 @@ def make_rule(
     )
 
 
+def find_malformed_json(request: RawRequest) -> RuleFinding | None:
+    return {"why": request.malformed} if request.malformed else None
+
+
+def find_unknown_model(request: RawRequest) -> RuleFinding | None:
+    return {"model": field(request, "model")} if request.abilities is None else None
+
+
+def find_output_excess(request: RawRequest, wanted: object) -> RuleFinding | None:
+    """Compare a requested number of output tokens with the model's limit, if that is known."""
+    able = request.abilities
+    if able is None or not able.output_limited or not isinstance(wanted, int) or wanted <= able.output_tokens:
+        return None
+    return {"wanted": wanted, "most": able.output_tokens, "model": field(request, "model")}
+
+
 def find_loop_head(
     messages: Sequence[JsonObject], content: Callable[[JsonObject], Sequence[str]], result: str
 ) -> int | None:
@@ -66,11 +82,11 @@ def find_loop_head(
     if not messages or not kinds[-1] or not _is_result_message(messages[-1], kinds[-1], result):
         return None
     head: int | None = None
-    for index in range(len(messages) - 1, -1, -1):
-        role = messages[index].get("role")
+    for index, message in reversed([*enumerate(messages)]):
+        role = message.get("role")
         if role == "assistant":
             head = index
-        elif role == "user" and not _is_result_message(messages[index], kinds[index], result):
+        elif role == "user" and not _is_result_message(message, kinds[index], result):
             break
     return head
 

@@ -1,15 +1,14 @@
-"""Schema checks of providers that compile schemas, shared by their families.
+"""Rules about schemas that Claude models compile: those of strict tools and of answers."""
 
-The functions take paths and schemas, and return the values for a rule's wording.
-"""
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from collections.abc import Iterable, Iterator, Mapping
-
-from .engine import RuleFinding
-from .raw_request import JsonObject, as_list, as_mapping
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping
 
 PlacedSchema = tuple[str, JsonObject]
 """A path in the request and the schema at that path."""
+SchemaCheck = Callable[[Iterable[PlacedSchema]], RuleFinding | None]
+"""Returns the values for a rule's wording."""
 OPTIONAL_MAX, UNIONS_MAX = 24, 16
 UNSUPPORTED_BOUNDS = (
     "minimum",
@@ -122,3 +121,38 @@ def _find_cycle(start: str, reach: Mapping[str, set[str]]) -> list[str] | None:
                 seen.add(name)
                 paths.append([*path, name])
     return None
+
+
+SchemaLister = Callable[[RawRequest], Iterator[PlacedSchema]]
+
+
+def make_schema_rules(
+    rule: Callable[..., ProviderRule],
+    list_answers: SchemaLister,
+    list_strict_tools: SchemaLister,
+    evidence: Mapping[str, str],
+    prefix: str = "",
+) -> tuple[ProviderRule, ...]:
+    """Make the rules that `evidence` names by id, in its order; `prefix` precedes each message of a model."""
+
+    def list_both(request: RawRequest) -> Iterator[PlacedSchema]:
+        yield from list_strict_tools(request)
+        yield from list_answers(request)
+
+    checks: Mapping[str, tuple[SchemaLister, SchemaCheck, str]] = {
+        "optional-most": (list_both, find_many_optional, OPTIONAL_MESSAGE),
+        "unions-most": (list_both, find_many_unions, UNIONS_MESSAGE),
+        "tool-schema-circle": (list_strict_tools, find_circle, CIRCULAR_MESSAGE),
+        "format-closed": (list_answers, find_open_object, OPEN_MESSAGE),
+        "format-bounds": (list_answers, find_bound, BOUND_MESSAGE),
+        "format-circle": (list_answers, find_circle, CIRCULAR_MESSAGE),
+    }
+
+    def make(id_: str) -> ProviderRule:
+        list_schemas, check, wording = checks[id_.removeprefix("tools-")]
+        made: ProviderRule = rule(
+            id_, lambda request: check(list_schemas(request)), prefix + wording, evidence=evidence[id_]
+        )
+        return made
+
+    return tuple(map(make, evidence))
