@@ -22,9 +22,8 @@ from .rules_compaction import COMPACTION_RULES
 from .rules_fields import FIELD_CHECKS, FIELD_RULES, PREVIEW_RULES
 from .rules_messages import MEDIA_RULES, MESSAGE_RULES
 from .rules_models import MODEL_RULES
-from .rules_schemas import FORMAT_RULES
 from .rules_system import SYSTEM_RULES
-from .rules_tools import FOREIGN_RULES, TOOL_RULES
+from .rules_tools import FOREIGN_RULES, FORMAT_RULES, TOOL_RULES
 from .threads import THREAD_RULES
 
 BODY_BYTES_MAX = 32 * 1024 * 1024

@@ -1,6 +1,6 @@
 """Rules about what a model supports: sampling, effort, thinking, forced calls, prefill."""
 
-from bridle.sim.claude.model_rules import ClaudeWire, make_model_rules
+from bridle.sim.claude.model_rules import ModelWire, make_model_rules
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject, as_mapping, field
 
@@ -83,7 +83,7 @@ def _is_prefilled(request: RawRequest) -> bool:
 
 
 _SHARED = make_model_rules(
-    ClaudeWire(
+    ModelWire(
         rule=rule,
         find_thinking=_find_thinking,
         find_budget=_find_budget,

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import jsonschema_rs
 
+from bridle.sim.claude.schema_rules import PlacedSchema, make_schema_rules
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 
-from .request import blocks, is_custom_tool, list_blocks, messages, rule, tools
+from .request import blocks, custom_tools, is_custom_tool, list_blocks, messages, rule, tools
 from .rules_fields import BLOCKS, refuse
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -121,6 +122,42 @@ TOOL_RULES = (
         evidence="S",
     ),
     rule("choice-known", _check_choice_known, "Tool '{name}' not found in provided tools", evidence="S"),
+)
+
+
+# Schemas that are compiled. An answer's schema is in `output_config.format`, or in `output_format`, which older
+# clients send.
+
+
+def _list_answer_schemas(request: RawRequest) -> Iterator[PlacedSchema]:
+    yield from (
+        (f"{place}.schema", as_mapping(format_.get("schema")))
+        for place, format_ in (
+            ("output_config.format", as_mapping(as_mapping(field(request, "output_config")).get("format"))),
+            ("output_format", as_mapping(field(request, "output_format"))),
+        )
+        if "schema" in format_
+    )
+
+
+def _list_strict_schemas(request: RawRequest) -> Iterator[PlacedSchema]:
+    for place, item in custom_tools(request):
+        if item.get("strict") is True:
+            yield place, as_mapping(item.get("input_schema"))
+
+
+FORMAT_RULES = make_schema_rules(
+    rule,
+    _list_answer_schemas,
+    _list_strict_schemas,
+    evidence={
+        "tools-optional-most": "S",
+        "tools-unions-most": "S",
+        "tool-schema-circle": "S",
+        "format-closed": "S",
+        "format-bounds": "S",
+        "format-circle": "S",
+    },
 )
 
 

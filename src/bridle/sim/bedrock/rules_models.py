@@ -1,6 +1,6 @@
 """Rules of the model behind the service, with its vendor's messages after the service's prefix."""
 
-from bridle.sim.claude.model_rules import ClaudeWire, make_model_rules
+from bridle.sim.claude.model_rules import ModelWire, make_model_rules
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 
@@ -85,7 +85,7 @@ def _is_prefilled(request: RawRequest) -> bool:
 
 
 _SHARED = make_model_rules(
-    ClaudeWire(
+    ModelWire(
         rule=rule,
         find_thinking=thinking_config,
         find_budget=lambda request: thinking_config(request).get("budget_tokens"),

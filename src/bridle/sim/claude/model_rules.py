@@ -1,6 +1,6 @@
 """Rules about thinking, forced calls and prefill, as Claude models report them on either wire.
 
-A wire says where it holds the settings (`ClaudeWire`) and places the rules in its own order.
+A wire says where it holds the settings (`ModelWire`) and places the rules in its own order.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ _FIRST = (
 )
 
 
-class ClaudeWire(NamedTuple):
+class ModelWire(NamedTuple):
     """Where a wire holds the settings that the models check."""
 
     rule: Callable[..., ProviderRule]
@@ -46,7 +46,7 @@ class ClaudeWire(NamedTuple):
     """True if models of other makers, which do not think, are served on the wire too."""
 
 
-def make_model_rules(wire: ClaudeWire, evidence_of_adaptive: str) -> Mapping[str, ProviderRule]:
+def make_model_rules(wire: ModelWire, evidence_of_adaptive: str) -> Mapping[str, ProviderRule]:
     """Make the rules, by id."""
 
     def make(
