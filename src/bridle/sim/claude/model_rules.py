@@ -26,6 +26,9 @@ _FIRST = (
 )
 
 
+RequestCondition = Callable[[RawRequest], object]
+
+
 class ModelWire(NamedTuple):
     """Where a wire holds the settings that the models check."""
 
@@ -45,55 +48,49 @@ class ModelWire(NamedTuple):
     serves_others: bool = False
     """True if models of other makers, which do not think, are served on the wire too."""
 
+    def thinks(self, request: RawRequest, *modes: str) -> bool:
+        return self.find_thinking(request).get("type") in modes
 
-def make_model_rules(wire: ModelWire, evidence_of_adaptive: str) -> Mapping[str, ProviderRule]:
-    """Make the rules, by id."""
-
-    def make(
-        id_: str,
-        is_wrong: Callable[[RawRequest], object],
-        wording: str,
-        evidence: str,
-        models: str = "all",
-    ) -> ProviderRule:
-        made: ProviderRule = wire.rule(
-            id_,
-            lambda request: {} if is_wrong(request) else None,
-            wire.prefix + wording,
-            evidence=evidence,
-            models=models,
-        )
-        return made
-
-    def thinks(request: RawRequest, *modes: str) -> bool:
-        return wire.find_thinking(request).get("type") in modes
-
-    def lacks_mode(request: RawRequest, mode: str) -> bool:
+    def lacks_mode(self, request: RawRequest, mode: str) -> bool:
         able = request.abilities
-        lacks = able is not None and mode not in able.thinking and (able.thinking or not wire.serves_others)
-        return bool(lacks) and thinks(request, mode)
+        lacks = able is not None and mode not in able.thinking and (able.thinking or not self.serves_others)
+        return bool(lacks) and self.thinks(request, mode)
 
-    def make_mode_rule(mode: str, evidence: str) -> ProviderRule:
-        id_, models = f"thinking-{mode.replace('_', '-')}", f"without `{mode}` thinking"
-        return make(id_, lambda request: lacks_mode(request, mode), THINKING_MODES[mode], evidence, models)
-
-    def is_small_budget(request: RawRequest) -> bool:
-        budget = wire.find_budget(request)
+    def is_small_budget(self, request: RawRequest) -> bool:
+        budget = self.find_budget(request)
         return isinstance(budget, int) and budget < THINKING_TOKENS_MIN
 
-    def has_no_room(request: RawRequest) -> bool:
-        budget, room = wire.find_budget(request), wire.find_room(request)
+    def has_no_room(self, request: RawRequest) -> bool:
+        budget, room = self.find_budget(request), self.find_room(request)
         return isinstance(budget, int) and isinstance(room, int) and room <= budget
 
-    def find_missing_thought(request: RawRequest) -> RuleFinding | None:
+    def find_missing_thought(self, request: RawRequest) -> RuleFinding | None:
         """Require reasoning at the start of the current tool loop, which is one turn."""
-        found = wire.find_first_type(request) if thinks(request, "enabled") else None
+        found = self.find_first_type(request) if self.thinks(request, "enabled") else None
         if found is None or found[1] in ("thinking", "redacted_thinking"):
             return None
         return {"index": found[0], "type": found[1]}
 
+    def make_rule(
+        self, id_: str, is_wrong: RequestCondition, wording: str, evidence: str, models: str = "all"
+    ) -> ProviderRule:
+        def find(request: RawRequest) -> RuleFinding | None:
+            return {} if is_wrong(request) else None
+
+        made: ProviderRule = self.rule(id_, find, self.prefix + wording, evidence=evidence, models=models)
+        return made
+
+    def make_mode_rule(self, mode: str, evidence: str) -> ProviderRule:
+        id_, models = f"thinking-{mode.replace('_', '-')}", f"without `{mode}` thinking"
+        return self.make_rule(
+            id_, lambda request: self.lacks_mode(request, mode), THINKING_MODES[mode], evidence, models
+        )
+
+
+def make_model_rules(wire: ModelWire, evidence_of_adaptive: str) -> Mapping[str, ProviderRule]:
+    """Make the rules, by id."""
     rules = (
-        make(
+        wire.make_rule(
             "sampling-thinking",
             lambda request: (
                 thinks(request, "enabled", "adaptive") and wire.find_temperature(request) not in (None, 1)
@@ -101,27 +98,30 @@ def make_model_rules(wire: ModelWire, evidence_of_adaptive: str) -> Mapping[str,
             "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.",
             "S",
         ),
-        make_mode_rule("enabled", "D"),
-        make_mode_rule("adaptive", evidence_of_adaptive),
-        make_mode_rule("disabled", "D"),
-        make_mode_rule("between_tools", "F"),
-        make(
+        wire.make_mode_rule("enabled", "D"),
+        wire.make_mode_rule("adaptive", evidence_of_adaptive),
+        wire.make_mode_rule("disabled", "D"),
+        wire.make_mode_rule("between_tools", "F"),
+        wire.make_rule(
             "thinking-budget",
-            is_small_budget,
+            wire.is_small_budget,
             "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
             "F",
         ),
-        make(
-            "thinking-room", has_no_room, "`max_tokens` must be greater than `thinking.budget_tokens`.", "F"
+        wire.make_rule(
+            "thinking-room",
+            wire.has_no_room,
+            "`max_tokens` must be greater than `thinking.budget_tokens`.",
+            "F",
         ),
-        make(
+        wire.make_rule(
             "thinking-forced",
-            lambda request: wire.is_tool_forced(request) and thinks(request, "enabled"),
+            lambda request: wire.is_tool_forced(request) and wire.thinks(request, "enabled"),
             "Thinking may not be enabled when tool_choice forces tool use.",
             "S",
         ),
-        wire.rule("thinking-first", find_missing_thought, wire.prefix + _FIRST, evidence="S"),
-        make(
+        wire.rule("thinking-first", wire.find_missing_thought, wire.prefix + _FIRST, evidence="S"),
+        wire.make_rule(
             "forced-tools",
             lambda request: (
                 wire.is_tool_forced(request) and request.abilities and not request.abilities.forced_tools
@@ -130,7 +130,7 @@ def make_model_rules(wire: ModelWire, evidence_of_adaptive: str) -> Mapping[str,
             "D",
             "that cannot be forced",
         ),
-        make(
+        wire.make_rule(
             "prefill",
             lambda request: (
                 request.abilities and not request.abilities.prefill and wire.is_prefilled(request)
