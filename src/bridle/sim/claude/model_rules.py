@@ -93,7 +93,8 @@ def make_model_rules(wire: ModelWire, evidence_of_adaptive: str) -> Mapping[str,
         wire.make_rule(
             "sampling-thinking",
             lambda request: (
-                thinks(request, "enabled", "adaptive") and wire.find_temperature(request) not in (None, 1)
+                wire.thinks(request, "enabled", "adaptive")
+                and wire.find_temperature(request) not in (None, 1)
             ),
             "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.",
             "S",
