@@ -16,6 +16,8 @@ EQUIVALENT = {
     "bridle.sim.rules.media_data.is_base64: `return False` became `return None`": "both are false",
     "bridle.sim.anthropic.compaction.limit: `150000` became `150001`": "a default of compaction; no rule checks it",
     "bridle.sim.anthropic.compaction.limit: `150000` became `149999`": "a default of compaction; no rule checks it",
+    "bridle.sim.openai_responses.signatures.limit: `255` became `256`": "an index that no item has; no rule here reads it",
+    "bridle.sim.openai_responses.signatures.limit: `255` became `254`": "an index that no item has; no rule here reads it",
     "bridle.sim.openai.rules_media._explain_bad_url: `return ''` became `return None`": "both say nothing",
 }
 """Mutants that do what the rule does, each with the reason."""
