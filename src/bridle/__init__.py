@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridle.ports.run_context import RunContext as RunContext
     from bridle.ports.store import Store as Store
-    from bridle.ports.tool import CallContext as CallContext
     from bridle.ports.tool import Tool as Tool
     from bridle.ports.tool_index import ToolIndex as ToolIndex
     from bridle.ports.watcher import Watcher as Watcher
@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from bridle.values.result import DoneResult as DoneResult
     from bridle.values.result import FinalAnswer as FinalAnswer
     from bridle.values.result import History as History
+    from bridle.values.result import Progress as Progress
     from bridle.values.result import ReasoningDelta as ReasoningDelta
     from bridle.values.result import Result as Result
     from bridle.values.result import RunStopped as RunStopped
@@ -134,8 +135,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ports.run_context": ("RunContext",),
     "ports.store": ("Store",),
-    "ports.tool": ("CallContext", "Tool"),
+    "ports.tool": ("Tool",),
     "ports.tool_index": ("ToolIndex",),
     "ports.watcher": ("Watcher",),
     "run.agent": ("Agent",),
@@ -184,7 +186,7 @@ _HOMES = {
     "values.request": ("Sampling", "Thinking", "ToolChoice"),
     "values.result": (
         "AttemptRestarted", "CallReady", "DeltasSkipped", "DoneResult", "FinalAnswer", "History",
-        "ReasoningDelta", "Result", "RunStopped", "TextDelta", "ToolCallDelta",
+        "Progress", "ReasoningDelta", "Result", "RunStopped", "TextDelta", "ToolCallDelta",
     ),
     "values.settings": ("Compaction",),
     "values.usage": ("Budget", "Limits", "Usage"),

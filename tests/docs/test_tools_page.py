@@ -15,6 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     [
         ("tools.md", 11),
         ("output.md", 2),
+        ("context.md", 4),
         ("catalogue.md", 3),
         ("caching.md", 4),
         ("memory.md", 5),

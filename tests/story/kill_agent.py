@@ -19,7 +19,7 @@ import sys
 import threading
 from pathlib import Path
 
-from bridle import Agent, CallContext, tool
+from bridle import Agent, RunContext, tool
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.events import Prompted, ToolFinished
@@ -73,15 +73,15 @@ class Silent(Pausing):
 def paying_agent(folder: Path, policy: str, amounts: list[int], pausing: Pausing | None = None) -> Agent:
     ledger, pausing = Ledger(folder), pausing or Silent("never", 0)
 
-    def look_up(call: CallContext) -> str | None:
-        found = [amount for amount, key in ledger.lines() if key == call.key]
+    def look_up(call: RunContext) -> str | None:
+        found = [amount for amount, key in ledger.lines() if key == call.idempotency_key]
         return f"paid {found[0]}, as the ledger says" if found else None
 
     @tool(effect="write", on_unknown=policy, **({"probe": look_up} if policy == "probe" else {}))
-    def pay(amount: int, call: CallContext) -> str:
+    def pay(amount: int, call: RunContext) -> str:
         """Pay."""
         pausing.reach("before", amount)
-        ledger.add(amount, call.key)
+        ledger.add(amount, call.idempotency_key)
         pausing.reach("after", amount)
         return f"paid {amount}" + "." * (RESULT_LONG if amount == AMOUNT_LONG else 0)
 

@@ -7,7 +7,7 @@ from typing import TypedDict
 import msgspec
 import pytest
 
-from bridle.ports.tool import CallContext
+from bridle.ports.run_context import RunContext
 from bridle.tools import FunctionTool, RawTool, TypedTool, collect_tools, tool
 from bridle.tools.collect_tools import collect_compensations
 from bridle.tools.schema.json_types import JsonMismatch
@@ -15,7 +15,7 @@ from bridle.values.errors import BadTool
 from bridle.values.message import Text
 from bridle.values.request import ToolSpec
 
-CONTEXT = CallContext(session="s1", call_id="c1", key="k1")
+CONTEXT = RunContext(context=None, session="s1", call_id="c1", idempotency_key="k1")
 
 
 def run(made, **arguments):
@@ -44,7 +44,7 @@ class Booking(TypedDict):
 
 
 def test_a_tool_from_a_type():
-    def book(booking: Booking, call: CallContext) -> str:
+    def book(booking: Booking, call: RunContext) -> str:
         return f"{booking['nights']} in {booking['city']} for {call.session}"
 
     made = TypedTool(Booking, run=book, name="book", effect="write")

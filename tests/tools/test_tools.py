@@ -10,13 +10,13 @@ from typing import Annotated
 import msgspec
 import pytest
 
-from bridle.ports.tool import CallContext
+from bridle.ports.run_context import RunContext
 from bridle.tools import collect_tools, tool
 from bridle.tools.schema.json_types import JsonMismatch
 from bridle.values.errors import BadTool
 from bridle.values.request import TOOL_SECONDS_DEFAULT, ToolSpec
 
-CONTEXT = CallContext(session="s1", call_id="c1", key="k1")
+CONTEXT = RunContext(context=None, session="s1", call_id="c1", idempotency_key="k1")
 
 
 def run(made, **arguments):
@@ -207,14 +207,14 @@ def test_a_plain_function_that_returns_something_to_await():
 
 def test_the_context_is_given_and_not_shown():
     @tool
-    def pay(amount: int, call: CallContext) -> str:
-        return f"{amount} {call.key}"
+    def pay(amount: int, call: RunContext) -> str:
+        return f"{amount} {call.idempotency_key}"
 
     assert list(schema(pay)["properties"]) == ["amount"]
     assert run(pay, amount=3) == "3 k1"
 
     @tool
-    def maybe(call: CallContext | None = None) -> str:
+    def maybe(call: RunContext | None = None) -> str:
         return "called" if call else "tried"
 
     assert schema(maybe)["properties"] == {}

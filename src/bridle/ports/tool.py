@@ -8,11 +8,22 @@ progress: the result is then a timeout with that message.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from bridle.values.base import Value
 from bridle.values.message import Media, Text
 from bridle.values.request import ToolSpec
+
+from .run_context import RunContext
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # A tool of unknown context type, as the harness holds it, is `Tool` without a type.
+    C_contra = TypeVar("C_contra", contravariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    C_contra = TypeVar("C_contra", contravariant=True)
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
@@ -26,21 +37,25 @@ def is_deadline_cancel(error: asyncio.CancelledError) -> bool:
     return error.args == (DEADLINE_CANCEL,)
 
 
-class CallContext(Value):
-    """Information for a running tool about the call it executes."""
+class Tool(Protocol[C_contra]):
+    """A tool; `Tool[T]` needs a run with a context of type `T`."""
 
-    session: str
-    call_id: str
-    key: str
-    """Equal for all attempts at this call: pass it on as an idempotency key."""
-    attempt: int = 1
-
-
-class Tool(Protocol):
     @property
     def spec(self) -> ToolSpec: ...
 
-    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> Sequence[Text | Media]: ...
+    async def run(
+        self, arguments: Mapping[str, Json], context: RunContext[C_contra]
+    ) -> Sequence[Text | Media]: ...
+
+
+@runtime_checkable
+class ContextTool(Tool, Protocol):
+    """A tool that declares which context it needs."""
+
+    @property
+    def context_type(self) -> object:
+        """Type of the context that runs must be given; None if any will do."""
+        ...
 
 
 @runtime_checkable
@@ -79,7 +94,7 @@ class ProbingTool(Tool, Protocol):
     """A tool that can determine the outcome of a call that started but has no result."""
 
     async def probe(
-        self, arguments: Mapping[str, Json], context: CallContext
+        self, arguments: Mapping[str, Json], context: RunContext
     ) -> Sequence[Text | Media] | None:
         """Result of the call; None only if it certainly never took effect and never will."""
         ...

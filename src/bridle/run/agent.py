@@ -24,18 +24,17 @@ from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import apply_parent_context
 from bridle.run.budget.sources import BudgetPool, check_pool, check_tenant_budget
 from bridle.run.calls.approval import Approver, encode_arguments
-from bridle.run.calls.catalogue import make_tool_layout
 from bridle.run.memory.notes import Notes
 from bridle.run.memory.retrieval import Facts, Retrieval, Retrieve, Retriever
 from bridle.stores import open_store
-from bridle.tools.collect_tools import collect_compensations, collect_tools
+from bridle.tools.collect_tools import collect_compensations
 from bridle.tools.schema.output_type import OutputType
 from bridle.transports.deadlines import Deadlines
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval, Policy
 from bridle.values.events import Prompted
 from bridle.values.lineage import Branch, Comparison, CrossTenant, Fork, ForkPlace
 from bridle.values.message import Prompt
-from bridle.values.request import Extra, Sampling, ToolChoice
+from bridle.values.request import Extra, Sampling
 from bridle.values.result import History, Result
 from bridle.values.settings import (
     TOOL_TOKENS_DEFAULT,
@@ -48,43 +47,34 @@ from bridle.values.text import repair_surrogates
 from bridle.values.usage import Budget
 
 from .agent_settings import (
+    NO_TOOLS,
     AgentOptions,
+    TextOutputDefault,
     ToolChoiceInput,
     check_options,
-    check_policy_rules,
-    label_owners,
     load_policy,
-    make_output_spec,
-    parse_output,
-    parse_tool_choice,
+    make_parts,
     resolve_summarizer,
 )
 from .clock import SystemClock
 from .driver import Driver
 from .lineage import compare_sessions, fork_session, list_branches
-from .model_chain import ModelLike, make_model_chain, settings_for_first_model
-from .private_extras import hide_extras
-from .result import find_output_error, make_result
+from .model_chain import ModelLike, settings_for_first_model
+from .result import make_result
 from .session import Session
 from .stream import Stream, ViewerBuffers
 from .sync import run_in_background
-from .validate_input import (
-    check_numbers,
-    check_round_trip,
-    check_session,
-    check_text,
-    check_types,
-    parse_prompt,
-    resolve_session,
-)
+from .validate_input import check_session, check_text, check_types, parse_prompt, resolve_session
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    C_contra = TypeVar("C_contra", contravariant=True, default=object)
     T = TypeVar("T", default=str)
 else:
     from typing import TypeVar
 
+    C_contra = TypeVar("C_contra", contravariant=True)
     T = TypeVar("T")
 
 StoreLike = Store | str | os.PathLike[str] | None
@@ -92,18 +82,19 @@ OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
 """Longer replies are streamed: an idle connection may be closed before they are complete."""
 
 
-class Agent(Generic[T]):
-    """A model, tools and settings, ready to run prompts.
+class Agent(TextOutputDefault, Generic[C_contra, T]):
+    """A model, tools and settings, ready to run prompts: `Agent[Context, Output]`.
 
     `model` is one model, or several in order of preference: the next is used if one fails.  `tools` are
     functions, `@tool`s or `Tool` objects.  `store` is a path, a URL or a store; the default is in memory.
-    `output` is the type of the answer.  `policy` holds the permission rules, or the path of a TOML file.
-    `approver` asks a person about a call; without one the run stops as waiting and is resumed later.
-    With more tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, the model searches for
-    tools, by words or with `tool_index`.  `pool` is a budget shared with other runs.  `retrieve` finds
-    chunks for a prompt and `facts` returns current values (time, ids); both are called once per prompt.
-    `deadlines` apply to each request.  `random_source` adds jitter to retries.  run/agent_settings.py
-    lists the other options.
+    `output` is the type of the answer.  `context_type` is the type of the object that tools are given by
+    `run(…, context=…)`; only type checkers that cannot infer it from the tools need it.  `policy` holds
+    the permission rules, or the path of a TOML file.  `approver` asks a person about a call; without one
+    the run stops as waiting and is resumed later.  With more tools than `tools_shown_max`, or larger ones
+    than `tool_tokens_max`, the model searches for tools, by words or with `tool_index`.  `pool` is a
+    budget shared with other runs.  `retrieve` finds chunks for a prompt and `facts` returns current
+    values (time, ids); both are called once per prompt.  `deadlines` apply to each request.
+    `random_source` adds jitter to retries.  run/agent_settings.py lists the other options.
     """
 
     _store: Store | None = None
@@ -112,12 +103,13 @@ class Agent(Generic[T]):
         self,
         model: ModelLike | Sequence[ModelLike],
         *,
-        tools: Iterable[Tool | Callable[..., object]] = (),
+        tools: Iterable[Tool[C_contra] | Callable[..., object]] = NO_TOOLS,
         instructions: str | None = None,
         budget: Budget | None = None,
         pool: BudgetPool = None,
         store: StoreLike = None,
         output: type[T] | OutputType[T] | Mapping[str, Json] | None = None,
+        context_type: type[C_contra] | None = None,
         tool_choice: ToolChoiceInput = "auto",
         sampling: Sampling | None = None,
         policy: Policy | str | os.PathLike[str] | None = None,
@@ -138,53 +130,33 @@ class Agent(Generic[T]):
         check_types(instructions, budget)
         check_pool(pool)
         check_options(options, Agent.__init__)
-        options = resolve_summarizer(options)
-        compaction = options.get("compaction")
-        check_numbers(
-            tools_at_once=tools_at_once, tools_shown_max=tools_shown_max, tool_tokens_max=tool_tokens_max
-        )
-        self._model_chain = make_model_chain(model, deadlines, compaction.summarizer if compaction else None)
-        self._deadlines, known = deadlines, collect_tools(tools)
-        self._output_type = parse_output(output)
-        self._choose_tool = tool_choice if callable(tool_choice) else None
-        self._watchers, self._approver = tuple(watchers), approver
-        self._store_location, self._pool = store, pool
-        self._budget, self._clock = budget or Budget(), clock or SystemClock()
-        self._random_source = random_source
-        fixed = ToolChoice() if callable(tool_choice) else parse_tool_choice(tool_choice, known)
         limits = ToolCatalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max)
-        output_name, memory = self._output_type.name if self._output_type else "", options.get("memory")
-        self._tool_layout = make_tool_layout(known, limits, tool_index, fixed, output_name, memory)
-        self._retriever = Retriever.create(retrieve, facts)
+        retriever = Retriever.create(retrieve, facts)
         settings = Settings(
-            model=self._model_chain.models[0],
-            models=self._model_chain.chain_models,
             instructions=repair_surrogates(instructions or "").strip(),
-            tools=self._tool_layout.visible,
-            hidden_tools=self._tool_layout.hidden_tools,
-            catalogue=self._tool_layout.catalogue,
-            tool_choice=fixed,
-            output=make_output_spec(
-                self._output_type, self._model_chain.models, self._tool_layout.tools, fixed
-            ),
             sampling=sampling or Sampling(),
             policy=load_policy(policy),
             tools_at_once_max=tools_at_once,
             extras=tuple(extras),
-            retrieval=self._retriever.settings if self._retriever else None,
-            **options,
+            retrieval=retriever.settings if retriever else None,
+            **resolve_summarizer(options),
         )
-        settings, self._private_extras = hide_extras(check_round_trip(label_owners(settings)))
-        self._settings = check_policy_rules(settings, self._tool_layout.tools)
+        self._parts = make_parts(
+            settings, model, deadlines, tools, limits, tool_index, tool_choice, output, context_type
+        )
+        self._retriever, self._watchers, self._approver = retriever, tuple(watchers), approver
+        self._store_location, self._pool, self._deadlines = store, pool, deadlines
+        self._budget, self._clock = budget or Budget(), clock or SystemClock()
+        self._random_source = random_source
 
     @property
     def settings(self) -> Settings:
-        return self._settings
+        return self._parts.settings
 
     @property
     def tools(self) -> Mapping[str, Tool]:
         """All tools by name, including hidden ones."""
-        return self._tool_layout.tools
+        return self._parts.tool_layout.tools
 
     @property
     def clock(self) -> Clock:
@@ -202,7 +174,7 @@ class Agent(Generic[T]):
     @property
     def notes(self) -> Notes:
         """The notes of tenants and sessions: list, add, remove."""
-        return Notes(self.store, memory=self._settings.memory, clock=self._clock)
+        return Notes(self.store, memory=self._parts.settings.memory, clock=self._clock)
 
     async def run(
         self,
@@ -214,20 +186,20 @@ class Agent(Generic[T]):
         history: History | None = None,
         caller: str = "",
         tenant: str = "",
+        context: C_contra | None = None,
     ) -> Result[T]:
         """Run one prompt to its end.  With a session id, continue that session.
 
         A name you choose starts a new session if none exists; a generated id must exist.  `new=True`
         requires that the session does not exist yet, `new=False` that it does.  An imported `history`
         starts a new session.  `caller` and `tenant` identify the user to the policy and in the log.
+        Tools get `context` in their `RunContext`; it is never stored.
         """
-        prompted, (name, fresh) = (
-            self._make_prompted(prompt, budget, caller, tenant),
-            resolve_session(session, new=new, now=self._clock.now()),
-        )
+        prompted = self._make_prompted(prompt, budget, caller, tenant)
+        name, fresh = resolve_session(session, new=new, now=self._clock.now())
         streamed = self._must_stream()
         return await self._run_prompt(
-            prompted, name, stream=streamed, history=history, new=fresh, tenant=tenant
+            prompted, name, stream=streamed, history=history, new=fresh, tenant=tenant, context=context
         )
 
     def run_sync(
@@ -240,9 +212,19 @@ class Agent(Generic[T]):
         history: History | None = None,
         caller: str = "",
         tenant: str = "",
+        context: C_contra | None = None,
     ) -> Result[T]:
         return run_in_background(
-            self.run(prompt, session, new=new, budget=budget, history=history, caller=caller, tenant=tenant)
+            self.run(
+                prompt,
+                session,
+                new=new,
+                budget=budget,
+                history=history,
+                caller=caller,
+                tenant=tenant,
+                context=context,
+            )
         )
 
     def stream(
@@ -255,21 +237,20 @@ class Agent(Generic[T]):
         deltas: bool = True,
         caller: str = "",
         tenant: str = "",
+        context: C_contra | None = None,
     ) -> Stream[T]:
         """Run a prompt and yield deltas and events, and a `FinalAnswer` at the end.
 
         `deltas=False` requests whole replies and yields only events.  Leaving the loop over the stream ends
         the run; `.start()` runs it independently, for any number of viewers.
         """
-        prompted, (name, fresh) = (
-            self._make_prompted(prompt, budget, caller, tenant),
-            resolve_session(session, new=new, now=self._clock.now()),
-        )
+        prompted = self._make_prompted(prompt, budget, caller, tenant)
+        name, fresh = resolve_session(session, new=new, now=self._clock.now())
         streamed = deltas or self._must_stream()
 
         async def start(viewers: ViewerBuffers) -> Result[T]:
             return await self._run_prompt(
-                prompted, name, stream=streamed, viewers=viewers, new=fresh, tenant=tenant
+                prompted, name, stream=streamed, viewers=viewers, new=fresh, tenant=tenant, context=context
             )
 
         return Stream(name, start, lambda: self._read_result(name))
@@ -281,18 +262,17 @@ class Agent(Generic[T]):
         budget: Budget | None = None,
         tenant: str | None = None,
         trust_approvals: bool = False,
+        context: C_contra | None = None,
     ) -> Result[T]:
-        """Finish an unfinished run, with a new budget if one is given.
+        """Finish an unfinished run, with a new budget if one is given.  `context` must be given again.
 
         With a `tenant`, raises `MisuseError` for another tenant's session.  Approvals written into the log
         by another user do not count unless `trust_approvals` is true.
         """
-        check_types(None, budget)
-        check_session(session)
-        self._model_chain.check_price(budget, self._pool, self._clock.now())
-        conversation = self.open_session(session, stream=self._must_stream())
+        self._check_resume(session, budget)
+        conversation = self.open_session(session, stream=self._must_stream(), context=context)
         state = await conversation.resume(budget, tenant, trusts_approvals=trust_approvals)
-        return make_result(session, state, self._output_type)
+        return make_result(session, state, self._parts.output_type)
 
     def resume_stream(
         self,
@@ -301,16 +281,15 @@ class Agent(Generic[T]):
         budget: Budget | None = None,
         tenant: str | None = None,
         trust_approvals: bool = False,
+        context: C_contra | None = None,
     ) -> Stream[T]:
         """`resume`, yielding deltas and events."""
-        check_types(None, budget)
-        check_session(session)
-        self._model_chain.check_price(budget, self._pool, self._clock.now())
+        self._check_resume(session, budget)
 
         async def start(viewers: ViewerBuffers) -> Result[T]:
-            conversation = self.open_session(session, stream=True, viewers=viewers)
+            conversation = self.open_session(session, stream=True, viewers=viewers, context=context)
             state = await conversation.resume(budget, tenant, trusts_approvals=trust_approvals)
-            return make_result(session, state, self._output_type)
+            return make_result(session, state, self._parts.output_type)
 
         return Stream(session, start, lambda: self._read_result(session))
 
@@ -351,7 +330,12 @@ class Agent(Generic[T]):
         return await self.open_session(session).answer(approval, verdict, tenant)
 
     async def compensate(
-        self, session: str, *, settled: Collection[str] = (), tenant: str | None = None
+        self,
+        session: str,
+        *,
+        settled: Collection[str] = (),
+        tenant: str | None = None,
+        context: C_contra | None = None,
     ) -> tuple[Compensation, ...]:
         """Undo the last run's calls, newest first, and return all of them with their state.
 
@@ -359,7 +343,7 @@ class Agent(Generic[T]):
         that a person has already undone.
         """
         tools = collect_compensations(self.tools)
-        return await self.open_session(session).compensate(tools, settled, tenant)
+        return await self.open_session(session, context=context).compensate(tools, settled, tenant)
 
     async def fork(
         self, session: str, at: ForkPlace = None, *, new: str | None = None, tenant: str | None = None
@@ -388,13 +372,19 @@ class Agent(Generic[T]):
         history: History | None = None,
         new: bool | None = None,
         tenant: str = "",
+        context: object = None,
     ) -> Result[T]:
-        self._model_chain.check_price(prompted.budget, self._pool, self._clock.now())
-        conversation = self.open_session(session, stream=stream, viewers=viewers)
+        self._parts.model_chain.check_price(prompted.budget, self._pool, self._clock.now())
+        conversation = self.open_session(session, stream=stream, viewers=viewers, context=context)
         # A run inside a tool inherits the tenant of the outer run unless it names another.
         owner = tenant if isinstance(tenant, CrossTenant) else prompted.tenant
         state = await conversation.prompt(prompted, history, new=new, tenant=owner)
-        return make_result(session, state, self._output_type)
+        return make_result(session, state, self._parts.output_type)
+
+    def _check_resume(self, session: str, budget: Budget | None) -> None:
+        check_types(None, budget)
+        check_session(session)
+        self._parts.model_chain.check_price(budget, self._pool, self._clock.now())
 
     def _make_prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
         check_types(None, budget)
@@ -405,14 +395,21 @@ class Agent(Generic[T]):
         return prompted
 
     def open_session(
-        self, session: str, *, stream: bool = False, viewers: ViewerBuffers | None = None
+        self,
+        session: str,
+        *,
+        stream: bool = False,
+        viewers: ViewerBuffers | None = None,
+        context: object = None,
     ) -> Session:
         """Open a session for this agent; nothing is read or written yet."""
         check_session(session)
-        connections = self._model_chain.open_connections(self._clock, self._deadlines, self._private_extras)
-        settings = replace(self._settings, skipped_models=self._model_chain.skipped_models)
+        connections = self._parts.model_chain.open_connections(
+            self._clock, self._deadlines, self._parts.private_extras
+        )
+        settings = replace(self._parts.settings, skipped_models=self._parts.model_chain.skipped_models)
         watchers = self._watchers if viewers is None else (*self._watchers, viewers)
-        choose, output_type, tools = self._choose_tool, self._output_type, self._tool_layout.tools
+        parts = self._parts
 
         def new_driver() -> Driver:
             return Driver(
@@ -421,15 +418,16 @@ class Agent(Generic[T]):
                 store=self.store,
                 clock=self._clock,
                 random_source=self._random_source,
-                tools=tools,
+                tools=parts.tool_layout.tools,
                 watchers=watchers,
                 stream=stream,
-                choose_tool=(lambda step: parse_tool_choice(choose(step), tools)) if choose else None,
-                check_output=(lambda answer: find_output_error(answer, output_type)) if output_type else None,
+                choose_tool=parts.choose_tool,
+                check_output=parts.check_output,
                 approver=self._approver,
-                search=self._tool_layout.search,
+                search=self._parts.tool_layout.search,
                 pool=self._pool,
                 retriever=self._retriever,
+                context=context,
             )
 
         return Session(
@@ -437,13 +435,14 @@ class Agent(Generic[T]):
             settings=lambda: settings_for_first_model(settings, connections, self._clock.monotonic()),
             lease=lambda: self.store.lease(session),
             new_driver=new_driver,
+            context_needs=self._parts.context_needs,
         )
 
     async def _read_result(self, session: str) -> Result[T]:
         """Build the result from the log as it is."""
         driver = self.open_session(session).new_driver()
         await driver.restore()
-        return make_result(session, driver.state, self._output_type)
+        return make_result(session, driver.state, self._parts.output_type)
 
     def _must_stream(self) -> bool:
-        return (self._settings.max_tokens or 0) > OUTPUT_TOKENS_WITHOUT_STREAM_MAX
+        return (self._parts.settings.max_tokens or 0) > OUTPUT_TOKENS_WITHOUT_STREAM_MAX

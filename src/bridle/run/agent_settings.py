@@ -1,4 +1,4 @@
-"""The optional settings of an agent, and the parsing of its inputs: tool choice, output type, policy.
+"""The optional settings of an agent, the parsing of its inputs, and the parts that an agent is made of.
 
 Each option is a field of `Settings` with the same name, so it is logged as given, and a new option is one
 line in `AgentOptions`.  An unknown name is refused with the nearest known one.
@@ -6,19 +6,24 @@ line in `AgentOptions`.  An unknown name is refused with the nearest known one.
 
 import os
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from bridle.core.calls.permission import find_blind_rule, find_dead_rule
 from bridle.ports.tool import HidesDefaults, Json, Tool
+from bridle.ports.tool_index import ToolIndex
 from bridle.providers import load_codec
 from bridle.providers.ownership import find_field_owners, find_tool_owners
+from bridle.run.calls.catalogue import ToolLayout, make_tool_layout
+from bridle.tools.collect_tools import collect_tools
 from bridle.tools.schema.output_type import OutputType, make_output_type
+from bridle.transports.deadlines import Deadlines
 from bridle.values.cache import ServerStateStrategy
 from bridle.values.calls import Policy
 from bridle.values.errors import MisuseError
@@ -33,10 +38,15 @@ from bridle.values.settings import (
     OnTruncation,
     PrefixRule,
     Settings,
+    ToolCatalogue,
 )
 
+from .model_chain import ModelChain, ModelLike, make_model_chain
 from .model_connection import resolve_model
-from .validate_input import check_numbers
+from .private_extras import PrivateExtras, hide_extras
+from .result import find_output_error
+from .run_context import ContextNeed, check_context_types, list_tool_needs
+from .validate_input import check_numbers, check_round_trip
 
 
 class AgentOptions(TypedDict, total=False):
@@ -230,3 +240,86 @@ def check_policy_rules(settings: Settings, tools: Mapping[str, Tool]) -> Setting
     if fault:
         raise MisuseError(fault)
     return settings
+
+
+class TextOutputDefault:
+    """Makes `Agent[Context]` mean `Agent[Context, str]` at run time too.
+
+    Before Python 3.13 only type checkers know the defaults of type variables.
+    """
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, types: object) -> object:
+            given = types if isinstance(types, tuple) else (types, str)
+            return super().__class_getitem__(given)
+
+
+NO_TOOLS: tuple[Tool[object], ...] = ()
+"""Default of `tools`; its type lets type checkers infer that any context will do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentParts(Generic[T]):
+    """Everything an agent is made of, checked against each other."""
+
+    settings: Settings
+    model_chain: ModelChain
+    tool_layout: ToolLayout
+    output_type: OutputType[T] | None
+    choose_tool: Callable[[int], ToolChoice] | None
+    """The tool choice of a step, if a function decides it."""
+    private_extras: PrivateExtras
+    """Values of extras, which are not part of the settings."""
+    context_needs: tuple[ContextNeed, ...]
+    check_output: Callable[[str], str] | None
+    """Returns the output type's objection to an answer; None without an output type."""
+
+
+def make_parts(
+    settings: Settings,
+    model: ModelLike | Sequence[ModelLike],
+    deadlines: Deadlines | None,
+    tools: Iterable[Tool | Callable[..., object]],
+    limits: ToolCatalogue,
+    tool_index: ToolIndex | None,
+    tool_choice: ToolChoiceInput,
+    output: type[T] | OutputType[T] | Mapping[str, Json] | None,
+    context_type: object,
+) -> AgentParts[T]:
+    """The parts of an agent, with its settings completed; raises `MisuseError` or `BadTool` for bad input."""
+    check_numbers(
+        tools_at_once=settings.tools_at_once_max,
+        tools_shown_max=limits.shown_max,
+        tool_tokens_max=limits.tokens_max,
+    )
+    summarizer = settings.compaction.summarizer if settings.compaction else None
+    chain, known = make_model_chain(model, deadlines, summarizer), collect_tools(tools)
+    output_type, choose = parse_output(output), tool_choice if callable(tool_choice) else None
+    fixed = ToolChoice() if callable(tool_choice) else parse_tool_choice(tool_choice, known)
+    layout = make_tool_layout(
+        known, limits, tool_index, fixed, output_type.name if output_type else "", settings.memory
+    )
+    needs = list_tool_needs(layout.tools)
+    check_context_types(needs, context_type)
+    settings = replace(
+        settings,
+        model=chain.models[0],
+        models=chain.chain_models,
+        tools=layout.visible,
+        hidden_tools=layout.hidden_tools,
+        catalogue=layout.catalogue,
+        tool_choice=fixed,
+        output=make_output_spec(output_type, chain.models, layout.tools, fixed),
+    )
+    settings, private_extras = hide_extras(check_round_trip(label_owners(settings)))
+    return AgentParts(
+        settings=check_policy_rules(settings, layout.tools),
+        model_chain=chain,
+        tool_layout=layout,
+        output_type=output_type,
+        choose_tool=(lambda step: parse_tool_choice(choose(step), layout.tools)) if choose else None,
+        private_extras=private_extras,
+        context_needs=needs,
+        check_output=(lambda answer: find_output_error(answer, output_type)) if output_type else None,
+    )

@@ -70,6 +70,7 @@ from .cache import open_conversation, update_stored_prompt
 from .clock import SessionClock
 from .model_call import DeltaCallIds, ModelCall
 from .model_connection import ModelConnection
+from .run_context import RunContexts
 from .stream import WatcherGroup
 
 LOG = logging.getLogger("bridle")
@@ -97,18 +98,17 @@ class Driver:
         search: SearchTools | None = None,
         pool: BudgetPool = None,
         retriever: Retriever | None = None,
+        context: object = None,
     ) -> None:
         """`connections` are by model key; `check_output` returns the output type's objection to an answer."""
-        self.session = session
-        self.state = State()
+        self.session, self.state = session, State()
         self._connections, self._store, self._random_source = connections, store, random_source
         self._clock = clock = SessionClock(clock)
         self._show = WatcherGroup(session, watchers).notify
         self._stream, self._choose_tool, self._check_output = stream, choose_tool, check_output
         self._budget_sources = BudgetSources(store, clock, pool, current_nested_run())
         self._parent_budget = ParentBudget(self, clock, self._budget_sources)
-        self._length, self._head, self._asked_at = 0, GENESIS, 0.0
-        self._log = EMPTY_LOG
+        self._length, self._head, self._asked_at, self._log = 0, GENESIS, 0.0, EMPTY_LOG
         self._broken: BaseException | None = None
         self._record_lock = asyncio.Lock()
         self._encoded_histories: dict[str, EncodedHistory] = {
@@ -117,12 +117,13 @@ class Driver:
         self._model_call: ModelCall | None = None
         self._noted_requests: set[tuple[str, ToolChoice]] = set()
         self._call_ids = DeltaCallIds(turn=0)
+        self.contexts = RunContexts(self, context, clock, self._show)
         self.result_store = ResultStore(store, lambda: self.state)
         self._memory_runner = MemoryRunner(session, store, clock, lambda: self.state, self.record, retriever)
         self._tools = {**self.result_store.tools, **self._memory_runner.tools, **tools}
         fit, prove = self.result_store.fit_result, self._prove_answer
         self._tool_runner = ToolRunner(
-            session, self._tools, clock, self.record, fit, self._parent_budget, approver, search, prove
+            self.contexts, self._tools, clock, self.record, fit, self._parent_budget, approver, search, prove
         )
         self.answer = self._tool_runner.answer
 

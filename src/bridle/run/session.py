@@ -36,6 +36,7 @@ from bridle.values.usage import Budget
 
 from .cancellation import finish_despite_cancel
 from .driver import Driver
+from .run_context import ContextNeed, check_context, list_tool_needs
 from .validate_input import check_tenant
 
 SETTLED_BY_PERSON = "A person has seen to it: there is nothing left to undo."
@@ -88,7 +89,7 @@ async def _run_compensation(driver: Driver, tool: Tool, item: Compensation, acro
         arguments=_compensation_arguments(tool, item, receipt),
     )
     effect = RunTool(call=call, key=item.key, attempt=attempt, timeout_seconds=tool.spec.timeout_seconds)
-    result = await run_tool(tool, effect, driver.session, tool.spec.timeout_seconds)
+    result = await run_tool(tool, effect, driver.contexts.for_call(effect), tool.spec.timeout_seconds)
     await driver.record(
         e.CompensationFinished(call_id=item.call_id, attempt=attempt, result=result, across=across)
     )
@@ -118,6 +119,7 @@ class Session:
     lease: Callable[[], AbstractContextManager[None]]
     new_driver: Callable[[], Driver]
     """Makes a fresh driver for this session; a broken driver is replaced, not repaired."""
+    context_needs: tuple[ContextNeed, ...] = ()
 
     async def prompt(
         self,
@@ -132,6 +134,7 @@ class Session:
             driver = self.new_driver()
             await driver.restore_and_repair()
             self._check_new(new, begun=driver.has_begun)
+            check_context(self.context_needs, driver.contexts.context, "run")
             prompted = replace(prompted, cross_tenant=check_tenant(self.session, driver.state, tenant))
             if driver.state.phase not in (Phase.NEW, Phase.IDLE):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
@@ -157,6 +160,7 @@ class Session:
             if state.phase is Phase.IDLE and state.run.stop in FINISHED_STOPS:
                 return state
             check_tenant_budget(budget or state.run.budget, state.run.tenant)
+            check_context(self.context_needs, driver.contexts.context, "resume")
             await self._configure(driver, self._settings_to_resume(state))
             await driver.record(Resumed(budget=budget, cross_tenant=across))
             await driver.review_calls(trusts_approvals=trusts_approvals)
@@ -201,6 +205,7 @@ class Session:
             if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             across = check_tenant(self.session, driver.state, tenant)
+            check_context(list_tool_needs(tools), driver.contexts.context, "compensate")
             if driver.state.phase is not Phase.IDLE:
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
             return await run_compensations(driver, tools, settled, across)

@@ -29,6 +29,7 @@ from bridle.values.result import (
     Delta,
     DeltasSkipped,
     FinalAnswer,
+    Progress,
     ReasoningDelta,
     Result,
     TextDelta,
@@ -36,8 +37,8 @@ from bridle.values.result import (
 )
 
 StreamItem = Event | Delta | DeltasSkipped
-DELTA_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, CallReady)
-"""Items that may be skipped: the reply repeats them in full."""
+DELTA_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, CallReady, Progress)
+"""Items that may be skipped: the reply repeats them in full, except for progress."""
 DELTAS_BUFFERED_MAX = 1_000
 """About a page of text, in the smallest deltas that providers send."""
 LOG = logging.getLogger("bridle")

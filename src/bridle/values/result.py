@@ -68,7 +68,7 @@ class DeltasSkipped(SilentItem, tag="skipped"):
     """Placeholder for deltas that a slow viewer missed."""
 
     count: int
-    """Number of missed deltas; the reply contains them all."""
+    """Number of missed deltas; the reply contains their text, progress is not shown again."""
 
 
 class AttemptRestarted(Value, tag="attempt_restarted"):
@@ -92,7 +92,19 @@ class AttemptRestarted(Value, tag="attempt_restarted"):
         return "\n[reply interrupted; retrying from the start]\n" if self.is_text_void else ""
 
 
-Delta = TextDelta | ReasoningDelta | ToolCallDelta | CallReady | AttemptRestarted
+class Progress(SilentItem, tag="progress"):
+    """Progress reported by a running tool or other user code; shown live and not stored."""
+
+    name: str
+    """Name of the tool or function."""
+    message: str
+    fraction: float | None = None
+    """Completed share, from 0 to 1."""
+    call_id: str = ""
+    """Id of the tool call; empty outside of tools."""
+
+
+Delta = TextDelta | ReasoningDelta | ToolCallDelta | CallReady | AttemptRestarted | Progress
 
 
 T = TypeVar("T")

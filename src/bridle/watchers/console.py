@@ -15,7 +15,7 @@ from bridle.values.budget import SubrunStarted
 from bridle.values.cache import CacheDegraded
 from bridle.values.message import ToolCall, ToolResult
 from bridle.values.record import Record
-from bridle.values.result import AttemptRestarted, Delta, ReasoningDelta, TextDelta
+from bridle.values.result import AttemptRestarted, Delta, Progress, ReasoningDelta, TextDelta
 from bridle.values.text import escape_text, join_lines
 from bridle.values.usage import Usage
 
@@ -50,6 +50,8 @@ class Console:
                 self._print_reasoning(text)
             case AttemptRestarted():
                 self._print_restart(happening)
+            case Progress():
+                self._print_progress(happening)
             case Record(event=event, at=at):
                 self._print_event(event, at)
 
@@ -128,6 +130,11 @@ class Console:
         void = "; what was shown of the last reply is void" if restarted.is_text_void else ""
         why = f": {shorten(restarted.reason)}" if restarted.reason else ""
         self.note(f"· asking again{wait} (attempt {restarted.attempt}){void}{why}", "yellow")
+
+    def _print_progress(self, progress: Progress) -> None:
+        share = "" if progress.fraction is None else f" {progress.fraction:.0%}"
+        self.note(f"  {progress.name}{share}: {shorten(progress.message)}")
+        self._show_running()
 
     def _print_tool_result(self, result: ToolResult, at: float) -> None:
         call = self._calls.get(result.call_id)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from bridle import Agent, CallContext, tool
+from bridle import Agent, RunContext, tool
 from bridle.cli.main import main
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
@@ -22,9 +22,9 @@ class Hotel:
 
     def tools(self, **options):
         @tool(name="cancel_room", **options)
-        def cancel(room: int, receipt: str, context: CallContext) -> str:
+        def cancel(room: int, receipt: str, context: RunContext) -> str:
             """Cancel a booking."""
-            self.undone.append((room, receipt, context.key, context.attempt))
+            self.undone.append((room, receipt, context.idempotency_key, context.attempt))
             if room in self.fails:
                 raise RuntimeError(f"room {room} is locked")
             return f"cancelled {room}"

@@ -6,7 +6,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, CallContext, tool
+from bridle import Agent, Budget, RunContext, tool
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
@@ -133,10 +133,10 @@ class Bank:
 
     def tool(self, **options):
         @tool(effect="write", **options)
-        def pay(amount: int, context: CallContext) -> str:
+        def pay(amount: int, context: RunContext) -> str:
             """Pay."""
-            self.tries.append((context.key, context.attempt))
-            self.done[context.key] = amount
+            self.tries.append((context.idempotency_key, context.attempt))
+            self.done[context.idempotency_key] = amount
             return f"paid {amount}"
 
         return pay
@@ -194,8 +194,8 @@ def test_in_doubt_retry_has_the_same_key():
 def test_in_doubt_probe(took_effect):
     bank = Bank()
 
-    def find(context: CallContext) -> str | None:
-        return f"found {bank.done[context.key]}" if context.key in bank.done else None
+    def find(context: RunContext) -> str | None:
+        return f"found {bank.done[context.idempotency_key]}" if context.idempotency_key in bank.done else None
 
     made = bank.tool(probe=find)
     assert made.spec.on_unknown == "probe"

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bridle import Agent, ApprovalVerdict, CallContext, MisuseError, StoreError, tool
+from bridle import Agent, ApprovalVerdict, MisuseError, RunContext, StoreError, tool
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.fake_clock import FakeClock
@@ -40,18 +40,18 @@ class Bank:
     def __init__(self, policy, once_per="session", *, first_pays=True, **options):
         self.paid, self.started, self.looked = [], 0, []
 
-        def look(call: CallContext) -> str | None:
-            self.looked.append(call.key)
-            return "paid, says the bank" if call.key in self.paid else None
+        def look(call: RunContext) -> str | None:
+            self.looked.append(call.idempotency_key)
+            return "paid, says the bank" if call.idempotency_key in self.paid else None
 
         probe = {"probe": look} if policy == "probe" else {}
 
         @tool(effect="write", once_per=once_per, on_unknown=policy, **probe, **options)
-        def pay(amount: int, call: CallContext, note: str = "") -> str:
+        def pay(amount: int, call: RunContext, note: str = "") -> str:
             """Pay somebody."""
             self.started += 1
             if self.started > 1 or first_pays:
-                self.paid.append(call.key)
+                self.paid.append(call.idempotency_key)
             return f"payment {self.started}"
 
         self.tool = pay
@@ -302,15 +302,15 @@ def test_a_cancelled_run_leaves_the_doubt_as_a_killed_one_does(policy):
     begun = asyncio.Event()
     keys = []
 
-    def look(call: CallContext) -> str | None:
+    def look(call: RunContext) -> str | None:
         return "paid, says the bank"
 
     probe = {"probe": look} if policy == "probe" else {}
 
     @tool(effect="write", once_per="session", on_unknown=policy, **probe)
-    async def pay(amount: int, call: CallContext, note: str = "") -> str:
+    async def pay(amount: int, call: RunContext, note: str = "") -> str:
         """Pay somebody."""
-        keys.append(call.key)
+        keys.append(call.idempotency_key)
         if len(keys) == 1:
             begun.set()
             await asyncio.Event().wait()

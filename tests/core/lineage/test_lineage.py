@@ -16,10 +16,10 @@ import pytest
 from bridle import (
     Agent,
     Budget,
-    CallContext,
     Conflict,
     Forked,
     MisuseError,
+    RunContext,
     SessionNotFound,
     StoreError,
     fork_session,
@@ -64,9 +64,9 @@ class Purse:
 
     def tools(self, **options):
         @tool(effect="write", **options)
-        async def pay(amount: int, context: CallContext) -> str:
+        async def pay(amount: int, context: RunContext) -> str:
             """Pay."""
-            self.paid.append((amount, context.key))
+            self.paid.append((amount, context.idempotency_key))
             if self.gate is not None:
                 await self.gate.wait()
             return f"paid {amount}"

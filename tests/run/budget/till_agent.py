@@ -78,7 +78,7 @@ async def nested(path: str, usd: str) -> None:
 ASK = '!call ask {"city": "Paris"}\n!then\n!say It is so.'
 
 
-def outer_agent(store: object, pool: StoredBudget, prompt: str, *watchers: Watcher) -> Agent[str]:
+def outer_agent(store: object, pool: StoredBudget, prompt: str, *watchers: Watcher) -> Agent[object, str]:
     inner = Agent("sim:", tools=[get_weather], store=store, max_tokens=300, watchers=watchers)
 
     @tool(effect="read", on_unknown="retry")

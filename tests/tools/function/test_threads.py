@@ -12,7 +12,7 @@ import time
 import pytest
 
 from bridle import Agent
-from bridle.ports.tool import CallContext
+from bridle.ports.run_context import RunContext
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.tools import tool
@@ -20,7 +20,7 @@ from bridle.tools.function import threads
 from bridle.tools.function.threads import _ThreadPool, run_in_thread
 from bridle.values.events import ToolFinished
 
-CONTEXT = CallContext(session="s", call_id="c", key="k")
+CONTEXT = RunContext(context=None, session="s", call_id="c", idempotency_key="k")
 WAIT_SECONDS = 30.0
 """Far more than anything here takes; it only turns a hang into a failure."""
 WAITS_MAX = 1_000_000

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from bridle.ports.tool import CallContext
+from bridle.ports.run_context import RunContext
 from bridle.tools import tool
 from bridle.tools.function.results import make_result_parts
 from bridle.tools.schema.json_form import to_json_form, to_json_text
@@ -104,7 +104,7 @@ def test_nothing_is_done_or_null_depending_on_what_was_promised():
     @tool
     def find(name: str) -> str | None: ...
 
-    context = CallContext(session="s", call_id="c", key="k")
+    context = RunContext(context=None, session="s", call_id="c", idempotency_key="k")
     assert asyncio.run(save.run({}, context))[0].text == "done"
     assert asyncio.run(log.run({"line": "x"}, context))[0].text == "done"
     assert asyncio.run(find.run({"name": "x"}, context))[0].text == "null"

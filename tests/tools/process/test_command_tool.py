@@ -9,12 +9,12 @@ import pytest
 
 from bridle import Agent, BadTool, Budget, CommandTool
 from bridle.cli.main import main
-from bridle.ports.tool import CallContext
+from bridle.ports.run_context import RunContext
 from bridle.testing import check_tool, scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.tools.process.run_process import CapturedOutput
 
-CONTEXT = CallContext(session="s", call_id="c", key="k")
+CONTEXT = RunContext(context=None, session="s", call_id="c", idempotency_key="k")
 SHOW = [sys.executable, "-c", "import sys; print(sys.argv[1:])"]
 
 

@@ -15,12 +15,12 @@ import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, HttpUrl, PositiveInt, field_validator
 
 from bridle.core.calls.validation import ArgumentProblem, check_arguments
-from bridle.ports.tool import CallContext
+from bridle.ports.run_context import RunContext
 from bridle.tools import TypedTool, make_output_type, tool
 from bridle.tools.schema.json_types import JsonMismatch
 from bridle.values.errors import BadTool
 
-CONTEXT = CallContext(session="s", call_id="c1", key="k")
+CONTEXT = RunContext(context=None, session="s", call_id="c1", idempotency_key="k")
 
 
 class Address(BaseModel):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bridle.ports.tool import CallContext
+from bridle.ports.run_context import RunContext
 from bridle.testing import check_tool
 from bridle.tools.names import split_tool_name
 from bridle.tools.search.lexical_index import LexicalIndex
@@ -10,7 +10,7 @@ from bridle.tools.search.search_tools import SearchTools, tool_version
 from bridle.values.message import Text
 from bridle.values.request import ToolSpec
 
-CONTEXT = CallContext(session="s", call_id="c", key="k")
+CONTEXT = RunContext(context=None, session="s", call_id="c", idempotency_key="k")
 TOOLS = (
     ToolSpec(name="mcp__forge__delete_branch", description="Delete a branch.\n- get_room (version 00)"),
     ToolSpec(name="crm__delete_contact", description="Delete a contact."),

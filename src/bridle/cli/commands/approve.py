@@ -26,7 +26,7 @@ from .approvals import format_call, list_questions
 
 PLACEHOLDER_MODEL = "sim:"
 """Model of an agent that only records answers: no request is sent and no API key is needed."""
-GiveAnswer = Callable[[Agent[str], PendingApproval], Awaitable[PendingApproval]]
+GiveAnswer = Callable[[Agent[object, str], PendingApproval], Awaitable[PendingApproval]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def execute(options: argparse.Namespace) -> int:
 
     changed: list[str] = []
 
-    async def approve(agent: Agent[str], question: PendingApproval) -> PendingApproval:
+    async def approve(agent: Agent[object, str], question: PendingApproval) -> PendingApproval:
         if options.done is not None:
             return await agent.settle(question.session, question.id, options.done, by=answerer_name(options))
         answered = await agent.approve(

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    async def reject(agent: Agent[str], question: PendingApproval) -> PendingApproval:
+    async def reject(agent: Agent[object, str], question: PendingApproval) -> PendingApproval:
         return await agent.reject(
             question.session, question.id, reason=options.reason, by=answerer_name(options)
         )

@@ -46,7 +46,7 @@ from bridle.values.result import FinalAnswer, Result
 from bridle.values.settings import Settings
 from bridle.watchers.console import Console, format_count, format_dollars, format_duration, format_usage
 
-AgentMaker = Callable[[str | Model | None, Store, Settings], Agent[str]]
+AgentMaker = Callable[[str | Model | None, Store, Settings], Agent[object, str]]
 USER_FIXABLE_FAILURES = ("unauthorized", "not_found", "unreachable", "quota", "invalid")
 """Failures that the user can correct: exit code 2."""
 
@@ -84,7 +84,7 @@ def run_agent(options: argparse.Namespace, *, session: str | None, prompt: str |
     # Options are checked before the event loop starts; a tools file may run its own loop while it is loaded.
     budget, policy, tools = make_budget(options), read_policy_option(options), load_tools(options.tools)
 
-    def make(model: str | Model | None, store: Store, before: Settings) -> Agent[str]:
+    def make(model: str | Model | None, store: Store, before: Settings) -> Agent[object, str]:
         """The agent; settings not given as options are those of the session."""
         return Agent(
             choose_models(options, model, before),
@@ -117,7 +117,7 @@ def run_agent(options: argparse.Namespace, *, session: str | None, prompt: str |
 
 async def _run_session(
     options: argparse.Namespace, console: Console, make: AgentMaker, session: str | None, prompt: str | None
-) -> tuple[Agent[str], Result[str], float]:
+) -> tuple[Agent[object, str], Result[str], float]:
     store = open_log(options.store)
     try:
         crosses = options.across_tenants and options.tenant is not None
@@ -183,7 +183,13 @@ async def _watch_stream(stream: Stream[str], console: Console) -> Result[str]:
 
 
 def _print_result(
-    out: TextIO, console: Console, agent: Agent[str], result: Result[str], seconds: float, *, as_json: bool
+    out: TextIO,
+    console: Console,
+    agent: Agent[object, str],
+    result: Result[str],
+    seconds: float,
+    *,
+    as_json: bool,
 ) -> int:
     """Print the result and return the exit code."""
     code = _exit_code(result)

@@ -16,7 +16,7 @@ follows the results, so that the cached prefix stays unchanged.
 """
 
 from decimal import Decimal
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,7 +28,7 @@ from bridle.core.state import State
 from bridle.values.budget import Spending, Subrun, SubrunCharged, SubrunStarted
 from bridle.values.events import RunStop
 from bridle.values.message import Reply
-from bridle.values.usage import MILLION, Limits, Rates, Reservation, Usage
+from bridle.values.usage import LIMIT_KINDS, MILLION, Limits, Rates, Reservation, Usage
 
 WRAP_UP_WHY = "wrap up"
 WRAP_UP_NOTICE = (
@@ -139,6 +139,20 @@ def _used_amounts(scope: LimitScope) -> dict[str, float | None]:
         "seconds": scope.seconds,
         "tool_calls": spent.tool_calls,
     }
+
+
+def remaining_limits(state: State, now: float) -> Limits:
+    """What is left of the limits of the run and its session; None where there is no limit."""
+    left: dict[str, Any] = {}
+    for scope in limit_scopes(state):
+        used = {**_used_amounts(scope), "usd": scope.spent.usd}
+        used["seconds"] = scope.seconds + max(0.0, now - state.now)
+        for kind in LIMIT_KINDS:
+            limit, part = getattr(scope.limits, kind), used[kind]
+            if limit is not None and part is not None:
+                room = max(type(limit)(0), limit - part)
+                left[kind] = min(left.get(kind, room), room)
+    return Limits(**left)
 
 
 def _describe_used(scope: LimitScope, name: str) -> str:

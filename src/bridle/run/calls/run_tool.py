@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from bridle.core.effects import ProbeTool, RunTool
-from bridle.ports.tool import DEADLINE_CANCEL, CallContext, ClaimingTool, Json, ProbingTool, Tool
+from bridle.ports.run_context import RunContext
+from bridle.ports.tool import DEADLINE_CANCEL, ClaimingTool, Json, ProbingTool, Tool
 from bridle.run.cancellation import is_interrupt
 from bridle.values.calls import ResourceClaim
 from bridle.values.errors import ModelRetry
@@ -30,10 +31,9 @@ MAY_TAKE_EFFECT = "it may still take effect"
 NOT_STARTED_IN_TIME = "the run's time was up before it could start; it was not run"
 
 
-async def run_tool(tool: Tool, effect: RunTool, session: str, seconds: float | None) -> ToolResult:
+async def run_tool(tool: Tool, effect: RunTool, context: RunContext, seconds: float | None) -> ToolResult:
     call = effect.call
-    context = CallContext(session=session, call_id=call.id, key=effect.key, attempt=effect.attempt)
-    ended = await _run_with_deadline(seconds, lambda: tool.run(_decode_arguments(call), context))
+    ended = await _run_with_deadline(seconds, lambda: tool.run(_decode_arguments(call), context), context)
     if isinstance(ended, ToolFailure):
         return _failed_result(call.id, ended.outcome, ended.message)
     # getattr instead of isinstance with a protocol, which would take a tenth of a step's time.
@@ -44,19 +44,22 @@ async def run_tool(tool: Tool, effect: RunTool, session: str, seconds: float | N
     return ToolResult(call_id=call.id, parts=ended, reveals_tools=revealed)
 
 
-async def probe_tool(tool: Tool, effect: ProbeTool, session: str, seconds: float | None) -> ToolResult | None:
+async def probe_tool(
+    tool: Tool, effect: ProbeTool, context: RunContext, seconds: float | None
+) -> ToolResult | None:
     """Ask a tool what became of a call in doubt; None if the call never took effect.
 
     If the tool cannot tell, the result is `unknown` and the model is informed.
     """
     call = effect.call
-    context = CallContext(session=session, call_id=call.id, key=effect.key, attempt=effect.attempt)
     probing = tool if isinstance(tool, ProbingTool) else None
     if probing is None:
         return _failed_result(
             call.id, "unknown", f"{effect.unknown_notice} Its tool has no way to look for it."
         )
-    found = await _run_with_deadline(seconds, lambda: _probe_parts(probing, _decode_arguments(call), context))
+    found = await _run_with_deadline(
+        seconds, lambda: _probe_parts(probing, _decode_arguments(call), context), context
+    )
     if isinstance(found, ToolFailure):
         return _failed_result(
             call.id, "unknown", f"{effect.unknown_notice} Looking for it failed: {found.message}"
@@ -92,7 +95,7 @@ class ToolFailure(NamedTuple):
 
 
 async def _run_with_deadline(
-    seconds: float | None, work: Callable[[], Awaitable[Sequence[Text | Media]]]
+    seconds: float | None, work: Callable[[], Awaitable[Sequence[Text | Media]]], context: RunContext
 ) -> tuple[Text | Media, ...] | ToolFailure:
     if seconds is not None and seconds <= 0:
         return ToolFailure("timeout", NOT_STARTED_IN_TIME)  # not started: a partial run could have effects
@@ -100,11 +103,11 @@ async def _run_with_deadline(
     try:
         await asyncio.wait((running,), timeout=seconds)
     except asyncio.CancelledError:
-        await _stop_task(running)
+        await _stop_task(running, context)
         raise
     if running.done():
         return ToolFailure("error", "the tool cancelled itself") if running.cancelled() else running.result()
-    await _stop_task(running, DEADLINE_CANCEL)
+    await _stop_task(running, context, DEADLINE_CANCEL)
     ended = (
         running.result()
         if running.done() and not running.cancelled()
@@ -134,7 +137,7 @@ async def _run_safely(
 
 
 async def _probe_parts(
-    tool: ProbingTool, arguments: Mapping[str, Json], context: CallContext
+    tool: ProbingTool, arguments: Mapping[str, Json], context: RunContext
 ) -> Sequence[Text | Media]:
     found = await tool.probe(arguments, context)
     return NO_PARTS if found is None else found or (Text(text="It was done."),)
@@ -146,8 +149,11 @@ def _decode_arguments(call: ToolCall) -> dict[str, Json]:
 
 
 async def _stop_task(
-    running: "asyncio.Task[tuple[Text | Media, ...] | ToolFailure]", why: str | None = None
+    running: "asyncio.Task[tuple[Text | Media, ...] | ToolFailure]",
+    context: RunContext,
+    why: str | None = None,
 ) -> None:
+    force_setattr(context, "cancelled", True)  # a function in a thread sees nothing else
     running.cancel(why)
     await asyncio.wait((running,), timeout=GRACE_SECONDS)
 

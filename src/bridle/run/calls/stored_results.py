@@ -22,8 +22,9 @@ from bridle.core.context.excerpt import (
     search_text,
 )
 from bridle.core.state import State
+from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
-from bridle.ports.tool import CallContext, Json, Tool
+from bridle.ports.tool import Json, Tool
 from bridle.values.calls import HANDLE_LENGTH, StoredResult
 from bridle.values.errors import Corrupt, MisuseError
 from bridle.values.message import Text, ToolResult
@@ -72,7 +73,7 @@ class ReadResult:
     def spec(self) -> ToolSpec:
         return READ_RESULT
 
-    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> Sequence[Text]:
+    async def run(self, arguments: Mapping[str, Json], context: RunContext) -> Sequence[Text]:
         handle, query = str(arguments["handle"]).strip(), str(arguments.get("search", ""))
         offset, limit = (
             _integer_argument(arguments, "offset", 0),

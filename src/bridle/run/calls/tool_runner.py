@@ -11,7 +11,7 @@ Decides nothing: core/calls chooses which calls may run and when.  Crash safety 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Final, Literal
 
 from msgspec.structs import replace
@@ -19,12 +19,14 @@ from msgspec.structs import replace
 from bridle.core.budget.limits import SHARED_CALLS_RULE, TOOL_CALLS_NOTICE
 from bridle.core.calls.catalogue import choose_initial_tools
 from bridle.core.calls.dispatch import skip_expired
+from bridle.core.calls.early_start import count_reads, start_early
 from bridle.core.calls.pending import Receipt
 from bridle.core.effects import AwaitApprovals, FindTools, ProbeTool, RevealTools, RunTool, SkipCall
 from bridle.core.state import State
 from bridle.ports.clock import Clock
 from bridle.ports.tool import Tool
 from bridle.run.budget.nested import NestedRun, ParentBudget, enter_nested_run
+from bridle.run.run_context import RunContexts
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
 from bridle.values.calls import ApprovalVerdict, PendingApproval, ResourceClaim, StoredResult
@@ -35,7 +37,6 @@ from bridle.values.result import CallReady
 
 from .approval import Approver, encode_arguments, make_pending_approval
 from .catalogue import find_initial_tools
-from .early_start import EarlyCalls
 from .run_tool import find_resource_claim, probe_tool, run_tool
 
 LOG = logging.getLogger("bridle")
@@ -50,7 +51,7 @@ class ToolRunner:
 
     def __init__(
         self,
-        session: str,
+        contexts: RunContexts,
         tools: Mapping[str, Tool],
         clock: Clock,
         record: Callable[[e.Event], Awaitable[None]],
@@ -62,11 +63,12 @@ class ToolRunner:
     ) -> None:
         """Prepare the runner of one session.
 
-        `fit_result` stores long results and returns the excerpt to log.  `parent_budget` limits runs
-        inside the tools.  `approver` asks a person during the run.  `search` finds hidden tools.  `prove`
-        signs approvals.
+        `contexts` makes the `RunContext` of each call.  `fit_result` stores long results and returns the
+        excerpt to log.  `parent_budget` limits runs inside the tools.  `approver` asks a person during the
+        run.  `search` finds hidden tools.  `prove` signs approvals.
         """
-        self._session, self._tools, self._clock, self._record = session, tools, clock, record
+        self._contexts, self._session, self._tools = contexts, contexts.session, tools
+        self._clock, self._record = clock, record
         self._fit_result, self._parent_budget, self._prove = fit_result, parent_budget, prove
         self._approver, self._search = approver, search
         self.early_calls = EarlyCalls()
@@ -162,7 +164,8 @@ class ToolRunner:
 
     async def probe(self, effect: ProbeTool) -> None:
         tool = self._tools[effect.call.name]
-        found = await probe_tool(tool, effect, self._session, self._call_seconds(effect))
+        context = self._contexts.for_call(effect)
+        found = await probe_tool(tool, effect, context, self._call_seconds(effect))
         if found is None:
             call, attempt = effect.call, effect.attempt
             await self._record(
@@ -251,14 +254,73 @@ class ToolRunner:
 
     async def _run_tool(self, effect: RunTool, nested: NestedRun) -> ToolResult:
         with enter_nested_run(nested):
-            return await run_tool(
-                self._tools[effect.call.name], effect, self._session, self._call_seconds(effect)
-            )
+            tool, context = self._tools[effect.call.name], self._contexts.for_call(effect)
+            return await run_tool(tool, effect, context, self._call_seconds(effect))
 
     def _call_seconds(self, effect: RunTool | ProbeTool) -> float | None:
         """The tool's timeout, or the time left for the run if that is shorter."""
-        limits = (effect.timeout_seconds, self._seconds_left(effect.deadline))
-        return min((limit for limit in limits if limit is not None), default=None)
+        limit, left = effect.timeout_seconds, self._seconds_left(effect.deadline)
+        return left if limit is None else limit if left is None else min(limit, left)
 
     def _seconds_left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._clock.now())
+
+
+class EarlyCalls:
+    """Tool calls that were started before their reply was complete.
+
+    core/calls/early_start.py decides which calls may start early.  Once the reply is complete, a call takes
+    its result from here if name and arguments are identical; other calls are cancelled and discarded.
+    """
+
+    def __init__(self) -> None:
+        self._ready_calls: dict[int, ToolCall] = {}
+        self._read_count = 0
+        self._started: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
+        self.discarded_tools: tuple[str, ...] = ()
+        """Names of the tools cancelled by the last `discard`."""
+
+    def offer_call(self, state: State, delta: CallReady) -> RunTool | None:
+        """The call to start now, if any.  A reply that starts over does not start a call twice."""
+        self._ready_calls[delta.index] = delta.call
+        if delta.index < self._read_count:
+            self._read_count = 0  # the reply started over
+        self._read_count = count_reads(state, self._ready_calls, self._read_count)
+        effect = start_early(state, self._ready_calls, delta.index, len(self._started), self._read_count)
+        return None if effect is None or effect.call.id in self._started else effect
+
+    def start(self, effect: RunTool, work: Coroutine[None, None, ToolResult]) -> None:
+        self._started[effect.call.id] = effect.call, asyncio.create_task(work)
+
+    def take_result(self, call: ToolCall) -> Awaitable[ToolResult] | None:
+        """The result of the identical call that was started early; None if there is none."""
+        started = self._started.get(call.id)
+        if started is None or (started[0].name, started[0].arguments) != (call.name, call.arguments):
+            return None
+        del self._started[call.id]
+        return _await_early_result(started[1])
+
+    async def discard(self) -> tuple[str, ...]:
+        """Cancel all calls that were not taken and return the names of their tools."""
+        self._ready_calls.clear()
+        self._read_count = 0
+        left, self._started = self._started, {}
+        self.discarded_tools = tuple(call.name for call, _ in left.values())
+        if not left:
+            return ()
+        for _, task in left.values():
+            task.cancel()
+        await asyncio.gather(*(task for _, task in left.values()), return_exceptions=True)
+        return self.discarded_tools
+
+
+async def _await_early_result(task: "asyncio.Task[ToolResult]") -> ToolResult:
+    """Await an early result in as many event loop turns as a fresh call, so that logs are identical."""
+    try:
+        await asyncio.sleep(0)
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
+    return task.result()

@@ -11,8 +11,9 @@ from bridle.core.effects import LoadMemory, RetrieveContext
 from bridle.core.memory import FORGET_TOOL, REMEMBER_TOOL, make_memory_loaded
 from bridle.core.state import State
 from bridle.ports.clock import Clock
+from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
-from bridle.ports.tool import CallContext, Json, Tool
+from bridle.ports.tool import Json, Tool
 from bridle.values.events import Event
 from bridle.values.memory import ContextRetrieved, Memory
 from bridle.values.message import Text
@@ -64,26 +65,32 @@ class MemoryRunner:
                 await self._retriever.retrieve_context(effect.query, self._session, state, left)
             )
 
-    async def _remember(self, arguments: Mapping[str, Json], context: CallContext) -> str:
+    async def _remember(self, arguments: Mapping[str, Json], context: RunContext) -> str:
         text, state = repair_surrogates(str(arguments["note"])).strip(), self._state()
         memory = state.settings.memory or Memory()
         if arguments.get("scope") == "conversation":
             existing = state.memory
-            if context.key in existing.note_keys:
-                id_ = make_note_id(existing.note_keys.index(context.key) + 1, self._session)
+            if context.idempotency_key in existing.note_keys:
+                id_ = make_note_id(existing.note_keys.index(context.idempotency_key) + 1, self._session)
             else:
                 id_ = make_note_id(len(existing.note_keys) + 1, self._session)
                 await self._record(
-                    make_note_written(existing, text, memory.characters_max, id_, "model", context.key)
+                    make_note_written(
+                        existing, text, memory.characters_max, id_, "model", context.idempotency_key
+                    )
                 )
         else:
             note = await Notes(self._store, memory=memory, clock=self._clock).add(
-                text, tenant=state.run.tenant, by="model", key=context.key, written_in=self._session
+                text,
+                tenant=state.run.tenant,
+                by="model",
+                key=context.idempotency_key,
+                written_in=self._session,
             )
             id_ = note.id
         return NOTE_KEPT.format(id=id_, when=NOTE_SHOWN_WHEN[memory.refresh])
 
-    async def _forget(self, arguments: Mapping[str, Json], context: CallContext) -> str:
+    async def _forget(self, arguments: Mapping[str, Json], context: RunContext) -> str:
         id_, state = str(arguments["id"]).strip(), self._state()
         notes = Notes(self._store, memory=state.settings.memory, clock=self._clock)
         own = id_.startswith("s")
@@ -99,11 +106,11 @@ class MemoryRunner:
 
 class _NoteTool:
     def __init__(
-        self, spec: ToolSpec, work: Callable[[Mapping[str, Json], CallContext], Awaitable[str]]
+        self, spec: ToolSpec, work: Callable[[Mapping[str, Json], RunContext], Awaitable[str]]
     ) -> None:
         self.spec, self._work = spec, work
 
-    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> Sequence[Text]:
+    async def run(self, arguments: Mapping[str, Json], context: RunContext) -> Sequence[Text]:
         return (Text(text=await self._work(arguments, context)),)
 
     def claim_resource(self, arguments: Mapping[str, Json]) -> tuple[str | None, bool]:

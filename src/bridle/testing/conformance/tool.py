@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from bridle.core.calls.validation import ArgumentProblem, check_arguments
-from bridle.ports.tool import CallContext, Json, Tool
+from bridle.ports.run_context import RunContext
+from bridle.ports.tool import Json, Tool
 from bridle.values.message import Media, Text
 from bridle.values.request import ToolSpec
 
@@ -33,7 +34,9 @@ async def check_tool(tool: Tool, *, good: Sequence[Arguments] = (), bad: Sequenc
         given = check_arguments(spec, _arguments_text(arguments))
         if isinstance(given, ArgumentProblem):
             raise AssertionError(f"good arguments {arguments!r} were refused: {given.text}")
-        context = CallContext(session="check", call_id=f"c{number}", key=f"check/c{number}")
+        context = RunContext(
+            context=None, session="check", call_id=f"c{number}", idempotency_key=f"check/c{number}"
+        )
         await _check_run(tool, given, context)
     for arguments in bad:
         refused = check_arguments(spec, _arguments_text(arguments))
@@ -65,7 +68,7 @@ def _is_object_schema(schema: str) -> bool:
     return isinstance(read, dict) and read.get("type") == "object"
 
 
-async def _check_run(tool: Tool, given: Mapping[str, Json], context: CallContext) -> None:
+async def _check_run(tool: Tool, given: Mapping[str, Json], context: RunContext) -> None:
     before = copy.deepcopy(given)
     others = asyncio.all_tasks()
     parts = await tool.run(given, context)

@@ -16,9 +16,21 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from typing import Concatenate, Generic, NoReturn, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Concatenate,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
-from bridle.ports.tool import CallContext, Json
+from bridle.ports.run_context import RunContext
+from bridle.ports.tool import Json
 from bridle.tools.names import check_tool_name
 from bridle.tools.schema.annotations import NoJsonForm
 from bridle.tools.schema.builder import SchemaBuilder
@@ -33,21 +45,53 @@ from .invoker import FunctionInvoker
 from .options import ToolBehavior, ToolOptions
 from .signature import has_own_annotations, read_parameters, unwrap_partial
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    C_contra = TypeVarWithDefault("C_contra", contravariant=True, default=object)
+else:
+    C_contra = TypeVar("C_contra", contravariant=True)
+
 P = ParamSpec("P")
 Q = ParamSpec("Q")
-R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
 S = TypeVar("S")
+C = TypeVar("C")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class ToolDecorator(Protocol):
+    """`@tool(…)`: makes a tool of a function and keeps its types."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[RunContext[C], P], R], /
+    ) -> "FunctionTool[Concatenate[RunContext[C], P], R, C]": ...
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> "FunctionTool[P, R]": ...
 
 
 @overload
 def tool(
-    function: Callable[P, R_co],
+    function: Callable[Concatenate[RunContext[C], P], R],
     /,
     *,
     name: str | None = None,
     description: str | None = None,
     **options: Unpack[ToolOptions],
-) -> "FunctionTool[P, R_co]": ...
+) -> "FunctionTool[Concatenate[RunContext[C], P], R, C]": ...
+
+
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Unpack[ToolOptions],
+) -> "FunctionTool[P, R]": ...
 
 
 @overload
@@ -56,17 +100,17 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     **options: Unpack[ToolOptions],
-) -> Callable[[Callable[P, R_co]], "FunctionTool[P, R_co]"]: ...
+) -> ToolDecorator: ...
 
 
 def tool(
-    function: Callable[P, R_co] | None = None,
+    function: Callable[..., object] | None = None,
     /,
     *,
     name: str | None = None,
     description: str | None = None,
     **options: Unpack[ToolOptions],
-) -> "FunctionTool[P, R_co] | Callable[[Callable[P, R_co]], FunctionTool[P, R_co]]":
+) -> object:
     """Make a function callable by a model.
 
     `ToolOptions` documents the optional arguments: `effect`, `resource`, `approve`, `timeout`, `on_unknown`,
@@ -74,7 +118,7 @@ def tool(
     """
     local_names = sys._getframe(1).f_locals  # for annotations that name types local to a function
 
-    def make_tool(function: Callable[P, R_co]) -> FunctionTool[P, R_co]:
+    def make_tool(function: Callable[P, R]) -> "FunctionTool[P, R]":
         return FunctionTool(
             function,
             name=name,
@@ -86,7 +130,7 @@ def tool(
     return make_tool if function is None else make_tool(function)
 
 
-class FunctionTool(Generic[P, R_co]):
+class FunctionTool(Generic[P, R_co, C_contra]):
     """A function that is also a tool.  Make one with `tool`."""
 
     spec: ToolSpec
@@ -138,7 +182,14 @@ class FunctionTool(Generic[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self._function(*args, **kwargs)
 
-    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text | Media, ...]:
+    @property
+    def context_type(self) -> object:
+        """Type of the context that the function or its probe needs; None if any will do."""
+        return self._invoker.context_type or self.behavior.probe_context_type
+
+    async def run(
+        self, arguments: Mapping[str, Json], context: RunContext[C_contra]
+    ) -> tuple[Text | Media, ...]:
         """Call the function; raises ValueError for invalid arguments, and what the function raises."""
         if self._is_unbound:
             self._refuse_unbound()
@@ -149,12 +200,12 @@ class FunctionTool(Generic[P, R_co]):
         return await self._invoker((), given, context)
 
     @overload
-    def __get__(self, instance: None, owner: type) -> "FunctionTool[P, R_co]": ...
+    def __get__(self, instance: None, owner: type) -> "FunctionTool[P, R_co, C_contra]": ...
 
     @overload
     def __get__(
-        self: "FunctionTool[Concatenate[S, Q], R_co]", instance: S, owner: type | None = None
-    ) -> "FunctionTool[Q, R_co]": ...
+        self: "FunctionTool[Concatenate[S, Q], R]", instance: S, owner: type | None = None
+    ) -> "FunctionTool[Q, R]": ...
 
     def __get__(self, instance: object, owner: type | None = None) -> object:
         """Bind to an instance, like any function in a class."""

@@ -8,41 +8,48 @@ abandoned.
 import asyncio
 import functools
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
-from bridle.ports.tool import CallContext
+from bridle.ports.run_context import RunContext
 from bridle.values.message import Media, Text
 
+from .context_parameter import ContextParameter, find_context_parameter
 from .results import make_result_parts
 from .threads import run_in_thread, to_safe_exception
 
 
 class FunctionInvoker:
-    __slots__ = ("_awaits", "_context", "_function", "_returns_nothing", "_tool")
+    __slots__ = ("_awaits", "_context", "_function", "_returns_nothing", "_tool", "context_type")
 
     def __init__(
-        self, tool: str, function: Callable[..., object], context: str | None, *, returns_nothing: bool
+        self,
+        tool: str,
+        function: Callable[..., object],
+        context: ContextParameter | None,
+        *,
+        returns_nothing: bool,
     ) -> None:
-        """`context` is the name of the parameter that receives the `CallContext`, if any."""
+        """`context` is the parameter that receives the `RunContext`, if any."""
         self._tool = tool
         self._function = function
-        self._context = context
+        self._context = context.name if context is not None else None
+        self.context_type = context.type if context is not None else None
         self._returns_nothing = returns_nothing
         self._awaits = is_async(function)
 
     def with_function(self, function: Callable[..., object]) -> "FunctionInvoker":
         """A copy for another function, such as a bound method."""
-        return FunctionInvoker(self._tool, function, self._context, returns_nothing=self._returns_nothing)
+        context = ContextParameter(self._context, self.context_type) if self._context is not None else None
+        return FunctionInvoker(self._tool, function, context, returns_nothing=self._returns_nothing)
 
     async def __call__(
-        self, positional: Sequence[Any], named: Mapping[str, Any], context: CallContext
+        self, positional: Sequence[Any], named: Mapping[str, Any], context: RunContext
     ) -> tuple[Text | Media, ...]:
         value = await self.call(positional, named, context)
         return make_result_parts(value, self._tool, returns_nothing=self._returns_nothing)
 
-    async def call(self, positional: Sequence[Any], named: Mapping[str, Any], context: CallContext) -> object:
+    async def call(self, positional: Sequence[Any], named: Mapping[str, Any], context: RunContext) -> object:
         """The return value of the function, unconverted."""
         if self._context is not None:
             named = {**named, self._context: context}
@@ -74,19 +81,8 @@ def is_async(function: Callable[..., object]) -> bool:
     )
 
 
-def is_context_annotation(annotation: object) -> bool:
-    """True if a parameter is annotated `CallContext`, optional or not; the annotation may be a string."""
-    if isinstance(annotation, str):
-        return re.search(rf"\b{CallContext.__name__}\b", annotation) is not None
-    return annotation is CallContext or CallContext in get_args(annotation)
-
-
 def make_invoker(tool: str, function: Callable[..., object]) -> FunctionInvoker:
     """An invoker for a function of one value and optionally the context, annotated or not."""
-    signature = inspect.signature(function)
-    context = next(
-        (name for name, given in signature.parameters.items() if is_context_annotation(given.annotation)),
-        None,
-    )
-    nothing = signature.return_annotation in (None, "None", inspect.Signature.empty)
+    context = find_context_parameter(function)
+    nothing = inspect.signature(function).return_annotation in (None, "None", inspect.Signature.empty)
     return FunctionInvoker(tool, function, context, returns_nothing=nothing)

@@ -16,13 +16,15 @@ from typing import Any, Literal, TypedDict, cast, get_args
 
 import msgspec
 
-from bridle.ports.tool import CallContext, Json
+from bridle.ports.run_context import RunContext
+from bridle.ports.tool import Json
 from bridle.tools.names import check_tool_name
 from bridle.values.errors import BadTool
 from bridle.values.message import Media, Text
 from bridle.values.request import TOOL_SECONDS_DEFAULT, ApprovalMode, OncePer, OnUnknown, ToolEffect, ToolSpec
 
-from .invoker import is_async, is_context_annotation, make_invoker
+from .context_parameter import find_context_parameter, is_context_annotation
+from .invoker import is_async, make_invoker
 from .results import make_result_parts
 
 ResourceOption = str | Callable[..., object]
@@ -46,7 +48,7 @@ class ToolOptions(TypedDict, total=False):
     """Handling of a call that a crash interrupted: "retry" it, "probe" for its outcome, "ask" a person, or
     "report" to the model that the outcome is unknown (the default unless the tool only reads)."""
     probe: ProbeOption
-    """Finds the outcome of an interrupted call: takes the arguments it names and a `CallContext` with the
+    """Finds the outcome of an interrupted call: takes the arguments it names and a `RunContext` with the
     call's key; returns what the tool would have returned, or None if the call never took effect."""
     once_per: Literal["run", "session"] | float
     """Treats equal arguments as the same action: a call that repeats one of the same run, of the same session
@@ -111,13 +113,19 @@ class ToolBehavior:
         return resource, ask
 
     async def probe(
-        self, arguments: Mapping[str, Json], context: CallContext
+        self, arguments: Mapping[str, Json], context: RunContext
     ) -> tuple[Text | Media, ...] | None:
         if self._probe is None:
             raise BadTool(f"tool `{self._name}`: it has no `probe` function")
         positional, named = self._match_arguments(self._probe, arguments)
         value = await make_invoker(self._name, self._probe).call(positional, named, context)
         return None if value is None else make_result_parts(value, self._name)
+
+    @property
+    def probe_context_type(self) -> object:
+        """Type of the context that the probe needs; None if any will do."""
+        context = find_context_parameter(self._probe) if self._probe is not None else None
+        return context.type if context is not None else None
 
     def _call_option(self, function: Callable[..., object], arguments: Mapping[str, Json]) -> object:
         positional, named = self._match_arguments(function, arguments)

@@ -1,13 +1,14 @@
 """Makes a tool from a JSON Schema and a function.
 
 For schemas from another process, a file or a service.  The function gets a plain dict that satisfies the
-schema; nothing is converted.  A parameter annotated `CallContext` receives the context of the call.
+schema; nothing is converted.  A parameter annotated `RunContext` receives the context of the call.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from bridle.ports.tool import CallContext, Json
+from bridle.ports.run_context import RunContext
+from bridle.ports.tool import Json
 from bridle.tools.names import check_tool_name
 from bridle.tools.schema.external_schema import parse_parameters_schema
 from bridle.values.errors import BadTool
@@ -40,7 +41,12 @@ class RawTool:
         self.claim_resource, self.probe = self.behavior.claim_resource, self.behavior.probe
         self._invoker = make_invoker(name, run)
 
-    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text | Media, ...]:
+    @property
+    def context_type(self) -> object:
+        """Type of the context that the function or its probe needs; None if any will do."""
+        return self._invoker.context_type or self.behavior.probe_context_type
+
+    async def run(self, arguments: Mapping[str, Json], context: RunContext) -> tuple[Text | Media, ...]:
         given: dict[str, Any] = dict(arguments)
         return await self._invoker((given,), {}, context)
 

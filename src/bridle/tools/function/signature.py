@@ -3,7 +3,7 @@
 A model sends an object, so every parameter needs a name and a type: no positional-only parameters, no `*args`,
 no `**kwargs`, no missing annotations.  Each error is one line that names the tool, the parameter and the fix.
 
-Hidden from the model: the `CallContext` parameter, `self` of a method, and arguments fixed by a
+Hidden from the model: the `RunContext` parameter, `self` of a method, and arguments fixed by a
 `functools.partial`.
 """
 
@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 from bridle.tools.schema.annotations import NoJsonForm, read_field_default, resolve_hints
 from bridle.tools.schema.object_types import NO_DEFAULT, ObjectField
 
-from .invoker import is_context_annotation
+from .context_parameter import ContextParameter, is_context_annotation, read_context_type
 
 _REFUSED_KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but a model names its arguments; remove the `/`",
@@ -26,8 +26,8 @@ _REFUSED_KINDS = {
 
 class FunctionParameters(NamedTuple):
     fields: tuple[ObjectField, ...]
-    context: str | None
-    """The parameter that receives the `CallContext`."""
+    context: ContextParameter | None
+    """The parameter that receives the `RunContext`."""
     fallbacks: Mapping[str, Any]
     """Defaults inside pydantic's `Field(…)`, which Python does not apply."""
     returns_nothing: bool
@@ -56,7 +56,7 @@ def read_parameters(function: Callable[..., object], names: Mapping[str, Any]) -
         if name not in hints:
             raise NoJsonForm(f"has no annotation; write its type, as in `{name}: str`", name)
         if is_context_annotation(hints[name]):
-            context = name
+            context = ContextParameter(name, read_context_type(hints[name]))
             continue
         field, fallback = _make_field(parameter, hints[name])
         fields.append(field)

@@ -3,13 +3,14 @@
     TypedTool(Booking, run=book)
 
 The fields of the type are the parameters the model sees, its docstring is the description, and `run` gets an
-instance.  A parameter of `run` annotated `CallContext` receives the context of the call.
+instance.  A parameter of `run` annotated `RunContext` receives the context of the call.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, Unpack
 
-from bridle.ports.tool import CallContext, Json
+from bridle.ports.run_context import RunContext
+from bridle.ports.tool import Json
 from bridle.tools.names import check_tool_name
 from bridle.tools.schema.annotations import NoJsonForm
 from bridle.tools.schema.builder import SchemaBuilder
@@ -60,7 +61,12 @@ class TypedTool(Generic[T]):
         self._load: Callable[[Any], T] = loadable.load
         self._invoker = make_invoker(tool_name, run)
 
-    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text | Media, ...]:
+    @property
+    def context_type(self) -> object:
+        """Type of the context that the function or its probe needs; None if any will do."""
+        return self._invoker.context_type or self.behavior.probe_context_type
+
+    async def run(self, arguments: Mapping[str, Json], context: RunContext) -> tuple[Text | Media, ...]:
         """Call the function; raises ValueError for invalid arguments, and what the function raises."""
         return await self._invoker((self._load(arguments),), {}, context)
 

@@ -22,7 +22,8 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from bridle.ports.tool import CallContext, Json, is_deadline_cancel
+from bridle.ports.run_context import RunContext
+from bridle.ports.tool import Json, is_deadline_cancel
 from bridle.tools.function.options import ToolBehavior, ToolOptions
 from bridle.tools.function.results import make_result_parts
 from bridle.tools.names import check_tool_name
@@ -89,7 +90,7 @@ class CommandTool:
         self._env, self._pass_env = dict(env or {}), tuple(pass_env)
         self._exits, self._output_bytes_max, self._grace = tuple(exits), output_bytes_max, grace
 
-    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text | Media, ...]:
+    async def run(self, arguments: Mapping[str, Json], context: RunContext) -> tuple[Text | Media, ...]:
         given = {**self.behavior.arguments, **arguments}
         argv = self.make_argv(given)
         async with start_in_turn():

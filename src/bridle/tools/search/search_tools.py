@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
-from bridle.ports.tool import CallContext, Json
+from bridle.ports.run_context import RunContext
+from bridle.ports.tool import Json
 from bridle.ports.tool_index import ToolIndex
 from bridle.tools.names import split_tool_name
 from bridle.values.message import Media, Text
@@ -54,7 +55,7 @@ class SearchTools:
         found = await self._index.find(query, tools, limit) if tools else ()
         return tuple(name for name in dict.fromkeys((*named, *found)) if name in known)[:limit]
 
-    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text, ...]:
+    async def run(self, arguments: Mapping[str, Json], context: RunContext) -> tuple[Text, ...]:
         query, namespace = str(arguments["query"]), str(arguments.get("namespace") or "")
         if namespace and namespace not in self._namespaces:
             known = ", ".join(filter(None, self._namespaces[:NAMESPACES_NAMED_MAX])) or "none"

@@ -1,0 +1,155 @@
+"""Makes the `RunContext` of each call of user code in a run, and checks the context that the caller gave.
+
+The caller's context is held here and nowhere else: it is never part of an event, so a resumed run is given it
+again.  Tools and other user code declare by annotation which type they need; a run that lacks it is refused
+before anything is recorded.
+"""
+
+import asyncio
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol, Union, get_args, get_origin
+
+from bridle.core.budget.limits import add_nested_spending, remaining_limits
+from bridle.core.effects import ProbeTool, RunTool
+from bridle.core.state import Phase, State
+from bridle.ports.clock import Clock
+from bridle.ports.run_context import RunContext
+from bridle.ports.tool import ContextTool, Tool
+from bridle.values.errors import MisuseError
+from bridle.values.result import Delta, Progress
+from bridle.values.usage import Limits, Usage
+
+
+class ContextNeed(NamedTuple):
+    """User code that needs a context."""
+
+    owner: str
+    """What needs it, such as "tool `pay`"."""
+    type: object
+    """The type, or its name if it could not be resolved."""
+
+
+def list_tool_needs(tools: Mapping[str, Tool]) -> tuple[ContextNeed, ...]:
+    wanted = ((name, tool.context_type) for name, tool in tools.items() if isinstance(tool, ContextTool))
+    return tuple(ContextNeed(f"tool `{name}`", type_) for name, type_ in wanted if type_ is not None)
+
+
+def check_context(needs: Iterable[ContextNeed], context: object, method: str) -> None:
+    """Raise `MisuseError` if the context is missing or of another type; `method` is the one to call again."""
+    for need in needs:
+        wanted = describe_type(need.type)
+        if context is None:
+            raise MisuseError(
+                f"{need.owner} needs a context of type {wanted}, which is never stored;"
+                f" pass it: agent.{method}(…, context=…)"
+            )
+        if not _is_instance(context, need.type):
+            raise MisuseError(
+                f"{need.owner} needs a context of type {wanted}, not {describe_type(type(context))}"
+            )
+
+
+def check_context_types(needs: Iterable[ContextNeed], declared: object) -> None:
+    """Raise `MisuseError` if user code needs another type than the declared one."""
+    for need in needs:
+        if (
+            isinstance(need.type, type)
+            and isinstance(declared, type)
+            and not _is_subtype(declared, need.type)
+        ):
+            raise MisuseError(
+                f"{need.owner} needs a context of type {describe_type(need.type)},"
+                f" but context_type is {describe_type(declared)}"
+            )
+
+
+def describe_type(given: object) -> str:
+    return given.__name__ if isinstance(given, type) and not get_args(given) else str(given)
+
+
+def _is_instance(context: object, wanted: Any) -> bool:
+    """False if the context is certainly of another type; types that cannot be tested are accepted."""
+    if get_origin(wanted) in (Union, types.UnionType):
+        return any(_is_instance(context, each) for each in get_args(wanted))
+    try:
+        return isinstance(context, get_origin(wanted) or wanted)
+    except TypeError:
+        return True
+
+
+def _is_subtype(declared: type, wanted: type) -> bool:
+    try:
+        return issubclass(declared, wanted)
+    except TypeError:
+        return True  # a protocol with attributes
+
+
+class RunOwner(Protocol):
+    """The run: its driver."""
+
+    session: str
+    state: State
+
+
+class RunContexts:
+    """Makes the contexts of one run and is their monitor."""
+
+    def __init__(self, run: RunOwner, context: object, clock: Clock, show: Callable[[Delta], None]) -> None:
+        self._run, self.context, self._clock, self._show = run, context, clock, show
+        self.session = run.session
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Loop of the run, for progress that is reported from other threads."""
+
+    def for_call(self, effect: RunTool | ProbeTool) -> RunContext:
+        state, call = self._run.state, effect.call
+        run, self._loop = state.run, asyncio.get_running_loop()
+        # A call that starts early belongs to a reply that is not recorded yet.
+        step = run.spent.steps + (state.phase is Phase.CALLING_MODEL)
+        return RunContext(
+            context=self.context,
+            session=self.session,
+            tenant=run.tenant,
+            caller=run.caller,
+            step=step,
+            name=call.name,
+            call_id=call.id,
+            idempotency_key=effect.key,
+            attempt=effect.attempt,
+            monitor=self,
+        )
+
+    def for_step(self, name: str) -> RunContext:
+        """The context of user code that runs before the next request or after a reply."""
+        run, self._loop = self._run.state.run, asyncio.get_running_loop()
+        return RunContext(
+            context=self.context,
+            session=self.session,
+            tenant=run.tenant,
+            caller=run.caller,
+            step=run.spent.steps + 1,
+            name=name,
+            monitor=self,
+        )
+
+    @property
+    def usage(self) -> Usage:
+        run = self._run.state.run
+        return add_nested_spending(run.spent, run.nested_spent).usage
+
+    @property
+    def budget_left(self) -> Limits:
+        return remaining_limits(self._run.state, self._clock.now())
+
+    def show_progress(self, progress: Progress) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is loop:
+            self._show(progress)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(self._show, progress)
