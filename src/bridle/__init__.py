@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bridle.run.stream import RunHandle as RunHandle
     from bridle.run.stream import RunView as RunView
     from bridle.run.stream import Stream as Stream
+    from bridle.run.stream import to_sse as to_sse
     from bridle.tools.function.function_tool import tool as tool
     from bridle.tools.function.options import ToolOptions as ToolOptions
     from bridle.tools.function.raw_tool import RawTool as RawTool
@@ -131,6 +132,7 @@ if TYPE_CHECKING:
     from bridle.values.usage import Budget as Budget
     from bridle.values.usage import Limits as Limits
     from bridle.values.usage import Usage as Usage
+    from bridle.watchers.notebook import NotebookView as NotebookView
 
 __version__ = "0.1.0"
 
@@ -147,7 +149,7 @@ _HOMES = {
     "run.lineage": ("compare_sessions", "fork_session", "list_branches"),
     "run.memory.notes": ("Notes",),
     "run.memory.retrieval": ("Retrieval",),
-    "run.stream": ("RunHandle", "RunView", "Stream"),
+    "run.stream": ("RunHandle", "RunView", "Stream", "to_sse"),
     "tools.function.function_tool": ("tool",),
     "tools.function.options": ("ToolOptions",),
     "tools.function.raw_tool": ("RawTool",),
@@ -190,6 +192,7 @@ _HOMES = {
     ),
     "values.settings": ("Compaction",),
     "values.usage": ("Budget", "Limits", "Usage"),
+    "watchers.notebook": ("NotebookView",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

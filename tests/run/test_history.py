@@ -250,8 +250,89 @@ def test_an_item_of_another_form_among_others_is_listed():
 
 
 def test_arguments_in_the_wrong_order_are_one_line():
-    with pytest.raises(MisuseError, match="vendor name first"):
+    with pytest.raises(MisuseError, match="import_history takes a vendor name first"):
         import_history(ANTHROPIC, "anthropic")
+    with pytest.raises(MisuseError, match="export_history takes a vendor name first"):
+        export_history(import_history("anthropic", ANTHROPIC).messages, "anthropic")
+
+
+@pytest.mark.parametrize("given", ["words", b"words", None, 5, '{"messages": []}'])
+def test_messages_that_are_no_list_are_one_line(given):
+    with pytest.raises(MisuseError, match="takes a list of messages or a request body, not") as refusal:
+        import_history("anthropic", given)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("given", [ANTHROPIC, import_history("anthropic", ANTHROPIC), None, 5])
+def test_only_messages_of_ours_are_exported(given):
+    with pytest.raises(MisuseError, match="takes messages of Bridle"):
+        export_history("anthropic", given)
+
+
+@pytest.mark.parametrize("given", [ANTHROPIC, "words", import_history("anthropic", ANTHROPIC).messages])
+@pytest.mark.parametrize("way", ["run", "stream"])
+def test_a_history_that_was_not_imported_is_one_line(given, way):
+    agent = Agent("sim:")
+    with pytest.raises(MisuseError, match="make one with import_history"):
+        agent.run_sync("hi", history=given) if way == "run" else agent.stream("hi", history=given)
+
+
+def test_an_iterator_is_read_whole():
+    assert import_history("anthropic", iter(ANTHROPIC)) == import_history("anthropic", ANTHROPIC)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "body", "fields"),
+    [
+        ("anthropic", {"model": "x", "system": "S", "messages": ANTHROPIC, "tools": []}, "model, tools"),
+        ("openai", {"instructions": "S", "input": "hi", "previous_response_id": "r"}, "previous_response_id"),
+        ("openai-chat", {"messages": CHAT, "temperature": 1}, "temperature"),
+        (
+            "gemini",
+            {
+                "system_instruction": {"parts": [{"text": "S"}]},
+                "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+                "generationConfig": {},
+            },
+            "generationConfig",
+        ),
+        (
+            "bedrock",
+            {
+                "system": [{"text": "S"}],
+                "messages": [{"role": "user", "content": [{"text": "hi"}]}],
+                "inferenceConfig": {},
+            },
+            "inferenceConfig",
+        ),
+    ],
+)
+def test_fields_of_a_request_that_are_no_conversation_are_listed(vendor, body, fields):
+    history = import_history(vendor, body)
+    assert history.instructions in ("S", "Be brief.")
+    assert history.repairs[-1].endswith(f"messages and a system prompt: {fields}")
+
+
+def test_a_body_without_messages_is_one_line():
+    with pytest.raises(MisuseError, match="this request body has no list of messages"):
+        import_history("anthropic", {"model": "x"})
+
+
+@pytest.mark.parametrize("deltas", [True, False])
+def test_a_stream_goes_on_from_a_history(deltas):
+    import asyncio
+
+    line = scripted("unused", "unused", "five, I said", model="sim:")
+    agent = Agent(line, store=MemoryStore())
+    stream = agent.stream("Once more?", "s", history=import_history("anthropic", ANTHROPIC), deltas=deltas)
+
+    async def watch():
+        return [item async for item in stream]
+
+    shown = asyncio.run(watch())
+    assert shown[-1].result.text == "five, I said"
+    assert [len(item.messages) for item in shown if isinstance(item, Imported)] == [4]
+    assert len(line.script.requests[0].messages) == 5
 
 
 def told_by_family(words):

@@ -180,3 +180,18 @@ def test_ctrl_c_that_does_not_interrupt_the_main_threads_wait_is_noticed():
     )
     assert ended.returncode == -signal.SIGINT, ended.stderr.decode()
     assert ended.stdout == b"cleaned up\n"
+
+
+def test_a_waiting_run_is_resumed_without_a_loop():
+    @tool(effect="write", approve=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    agent = Agent(scripted(call_reply(("pay", {"amount": 7})), "done"), tools=[pay])
+    waiting = agent.run_sync("pay", session="s")
+    assert waiting.stop == "waiting"
+    (question,) = asyncio.run(agent.approvals("s"))
+    asyncio.run(agent.approve("s", question.id))
+    result = agent.resume_sync("s")
+    assert (result.stop, result.messages[2].results[0].text) == ("done", "paid 7")

@@ -3,7 +3,7 @@
     await agent.run(prompt)         run one prompt to its end
     agent.stream(prompt)            the same, yielding deltas and events
     agent.run_sync(prompt)          the same, for code without an event loop
-    await agent.resume(session)     finish a run that ended early
+    await agent.resume(session)     finish a run that ended early; resume_sync, resume_stream
 
 All of them use the same driver (run/driver.py) and write the same log.  An agent holds no conversation;
 sessions do, in the agent's store.
@@ -11,7 +11,7 @@ sessions do, in the agent's store.
 
 import os
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Unpack
 
 from msgspec.structs import replace
@@ -54,6 +54,7 @@ from .agent_settings import (
     check_options,
     load_policy,
     make_parts,
+    must_stream,
     resolve_summarizer,
 )
 from .clock import SystemClock
@@ -78,8 +79,6 @@ else:
     T = TypeVar("T")
 
 StoreLike = Store | str | os.PathLike[str] | None
-OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
-"""Longer replies are streamed: an idle connection may be closed before they are complete."""
 
 
 class Agent(TextOutputDefault, Generic[C_contra, T]):
@@ -166,9 +165,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     def store(self) -> Store:
         if self._store is None:
             given = self._store_location
-            self._store = (
-                open_store(given) if given is None or isinstance(given, str | os.PathLike) else given
-            )
+            self._store = open_store(given) if isinstance(given, str | os.PathLike | None) else given
         return self._store
 
     @property
@@ -195,12 +192,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         starts a new session.  `caller` and `tenant` identify the user to the policy and in the log.
         Tools get `context` in their `RunContext`; it is never stored.
         """
-        prompted = self._make_prompted(prompt, budget, caller, tenant)
-        name, fresh = resolve_session(session, new=new, now=self._clock.now())
-        streamed = self._must_stream()
-        return await self._run_prompt(
-            prompted, name, stream=streamed, history=history, new=fresh, tenant=tenant, context=context
-        )
+        _, start = self._prepare_run(prompt, session, new, budget, history, caller, tenant, context)
+        return await start()
 
     def run_sync(
         self,
@@ -214,18 +207,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str = "",
         context: C_contra | None = None,
     ) -> Result[T]:
-        return run_in_background(
-            self.run(
-                prompt,
-                session,
-                new=new,
-                budget=budget,
-                history=history,
-                caller=caller,
-                tenant=tenant,
-                context=context,
-            )
-        )
+        _, start = self._prepare_run(prompt, session, new, budget, history, caller, tenant, context)
+        return run_in_background(start())
 
     def stream(
         self,
@@ -234,25 +217,20 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         *,
         new: bool | None = None,
         budget: Budget | None = None,
+        history: History | None = None,
         deltas: bool = True,
         caller: str = "",
         tenant: str = "",
         context: C_contra | None = None,
     ) -> Stream[T]:
-        """Run a prompt and yield deltas and events, and a `FinalAnswer` at the end.
+        """`run`, yielding deltas and events, and a `FinalAnswer` at the end.
 
         `deltas=False` requests whole replies and yields only events.  Leaving the loop over the stream ends
         the run; `.start()` runs it independently, for any number of viewers.
         """
-        prompted = self._make_prompted(prompt, budget, caller, tenant)
-        name, fresh = resolve_session(session, new=new, now=self._clock.now())
-        streamed = deltas or self._must_stream()
-
-        async def start(viewers: ViewerBuffers) -> Result[T]:
-            return await self._run_prompt(
-                prompted, name, stream=streamed, viewers=viewers, new=fresh, tenant=tenant, context=context
-            )
-
+        name, start = self._prepare_run(
+            prompt, session, new, budget, history, caller, tenant, context, stream=deltas
+        )
         return Stream(name, start, lambda: self._read_result(name))
 
     async def resume(
@@ -269,10 +247,19 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         With a `tenant`, raises `MisuseError` for another tenant's session.  Approvals written into the log
         by another user do not count unless `trust_approvals` is true.
         """
-        self._check_resume(session, budget)
-        conversation = self.open_session(session, stream=self._must_stream(), context=context)
-        state = await conversation.resume(budget, tenant, trusts_approvals=trust_approvals)
-        return make_result(session, state, self._parts.output_type)
+        return await self._prepare_resume(session, budget, tenant, context, trusts=trust_approvals)()
+
+    def resume_sync(
+        self,
+        session: str,
+        *,
+        budget: Budget | None = None,
+        tenant: str | None = None,
+        trust_approvals: bool = False,
+        context: C_contra | None = None,
+    ) -> Result[T]:
+        start = self._prepare_resume(session, budget, tenant, context, trusts=trust_approvals)
+        return run_in_background(start())
 
     def resume_stream(
         self,
@@ -284,13 +271,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         context: C_contra | None = None,
     ) -> Stream[T]:
         """`resume`, yielding deltas and events."""
-        self._check_resume(session, budget)
-
-        async def start(viewers: ViewerBuffers) -> Result[T]:
-            conversation = self.open_session(session, stream=True, viewers=viewers, context=context)
-            state = await conversation.resume(budget, tenant, trusts_approvals=trust_approvals)
-            return make_result(session, state, self._parts.output_type)
-
+        start = self._prepare_resume(session, budget, tenant, context, trusts=trust_approvals, stream=True)
         return Stream(session, start, lambda: self._read_result(session))
 
     async def approvals(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
@@ -362,37 +343,59 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """Compare two sessions: the messages they share, and what each did afterwards."""
         return await compare_sessions(self.store, a, b, tenant=tenant)
 
-    async def _run_prompt(
+    def _prepare_run(
         self,
-        prompted: Prompted,
-        session: str,
+        prompt: Prompt,
+        session: str | None,
+        new: bool | None,  # noqa: FBT001
+        budget: Budget | None,
+        history: History | None,
+        caller: str,
+        tenant: str,
+        context: object,
         *,
-        stream: bool,
-        viewers: ViewerBuffers | None = None,
-        history: History | None = None,
-        new: bool | None = None,
-        tenant: str = "",
-        context: object = None,
-    ) -> Result[T]:
-        self._parts.model_chain.check_price(prompted.budget, self._pool, self._clock.now())
-        conversation = self.open_session(session, stream=stream, viewers=viewers, context=context)
+        stream: bool = False,
+    ) -> tuple[str, Callable[..., Coroutine[None, None, Result[T]]]]:
+        """Check the arguments of `run`; returns the session id and the function that runs the prompt."""
+        check_types(None, budget, history)
+        names = {"caller": check_text(caller=caller), "tenant": str(check_text(tenant=tenant))}
+        prompted = apply_parent_context(
+            Prompted(parts=parse_prompt(prompt), budget=budget or self._budget, **names)
+        )
+        check_tenant_budget(prompted.budget, prompted.tenant)
+        name, fresh = resolve_session(session, new=new, now=self._clock.now())
         # A run inside a tool inherits the tenant of the outer run unless it names another.
         owner = tenant if isinstance(tenant, CrossTenant) else prompted.tenant
-        state = await conversation.prompt(prompted, history, new=new, tenant=owner)
-        return make_result(session, state, self._parts.output_type)
 
-    def _check_resume(self, session: str, budget: Budget | None) -> None:
+        async def start(viewers: ViewerBuffers | None = None) -> Result[T]:
+            self._parts.model_chain.check_price(prompted.budget, self._pool, self._clock.now())
+            conversation = self.open_session(name, stream=stream, viewers=viewers, context=context)
+            state = await conversation.prompt(prompted, history, new=fresh, tenant=owner)
+            return make_result(name, state, self._parts.output_type)
+
+        return name, start
+
+    def _prepare_resume(
+        self,
+        session: str,
+        budget: Budget | None,
+        tenant: str | None,
+        context: object,
+        *,
+        trusts: bool,
+        stream: bool = False,
+    ) -> Callable[..., Coroutine[None, None, Result[T]]]:
+        """Check the arguments of `resume`; returns the function that finishes the run."""
         check_types(None, budget)
         check_session(session)
         self._parts.model_chain.check_price(budget, self._pool, self._clock.now())
 
-    def _make_prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
-        check_types(None, budget)
-        limits, parts = budget or self._budget, parse_prompt(prompt)
-        names = {"caller": check_text(caller=caller), "tenant": str(check_text(tenant=tenant))}
-        prompted = apply_parent_context(Prompted(parts=parts, budget=limits, **names))
-        check_tenant_budget(limits, prompted.tenant)
-        return prompted
+        async def start(viewers: ViewerBuffers | None = None) -> Result[T]:
+            conversation = self.open_session(session, stream=stream, viewers=viewers, context=context)
+            state = await conversation.resume(budget, tenant, trusts_approvals=trusts)
+            return make_result(session, state, self._parts.output_type)
+
+        return start
 
     def open_session(
         self,
@@ -420,7 +423,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
                 random_source=self._random_source,
                 tools=parts.tool_layout.tools,
                 watchers=watchers,
-                stream=stream,
+                stream=stream or must_stream(parts.settings),
                 choose_tool=parts.choose_tool,
                 check_output=parts.check_output,
                 approver=self._approver,
@@ -443,6 +446,3 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         driver = self.open_session(session).new_driver()
         await driver.restore()
         return make_result(session, driver.state, self._parts.output_type)
-
-    def _must_stream(self) -> bool:
-        return (self._parts.settings.max_tokens or 0) > OUTPUT_TOKENS_WITHOUT_STREAM_MAX

@@ -138,6 +138,7 @@ ToolChoiceInput = ToolChoiceLike | Callable[[int], ToolChoiceLike]
 """`auto`, `any`, `none`, the name of a tool, or a function of the step number returning one of these."""
 TOOL_CHOICES = {"auto": ToolChoice(), "any": ToolChoice(mode="any"), "none": ToolChoice(mode="none")}
 TOOLS_NAMED_MAX = 30
+OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
 
 
 def parse_tool_choice(wanted: ToolChoiceLike, tools: Collection[str]) -> ToolChoice:
@@ -323,3 +324,8 @@ def make_parts(
         context_needs=needs,
         check_output=(lambda answer: find_output_error(answer, output_type)) if output_type else None,
     )
+
+
+def must_stream(settings: Settings) -> bool:
+    """True if replies may be so long that an idle connection could be closed before they are complete."""
+    return (settings.max_tokens or 0) > OUTPUT_TOKENS_WITHOUT_STREAM_MAX

@@ -10,7 +10,7 @@ translates the conversation, as it does for every request.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -36,28 +36,52 @@ def import_history(source: str, messages: MessageList | Mapping[str, Json]) -> H
     Accepts the whole request body too: on some wires the system prompt is outside the list.
     `History.repairs` lists what was dropped or repaired.
     """
-    if not isinstance(source, str):
-        raise MisuseError(
-            f"import_history takes a vendor name first and the messages second, not {type(source).__name__}"
-        )
+    _check_vendor("import_history", source)
+    given = _check_messages(messages)
     endpoint = _find_endpoint(source)
     named = load_codec(endpoint.family)
-    items = _find_items(messages, named)
-    form, request = _read_in_any_form(source, endpoint, named, items, messages)
+    items = _find_items(given, named)
+    form, request = _read_in_any_form(source, endpoint, named, items, given)
     if form is not named:
         endpoint = _endpoint_of(form)
     head, rest = _split_instructions(request.messages)
     legal, repairs = make_legal(_set_origin_endpoint(message, endpoint) for message in rest)
-    notes = [*_explain_form(form, named, items), *repairs, *_explain_unread(legal, form)]
+    notes = [
+        *_explain_form(form, named, items),
+        *repairs,
+        *_explain_unread(legal, form),
+        *_explain_settings(form, endpoint, given),
+    ]
     instructions = "\n\n".join((*(text.text for text in request.system), *head))
     return History(messages=legal, instructions=instructions, repairs=tuple(notes), family=form.family)
+
+
+def _check_vendor(function: str, name: object) -> None:
+    if not isinstance(name, str):
+        raise MisuseError(
+            f"{function} takes a vendor name first and the messages second, not {type(name).__name__}"
+        )
+
+
+def _check_messages(messages: object) -> MessageList | Mapping[str, Json]:
+    """The list or request body; an iterator becomes a list, because it is read more than once."""
+    if isinstance(messages, Mapping):
+        return messages
+    if isinstance(messages, Iterable) and not isinstance(messages, str | bytes | bytearray):
+        return list(messages)
+    raise MisuseError(
+        f"import_history takes a list of messages or a request body, not {type(messages).__name__};"
+        " for JSON text use json.loads(…)"
+    )
 
 
 def _find_items(messages: MessageList | Mapping[str, Json], codec: Codec) -> Sequence[object]:
     if not isinstance(messages, Mapping):
         return messages
     listed = messages.get(codec.messages_field)
-    lists = (value for value in messages.values() if isinstance(value, list))
+    lists = [value for value in messages.values() if isinstance(value, list)]
+    if not lists and listed is None:
+        raise MisuseError(f"this request body has no list of messages ({codec.messages_field!r})")
     return listed if isinstance(listed, list) else max(lists, key=len, default=[])
 
 
@@ -130,11 +154,29 @@ def _explain_unread(messages: Sequence[Message], form: Codec) -> Iterator[str]:
                 yield f"{part.kind!r} in message {number} is kept for {form.family}; no other wire reads it"
 
 
+def _explain_settings(
+    form: Codec, endpoint: Endpoint, given: MessageList | Mapping[str, Json]
+) -> Iterator[str]:
+    """One sentence about the fields of a request body that are no part of the conversation."""
+    if isinstance(given, Mapping):
+        no_items: dict[str, Json] = {form.messages_field: []}
+        fields = [
+            name
+            for name, value in given.items()
+            if name != form.messages_field and not _read_as(form, endpoint, {**no_items, name: value}).system
+        ]
+        if fields:
+            yield f"not kept, because a history is messages and a system prompt: {', '.join(fields)}"
+
+
 def export_history(target: str, messages: Sequence[Message]) -> list[Json]:
     """Export the conversation as the message list of a vendor's API; append your next message to it.
 
     Files stored at another provider, and media types that are not accepted everywhere, become text.
     """
+    _check_vendor("export_history", target)
+    if not isinstance(messages, Sequence) or not all(isinstance(each, Message) for each in messages):
+        raise MisuseError("export_history takes messages of Bridle, such as result.messages")
     endpoint = _find_endpoint(target)
     codec = load_codec(endpoint.family)
     model = Model(id=ANY_MODEL, endpoint=endpoint)

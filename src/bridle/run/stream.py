@@ -6,6 +6,7 @@
     async for event in run.view()               watch it; leaving changes nothing
     await run.result()                          wait for the end; giving up changes nothing
     run.cancel()                                the only way to end it from outside
+    to_sse(event)                               an item as server-sent event, for a browser
 
 Each viewer has its own buffer.  When `deltas_max` deltas wait in it, further deltas are counted instead of
 stored until half of them have been taken, and a `DeltasSkipped` takes their place.  Events are never lost:
@@ -18,12 +19,17 @@ import logging
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from typing import Generic, Self, TypeVar
+from contextlib import suppress
+from typing import Generic, Self, TypeVar, get_args
+
+import msgspec
 
 from bridle.ports.watcher import Watcher
+from bridle.tools.schema.json_form import to_json_form
+from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 from bridle.values.events import Event
-from bridle.values.record import Record
+from bridle.values.record import Record, encode_item
 from bridle.values.result import (
     CallReady,
     Delta,
@@ -36,12 +42,46 @@ from bridle.values.result import (
     ToolCallDelta,
 )
 
+T = TypeVar("T")
 StreamItem = Event | Delta | DeltasSkipped
+STREAM_TYPES = frozenset(get_args(StreamItem))
 DELTA_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, CallReady, Progress)
 """Items that may be skipped: the reply repeats them in full, except for progress."""
 DELTAS_BUFFERED_MAX = 1_000
 """About a page of text, in the smallest deltas that providers send."""
 LOG = logging.getLogger("bridle")
+
+
+CALL_FIELDS = ("call_id", "name", "arguments")
+"""Of every item about a call; in a frame they are at the top level."""
+
+
+def to_sse(item: StreamItem | FinalAnswer[T]) -> str:
+    """Encode an item of a stream as one frame of server-sent events.
+
+    The event name is the item's type, and the data is the item as JSON, in the form that the log has.
+    """
+    if isinstance(item, FinalAnswer):
+        return _make_frame("final_answer", _describe_result(item.result))
+    if type(item) not in STREAM_TYPES:
+        raise MisuseError(f"to_sse takes an item of a stream, not {type(item).__name__}")
+    missing = [name for name in CALL_FIELDS if name not in item.__struct_fields__ and hasattr(item, name)]
+    added = {name: getattr(item, name) for name in missing}
+    return _make_frame(
+        str(item.__struct_config__.tag), {**msgspec.to_builtins(item), **added} if added else item
+    )
+
+
+def _make_frame(name: str, data: Value | dict[str, object]) -> str:
+    return f"event: {name}\ndata: {encode_item(data).decode()}\n\n"
+
+
+def _describe_result(result: Result[T]) -> dict[str, object]:
+    names = ("session", "stop", "reason", "text", "usage", "cost", "steps")
+    described: dict[str, object] = {"type": "final_answer", **{name: getattr(result, name) for name in names}}
+    with suppress(TypeError):  # some output types have no JSON form; `text` has the answer as it arrived
+        described["output"] = to_json_form(result.output)
+    return described
 
 
 class ViewerBuffer:
@@ -140,8 +180,6 @@ class WatcherGroup:
                 self._watchers.remove(watcher)
                 LOG.warning("%s raised %r and was dismissed", type(watcher).__name__, error)
 
-
-T = TypeVar("T")
 
 _running_tasks: "set[asyncio.Task[object]]" = set()
 """Strong references: an event loop holds its tasks weakly, and a run without viewers must not be collected."""

@@ -18,6 +18,7 @@ from bridle.values.errors import MisuseError
 from bridle.values.lineage import CrossTenant
 from bridle.values.memory import NOTES_PREFIX
 from bridle.values.message import Media, Prompt, Text
+from bridle.values.result import History
 from bridle.values.settings import Settings
 from bridle.values.text import repair_surrogates
 from bridle.values.usage import LIMIT_KINDS, Budget
@@ -29,12 +30,17 @@ NUMBER_MINIMUMS = {"repeats_max": 2, "result_characters": RESULT_CHARACTERS_MIN}
 """Minimums other than one."""
 
 
-def check_types(instructions: object, budget: object) -> None:
+def check_types(instructions: object, budget: object, history: object = None) -> None:
     if instructions is not None and not isinstance(instructions, str):
         raise MisuseError(f"`instructions` must be a string, not `{type(instructions).__name__}`")
     if budget is not None and not isinstance(budget, Budget):
         kinds = ", ".join(f"{name}=…" for name in LIMIT_KINDS)
         raise MisuseError(f"`budget` must be a Budget({kinds}), not {budget!r}")
+    if history is not None and not isinstance(history, History):
+        raise MisuseError(
+            f"`history` must be a History, not `{type(history).__name__}`; make one with"
+            " import_history(VENDOR, messages)"
+        )
 
 
 def check_session(session: object) -> str:

@@ -29,7 +29,7 @@ from .media import (
     recognize_name,
 )
 from .model import Origin
-from .text import repair_surrogates
+from .text import render_messages, repair_surrogates
 from .usage import Usage
 
 MediaKind = Literal["image", "document", "audio", "video"]
@@ -255,6 +255,9 @@ class Message(Value):
         parts = (part for at, part in enumerate(self.parts) if at not in self.added_parts)
         return "".join(part.text for part in parts if isinstance(part, Text))
 
+    def _repr_html_(self) -> str:
+        return render_messages([msgspec.to_builtins(self)])
+
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         return tuple([part for part in self.parts if isinstance(part, ToolCall)])
@@ -266,6 +269,9 @@ class Message(Value):
 
 class Transcript(Value):
     messages: tuple[Message, ...] = ()
+
+    def _repr_html_(self) -> str:
+        return render_messages(msgspec.to_builtins(self.messages))
 
     def append(self, message: Message) -> "Transcript":
         """Transcript with one more message, which gets the next id and its parent."""

@@ -10,6 +10,7 @@ tag is known.
 """
 
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 
@@ -45,6 +46,14 @@ def seal_record(seq: int, at: float, event: Event, prev: str) -> Record:
         event = msgspec.convert(_repair_strings(msgspec.to_builtins(event)), type(event))
         data = _encode_event(event)
     return Record(seq=seq, at=at, event=event, data=data, prev=prev, hash=_hash_record(seq, at, data, prev))
+
+
+def encode_item(item: Value | dict[str, Any]) -> bytes:
+    """JSON of an event or another item of a stream, in the form that the log has. Surrogates are repaired."""
+    try:
+        return _encode_event(item)
+    except UnicodeEncodeError:
+        return _encode_event(_repair_strings(msgspec.to_builtins(item)))
 
 
 def unseal_record(seq: int, at: float, data: bytes, prev: str, hash_: str) -> Record:

@@ -7,12 +7,15 @@ Deltas are shown, never stored. Every item of a stream has `text`, empty if ther
 from dataclasses import dataclass, field, fields
 from typing import Generic, TypeVar, cast
 
+import msgspec
+
 from .base import Value
 from .budget import Subrun
 from .calls import Compensation
 from .errors import BridleError, Failure, FailureKind
 from .events import RunStop, WaitSource
 from .message import Message, ToolCall
+from .text import render_result
 from .usage import Usage
 
 
@@ -141,6 +144,13 @@ class Result(Generic[T]):
     @property
     def done(self) -> bool:
         return self.stop == "done"
+
+    def _repr_html_(self) -> str:
+        cost = "cost unknown" if self.cost is None else f"${self.cost:.4f}"
+        tokens = f"{self.usage.prompt:,} tokens in, {self.usage.output:,} out"
+        facts = (f"{self.steps} steps", tokens, cost, f"session {self.session}")
+        described = {"stop": self.stop, "reason": self.reason, "text": self.text, "facts": facts}
+        return render_result(described, msgspec.to_builtins(self.messages))
 
     def raise_for_stop(self) -> "DoneResult[T]":
         """Return this result with `output` typed as present; raise `RunStopped` if the run has no answer."""

@@ -1,4 +1,4 @@
-"""Text and JSON that are safe to store, send and print.
+"""Text, JSON and HTML that are safe to store, send and print.
 
 An unpaired surrogate (half of a character) cannot be encoded as UTF-8. One of them in a stored message would
 make every later request fail, so text is repaired on input: pairs are joined, the rest is replaced.
@@ -8,10 +8,16 @@ see invisible ones.
 
 JSON written by a model is parsed only here. Deeply nested text is rejected in one place, so that validation,
 permission, receipts and progress agree and none of them overflows the stack.
+
+HTML shows messages and results in notebooks. The text of a model, a tool or a person is untrusted: all of it is
+escaped, control and invisible characters included, and stands in `pre`, which no notebook searches for
+mathematics or Markdown. Nothing is fetched: a URL is shown as text, and a picture only if its data is in the
+message. The functions take the JSON form of messages (`msgspec.to_builtins`), so that message.py can use them.
 """
 
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -125,3 +131,98 @@ def _is_deep(value: object) -> bool:
             member for each in containers for member in (each.values() if isinstance(each, dict) else each)
         ]
     return True
+
+
+JsonObject = Mapping[str, Any]
+HTML_CHARACTERS_MAX = 20_000
+"""Longer texts are cut: a page with megabytes of a tool's output cannot be used."""
+PICTURE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Types that cannot contain a program."""
+BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+_FRAME = "margin:0.3em 0;padding:0.2em 0.7em;border-left:3px solid {};font-size:90%"
+_PRE = "margin:0.2em 0;white-space:pre-wrap;overflow-wrap:anywhere;background:none;border:0;padding:0"
+_COLOURS = {"user": "#4c78a8", "assistant": "#54a24b", "tool": "#e8a838", "system": "#888"}
+_ERROR = "#d62728"
+
+
+def render_messages(messages: Iterable[JsonObject]) -> str:
+    return _wrap("".join(_render_message(message) for message in messages))
+
+
+def render_result(result: JsonObject, messages: Iterable[JsonObject]) -> str:
+    """The outcome of a run: how it ended, its answer, and the conversation, folded."""
+    done, shown = result["stop"] == "done", list(messages)
+    facts = " · ".join(_escape_html(fact) for fact in result["facts"] if fact)
+    colour = _COLOURS["assistant"] if done else _ERROR
+    head = f"<b>{_escape_html(result['stop'])}</b> · {facts}"
+    reason = _pre(result["reason"]) if result["reason"] else ""
+    folded = _fold(f"{len(shown)} messages", "".join(map(_render_message, shown)))
+    return _wrap(_frame(colour, head, reason + _pre(result["text"])) + folded)
+
+
+def render_note(text: str, *, is_error: bool = False) -> str:
+    """One line beside the conversation, such as a tool that is running."""
+    return _wrap(_frame(_ERROR if is_error else "#888", _escape_html(text), ""))
+
+
+def _render_message(message: JsonObject) -> str:
+    role = message.get("role", "")
+    body = "".join(_render_part(part) for part in message.get("parts", ()))
+    return _frame(
+        _COLOURS.get(role, "#888"), f"<b>{_escape_html(role)}</b> {_escape_html(message.get('id', ''))}", body
+    )
+
+
+def _render_part(part: JsonObject) -> str:
+    match part.get("type"):
+        case "text":
+            return _pre(part.get("text", ""))
+        case "reasoning":
+            hidden = "(not shown by the provider)"
+            return _fold("reasoning", _pre(part.get("text") or hidden))
+        case "tool_call":
+            return _pre(f"{part.get('name', '')}({part.get('arguments', '')})", f"{part.get('id', '')} → ")
+        case "tool_result":
+            outcome = part.get("outcome", "ok")
+            inner = "".join(_render_part(each) for each in part.get("parts", ()))
+            return _pre("" if outcome == "ok" else outcome, f"{part.get('call_id', '')} ← ") + inner
+        case "media":
+            return _render_media(part)
+        case _:
+            return _pre(part.get("text", ""), f"[{part.get('kind', 'part')}] ")
+
+
+def _render_media(part: JsonObject) -> str:
+    media_type, data = part.get("media_type", ""), part.get("data", "")
+    label = " ".join(filter(None, (part.get("kind", ""), media_type, part.get("name", ""))))
+    place = part.get("url") or part.get("file_id") or f"{len(data) * 3 // 4:,} bytes"
+    if media_type in PICTURE_TYPES and data and BASE64.issuperset(data):
+        source = f"data:{media_type};base64,{data}"
+        return f'<img alt="{_escape_html(label)}" src="{source}" style="max-width:24em;max-height:24em">'
+    return _pre(f"[{label}: {place}]")
+
+
+def _pre(text: str, lead: str = "") -> str:
+    cut = len(text) - HTML_CHARACTERS_MAX
+    shown = _escape_html(text[:HTML_CHARACTERS_MAX]) + (
+        f"\n<i>… {cut:,} more characters</i>" if cut > 0 else ""
+    )
+    opening = f"<b>{_escape_html(lead)}</b>" if lead else ""
+    return f'<pre style="{_PRE}">{opening}{shown}</pre>' if shown or opening else ""
+
+
+def _fold(title: str, body: str) -> str:
+    return f"<details><summary>{_escape_html(title)}</summary>{body}</details>"
+
+
+def _frame(colour: str, head: str, body: str) -> str:
+    return f'<div style="{_FRAME.format(colour)}"><div style="opacity:0.75">{head}</div>{body}</div>'
+
+
+def _wrap(body: str) -> str:
+    return f'<div class="bridle tex2jax_ignore mathjax_ignore">{body}</div>'
+
+
+def _escape_html(text: str) -> str:
+    return escape_text(text, prose=True).translate(_ENTITIES)

@@ -1,0 +1,42 @@
+"""The examples run as they stand."""
+
+import asyncio
+import json
+import re
+import runpy
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+async def request(app, path, query=""):
+    """One request to an ASGI application, as a server makes it."""
+    sent = []
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(), "headers": []}
+    await app(scope, receive, send)
+    start, *bodies = sent
+    return start, b"".join(each["body"] for each in bodies).decode(), bodies
+
+
+def test_the_server_streams_an_answer():
+    app = runpy.run_path(str(EXAMPLES / "web_stream.py"))["app"]
+    start, page, _ = asyncio.run(request(app, "/"))
+    assert dict(start["headers"])[b"content-type"].startswith(b"text/html")
+    names = set(re.findall(r'addEventListener\("(\w+)"', page))
+    start, body, pieces = asyncio.run(request(app, "/ask", "prompt=Is+it+warmer+in+Tokyo+or+New+York%3F"))
+    assert dict(start["headers"])[b"content-type"] == b"text/event-stream"
+    frames = [frame.split("\n") for frame in body.removesuffix("\n\n").split("\n\n")]
+    shown = [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in frames]
+    assert names <= {name for name, _ in shown}, "the page listens to what is sent"
+    assert len(pieces) > len(names) and pieces[-1].get("more_body") is None
+    assert shown[-1][0] == "final_answer" and "Tokyo" in shown[-1][1]["text"]
+    text = "".join(data["text"] for name, data in shown if name == "text_delta")
+    assert text.endswith(shown[-1][1]["text"])
+    assert not [name for name, _ in shown if name in ("configured", "model_replied")]

@@ -1,0 +1,159 @@
+"""Server-sent events: one frame per item, which a client reads back as the same item."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import get_args
+
+import msgspec
+import pytest
+
+from bridle import Agent, ApprovalVerdict, MisuseError, TextDelta, ToolCallDelta, to_sse, tool
+from bridle.run.stream import StreamItem
+from bridle.values import events as e
+from bridle.values.errors import Failure
+from bridle.values.message import Text, ToolCall, ToolResult
+from bridle.values.result import AttemptRestarted, CallReady, DeltasSkipped, FinalAnswer, ReasoningDelta
+
+MODELS = (
+    "sim:anthropic/claude-sonnet-5-5",
+    "sim:openai/gpt-6.1-sol",
+    "sim:openai-chat/gpt-6.1-sol",
+    "sim:gemini/gemini-3.8-flash",
+    "sim:bedrock/global.anthropic.claude-sonnet-5-5",
+)
+DECODER = msgspec.json.Decoder(StreamItem)
+
+
+def read_frames(text):
+    """A client as the specification describes it: lines end in CR LF, LF or CR, and a blank line dispatches."""
+    frames, name, data = [], "", []
+    for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if not line and data:
+            frames.append((name, "\n".join(data)))
+            name, data = "", []
+        elif field == "event":
+            name = value
+        elif field == "data":
+            data.append(value)
+    assert not data and not name
+    return frames
+
+
+@tool(effect="read")
+def look(where: str) -> str:
+    """Look."""
+    return f"seen {where}\r\n\nevent: forged\ndata: {{}}"
+
+
+@tool(effect="write", approve=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+async def approve(question):
+    return ApprovalVerdict(answer="approve", by="ann")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_whole_run_is_read_back(model):
+    agent = Agent(model, tools=[look, pay], approver=approve)
+    prompt = '!think Hm.\n!call look {"where": "here"}\n!call pay {"amount": 7}\n!then\n!say One\u2028two\r\n\nthree'
+
+    async def watch():
+        return [item async for item in agent.stream(prompt)]
+
+    shown = asyncio.run(watch())
+    frames = read_frames("".join(to_sse(item) for item in shown))
+    assert len(frames) == len(shown)
+    for (name, data), item in zip(frames[:-1], shown[:-1], strict=True):
+        assert DECODER.decode(data) == item
+        assert json.loads(data)["type"] == name
+    name, data = frames[-1]
+    last = json.loads(data)
+    assert name == last["type"] == "final_answer"
+    assert (last["text"], last["stop"], last["session"]) == (
+        shown[-1].result.text,
+        "done",
+        shown[-1].result.session,
+    )
+    assert last["output"] == last["text"]
+    assert last["usage"]["output"] == shown[-1].result.usage.output
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        CallReady(index=0, call=ToolCall(id="c1_0", name="pay", arguments='{"amount":7}')),
+        e.ToolStarted(call_id="c1_0", name="pay", key="k", arguments='{"amount":7}'),
+        e.ApprovalAsked(call_id="c1_0", binding="b", rule="r", name="pay", arguments='{"amount":7}'),
+        e.ToolFinished(result=ToolResult(call_id="c1_0"), name="pay", arguments='{"amount":7}'),
+        ToolCallDelta(index=0, call_id="c1_0", name="pay", arguments='{"amount":7}'),
+    ],
+)
+def test_every_frame_about_a_call_has_the_same_fields(item):
+    ((_, data),) = read_frames(to_sse(item))
+    assert {**json.loads(data), "type": ""}.items() >= {
+        "call_id": "c1_0",
+        "name": "pay",
+        "arguments": '{"amount":7}',
+    }.items()
+    assert DECODER.decode(data) == item
+
+
+def test_text_that_utf8_cannot_encode_is_repaired():
+    ((name, data),) = read_frames(to_sse(TextDelta(text="a\ud800b")))
+    assert (name, json.loads(data)["text"]) == ("text_delta", "a\ufffdb")
+
+
+@dataclass
+class Weather:
+    city: str
+    degrees: float
+
+
+def test_a_structured_answer_is_json():
+    result = Agent("sim:", output=Weather).run_sync('!say {"city": "Oslo", "degrees": 3.5}')
+    ((_, data),) = read_frames(to_sse(FinalAnswer(result=result)))
+    assert json.loads(data)["output"] == {"city": "Oslo", "degrees": 3.5}
+
+
+@pytest.mark.parametrize("wrong", ["text", None, 5, Text(text="x"), {"type": "text_delta"}])
+def test_only_items_of_a_stream_are_taken(wrong):
+    with pytest.raises(MisuseError, match="to_sse takes an item of a stream, not"):
+        to_sse(wrong)
+
+
+def test_the_names_are_stable():
+    """A browser matches on these; a change breaks it."""
+    names = {item.__name__: item.__struct_config__.tag for item in get_args(StreamItem)}
+    deltas = {
+        "TextDelta": "text_delta",
+        "ReasoningDelta": "reasoning_delta",
+        "ToolCallDelta": "tool_call_delta",
+        "CallReady": "call_ready",
+        "AttemptRestarted": "attempt_restarted",
+        "DeltasSkipped": "skipped",
+        "ModelAsked": "model_asked",
+        "ModelReplied": "model_replied",
+        "ModelFailed": "model_failed",
+        "ToolStarted": "tool_started",
+        "ToolFinished": "tool_finished",
+        "ApprovalAsked": "approval_asked",
+        "ApprovalAnswered": "approval_answered",
+        "RunEnded": "run_ended",
+    }
+    assert {name: names[name] for name in deltas} == deltas
+    shown = (
+        ReasoningDelta(reasoning="r"),
+        AttemptRestarted(attempt=2, reason="r"),
+        DeltasSkipped(count=1),
+        e.ModelFailed(failure=Failure(kind="overloaded", message="m")),
+    )
+    for item in shown:
+        ((name, data),) = read_frames(to_sse(item))
+        assert name == deltas[type(item).__name__]
+        assert DECODER.decode(data) == item
