@@ -26,21 +26,16 @@ from generate_reference import (
     variables,
     vendor_variables,
 )
+from outcome_tables import OUTCOME_POLICY, STOP_POLICY, STORE_ERROR_POLICY
+from prompt_layers import PROMPT_LAYERS, STABILITY_LEVELS
 
 from bridle.cli.linting.rules import LINT_RULES as LINTED
 from bridle.core.cache.diagnosis import CACHE_ALARMS
 from bridle.core.cache.report import CACHE_OUTCOMES, MISS_OUTCOMES
 from bridle.core.compaction.strategies import STRATEGIES
-from bridle.core.context.layers import PROMPT_LAYERS, STABILITY_LEVELS
 from bridle.core.context.model_constraints import REQUEST_RULES as SETTLED
 from bridle.core.recovery import breaker, failure_policy
-from bridle.core.recovery.failure_policy import (
-    FAILURE_POLICY,
-    OUTCOME_POLICY,
-    STOP_POLICY,
-    STORE_ERROR_POLICY,
-    RecoveryRow,
-)
+from bridle.core.recovery.failure_policy import FAILURE_POLICY, RecoveryRow
 from bridle.providers.catalogue import known_models
 from bridle.providers.schema.compiler import SchemaDialect, all_dialects
 from bridle.providers.tables import load_tables

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from bridle.values.events import CompensationFinished as CompensationFinished
     from bridle.values.events import CompensationStarted as CompensationStarted
     from bridle.values.events import Configured as Configured
+    from bridle.values.events import Forked as Forked
     from bridle.values.events import Imported as Imported
     from bridle.values.events import LogRepaired as LogRepaired
     from bridle.values.events import ModelAsked as ModelAsked
@@ -92,7 +93,6 @@ if TYPE_CHECKING:
     from bridle.values.lineage import Comparison as Comparison
     from bridle.values.lineage import CrossTenant as CrossTenant
     from bridle.values.lineage import Fork as Fork
-    from bridle.values.lineage import Forked as Forked
     from bridle.values.memory import Chunk as Chunk
     from bridle.values.memory import ContextRetrieved as ContextRetrieved
     from bridle.values.memory import Memory as Memory
@@ -169,12 +169,12 @@ _HOMES = {
     ),
     "values.events": (
         "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
-        "CompensationStarted", "Configured", "Imported", "LogRepaired", "ModelAsked",
+        "CompensationStarted", "Configured", "Forked", "Imported", "LogRepaired", "ModelAsked",
         "ModelFailed", "ModelReplied", "ModelSwitched", "PrefixMoved", "Prompted", "Reprompted",
         "RequestAdjusted", "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted",
         "ToolsRevealed", "UnknownEvent", "ViewChanged",
     ),
-    "values.lineage": ("Branch", "Comparison", "CrossTenant", "Fork", "Forked"),
+    "values.lineage": ("Branch", "Comparison", "CrossTenant", "Fork"),
     "values.memory": (
         "Chunk", "ContextRetrieved", "Memory", "MemoryLoaded", "Note", "NoteRemoved",
         "NoteWritten", "Query",

@@ -197,7 +197,7 @@ def test_an_interrupted_run_is_spoken_to_again(profile, finished):
     state = State()
     for number, event in enumerate(happened):
         state = apply_event(state, event, float(number), f"proof {number}")
-    outcomes = [result.outcome for message in state.view for result in message.results]
+    outcomes = [result.outcome for message in state.conversation.view for result in message.results]
     assert outcomes.count("ok") == finished
     assert len(outcomes) == len(ids)
-    assert refused(home, state.view) == []
+    assert refused(home, state.conversation.view) == []

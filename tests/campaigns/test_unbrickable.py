@@ -128,10 +128,10 @@ async def every_call_has_one_result(store, session, seed):
     state, results = State(), {}
     for record in await store.read(session):
         state = apply_event(state, record.event, record.at, record.hash)
-    for message in state.transcript.messages:
+    for message in state.conversation.transcript.messages:
         for result in message.results:
             results[result.call_id] = results.get(result.call_id, 0) + 1
-    calls = [call.id for message in state.transcript.messages for call in message.calls]
+    calls = [call.id for message in state.conversation.transcript.messages for call in message.calls]
     assert state.phase is Phase.IDLE, f"seed {seed}"
     assert sorted(calls) == sorted(results), f"seed {seed}: calls and results differ"
     assert set(results.values()) <= {1}, f"seed {seed}: a call has two results"

@@ -168,7 +168,7 @@ async def _messages(path):
     store = open_store(path)
     try:
         (info,) = await store.sessions()
-        return fold_state(await store.read(info.id)).transcript.messages
+        return fold_state(await store.read(info.id)).conversation.transcript.messages
     finally:
         await store.close()
 

@@ -83,7 +83,9 @@ class Story:
         ask = self.effect()
         assert isinstance(ask, AskModel), ask
         self.tell(e.ModelAsked(step=ask.step, attempt=ask.attempt, digest=""))
-        return self.tell(e.ModelReplied(reply=number_calls(reply, self.state.reply_count + 1), usd=usd))
+        return self.tell(
+            e.ModelReplied(reply=number_calls(reply, self.state.totals.reply_count + 1), usd=usd)
+        )
 
     def perform(self):
         """Do what is wanted until a model or an end is asked for, with tools that say ok."""
@@ -113,12 +115,14 @@ class Story:
         effect = self.effect()
         assert isinstance(effect, EndRun), effect
         return self.tell(
-            e.RunEnded(stop=effect.stop, reason=effect.reason, partial_text=self.state.run.partial_text)
+            e.RunEnded(
+                stop=effect.stop, reason=effect.reason, partial_text=self.state.run.attempt.partial_text
+            )
         )
 
     @property
     def roles(self):
-        return [message.role for message in self.state.transcript.messages]
+        return [message.role for message in self.state.conversation.transcript.messages]
 
 
 def test_one_turn_with_tools():
@@ -127,12 +131,12 @@ def test_one_turn_with_tools():
     story.reply(says("done"))
     story.end()
     assert story.state.phase is Phase.IDLE
-    assert story.state.run.stop == "done"
-    assert story.state.run.answer == "done"
+    assert story.state.run.end.stop == "done"
+    assert story.state.run.end.answer == "done"
     assert story.roles == ["user", "assistant", "tool", "assistant"]
-    assert [m.id for m in story.state.transcript.messages] == ["m1", "m2", "m3", "m4"]
-    assert [m.parent for m in story.state.transcript.messages] == ["", "m1", "m2", "m3"]
-    assert story.state.run.spent.usage == Usage(input=20, output=10)
+    assert [m.id for m in story.state.conversation.transcript.messages] == ["m1", "m2", "m3", "m4"]
+    assert [m.parent for m in story.state.conversation.transcript.messages] == ["", "m1", "m2", "m3"]
+    assert story.state.run.budget.spent.usage == Usage(input=20, output=10)
 
 
 ONE_OF_EACH = (
@@ -194,7 +198,7 @@ def test_results_go_back_in_the_order_of_the_calls():
         story.tell(e.ToolStarted(call_id=effect.call.id, name="look", key="k"))
     for call_id in ("c1_2", "c1_0", "c1_1"):
         story.finish(call_id, call_id)
-    assert [result.call_id for result in story.state.transcript.messages[-1].results] == [
+    assert [result.call_id for result in story.state.conversation.transcript.messages[-1].results] == [
         "c1_0",
         "c1_1",
         "c1_2",
@@ -253,7 +257,7 @@ def test_keys_are_the_same_for_every_attempt_and_differ_between_calls():
     story = Story().reply(says("", call("look"), call("look")))
     first, second = next_effects(story.state)
     assert first.key != second.key
-    assert first.key == make_call_key(story.state.request_hash, "c1_0")
+    assert first.key == make_call_key(story.state.calls.request_hash, "c1_0")
     story.tell(e.ToolStarted(call_id="c1_0", name="look", key=first.key)).tell(e.Resumed())
     assert next_effects(story.state)[0].key == first.key
 
@@ -279,9 +283,9 @@ def test_every_stop_reason_has_one_end(stop, content):
     fine = content == "words" and stop in (Stop.DONE, Stop.OTHER, Stop.TOOLS)
     empty = content != "words" and stop in (Stop.DONE, Stop.OTHER, Stop.TOOLS)
     end = "done" if fine else "no_progress" if empty else "failed"
-    assert story.state.run.stop == expected.get(stop, end)
+    assert story.state.run.end.stop == expected.get(stop, end)
     assert set(STOP_HANDLERS) == set(Stop)
-    for message in story.state.transcript.messages:
+    for message in story.state.conversation.transcript.messages:
         assert any(
             not isinstance(part, Reasoning) and getattr(part, "text", "x").strip() for part in message.parts
         )
@@ -294,7 +298,7 @@ def test_a_reply_cut_at_its_length_is_continued_and_joined():
     assert isinstance(story.perform(), AskModel)
     assert story.effect().request.max_tokens == MODEL.abilities.output_tokens
     story.reply(says("two")).end()
-    assert story.state.run.answer == "one two"
+    assert story.state.run.end.answer == "one two"
 
 
 def test_a_paused_reply_is_sent_back_as_it_is():
@@ -304,14 +308,14 @@ def test_a_paused_reply_is_sent_back_as_it_is():
     assert isinstance(ask, AskModel)
     assert ask.request.messages[-1].parts == (item,)
     story.reply(says("done")).end()
-    assert story.state.run.answer == "done"
+    assert story.state.run.end.answer == "done"
 
 
 def test_calls_of_a_refused_reply_are_not_run():
     story = Story().reply(says("I cannot", call("pay"), stop=Stop.REFUSED))
     assert story.effect().stop == "refused"
     story.end()
-    assert story.state.transcript.messages[-1].calls == ()
+    assert story.state.conversation.transcript.messages[-1].calls == ()
 
 
 def test_calls_count_whatever_the_stop_reason_says():
@@ -326,7 +330,7 @@ def test_steps_end_a_run_that_can_be_resumed_with_more():
     assert story.state.phase is Phase.IDLE
     story.tell(e.Resumed(budget=Budget(steps=2)))
     story.reply(says("done")).end()
-    assert story.state.run.stop == "done"
+    assert story.state.run.end.stop == "done"
 
 
 def test_seconds_count_only_while_somebody_drives():
@@ -342,7 +346,7 @@ def test_seconds_count_only_while_somebody_drives():
 def test_the_next_reply_is_clamped_to_what_can_be_paid():
     story = Story(budget=Budget(usd=0.001), prompt="x" * 300)
     most = story.effect().request.max_tokens
-    estimate = story.state.prompt_tokens
+    estimate = story.state.estimate.prompt_tokens
     assert 0 < most < 100
     assert RATES.cost(Usage(cache_write=estimate, output=most)) <= Decimal("0.001")
     story.reply(says("x", call("look"), usage=Usage(input=100, output=most)), usd=Decimal("0.0009"))
@@ -360,7 +364,7 @@ def test_an_unknown_price_makes_the_sum_unknown():
     story = Story().reply(says("", call("look")), usd=Decimal(1))
     story.perform()
     story.reply(says("done"), usd=None)
-    assert story.state.run.spent.usd is None
+    assert story.state.run.budget.spent.usd is None
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FAILURE_POLICY if kind != "unavailable"])
@@ -381,7 +385,7 @@ def test_a_failure_is_retried_or_ends_the_run(kind):
     assert (type(end), end.stop) == (EndRun, "context" if kind in ("context", "too_large") else "failed")
     assert "no" in end.reason
     story.end()
-    assert story.state.transcript.messages[-1].text == "half"
+    assert story.state.conversation.transcript.messages[-1].text == "half"
 
 
 def test_who_never_answered_is_not_tried_again_when_unreachable():
@@ -396,13 +400,13 @@ def test_a_reply_that_broke_off_is_paid_for():
     story.tell(e.ModelAsked(step=1, attempt=1, digest=""))
     counted = Usage(input=1000, output=3, incomplete=True)
     story.tell(e.ModelFailed(failure=Failure(kind="cut", message=""), usage=counted, usd=Decimal("0.002")))
-    assert story.state.run.spent.usage == counted
-    assert story.state.run.spent.usd == Decimal("0.002")
-    assert story.state.run.spent.steps == 0
+    assert story.state.run.budget.spent.usage == counted
+    assert story.state.run.budget.spent.usd == Decimal("0.002")
+    assert story.state.run.budget.spent.steps == 0
     story.tell(e.ModelAsked(step=1, attempt=2, digest=""))
     story.tell(e.RunEnded(stop="cancelled", usage=Usage(incomplete=True)))
-    assert story.state.run.spent.usage.input == 1000 + story.state.prompt_tokens
-    assert story.state.total_spent.usd > Decimal("0.002")
+    assert story.state.run.budget.spent.usage.input == 1000 + story.state.estimate.prompt_tokens
+    assert story.state.totals.spent.usd > Decimal("0.002")
 
 
 def test_a_limit_in_dollars_needs_to_know_what_was_spent():
@@ -430,7 +434,7 @@ def test_two_calls_in_turn_end_by_themselves_too():
             break
     assert effect.stop == "no_progress"
     assert 'look({"n":0}), look({"n":1})' in effect.reason
-    assert story.state.run.spent.steps == 2 * SETTINGS.repeats_max
+    assert story.state.run.budget.spent.steps == 2 * SETTINGS.repeats_max
 
 
 def test_different_calls_are_progress():
@@ -438,7 +442,7 @@ def test_different_calls_are_progress():
     for turn in range(20):
         story.reply(says("", call("look", f'{{"n":{turn}}}')))
         assert isinstance(story.perform(), AskModel)
-    assert not any(message.role == "user" for message in story.state.transcript.messages[1:])
+    assert not any(message.role == "user" for message in story.state.conversation.transcript.messages[1:])
 
 
 def test_thinking_leaves_room_for_the_answer():
@@ -467,7 +471,7 @@ def test_one_good_answer_among_several_is_the_answer():
     story = Story(replace(SETTINGS, output=replace(SHAPE, mode="tool")))
     story.reply(says("", call("answer", '{"n":"x"}'), call("answer", '{"n":7}')))
     assert story.perform().stop == "done"
-    assert story.state.run.output == '{"n":7}'
+    assert story.state.run.evaluation.output == '{"n":7}'
 
 
 def test_the_same_call_with_the_same_result_ends_by_itself():
@@ -480,17 +484,17 @@ def test_the_same_call_with_the_same_result_ends_by_itself():
             story.perform()
         if isinstance(effect, EndRun):
             break
-    assert nudged or any("same" in m.text for m in story.state.transcript.messages)
+    assert nudged or any("same" in m.text for m in story.state.conversation.transcript.messages)
     assert effect.stop == "no_progress"
     assert "look" in effect.reason
-    assert story.state.run.spent.steps == SETTINGS.repeats_max
+    assert story.state.run.budget.spent.steps == SETTINGS.repeats_max
 
 
 def test_an_ended_run_leaves_no_call_without_a_result():
     story = Story().reply(says("", call("pay"), call("pay")))
     story.tell(e.ToolStarted(call_id="c1_0", name="pay", key="k"))
     story.tell(e.RunEnded(stop="cancelled"))
-    results = story.state.transcript.messages[-1].results
+    results = story.state.conversation.transcript.messages[-1].results
     assert [(result.call_id, result.outcome) for result in results] == [
         ("c1_0", "unknown"),
         ("c1_1", "cancelled"),
@@ -503,7 +507,7 @@ def test_a_partial_reply_is_kept_and_the_run_can_go_on():
     story = Story()
     story.tell(e.ModelAsked(step=1, attempt=1, digest=""))
     story.tell(e.RunEnded(stop="cancelled", partial_text="I was about to "))
-    assert story.state.transcript.messages[-1].text == "I was about to"
+    assert story.state.conversation.transcript.messages[-1].text == "I was about to"
     story.tell(e.Resumed())
     assert story.effect().request.messages[-1].role == "user"
 
@@ -516,9 +520,9 @@ def test_structured_output_natively():
     assert story.effect().request.output == SHAPE
     story.reply(says('{"n":"three"}'))
     assert isinstance(story.perform(), AskModel)
-    assert "n" in story.state.transcript.messages[-1].text
+    assert "n" in story.state.conversation.transcript.messages[-1].text
     story.reply(says('```json\n{"n":3}\n```')).end()
-    assert story.state.run.output == '{"n":3}'
+    assert story.state.run.evaluation.output == '{"n":3}'
 
 
 def test_structured_output_is_asked_for_only_so_often():
@@ -541,7 +545,7 @@ def test_structured_output_by_a_tool():
     story.reply(says("", call("answer", '{"n":7}')))
     assert story.perform().stop == "done"
     story.end()
-    assert story.state.run.output == '{"n":7}'
+    assert story.state.run.evaluation.output == '{"n":7}'
     assert story.roles[-1] == "tool"
 
 
@@ -573,10 +577,10 @@ def test_the_order_of_a_request_never_changes():
 
 def test_pictures_count_in_the_estimate():
     story = Story()
-    before = story.state.prompt_tokens
+    before = story.state.estimate.prompt_tokens
     story.tell(e.RunEnded(stop="cancelled"))
     story.tell(e.Prompted(parts=(Media(kind="image", data="aGk="),)))
-    assert story.state.prompt_tokens > before + 1000
+    assert story.state.estimate.prompt_tokens > before + 1000
 
 
 def test_a_call_that_was_not_to_be_made_is_not_run():

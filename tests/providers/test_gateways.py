@@ -148,10 +148,13 @@ def test_a_window_that_cannot_be_true_is_ignored(window):
     failure = Failure(kind="context", message="too long", window_tokens=int(window))
     assert record_window(state, failure) == ()
     small = replace(failure, window_tokens=4_096)
-    noted = replace(state, reported_windows=record_window(state, small))
+    noted = replace(state, estimate=replace(state.estimate, reported_windows=record_window(state, small)))
     assert (window_tokens(noted), window_tokens(state)) == (4_096, model.abilities.prompt_tokens_max)
-    assert record_window(noted, replace(failure, window_tokens=-5)) == noted.reported_windows
-    assert record_window(noted, replace(small, kind="invalid", window_tokens=9)) == noted.reported_windows
+    assert record_window(noted, replace(failure, window_tokens=-5)) == noted.estimate.reported_windows
+    assert (
+        record_window(noted, replace(small, kind="invalid", window_tokens=9))
+        == noted.estimate.reported_windows
+    )
 
 
 def test_what_was_read_is_counted_where_nothing_was_expected():

@@ -85,7 +85,7 @@ def dispatched(used, count: int, *, name: str = "") -> None:
         e.ModelReplied(reply=Reply(parts=said, stop=Stop.TOOLS, origin=ORIGIN), resource_claims=claims),
     ):
         state = apply_event(state, event)
-    while state.pending_calls:
+    while state.calls.batch.pending:
         for effect in next_effects(state):
             call = effect.call
             if type(effect).__name__ == "RunTool":
@@ -261,7 +261,7 @@ def test_the_share_of_a_tool_falls_when_its_results_are_cut():
         for event in (*told, *between, asked, e.ModelReplied(reply=end, usd=Decimal("0.01"))):
             log.append(seal_record(len(log) + 1, float(len(log)), event, log[-1].hash if log else GENESIS))
         found = list_entries("s", log)
-        assert sum_entries(found).usd == fold_log(log).state.total_spent.usd
+        assert sum_entries(found).usd == fold_log(log).state.totals.spent.usd
         shares.append(found[-1].shares[0].result_tokens)
     whole, cut = shares
     assert cut < 0.7 * whole

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bridle import Agent, Budget, MisuseError, ModelRetry, RunStopped, ToolFinished, tool
-from bridle.core.next_request import TOOL_RETRIES_MAX
+from bridle.core.model_turn import TOOL_RETRIES_MAX
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply

@@ -13,8 +13,7 @@ from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.calls import CompensationFinished, CompensationStarted
 from bridle.values.errors import MisuseError
-from bridle.values.events import Prompted, Resumed
-from bridle.values.lineage import Forked
+from bridle.values.events import Forked, Prompted, Resumed
 
 RESERVED = ["notes:acme", "notes:", "budget:tenant:acme", "budget:x#1"]
 

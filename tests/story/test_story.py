@@ -141,7 +141,7 @@ def assert_legal(records):
     assert len(receipts) == len(set(receipts))
     state = fold(records)
     assert state.phase is Phase.IDLE
-    messages = state.transcript.messages
+    messages = state.conversation.transcript.messages
     for index, message in enumerate(messages):
         if message.calls:
             answers = [result.call_id for result in messages[index + 1].results]
@@ -248,8 +248,8 @@ def test_a_cancelled_run_can_be_spoken_to_again():
         with pytest.raises(asyncio.CancelledError):
             await task
         state = fold(await store.read("s"))
-        assert (state.phase, state.run.stop) == (Phase.IDLE, "cancelled")
-        assert [r.outcome for r in state.transcript.messages[-1].results] == ["unknown"]
+        assert (state.phase, state.run.end.stop) == (Phase.IDLE, "cancelled")
+        assert [r.outcome for r in state.conversation.transcript.messages[-1].results] == ["unknown"]
         result = await subject.run("and now?", session="s")
         assert result.text == "after all"
 

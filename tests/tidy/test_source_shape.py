@@ -11,8 +11,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 LINES_MAX, FUNCTION_LINES_MAX = 420, 70
 LONGER = {
-    "core/loop.py": 490, "run/agent.py": 450, "core/calls/dispatch.py": 450,
-    "core/calls/validation.py": 430,
+    "run/agent.py": 450, "core/calls/dispatch.py": 450, "core/calls/validation.py": 430,
 }  # fmt: skip
 """Files above the limit, with their own limit; these figures only go down."""
 FORBIDDEN = ("TODO", "FIXME")

@@ -76,7 +76,7 @@ async def read_session(store: Store, session: str, tenant: str | None = None) ->
 
 def belongs_to_tenant(records: Sequence[Record], tenant: str | None) -> bool:
     """True if the session belongs to the tenant; a session without a prompt belongs to none."""
-    return tenant is None or fold_state(records).owner == tenant
+    return tenant is None or fold_state(records).identity.owner == tenant
 
 
 async def list_sessions(store: Store, limit: int) -> list[SessionInfo]:

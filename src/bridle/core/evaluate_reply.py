@@ -44,16 +44,16 @@ CONTINUE_AFTER_COMPACTION = (
 
 def evaluate_reply(state: State) -> Effect | None:
     """Effect that follows from the reply; None to call the model again."""
-    if state.run.output is not None:
+    if state.run.evaluation.output is not None:
         return EndRun(stop="done")
-    reply = state.run.reply
+    reply = state.run.evaluation.reply
     assert reply is not None
     return STOP_HANDLERS[reply.stop](state)
 
 
 def has_content(state: State) -> bool:
     """True if the reply has content for the user: text, media, or an item that answers."""
-    reply = state.run.reply
+    reply = state.run.evaluation.reply
     return reply is not None and (bool(reply.text.strip()) or any(map(_is_answer, reply.parts)))
 
 
@@ -62,7 +62,7 @@ def _is_answer(part: Part) -> bool:
 
 
 def _evaluate_answer(state: State) -> Effect:
-    if not has_content(state) and not state.run.continued_text:
+    if not has_content(state) and not state.run.evaluation.continued_text:
         why, notice = _silence(state)
         return _reprompt_or_end(state, why, notice, stop="no_progress")
     return _check_output(state)
@@ -70,7 +70,7 @@ def _evaluate_answer(state: State) -> Effect:
 
 def _silence(state: State) -> tuple[str, str]:
     """Reason why a reply is not an answer, and the notice to the model."""
-    parts = state.run.reply.parts if state.run.reply else ()
+    parts = state.run.evaluation.reply.parts if state.run.evaluation.reply else ()
     kinds = dict.fromkeys(part.kind for part in parts if isinstance(part, Opaque))
     if not kinds:
         return "the reply was empty", "Your reply was empty. Please answer."
@@ -84,12 +84,12 @@ def _check_output(state: State) -> Effect:
         return EndRun(stop="done")
     if output.mode == "tool":
         return _reject_answer(state, f"Give your final answer by calling the tool `{output.name}`.")
-    problem = find_output_problem(output, final_text(state)) or state.run.output_error
+    problem = find_output_problem(output, final_text(state)) or state.run.evaluation.output_error
     return _reject_answer(state, problem) if problem else EndRun(stop="done")
 
 
 def _reject_answer(state: State, problem: str) -> Effect:
-    if state.run.output_progress.rejected_answers >= REJECTED_ANSWERS_MAX:
+    if state.run.evaluation.output_progress.rejected_answers >= REJECTED_ANSWERS_MAX:
         return end_output_rejected(problem)
     return Reprompt(why="output", message=f"{ANSWER_UNUSABLE} {problem}\nAnswer again, in full.")
 
@@ -106,7 +106,7 @@ def end_output_rejected(problem: str) -> EndRun:
 def find_last_output_problem(state: State) -> str:
     """Problem with the last answer that the model gave by calling the output tool."""
     output, results = state.settings.output, dict[str, str]()
-    for message in reversed(state.transcript.messages):
+    for message in reversed(state.conversation.transcript.messages):
         results.update((result.call_id, result.text) for result in message.results)
         for call in message.calls:
             if output is not None and call.name == output.name:
@@ -116,7 +116,7 @@ def find_last_output_problem(state: State) -> str:
 
 
 def _continue_truncated(state: State) -> Effect:
-    if not state.run.continued_text and not has_content(state):
+    if not state.run.evaluation.continued_text and not has_content(state):
         notice = "Your reply ran out of room before you said anything. Think less and answer."
     else:
         notice = "Your reply was cut off at its length limit. Continue exactly where it stopped."
@@ -124,18 +124,19 @@ def _continue_truncated(state: State) -> Effect:
 
 
 def _continue_paused(state: State) -> Effect | None:
-    if state.run.pauses > PAUSES_MAX:
-        return EndRun(stop="failed", reason=f"the model paused {state.run.pauses} times without an answer")
+    evaluation = state.run.evaluation
+    if evaluation.pauses > PAUSES_MAX:
+        return EndRun(stop="failed", reason=f"the model paused {evaluation.pauses} times without an answer")
     return None
 
 
 def _end_refused(state: State) -> Effect:
-    assert state.run.reply is not None
-    return EndRun(stop="refused", reason=state.run.reply.stop_detail)
+    assert state.run.evaluation.reply is not None
+    return EndRun(stop="refused", reason=state.run.evaluation.reply.stop_detail)
 
 
 def _handle_full_context(state: State) -> Effect:
-    if state.run.compaction.overflow:
+    if state.run.compaction.overflow.kind:
         return _reprompt_or_end(
             state, "the reply ended where the window does", CONTINUE_AFTER_COMPACTION, stop="context"
         )
@@ -157,8 +158,8 @@ def _handle_missing_calls(state: State) -> Effect:
 
 def _reprompt_or_end(state: State, why: str, notice: str, stop: RunStop = "failed") -> Effect:
     """Reprompt within the limit; then end the run as `stop`."""
-    if state.run.reprompts >= REPROMPTS_MAX:
-        return EndRun(stop=stop, reason=f"{why}, {state.run.reprompts + 1} times in a row")
+    if state.run.evaluation.reprompts >= REPROMPTS_MAX:
+        return EndRun(stop=stop, reason=f"{why}, {state.run.evaluation.reprompts + 1} times in a row")
     return Reprompt(why=why, message=notice)
 
 
@@ -176,7 +177,8 @@ STOP_HANDLERS: dict[Stop, Callable[[State], Effect | None]] = {
 
 
 def final_text(state: State) -> str:
-    return state.run.continued_text + (state.run.reply.text if state.run.reply else "")
+    evaluation = state.run.evaluation
+    return evaluation.continued_text + (evaluation.reply.text if evaluation.reply else "")
 
 
 def find_output_problem(output: OutputSpec, text: str) -> str:
@@ -194,7 +196,9 @@ def find_structured_answer(state: State, reply: Reply) -> str | None:
     if output.mode == "tool":
         answer = next((call.arguments for call in reply.calls if call.name == output.name), None)
     else:
-        answer = None if reply.calls else extract_output_json(state.run.continued_text + reply.text)
+        answer = (
+            None if reply.calls else extract_output_json(state.run.evaluation.continued_text + reply.text)
+        )
     return answer if answer is not None and not find_output_problem(output, answer) else None
 
 

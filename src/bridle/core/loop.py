@@ -3,7 +3,8 @@
     apply_event(state, event)   what has happened  -> the new state
     next_effects(state)         what is known      -> what to do now
 
-Rule 1: every state change of a session is in this file, and in core/calls/transitions.py for its tools.
+Rule 1: `TRANSITIONS` names the function of every state change. Those of model calls are in
+        core/model_turn.py, those of tool calls in core/calls/transitions.py.
 Rule 2: this file knows no provider, no tool, no store, no clock.
 Rule 3: effects are derived from the state, so that live and resumed runs are handled in the same way: fold
         the events, compute the next effects. There is no recovery code.
@@ -11,36 +12,19 @@ Rule 3: effects are derived from the state, so that live and resumed runs are ha
 `TRANSITIONS` at the end is the specification: an event without an entry for the current phase is rejected.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from bridle.core.budget.limits import (
     WRAP_UP_WHY,
-    add_spending,
     apply_subrun_charged,
     apply_subrun_started,
-    billable_usage,
     charge_partial_reply,
 )
-from bridle.core.cache.diagnosis import record_call_answered, record_call_sent
-from bridle.core.cache.prefix import (
-    apply_prefix_moved,
-    mark_all_stale,
-    mark_stale_after,
-    snapshot_request,
-    stale_reasoning,
-)
-from bridle.core.cache.server_state import (
-    CACHE_TRANSITIONS,
-    CONVERSATION_TRANSITIONS,
-    allow_new_conversation,
-    classify_failure,
-    mark_conversation_answered,
-    mark_conversation_failed,
-    mark_conversation_sent,
-)
+from bridle.core.cache.prefix import apply_prefix_moved, mark_all_stale, mark_stale_after, stale_reasoning
+from bridle.core.cache.server_state import CACHE_TRANSITIONS, CONVERSATION_TRANSITIONS, allow_new_conversation
 from bridle.core.calls.catalogue import apply_request_adjusted
 from bridle.core.calls.compensation import (
     apply_compensation_finished,
@@ -49,48 +33,27 @@ from bridle.core.calls.compensation import (
     mark_compensations_reported,
     record_compensation,
 )
-from bridle.core.calls.dispatch import choose_call_effects, open_calls
+from bridle.core.calls.dispatch import choose_call_effects
+from bridle.core.calls.orphaned import apply_forked, apply_log_repaired, ignore_unknown_event
 from bridle.core.calls.transitions import (
     abandon_calls,
     append_results,
     apply_approval_answered,
     apply_approval_asked,
     apply_call_reviewed,
-    apply_forked,
-    apply_log_repaired,
     apply_tool_finished,
     apply_tool_probed,
     apply_tool_started,
     apply_tools_revealed,
     exclude_waiting_time,
-    ignore_unknown_event,
     recheck_calls,
     record_call_in_doubt,
 )
 from bridle.core.compaction.plan import apply_compacted
 from bridle.core.compaction.strategies import cap_estimate
-from bridle.core.compaction.summary import (
-    apply_summary_asked,
-    apply_summary_replied,
-    progress_after_reply,
-    progress_after_resume,
-    record_overflow,
-    state_for_summarizer,
-)
-from bridle.core.context.token_estimate import (
-    append_counted_message,
-    append_message,
-    append_prompt,
-    estimate_after_reply,
-    is_substantial,
-    record_window,
-)
-from bridle.core.context.view import find_removable_parts, is_echo_refused, rebuild_view
-from bridle.core.recovery.failure_policy import (
-    FAILURE_POLICY,
-    has_endpoint_answered,
-    record_refused_parameter,
-)
+from bridle.core.compaction.summary import progress_after_resume
+from bridle.core.context.token_estimate import append_message, append_prompt
+from bridle.core.context.view import rebuild_view
 from bridle.core.recovery.fallback import apply_model_switched
 from bridle.values import events as e
 from bridle.values.budget import SubrunCharged, SubrunStarted
@@ -101,8 +64,20 @@ from bridle.values.settings import Settings
 from .effects import Effect, EndRun
 from .evaluate_reply import count_rejected_answer, evaluate_reply, extract_output_json, final_text
 from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_retrieval_error
-from .next_request import choose_next_effect
-from .state import OutputProgress, Phase, Run, State
+from .model_turn import apply_model_asked, apply_model_failed, apply_model_replied, choose_next_effect
+from .state import (
+    Attempt,
+    BudgetUse,
+    CallBatch,
+    ModelRoute,
+    OutputProgress,
+    Phase,
+    RequestAdjustments,
+    Run,
+    RunEnd,
+    RunOrigin,
+    State,
+)
 
 CONTINUE_NOTICE = "Continue where you stopped."
 
@@ -113,14 +88,15 @@ def apply_event(state: State, event: e.Event, at: float = 0.0, proof: str = "") 
     if handle is None:
         raise MisuseError(f"{type(event).__name__} cannot happen while the session is {state.phase}")
     after = handle(state, event, at, proof)
-    return replace(after, now=max(at, state.now))
+    return replace(after, now=at if at > state.now else state.now)
 
 
 def next_effects(state: State) -> tuple[Effect, ...]:
+    evaluation = state.run.evaluation
     if state.phase is Phase.CALLING_MODEL:
         return (choose_next_effect(state),)
-    if state.run.suspected_truncation and state.phase in (Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS):
-        return (EndRun(stop="failed", reason=state.run.suspected_truncation),)
+    if evaluation.suspected_truncation and state.phase in (Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS):
+        return (EndRun(stop="failed", reason=evaluation.suspected_truncation),)
     if state.phase is Phase.EVALUATING_REPLY:
         return (evaluate_reply(state) or choose_next_effect(state),)
     if state.phase is Phase.RUNNING_TOOLS:
@@ -130,19 +106,22 @@ def next_effects(state: State) -> tuple[Effect, ...]:
 
 def _apply_configured(state: State, event: e.Configured, at: float, proof: str) -> State:
     phase = Phase.IDLE if state.phase is Phase.NEW else state.phase
-    session = state.session or event.session
+    session = state.identity.id or event.session
     # Only a driver that takes over brings other settings; before that, no driver was active.
+    after = exclude_waiting_time(state, at)
     after = replace(
-        exclude_waiting_time(state, at),
+        after,
         phase=phase,
         settings=event.settings,
-        session=session,
-        tools_started=False,
+        identity=replace(after.identity, id=session),
+        calls=replace(after.calls, batch=CallBatch(pending=after.calls.batch.pending)),
     )
     if event.settings.all_tools != state.settings.all_tools:
-        after = replace(after, pending_calls=recheck_calls(after))
+        after = replace(after, calls=replace(after.calls, batch=CallBatch(pending=recheck_calls(after))))
     if event.settings.chain is True and state.settings.chain is not True:
-        after = replace(after, chained_from=len(state.transcript.messages))
+        after = replace(
+            after, cache=replace(after.cache, chained_from=len(state.conversation.transcript.messages))
+        )
     if _prompt_head(event.settings) != _prompt_head(state.settings):
         after = mark_all_stale(after)
     return rebuild_view(after)
@@ -154,41 +133,61 @@ def _prompt_head(settings: Settings) -> tuple[object, ...]:
 
 
 def _apply_imported(state: State, event: e.Imported, at: float, proof: str) -> State:
-    after = replace(state, imported_instructions=event.instructions)
+    after = replace(state, conversation=replace(state.conversation, imported_instructions=event.instructions))
     for message in (replace(message, provenance="import") for message in event.messages):
         after = append_prompt(after, message) if message.role == "user" else append_message(after, message)
     return after
 
 
 def _apply_view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> State:
-    run = state.run
-    if run.rejected_parts and not state.unsupported_parts:
-        run = replace(run, rejected_parts=(), part_removals=run.part_removals + 1, failure=None)
-    elif run.reply_echo and not state.unsupported_parts:
-        run = replace(run, reply_echo="", part_removals=run.part_removals + 1, failure=None)
-    elif (run.reasoning_status == "refused" or stale_reasoning(state)) and not state.unsupported_parts:
-        run = replace(run, reasoning_status="left out")
+    conversation = state.conversation
+    run = state.run if conversation.unsupported_parts else _settle_refusal(state)
     return cap_estimate(
         rebuild_view(
-            mark_stale_after(replace(state, run=run, view_changes=(*state.view_changes, event)), event)
+            mark_stale_after(
+                replace(
+                    state,
+                    run=run,
+                    conversation=replace(conversation, view_changes=(*conversation.view_changes, event)),
+                ),
+                event,
+            )
         )
     )
+
+
+def _settle_refusal(state: State) -> Run:
+    """The run after the view was changed because of something the endpoint refused."""
+    run, refusals = state.run, state.run.refusals
+    if refusals.rejected_parts:
+        settled = replace(refusals, rejected_parts=(), part_removals=refusals.part_removals + 1)
+    elif refusals.reply_echo:
+        settled = replace(refusals, reply_echo="", part_removals=refusals.part_removals + 1)
+    elif refusals.reasoning_status == "refused" or stale_reasoning(state):
+        return replace(run, refusals=replace(refusals, reasoning_status="left out"))
+    else:
+        return run
+    return replace(run, refusals=settled, attempt=replace(run.attempt, failure=None))
 
 
 def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=event.parts, at=at, provenance="person")
     prompt, notice = begin_prompt(state, event.parts), compensation_notices(state)
-    run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant, prompt=prompt)
-    earlier = state.earlier_seconds + state.run.seconds
+    run = Run(
+        budget=BudgetUse(limits=event.budget, started_at=at),
+        origin=RunOrigin(caller=event.caller, tenant=event.tenant),
+        prompt=prompt,
+    )
+    earlier = state.totals.earlier_seconds + state.run.budget.seconds
     conversation = allow_new_conversation(state)
-    owner = event.tenant if state.owner is None else state.owner
+    owner = event.tenant if state.identity.owner is None else state.identity.owner
     prepared = replace(
         state,
         phase=Phase.CALLING_MODEL,
         run=run,
-        owner=owner,
-        earlier_seconds=earlier,
-        server_conversation=conversation,
+        identity=replace(state.identity, owner=owner),
+        totals=replace(state.totals, earlier_seconds=earlier),
+        cache=replace(state.cache, server_conversation=conversation),
     )
     return append_prompt(_append_notice(prepared, notice, at) if notice else prepared, message)
 
@@ -200,194 +199,68 @@ def _append_notice(state: State, parts: tuple[Text, ...], at: float) -> State:
 
 def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
     """Continue a run: time without a driver does not count, and calls in progress are in doubt."""
+    run, used = state.run, state.run.budget
     run = replace(
-        state.run,
-        budget=event.budget or state.run.budget,
-        wrap_up_reason="" if event.budget else state.run.wrap_up_reason,
-        tool_call_limit="own" if state.run.tool_call_limit == "own" else "",
-        started_at=at - max(0.0, state.now - state.run.started_at),
-        attempt=0,
-        model_attempts=0,
-        breaker_waits=0,
-        abandoned_models=(),
-        failure=None,
-        repair_failures=(),
-        partial_text="",
-        batch_signatures=(),
-        reprompts=0,
-        output_progress=OutputProgress(),
-        pauses=0,
-        suspected_truncation="",
-        prefix_change=None,
-        refused_adjustments=(),
+        run,
+        budget=replace(
+            used,
+            limits=event.budget or used.limits,
+            wrap_up_reason="" if event.budget else used.wrap_up_reason,
+            tool_call_limit="own" if used.tool_call_limit == "own" else "",
+            started_at=at - max(0.0, state.now - used.started_at),
+        ),
+        attempt=Attempt(),
+        route=ModelRoute(endpoint_reached=run.route.endpoint_reached),
+        evaluation=replace(
+            run.evaluation,
+            batch_signatures=(),
+            reprompts=0,
+            output_progress=OutputProgress(),
+            pauses=0,
+            suspected_truncation="",
+        ),
+        adjustments=RequestAdjustments(recorded_notes=run.adjustments.recorded_notes),
         compaction=progress_after_resume(state),
-        prompt=clear_retrieval_error(state.run.prompt),
-        stop=None,
-        reason="",
+        prompt=clear_retrieval_error(run.prompt),
+        end=RunEnd(answer=run.end.answer),
     )
     calls = tuple(
         replace(item, in_doubt=item.result is None and (item.running or item.in_doubt), running=False)
-        for item in state.pending_calls
+        for item in state.calls.batch.pending
     )
     resumed = replace(
         state,
         run=run,
-        pending_calls=calls,
-        tools_started=False,
-        server_conversation=allow_new_conversation(state),
+        calls=replace(state.calls, batch=CallBatch(pending=calls)),
+        cache=replace(state.cache, server_conversation=allow_new_conversation(state)),
     )
     if state.phase is Phase.AWAITING_APPROVAL:
         return replace(resumed, phase=Phase.RUNNING_TOOLS)
     if state.phase is not Phase.IDLE:
         return resumed
     prepared = mark_compensations_reported(replace(resumed, phase=Phase.CALLING_MODEL))
-    to_continue = state.transcript.messages[-1].role == "assistant"
+    to_continue = state.conversation.transcript.messages[-1].role == "assistant"
     notices = (*compensation_notices(state), *((Text(text=CONTINUE_NOTICE),) if to_continue else ()))
     return _append_notice(prepared, notices, at) if notices else prepared
 
 
-def _apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
-    if event.summarizes_until:
-        return apply_summary_asked(state, event, at)
-    # A paused reply is continued from EVALUATING_REPLY.
-    continued = final_text(state) if state.run.reply is not None else state.run.continued_text
-    run = replace(
-        state.run,
-        attempt=event.attempt,
-        model_attempts=state.run.model_attempts + 1,
-        failure=None,
-        partial_text="",
-        reply=None,
-        continued_text=continued,
-        tools_forbidden=event.tool_choice.mode == "none",
-        recorded_notes=(
-            *state.run.recorded_notes,
-            *(note for note in event.notes if note not in state.run.recorded_notes),
-        ),
-        prefix_change=None,
-        compaction=replace(state.run.compaction, summary_until="", summarizer_key=""),
-        budget_warning=event.reservation.budget_warning if event.reservation else "",
-    )
-    cache = record_call_sent(state, event, at)
-    return replace(
-        state,
-        phase=Phase.CALLING_MODEL,
-        run=run,
-        request_hash=proof,
-        last_request=snapshot_request(state, event.tool_choice),
-        cache=cache,
-        server_conversation=mark_conversation_sent(state, event),
-    )
-
-
-def _apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
-    if event.summarizes_until:
-        return apply_summary_replied(state, event)
-    reply = event.reply
-    refused = reply.stop in (Stop.REFUSED, Stop.FILTERED)
-    calls = () if refused else reply.calls
-    acting, usage = bool(calls), billable_usage(state, reply)
-    run = replace(
-        state.run,
-        spent=add_spending(state.run.spent, usage, event.usd, steps=1),
-        attempt=0,
-        model_attempts=0,
-        breaker_waits=0,
-        failure=None,
-        repair_failures=(),
-        partial_text="",
-        needs_full_output=reply.stop is Stop.LENGTH,
-        server_state_lost=False,
-        compaction=progress_after_reply(state, reply.stop),
-        pauses=state.run.pauses + 1 if reply.stop is Stop.PAUSED else 0,
-        reply=None if acting else reply,
-        output_error=event.output_error,
-        tool_call_limit="",
-        suspected_truncation=event.truncation_hint if state.settings.on_truncation == "error" else "",
-    )
-    after = replace(
-        state,
-        phase=Phase.RUNNING_TOOLS if acting else Phase.EVALUATING_REPLY,
-        tools_started=False,
-        pending_calls=open_calls(
-            reply, state, event.output_error, event.resource_claims, forbidden=run.tools_forbidden
-        )
-        if acting
-        else (),
-        run=replace(run, reprompts=0, continued_text="") if acting else run,
-        total_spent=add_spending(state.total_spent, usage, event.usd, steps=1),
-        reply_count=state.reply_count + 1,
-        cache=record_call_answered(state, reply),
-        server_conversation=mark_conversation_answered(state, reply),
-        **estimate_after_reply(state, reply, doubted=bool(event.usage_doubt)),
-    )
-    # A refused reply may be shown, but its calls and reasoning are not sent on.
-    parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
-    if not any(is_substantial(part) for part in parts):
-        return after
-    message = Message(
-        role="assistant",
-        parts=parts,
-        at=at,
-        origin=reply.origin,
-        usage=reply.usage,
-        stop=reply.stop,
-        reply_id=reply.id,
-        provenance="model",
-    )
-    return append_counted_message(after, message)
-
-
-def _apply_model_failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
-    run = state.run
-    refused_parameters, failure = record_refused_parameter(run.refused_parameters, event.failure)
-    failure = classify_failure(state, failure)
-    kind = failure.kind
-    rejected = () if kind == "forgotten" else find_removable_parts(state, event.rejected_parts)
-    run = replace(
-        run,
-        failure=failure,
-        refused_parameters=refused_parameters,
-        reply_echo="refused" if not rejected and is_echo_refused(state, failure) else "",
-        endpoint_reached=run.endpoint_reached or has_endpoint_answered(event),
-        rejected_parts=rejected,
-        compaction=run.compaction if rejected else record_overflow(state, failure),
-        random_draw=event.random_draw,
-        # Nothing was sent while the breaker was open, so the earlier partial text remains.
-        partial_text=run.partial_text if kind == "unavailable" else event.partial_text,
-        breaker_waits=run.breaker_waits + (kind == "unavailable"),
-        repair_failures=(*run.repair_failures, kind)
-        if FAILURE_POLICY[kind].action == "repair"
-        else run.repair_failures,
-        server_state_lost=kind == "forgotten" or run.server_state_lost,
-        reasoning_status="refused" if kind == "reasoning_refused" else run.reasoning_status,
-    )
-    charged = charge_partial_reply(
-        state_for_summarizer(state, run.compaction.summarizer_key), event.usage, event.usd
-    )
-    run = replace(run, spent=charged.run.spent)
-    windows = record_window(state_for_summarizer(state, state.run.compaction.summarizer_key), failure)
-    conversation = mark_conversation_failed(state, event, kind)
-    return replace(
-        state,
-        run=run,
-        total_spent=charged.total_spent,
-        server_conversation=conversation,
-        reported_windows=windows,
-    )
-
-
 def _apply_reprompted(state: State, event: e.Reprompted, at: float, proof: str) -> State:
-    run = state.run
+    run, evaluation = state.run, state.run.evaluation
+    cut = evaluation.reply is not None and evaluation.reply.stop is Stop.LENGTH
     run = replace(
         run,
-        reprompts=run.reprompts + (event.why not in ("output", "repeating", WRAP_UP_WHY)),
-        wrap_up_reason=event.message.partition(". ")[0] if event.why == WRAP_UP_WHY else run.wrap_up_reason,
-        output_progress=count_rejected_answer(run.output_progress)
-        if event.why == "output"
-        else run.output_progress,
-        continued_text=final_text(state) if run.reply is not None and run.reply.stop is Stop.LENGTH else "",
-        reply=None,
+        evaluation=replace(
+            evaluation,
+            reprompts=evaluation.reprompts + (event.why not in ("output", "repeating", WRAP_UP_WHY)),
+            output_progress=count_rejected_answer(evaluation.output_progress)
+            if event.why == "output"
+            else evaluation.output_progress,
+            continued_text=final_text(state) if cut else "",
+            reply=None,
+        ),
+        budget=replace(run.budget, wrap_up_reason=event.message.partition(". ")[0])
+        if event.why == WRAP_UP_WHY
+        else run.budget,
     )
     return _append_notice(replace(state, phase=Phase.CALLING_MODEL, run=run), (Text(text=event.message),), at)
 
@@ -395,13 +268,16 @@ def _apply_reprompted(state: State, event: e.Reprompted, at: float, proof: str) 
 def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     """End the run with a transcript that any later request can continue."""
     after = charge_partial_reply(state, event.usage, event.usd)
-    after = replace(after, run=replace(after.run, seconds=at - after.run.started_at))
+    after = replace(
+        after,
+        run=replace(after.run, budget=replace(after.run.budget, seconds=at - after.run.budget.started_at)),
+    )
     if event.stop == "waiting":
-        run = replace(after.run, stop=event.stop, reason=event.reason)
+        run = replace(after.run, end=replace(after.run.end, stop=event.stop, reason=event.reason))
         return replace(after, phase=Phase.AWAITING_APPROVAL, run=run)
-    if state.pending_calls:
-        closed = abandon_calls(state.pending_calls)
-        for before, item in zip(state.pending_calls, closed, strict=True):
+    if state.calls.batch.pending:
+        closed = abandon_calls(state.calls.batch.pending)
+        for before, item in zip(state.calls.batch.pending, closed, strict=True):
             if before.result is None:
                 after = record_compensation(after, item, None)
                 if item.result is not None and item.result.outcome == "unknown":
@@ -412,61 +288,52 @@ def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> 
         parts = (Text(text=partial),)
         message = Message(role="assistant", parts=parts, at=at, stop=Stop.OTHER, provenance="model")
         after = append_message(after, message)
-    output = state.run.output
+    evaluation = state.run.evaluation
+    output = evaluation.output
     answer = (
-        final_text(state) if state.run.reply is not None else output or state.run.continued_text + partial
+        final_text(state) if evaluation.reply is not None else output or evaluation.continued_text + partial
     )
     if event.stop == "done" and output is None and state.settings.output is not None:
         output = extract_output_json(answer)
     run = replace(
         after.run,
-        stop=event.stop,
-        reason=event.reason,
-        answer=answer,
-        output=output,
-        reply=None,
-        continued_text="",
+        end=RunEnd(stop=event.stop, reason=event.reason, answer=answer),
+        evaluation=replace(after.run.evaluation, output=output, reply=None, continued_text=""),
     )
     return replace(after, phase=Phase.IDLE, run=run)
 
 
 EventHandler = Callable[[State, Any, float, str], State]
 
+
+def _in_phases(
+    phases: Iterable[Phase], handlers: dict[type, EventHandler]
+) -> dict[tuple[Phase, type], EventHandler]:
+    return {(phase, event): handle for phase in phases for event, handle in handlers.items()}
+
+
 TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
     (Phase.NEW, e.Configured): _apply_configured,
-    (Phase.IDLE, e.Configured): _apply_configured,
     (Phase.IDLE, e.Imported): _apply_imported,
     (Phase.IDLE, e.Prompted): _apply_prompted,
-    (Phase.IDLE, e.Resumed): _apply_resumed,
     (Phase.IDLE, e.CompensationStarted): apply_compensation_started,
     (Phase.IDLE, e.CompensationFinished): apply_compensation_finished,
-    (Phase.CALLING_MODEL, e.Configured): _apply_configured,
-    (Phase.CALLING_MODEL, e.Resumed): _apply_resumed,
-    (Phase.CALLING_MODEL, e.ModelAsked): _apply_model_asked,
-    (Phase.CALLING_MODEL, e.ModelReplied): _apply_model_replied,
-    (Phase.CALLING_MODEL, e.ModelFailed): _apply_model_failed,
-    (Phase.CALLING_MODEL, e.ModelSwitched): apply_model_switched,
-    (Phase.CALLING_MODEL, e.ViewChanged): _apply_view_changed,
-    (Phase.CALLING_MODEL, e.Compacted): apply_compacted,
-    (Phase.CALLING_MODEL, e.ToolsRevealed): apply_tools_revealed,
-    (Phase.CALLING_MODEL, e.PrefixMoved): apply_prefix_moved,
-    (Phase.CALLING_MODEL, e.RequestAdjusted): apply_request_adjusted,
-    (Phase.CALLING_MODEL, e.Reprompted): _apply_reprompted,
-    (Phase.CALLING_MODEL, e.RunEnded): _apply_run_ended,
-    (Phase.EVALUATING_REPLY, e.Configured): _apply_configured,
-    (Phase.EVALUATING_REPLY, e.Resumed): _apply_resumed,
-    (Phase.EVALUATING_REPLY, e.ModelAsked): _apply_model_asked,
-    (Phase.EVALUATING_REPLY, e.ModelFailed): _apply_model_failed,
-    (Phase.EVALUATING_REPLY, e.ModelSwitched): apply_model_switched,
-    (Phase.EVALUATING_REPLY, e.ViewChanged): _apply_view_changed,
-    (Phase.EVALUATING_REPLY, e.Compacted): apply_compacted,
-    (Phase.EVALUATING_REPLY, e.ToolsRevealed): apply_tools_revealed,
-    (Phase.EVALUATING_REPLY, e.PrefixMoved): apply_prefix_moved,
-    (Phase.EVALUATING_REPLY, e.RequestAdjusted): apply_request_adjusted,
-    (Phase.EVALUATING_REPLY, e.Reprompted): _apply_reprompted,
-    (Phase.EVALUATING_REPLY, e.RunEnded): _apply_run_ended,
-    (Phase.RUNNING_TOOLS, e.Configured): _apply_configured,
-    (Phase.RUNNING_TOOLS, e.Resumed): _apply_resumed,
+    **_in_phases(
+        (Phase.CALLING_MODEL, Phase.EVALUATING_REPLY),
+        {
+            e.ModelAsked: apply_model_asked,
+            e.ModelFailed: apply_model_failed,
+            e.ModelSwitched: apply_model_switched,
+            e.ViewChanged: _apply_view_changed,
+            e.Compacted: apply_compacted,
+            e.ToolsRevealed: apply_tools_revealed,
+            e.PrefixMoved: apply_prefix_moved,
+            e.RequestAdjusted: apply_request_adjusted,
+            e.Reprompted: _apply_reprompted,
+            e.RunEnded: _apply_run_ended,
+        },
+    ),
+    (Phase.CALLING_MODEL, e.ModelReplied): apply_model_replied,
     (Phase.RUNNING_TOOLS, e.ToolsRevealed): apply_tools_revealed,
     (Phase.RUNNING_TOOLS, e.ToolStarted): apply_tool_started,
     (Phase.RUNNING_TOOLS, e.ToolProbed): apply_tool_probed,
@@ -475,16 +342,22 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
     (Phase.RUNNING_TOOLS, e.ApprovalAnswered): apply_approval_answered,
     (Phase.RUNNING_TOOLS, e.CallReviewed): apply_call_reviewed,
     (Phase.RUNNING_TOOLS, e.RunEnded): _apply_run_ended,
-    (Phase.AWAITING_APPROVAL, e.Configured): _apply_configured,
-    (Phase.AWAITING_APPROVAL, e.Resumed): _apply_resumed,
     (Phase.AWAITING_APPROVAL, e.ApprovalAnswered): apply_approval_answered,
     (Phase.AWAITING_APPROVAL, e.RunEnded): _apply_run_ended,
+    **_in_phases(
+        [phase for phase in Phase if phase is not Phase.NEW],
+        {
+            e.Configured: _apply_configured,
+            e.Resumed: _apply_resumed,
+            SubrunStarted: apply_subrun_started,
+            SubrunCharged: apply_subrun_charged,
+        },
+    ),
+    **_in_phases(
+        Phase,
+        {e.Forked: apply_forked, e.LogRepaired: apply_log_repaired, e.UnknownEvent: ignore_unknown_event},
+    ),
     **MEMORY_TRANSITIONS,
     **CACHE_TRANSITIONS,
     **CONVERSATION_TRANSITIONS,
-    **{(phase, SubrunStarted): apply_subrun_started for phase in Phase if phase is not Phase.NEW},
-    **{(phase, SubrunCharged): apply_subrun_charged for phase in Phase if phase is not Phase.NEW},
-    **{(phase, e.Forked): apply_forked for phase in Phase},
-    **{(phase, e.LogRepaired): apply_log_repaired for phase in Phase},
-    **{(phase, e.UnknownEvent): ignore_unknown_event for phase in Phase},
 }

@@ -69,7 +69,7 @@ def plan_retrieval(state: State, deadline: float | None) -> RetrieveContext | En
     prompt = state.run.prompt
     if prompt.retrieval_error:
         return EndRun(stop="failed", reason=RETRIEVAL_FAILED.format(trouble=prompt.retrieval_error))
-    sent = state.request_hash != prompt.request_hash
+    sent = state.calls.request_hash != prompt.request_hash
     if state.settings.retrieval is None or prompt.retrieval_done or sent or not _is_prompt_open(state):
         return None
     return RetrieveContext(query=prompt.text, deadline=deadline)
@@ -84,17 +84,25 @@ def apply_context_retrieved(state: State, event: ContextRetrieved, at: float, pr
     before_parts, after_parts = format_retrieved(event)
     if not (before_parts or after_parts) or not _is_prompt_open(state):
         return after
-    message = state.transcript.messages[-1]
+    message = state.conversation.transcript.messages[-1]
     parts = (*before_parts, *message.parts, *after_parts)
     without_prompt = replace(
         after,
-        transcript=Transcript(messages=state.transcript.messages[:-1]),
-        view=state.view[:-1],
-        picture_count=state.picture_count - count_pictures(message),
-        unsupported_parts=tuple(
-            each for each in state.unsupported_parts if each.change.message != message.id
+        conversation=replace(
+            after.conversation,
+            transcript=Transcript(messages=state.conversation.transcript.messages[:-1]),
+            view=state.conversation.view[:-1],
+            picture_count=state.conversation.picture_count - count_pictures(message),
+            unsupported_parts=tuple(
+                each for each in state.conversation.unsupported_parts if each.change.message != message.id
+            ),
         ),
-        prompt_tokens=max(1, state.prompt_tokens - estimate_part_tokens(message.parts) - MESSAGE_TOKENS),
+        estimate=replace(
+            after.estimate,
+            prompt_tokens=max(
+                1, state.estimate.prompt_tokens - estimate_part_tokens(message.parts) - MESSAGE_TOKENS
+            ),
+        ),
     )
     first = len(parts) - len(after_parts)
     added = (*range(len(before_parts)), *range(first, len(parts)))
@@ -109,7 +117,7 @@ def apply_context_retrieved(state: State, event: ContextRetrieved, at: float, pr
 
 def begin_prompt(state: State, parts: tuple[Text | Media, ...]) -> CurrentPrompt:
     text = "".join(part.text for part in parts if isinstance(part, Text))
-    return CurrentPrompt(text=text, request_hash=state.request_hash)
+    return CurrentPrompt(text=text, request_hash=state.calls.request_hash)
 
 
 def clear_retrieval_error(prompt: CurrentPrompt) -> CurrentPrompt:
@@ -119,9 +127,9 @@ def clear_retrieval_error(prompt: CurrentPrompt) -> CurrentPrompt:
 
 def find_old_chunks(state: State, end: int) -> Iterator[ViewChange]:
     """Changes that remove retrieved chunks before `end`, except those of the latest prompt."""
-    old = {*state.memory.prompts_with_chunks} - {*state.prompt_ids[-1:]}
-    for message in state.transcript.messages[:end]:
-        if message.id in old and (message.id, 0, -1) not in state.changed_parts:
+    old = {*state.memory.prompts_with_chunks} - {*state.conversation.prompt_ids[-1:]}
+    for message in state.conversation.transcript.messages[:end]:
+        if message.id in old and (message.id, 0, -1) not in state.conversation.changed_parts:
             yield ViewChange(message=message.id, part=0, text=CHUNKS_REMOVED)
 
 
@@ -182,10 +190,10 @@ def _join_lines(value: str) -> str:
 
 def _is_prompt_open(state: State) -> bool:
     """True if the newest message is the user's and was not changed."""
-    messages = state.transcript.messages
+    messages = state.conversation.transcript.messages
     if not messages or messages[-1].role != "user":
         return False
-    return all(message != messages[-1].id for message, _, _ in state.changed_parts)
+    return all(message != messages[-1].id for message, _, _ in state.conversation.changed_parts)
 
 
 def _set_prompt(state: State, prompt: CurrentPrompt) -> State:
@@ -247,7 +255,7 @@ def plan_memory_load(state: State) -> LoadMemory | None:
         return None
     if notes.loaded is None:
         why = SESSION_BEGAN
-    elif notes.loaded.tenant != state.run.tenant:
+    elif notes.loaded.tenant != state.run.origin.tenant:
         why = OTHER_TENANT
     elif notes.reload_reason:
         why = notes.reload_reason
@@ -255,7 +263,7 @@ def plan_memory_load(state: State) -> LoadMemory | None:
         why = RUN_BEGAN
     else:
         return None
-    return LoadMemory(tenant=state.run.tenant, why=why)
+    return LoadMemory(tenant=state.run.origin.tenant, why=why)
 
 
 def request_memory_reload(state: State, why: str) -> State:
@@ -302,11 +310,14 @@ def apply_memory_loaded(state: State, event: MemoryLoaded, at: float, proof: str
     after = replace(state, memory=memory, run=run)
     if text == state.memory.text:
         return after
-    if after.prompt_tokens:
+    if after.estimate.prompt_tokens:
         growth = estimate_text_tokens(text) - estimate_text_tokens(state.memory.text)
-        after = replace(after, prompt_tokens=max(1, after.prompt_tokens + growth))
+        after = replace(
+            after,
+            estimate=replace(after.estimate, prompt_tokens=max(1, after.estimate.prompt_tokens + growth)),
+        )
     # Reasoning after other notes is bound to those.
-    return mark_all_stale(after) if state.reply_count else after
+    return mark_all_stale(after) if state.totals.reply_count else after
 
 
 def apply_note_written(state: State, event: NoteWritten, at: float, proof: str) -> State:

@@ -24,40 +24,53 @@ from bridle.values.settings import Settings
 from bridle.values.usage import Budget
 
 
-class CompactionProgress(Value):
-    """Progress of a run in shortening its conversation; core/compaction decides by it."""
+class Overflow(Value):
+    """The provider's refusal of a prompt as too long."""
 
-    overflow: Literal["", "context", "too_large"] = ""
+    kind: Literal["", "context", "too_large"] = ""
     """Set when the provider rejected the prompt as too long, whatever the estimate says."""
-    overflow_message: str = ""
+    message: str = ""
     """The provider's error text."""
     window_tokens: int | None = None
     """The window that the error text names."""
+
+
+class SummaryInProgress(Value):
+    """A summary from its request until it replaces messages in the view."""
+
+    until: str = ""
+    """Last message covered by the requested summary."""
+    summarizer_key: str = ""
+    """Model that was asked for the summary, if it is not the model of the run."""
+    native_requested: bool = False
+    """The provider was asked for its native compaction."""
+    text: str = ""
+    """Summary text that is not in the view yet."""
+    native_parts: tuple[Opaque, ...] = ()
+    """Native summary that is not in the view yet."""
+    native_origin: Origin | None = None
+    """Provider and model that made `native_parts`."""
+
+
+class CompactionProgress(Value):
+    """Progress of a run in shortening its conversation; core/compaction decides by it."""
+
+    overflow: Overflow = Overflow()
+    summary: SummaryInProgress = SummaryInProgress()
     failed_tries: int = 0
     """Consecutive compactions that did not make the prompt fit."""
     tried_tokens: int = 0
     """Estimated prompt size after the last of them."""
     just_compacted: bool = False
     """The conversation was shortened and no reply has arrived since."""
-    summary_until: str = ""
-    """Last message covered by the requested summary."""
-    summarizer_key: str = ""
-    """Model that was asked for the summary, if it is not the model of the run."""
     use_own_model: bool = False
     """The configured summarizer failed; the run's own model writes summaries from now on."""
     split_count: int = 0
-    """How often the request for a summary was itself rejected as too long."""
+    """Number of times the request for a summary was itself rejected as too long."""
     forbid_calls: bool = False
     """The model called tools instead of writing a summary; the next request forbids calls."""
-    summary_text: str = ""
-    """Summary text that is not in the view yet."""
-    native_requested: bool = False
-    """The provider was asked for its native compaction."""
     native_disabled: bool = False
     """Native compaction failed or was unusable; models write summaries from now on."""
-    native_parts: tuple[Opaque, ...] = ()
-    native_origin: Origin | None = None
-    """Provider and model that made `native_parts`, the native summary that is not in the view yet."""
 
 
 class CurrentPrompt(Value):
@@ -101,6 +114,76 @@ class Phase(StrEnum):
     AWAITING_APPROVAL = "waiting"  # waits for answers about calls
 
 
+class RunOrigin(Value):
+    """The caller and the tenant of a run."""
+
+    caller: str = ""
+    tenant: str = ""
+
+
+class BudgetUse(Value):
+    """The budget of a run and its use so far."""
+
+    limits: Budget = Budget()
+    spent: Spending = Spending()
+    nested_spent: Spending = Spending()
+    """Spending of runs inside this run's tools; not part of `spent`."""
+    subruns: tuple[Subrun, ...] = ()
+    started_at: float = 0.0
+    """Time of the prompt, moved forward by the time in which no driver was active."""
+    seconds: float = 0.0
+    """Duration of the run when it last ended."""
+    warning: str = ""
+    """Share of the pooled budget in use, set once it passes the wrap-up threshold."""
+    tool_call_limit: Literal["", "own", "shared"] = ""
+    """Limit that kept a tool call from running: the run's own or a shared one."""
+    wrap_up_reason: str = ""
+    """Limit that triggered the wrap-up notice."""
+
+
+class Attempt(Value):
+    """The attempts at the current step; a fresh value after each reply."""
+
+    number: int = 0
+    """Attempts at the current step."""
+    model_attempts: int = 0
+    """Attempts at the current step with the current model."""
+    breaker_waits: int = 0
+    """Number of times the current step met an open circuit breaker."""
+    failure: Failure | None = None
+    """Failure of the latest attempt."""
+    partial_text: str = ""
+    """Text received before the reply broke off."""
+    repair_failures: tuple[FailureKind, ...] = ()
+    """Failures of the current step after which a repaired request was sent."""
+
+
+class ModelRoute(Value):
+    """The use that a run makes of its model chain."""
+
+    abandoned_models: tuple[tuple[str, str], ...] = ()
+    """Models of the chain that this run does not try again, by model key, each with the reason."""
+    endpoint_reached: bool = False
+    """A model of this run has answered, if only with the start of a reply or an error."""
+
+
+class EndpointRefusals(Value):
+    """Content, parameters and stored state that the current endpoint refused."""
+
+    rejected_parts: tuple[PartRef, ...] = ()
+    """Parts that the provider rejected by name; the next request leaves them out."""
+    part_removals: int = 0
+    """Number of times parts were left out for that reason."""
+    reply_echo: Literal["", "refused"] = ""
+    """Set when the provider refused a request that contains its last reply, without naming the fault."""
+    reasoning_status: Literal["", "refused", "left out"] = ""
+    """Set when the provider refused earlier reasoning in this run, and after it was left out."""
+    refused_parameters: RefusedParameters = ()
+    """Optional parameters that the current endpoint refused; they are not sent again."""
+    server_state_lost: bool = False
+    """The provider lost the stored conversation; the next request sends all of it."""
+
+
 class OutputProgress(Value):
     """Attempts of a run at an answer, and at calls, that were sent back to the model."""
 
@@ -110,158 +193,186 @@ class OutputProgress(Value):
     """Tools whose latest results all asked the model to try again (`ModelRetry`), with the number of replies."""
 
 
-class Run(Value):
-    """Everything that belongs to the current prompt."""
+class ReplyEvaluation(Value):
+    """The reply being evaluated and the evaluations of the run so far."""
 
-    budget: Budget = Budget()
-    caller: str = ""
-    tenant: str = ""
-    prompt: CurrentPrompt = CurrentPrompt()
-    spent: Spending = Spending()
-    nested_spent: Spending = Spending()
-    """Spending of runs inside this run's tools; not part of `spent`."""
-    subruns: tuple[Subrun, ...] = ()
-    endpoint_reached: bool = False
-    """A model of this run has answered, if only with the start of a reply or an error."""
-    budget_warning: str = ""
-    """Share of the pooled budget in use, set once it passes the wrap-up threshold."""
-    tool_call_limit: Literal["", "own", "shared"] = ""
-    """Limit that kept a tool call from running: the run's own or a shared one."""
-    wrap_up_reason: str = ""
-    """Limit that triggered the wrap-up notice."""
-    seconds: float = 0.0
-    """Duration of the run when it last ended."""
-    started_at: float = 0.0
-    attempt: int = 0
-    """Attempts at the current step."""
-    model_attempts: int = 0
-    """Attempts at the current step with the current model."""
-    breaker_waits: int = 0
-    """How often the current step met an open circuit breaker."""
-    abandoned_models: tuple[tuple[str, str], ...] = ()
-    """Models of the chain that this run does not try again, by model key, each with the reason."""
-    failure: Failure | None = None
-    rejected_parts: tuple[PartRef, ...] = ()
-    """Parts that the provider rejected by name; the next request leaves them out."""
-    part_removals: int = 0
-    """How often parts were left out for that reason."""
-    random_draw: float = 1.0
-    """Random number recorded with the last failure; the backoff uses it."""
-    partial_text: str = ""
-    """Text received before the reply broke off."""
     reply: Reply | None = None
     """The reply being evaluated."""
     output_error: str = ""
     """Validation error of that reply against the output type."""
+    output: str | None = None
+    """The accepted structured answer, as JSON text."""
     continued_text: str = ""
     """Text of an answer that was cut at the length limit and is being continued."""
     reprompts: int = 0
     pauses: int = 0
     output_progress: OutputProgress = OutputProgress()
-    server_state_lost: bool = False
-    """The provider lost the stored conversation; the next request sends all of it."""
+    suspected_truncation: str = ""
+    """Evidence that the server truncated the prompt, if that ends the run."""
+    needs_full_output: bool = False
+    """The last reply was cut at its length; the next request asks for the model's maximum."""
     tools_forbidden: bool = False
     """Tool calls are forbidden in the next reply; not every wire can express that."""
-    repair_failures: tuple[FailureKind, ...] = ()
-    """Failures of the current step after which a repaired request was sent."""
-    reasoning_status: Literal["", "refused", "left out"] = ""
-    """Set when the provider refused earlier reasoning in this run, and after it was left out."""
-    refused_parameters: RefusedParameters = ()
-    """Optional parameters that the current endpoint refused; they are not sent again."""
-    reply_echo: Literal["", "refused"] = ""
-    """Set when the provider refused a request that contains its last reply, without naming the fault."""
+    batch_signatures: tuple[str, ...] = ()
+    """Signatures of the latest batches of calls and their results."""
+
+
+class RequestAdjustments(Value):
+    """Differences between requests as configured and as sent."""
+
     recorded_notes: tuple[str, ...] = ()
     """Adjustments of this run's requests, each recorded once."""
     refused_adjustments: tuple[str, ...] = ()
     """Adjustments that end the run because `on_adjusted="error"`."""
-    compaction: CompactionProgress = CompactionProgress()
-    needs_full_output: bool = False
-    """The last reply was cut at its length; the next request asks for the model's maximum."""
-    suspected_truncation: str = ""
-    """Evidence that the server truncated the prompt, if that ends the run."""
-    output: str | None = None
-    """The accepted structured answer, as JSON text."""
-    compensations: tuple[Compensation, ...] = ()
-    """Completed calls that can be undone, in order of completion."""
-    batch_signatures: tuple[str, ...] = ()
-    """Signatures of the latest batches of calls and their results."""
     prefix_change: PrefixMoved | None = None
     """Change of the prompt's prefix found before the next request."""
+
+
+class RunEnd(Value):
+    """The end of a run and its answer."""
+
     stop: RunStop | None = None
     reason: str = ""
     answer: str = ""
 
 
-class State(Value):
-    """A session after its last event."""
+class Run(Value):
+    """Everything that belongs to the current prompt."""
 
-    phase: Phase = Phase.NEW
-    session: str = ""
+    origin: RunOrigin = RunOrigin()
+    prompt: CurrentPrompt = CurrentPrompt()
+    budget: BudgetUse = BudgetUse()
+    attempt: Attempt = Attempt()
+    random_draw: float = 1.0
+    """Random number recorded with the last failure; the backoff uses it."""
+    route: ModelRoute = ModelRoute()
+    refusals: EndpointRefusals = EndpointRefusals()
+    evaluation: ReplyEvaluation = ReplyEvaluation()
+    adjustments: RequestAdjustments = RequestAdjustments()
+    compaction: CompactionProgress = CompactionProgress()
+    compensations: tuple[Compensation, ...] = ()
+    """Completed calls that can be undone, in order of completion."""
+    end: RunEnd = RunEnd()
+
+
+class SessionIdentity(Value):
+    """The id and the owner of a session."""
+
+    id: str = ""
     owner: str | None = None
     """Tenant of the first prompt, which owns the session; None before that."""
-    settings: Settings = Settings()
+
+
+class Conversation(Value):
+    """The transcript and its view: the same messages as models see them."""
+
     transcript: Transcript = Transcript()
     view: tuple[Message, ...] = ()
     """The transcript as models see it: the same messages, with the recorded changes."""
-    picture_count: int = 0
-    """Pictures from tools in the view."""
+    prompt_ids: tuple[str, ...] = ()
+    """Ids of the prompts."""
     view_changes: tuple[ViewChanged | Compacted, ...] = ()
     """All changes of the view, for every model."""
     summarized_count: int = 0
     """Messages of the transcript that a summary replaces in the view."""
-    prompt_ids: tuple[str, ...] = ()
-    """Ids of the prompts."""
     changed_parts: frozenset[PartRef] = frozenset()
     """Parts of the transcript that differ in the view."""
     stale_ranges: tuple[tuple[int, int], ...] = ()
     """Ranges of the transcript whose earlier context changed after they were written."""
     unsupported_parts: tuple[UnsupportedPart, ...] = ()
     """Parts of the view that the current model does not accept."""
-    revealed_tools: tuple[str, ...] = ()
+    picture_count: int = 0
+    """Pictures from tools in the view."""
+    imported_instructions: str = ""
+    """System prompt of the imported history."""
+
+
+class ToolVisibility(Value):
+    """The hidden tools that were revealed to the model, and those to reveal next."""
+
+    revealed: tuple[str, ...] = ()
     """Hidden tools that were revealed, in order; some may no longer be in the settings."""
     revealed_at: tuple[int, ...] = ()
     """Number of messages when each of them was revealed."""
-    stored_results: tuple[StoredResult, ...] = ()
-    """Results whose transcript entry is an excerpt; `read_result` may read these."""
-    imported_instructions: str = ""
-    """System prompt of the imported history."""
-    tools_searched: bool = False
+    searched: bool = False
     """The first prompt was used to search for tools."""
-    tools_to_reveal: tuple[str, ...] = ()
+    to_reveal: tuple[str, ...] = ()
     """Hidden tools that the model found or called; they are revealed before the next request."""
-    memory: MemoryState = MemoryState()
-    pending_calls: tuple[PendingCall, ...] = ()
+
+
+class CallBatch(Value):
+    """The open calls of one reply; a fresh value when their results are appended."""
+
+    pending: tuple[PendingCall, ...] = ()
     tools_started: bool = False
     """A tool was started after the calls arrived or the session was resumed. Every call that needs no tool was
     answered before that."""
+
+
+class SessionCalls(Value):
+    """The open calls, and the earlier calls that later ones depend on."""
+
+    batch: CallBatch = CallBatch()
     receipts: tuple[Receipt, ...] = ()
     """Completed `once_per` calls; a repeated call returns their result."""
-    calls_in_doubt: tuple[CallInDoubt, ...] = ()
+    in_doubt: tuple[CallInDoubt, ...] = ()
     """Calls whose effect is unknown."""
+    stored_results: tuple[StoredResult, ...] = ()
+    """Results whose transcript entry is an excerpt; `read_result` may read these."""
     request_hash: str = ""
     """Hash of the latest `ModelAsked` record; idempotency keys of its calls derive from it."""
-    cache: CacheHistory = CacheHistory()
-    chained_from: int = 0
-    """Number of messages when the provider first stored replies."""
+
+
+class CacheState(Value):
+    """The prompt cache and the conversation that a provider stores."""
+
+    history: CacheHistory = CacheHistory()
+    last_request: RequestSnapshot | None = None
+    """None before the first request, and when the next request is known to have another prefix."""
     server_conversation: ServerConversation | None = None
     """The provider's conversation object, if one is used."""
     stored_prompt: PromptStored | PromptDropped | None = None
-    last_request: RequestSnapshot | None = None
-    """None before the first request, and when the next request is known to have another prefix."""
-    run: Run = Run()
-    total_spent: Spending = Spending()
-    nested_spent: Spending = Spending()
-    """Spending of runs inside this session's tools; not part of `total_spent`."""
-    earlier_seconds: float = 0.0
-    """Duration of all earlier runs."""
-    reply_count: int = 0
+    chained_from: int = 0
+    """Number of messages when the provider first stored replies."""
+
+
+class TokenEstimate(Value):
+    """The estimated size of the next prompt and the context windows that servers named."""
+
     prompt_tokens: int = 0
     """Estimate of the next prompt: the provider's last count plus what was added since."""
     counted_tokens: int = 0
     """Part of the estimate that a provider counted; the rest is conservative."""
-    estimate_margin_tokens: int = 0
+    margin_tokens: int = 0
     """Assumed overestimate since the last compaction."""
     reported_windows: tuple[tuple[str, int], ...] = ()
     """Smaller context windows that servers named when they rejected a prompt, by model key."""
+
+
+class SessionTotals(Value):
+    """Spending, time and replies of all runs of a session."""
+
+    spent: Spending = Spending()
+    nested_spent: Spending = Spending()
+    """Spending of runs inside this session's tools; not part of `spent`."""
+    earlier_seconds: float = 0.0
+    """Duration of all earlier runs."""
+    reply_count: int = 0
+
+
+class State(Value):
+    """A session after its last event."""
+
+    phase: Phase = Phase.NEW
+    identity: SessionIdentity = SessionIdentity()
+    settings: Settings = Settings()
+    conversation: Conversation = Conversation()
+    tools: ToolVisibility = ToolVisibility()
+    calls: SessionCalls = SessionCalls()
+    memory: MemoryState = MemoryState()
+    cache: CacheState = CacheState()
+    estimate: TokenEstimate = TokenEstimate()
+    totals: SessionTotals = SessionTotals()
+    run: Run = Run()
     now: float = 0.0
     """Time of the newest event; the core has no other clock."""

@@ -39,7 +39,6 @@ from bridle.core.effects import (
 )
 from bridle.core.evaluate_reply import find_structured_answer, truncation_hint
 from bridle.core.loop import apply_event, next_effects
-from bridle.core.next_request import describe_restart
 from bridle.core.state import State
 from bridle.ports.clock import Clock, RandomSource
 from bridle.ports.codec import EncodedHistory
@@ -68,7 +67,7 @@ from bridle.values.usage import Usage
 
 from .cache import open_conversation, update_stored_prompt
 from .clock import SessionClock
-from .model_call import DeltaCallIds, ModelCall
+from .model_call import DeltaCallIds, ModelCall, describe_restart
 from .model_connection import ModelConnection
 from .run_context import RunContexts
 from .stream import WatcherGroup
@@ -139,9 +138,9 @@ class Driver:
     @property
     def partial_text(self) -> str:
         """Text received of an incomplete reply; empty for a summary."""
-        if self.state.run.compaction.summary_until:
+        if self.state.run.compaction.summary.until:
             return ""
-        return self._model_call.partial_text if self._model_call else self.state.run.partial_text
+        return self._model_call.partial_text if self._model_call else self.state.run.attempt.partial_text
 
     @property
     def usage(self) -> Usage | None:
@@ -251,7 +250,7 @@ class Driver:
             case EndRun(stop=stop, reason=reason):
                 # A reply that core rejected may have started tools.
                 discarded = await self._tool_runner.early_calls.discard()
-                partial = self.state.run.partial_text
+                partial = self.state.run.attempt.partial_text
                 await self.record(
                     e.RunEnded(stop=stop, reason=reason, partial_text=partial, discarded_tools=discarded)
                 )
@@ -325,7 +324,7 @@ class Driver:
             )
         )
         self._model_call, self._asked_at = call, self.state.now
-        self._call_ids = DeltaCallIds(self.state.reply_count + 1)
+        self._call_ids = DeltaCallIds(self.state.totals.reply_count + 1)
         try:
             async with asyncio.timeout(self._seconds_left(effect.deadline)):
                 show = self._show_delta if not aside else lambda _: None
@@ -356,7 +355,7 @@ class Driver:
         return tuple(
             note
             for note in connection.codec.list_losses(request)
-            if note not in self.state.run.recorded_notes
+            if note not in self.state.run.adjustments.recorded_notes
         )
 
     async def _record_reply(self, call: ModelCall, reply: Reply, suspected: str, aside: str) -> None:
@@ -364,7 +363,7 @@ class Driver:
         doubt = doubt_usage(self.state, reply)
         for warning in filter(None, (suspected, doubt)):
             LOG.warning("session %s: %s", self.session, warning)
-        reply = number_calls(reply, self.state.reply_count + 1)
+        reply = number_calls(reply, self.state.totals.reply_count + 1)
         await self.record(
             e.ModelReplied(
                 reply=reply,

@@ -18,13 +18,13 @@ from bridle.core.lineage.compare import compare_logs, describe_end
 from bridle.core.lineage.fork import find_fork_point
 from bridle.core.recovery.fallback import set_model
 from bridle.core.recovery.log_repair import LogReader, fold_log
-from bridle.core.state import State
+from bridle.core.state import SessionIdentity, State
 from bridle.ports.clock import Clock
 from bridle.ports.store import RepairableStore, SessionInfo, Store
 from bridle.values.budget import Spending
 from bridle.values.errors import Conflict, Corrupt, SessionNotFound
-from bridle.values.events import Configured, Event, LogRepaired, Prompted
-from bridle.values.lineage import Branch, Comparison, CrossTenant, Fork, Forked, ForkPlace
+from bridle.values.events import Configured, Event, Forked, LogRepaired, Prompted
+from bridle.values.lineage import Branch, Comparison, CrossTenant, Fork, ForkPlace
 from bridle.values.message import Text
 from bridle.values.model import Model
 from bridle.values.record import GENESIS, Record, seal_record
@@ -109,7 +109,7 @@ async def list_branches(store: Store, session: str, *, tenant: str | None = None
         children.setdefault(owners[info.id], []).append(info)
     family = _FamilyReader(store, children)
     found = await family.read_branches(infos[root])
-    check_tenant(session, State(owner=family.tenants[session]), tenant)
+    check_tenant(session, State(identity=SessionIdentity(owner=family.tenants[session])), tenant)
     if tenant is None or isinstance(tenant, CrossTenant):
         return found
     return _reattach_branches(
@@ -190,7 +190,7 @@ class _FamilyReader:
                 reader.apply_record(record)
         at_fork = reader.state
         # Spending before the fork belongs to the owner.
-        reader.state = replace(at_fork, total_spent=Spending())
+        reader.state = replace(at_fork, totals=replace(at_fork.totals, spent=Spending()))
         own = [record for record in records if record.seq > info.forked_at]
         fork_points = {child.forked_at for child in self._list_children(info.id)}
         readers = {0: LogReader()}
@@ -198,14 +198,14 @@ class _FamilyReader:
             reader.apply_record(record)
             if record.seq in fork_points:
                 readers[record.seq] = reader.copy()
-        self.tenants[info.id] = reader.state.owner
+        self.tenants[info.id] = reader.state.identity.owner
         return _make_branch(unread, at_fork, reader.state, own, read_error), readers
 
 
 def _make_branch(
     unread: _UnreadBranch, at_fork: State, now: State, own: Sequence[Record], read_error: str
 ) -> Branch:
-    info, shared = unread.info, at_fork.transcript.messages
+    info, shared = unread.info, at_fork.conversation.transcript.messages
     return Branch(
         session=info.id,
         parent=unread.owner,
@@ -214,11 +214,11 @@ def _make_branch(
         message=shared[-1].id if shared else "",
         length=info.length,
         model=now.settings.model.name,
-        messages=len(now.transcript.messages),
-        own_messages=len(now.transcript.messages) - len(shared),
-        steps=now.total_spent.steps,
-        usage=now.total_spent.usage,
-        usd=now.total_spent.usd,
+        messages=len(now.conversation.transcript.messages),
+        own_messages=len(now.conversation.transcript.messages) - len(shared),
+        steps=now.totals.spent.steps,
+        usage=now.totals.spent.usage,
+        usd=now.totals.spent.usd,
         end=describe_end(now),
         first_text=_first_prompt_text(own),
         created_at=info.created_at,

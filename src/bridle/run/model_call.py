@@ -16,7 +16,9 @@ from msgspec.structs import asdict, replace
 from bridle.core.calls.dispatch import make_call_id
 from bridle.core.compaction.strategies import OVERESTIMATE_FACTOR
 from bridle.core.context.token_estimate import estimate_text_tokens
+from bridle.core.effects import AskModel
 from bridle.core.recovery.failure_policy import has_parameter
+from bridle.core.state import State
 from bridle.ports.codec import Decoder, EncodedHistory
 from bridle.ports.transport import OutgoingRequest
 from bridle.providers.wire.rejections import find_rejected_parameter, find_window_tokens
@@ -27,7 +29,7 @@ from bridle.values.message import Part, Reply
 from bridle.values.model import Model
 from bridle.values.redaction import Redactor, find_header_secrets, is_plain_word
 from bridle.values.request import Request
-from bridle.values.result import CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from bridle.values.result import AttemptRestarted, CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.settings import REPLY_BYTES_DEFAULT
 from bridle.values.usage import Usage
 
@@ -380,3 +382,16 @@ class ModelCall:
             return self._connection.secrets
         signed = (find_header_secrets(name, value) for name, value in self._signature)
         return self._connection.secrets.union(*signed)
+
+
+def describe_restart(effect: AskModel, state: State) -> AttemptRestarted:
+    """Notice shown before another attempt: its reason, its wait, and whether shown text is void."""
+    failure, abandoned = state.run.attempt.failure, state.run.route.abandoned_models
+    return AttemptRestarted(
+        attempt=effect.attempt,
+        reason=failure.message if failure else abandoned[-1][1] if abandoned else "",
+        after_failure=effect.after_failure,
+        wait_seconds=effect.wait_seconds,
+        wait_source=effect.wait_source,
+        is_text_void=bool(state.run.attempt.partial_text),
+    )

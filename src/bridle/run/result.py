@@ -19,26 +19,29 @@ STOPS_WITHOUT_UNDO = ("done", "waiting", None)
 
 
 def make_result(session: str, state: State, output_type: OutputType[T] | None) -> Result[T]:
-    run, total = state.run, add_nested_spending(state.run.spent, state.run.nested_spent)
-    output: object = run.answer if run.stop == "done" else None
+    run, total = state.run, add_nested_spending(state.run.budget.spent, state.run.budget.nested_spent)
+    output: object = run.end.answer if run.end.stop == "done" else None
     if output_type is not None:
-        converted = _convert_output(session, run.output, output_type) if run.stop == "done" else None
+        converted = (
+            _convert_output(session, run.evaluation.output, output_type) if run.end.stop == "done" else None
+        )
         output = converted
     return Result(
-        text=run.answer,
+        text=run.end.answer,
         output=output,  # type: ignore[arg-type]  # a str exactly when there is no output type
         usage=total.usage,
         cost=_to_float(total.usd),
-        own_usage=run.spent.usage,
-        own_cost=_to_float(run.spent.usd),
-        subruns=run.subruns,
-        stop=run.stop or "cancelled",
-        reason=run.reason or (f"wrapped up: {run.wrap_up_reason}" if run.wrap_up_reason else ""),
+        own_usage=run.budget.spent.usage,
+        own_cost=_to_float(run.budget.spent.usd),
+        subruns=run.budget.subruns,
+        stop=run.end.stop or "cancelled",
+        reason=run.end.reason
+        or (f"wrapped up: {run.budget.wrap_up_reason}" if run.budget.wrap_up_reason else ""),
         session=session,
-        messages=state.transcript.messages,
-        steps=run.spent.steps,
-        compensations=list_compensations(state) if run.stop not in STOPS_WITHOUT_UNDO else (),
-        failure=run.failure if run.stop == "failed" else None,
+        messages=state.conversation.transcript.messages,
+        steps=run.budget.spent.steps,
+        compensations=list_compensations(state) if run.end.stop not in STOPS_WITHOUT_UNDO else (),
+        failure=run.attempt.failure if run.end.stop == "failed" else None,
     )
 
 

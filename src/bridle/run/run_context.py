@@ -105,12 +105,12 @@ class RunContexts:
         state, call = self._run.state, effect.call
         run, self._loop = state.run, asyncio.get_running_loop()
         # A call that starts early belongs to a reply that is not recorded yet.
-        step = run.spent.steps + (state.phase is Phase.CALLING_MODEL)
+        step = run.budget.spent.steps + (state.phase is Phase.CALLING_MODEL)
         return RunContext(
             context=self.context,
             session=self.session,
-            tenant=run.tenant,
-            caller=run.caller,
+            tenant=run.origin.tenant,
+            caller=run.origin.caller,
             step=step,
             name=call.name,
             call_id=call.id,
@@ -125,17 +125,17 @@ class RunContexts:
         return RunContext(
             context=self.context,
             session=self.session,
-            tenant=run.tenant,
-            caller=run.caller,
-            step=run.spent.steps + 1,
+            tenant=run.origin.tenant,
+            caller=run.origin.caller,
+            step=run.budget.spent.steps + 1,
             name=name,
             monitor=self,
         )
 
     @property
     def usage(self) -> Usage:
-        run = self._run.state.run
-        return add_nested_spending(run.spent, run.nested_spent).usage
+        used = self._run.state.run.budget
+        return add_nested_spending(used.spent, used.nested_spent).usage
 
     @property
     def budget_left(self) -> Limits:

@@ -154,12 +154,12 @@ class Session:
             state = driver.state
             if state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
-            if not state.transcript.messages:
+            if not state.conversation.transcript.messages:
                 raise MisuseError(f"session {self.session!r} was never prompted: there is nothing to resume")
             across = check_tenant(self.session, state, tenant)
-            if state.phase is Phase.IDLE and state.run.stop in FINISHED_STOPS:
+            if state.phase is Phase.IDLE and state.run.end.stop in FINISHED_STOPS:
                 return state
-            check_tenant_budget(budget or state.run.budget, state.run.tenant)
+            check_tenant_budget(budget or state.run.budget.limits, state.run.origin.tenant)
             check_context(self.context_needs, driver.contexts.context, "resume")
             await self._configure(driver, self._settings_to_resume(state))
             await driver.record(Resumed(budget=budget, cross_tenant=across))
@@ -211,7 +211,7 @@ class Session:
             return await run_compensations(driver, tools, settled, across)
 
     async def _import_history(self, driver: Driver, history: History) -> None:
-        if driver.state.transcript.messages:
+        if driver.state.conversation.transcript.messages:
             raise MisuseError(
                 f"session {self.session!r} already exists; a history can only start a new session"
             )
@@ -229,7 +229,7 @@ class Session:
 
     async def _configure(self, driver: Driver, settings: Settings, imported: str = "") -> None:
         """Record changed settings.  `imported` is the system prompt of a history about to be imported."""
-        instructions = imported or driver.state.imported_instructions
+        instructions = imported or driver.state.conversation.imported_instructions
         if instructions and not settings.instructions:
             settings = replace(settings, instructions=instructions)
         if driver.state.phase is Phase.NEW:

@@ -108,7 +108,7 @@ def check_tenant(session: str, state: State, tenant: str | None) -> str:
 
     Returns the caller's tenant if `Across` allowed the access, otherwise an empty string.
     """
-    if tenant is None or state.owner is None or str(tenant) == state.owner:
+    if tenant is None or state.identity.owner is None or str(tenant) == state.identity.owner:
         return ""
     if isinstance(tenant, CrossTenant):
         return str(tenant) or "(none)"

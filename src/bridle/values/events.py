@@ -30,7 +30,6 @@ from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
 from .calls import ResourceClaim, StoredResult
 from .errors import Failure, FailureKind
-from .lineage import Forked as Forked
 from .memory import ContextRetrieved, MemoryLoaded, NoteRemoved, NoteWritten
 from .message import Media, Message, Reply, Text, ToolResult
 from .model import Model
@@ -52,6 +51,21 @@ class Latency(Value):
     """Until the first text, reasoning or call; for a reply that was not streamed, until its end."""
     total_seconds: float = 0.0
     """Until the end of the response, or until it was abandoned."""
+
+
+class Forked(EventBase, tag="forked"):
+    """The first own event of a fork; the records before it are shared with the parent.
+
+    Calls pending at the fork point belong to the parent: the fork answers them without running them.
+    """
+
+    session: str
+    """Makes this log distinct from every other fork at the same point."""
+    parent: str
+    at: int
+    """Number of shared records."""
+    cross_tenant: str = ""
+    """Tenant acting, if the session belongs to another tenant and the caller confirmed it."""
 
 
 class LogRepaired(EventBase, tag="repaired"):

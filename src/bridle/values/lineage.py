@@ -1,7 +1,7 @@
 """Forks of sessions, comparisons between them, and tenants.
 
-A fork shares its parent's records without copying them; its own log begins with one `Forked` event. The other
-values here describe session families and compared branches for display.
+A fork shares its parent's records without copying them; its own log begins with one `Forked` event
+(values/events.py). The values here describe session families and compared branches for display.
 
 A session belongs to the tenant of its first prompt (which may be unnamed). Another tenant cannot continue,
 fork, answer or read it unless the caller confirms it: `tenant=CrossTenant("globex")`.
@@ -10,28 +10,13 @@ fork, answer or read it unless the caller confirms it: `tenant=CrossTenant("glob
 from decimal import Decimal
 from typing import Literal
 
-from .base import EventBase, Value
+from .base import Value
 from .message import Message
 from .usage import Usage
 
 ForkPlace = int | str | None
 """A record number, a message id (`m4`), or None for the end."""
 PairKind = Literal["same", "changed", "only_a", "only_b"]
-
-
-class Forked(EventBase, tag="forked"):
-    """The first own event of a fork; the records before it are shared with the parent.
-
-    Calls pending at the fork point belong to the parent: the fork answers them without running them.
-    """
-
-    session: str
-    """Makes this log distinct from every other fork at the same point."""
-    parent: str
-    at: int
-    """Number of shared records."""
-    cross_tenant: str = ""
-    """Tenant acting, if the session belongs to another tenant and the caller confirmed it."""
 
 
 class CompletedAction(Value):

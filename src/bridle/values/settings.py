@@ -145,3 +145,10 @@ class Settings(Value, dict=True):
     @cached_property
     def tool_names(self) -> tuple[str, ...]:
         return tuple(spec.name for spec in self.all_tools)
+
+    def find_tool(self, name: str) -> ToolSpec | None:
+        """The tool of that name, visible or hidden."""
+        for spec in self.all_tools:
+            if spec.name == name:
+                return spec
+        return None

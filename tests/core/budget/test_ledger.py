@@ -86,16 +86,16 @@ def test_the_calls_add_up_to_the_session(happenings):
     records = log(happenings)
     booked, state = list_entries("s", records), fold_state(records)
     assert len(booked) == len(happenings), "each attempt once"
-    assert sum_entries(booked) == state.total_spent
+    assert sum_entries(booked) == state.totals.spent
     whole = make_total(booked)
-    assert whole.usd == state.total_spent.usd
+    assert whole.usd == state.totals.spent.usd
     assert whole.lost == sum(what == "kill" for what, _ in happenings)
     for by in (*COST_GROUP_KEYS, "tool"):
         table = make_rows(booked, by)
         dollars = [row.usd for row in table]
         assert (None if None in dollars else sum(dollars, Decimal(0))) == whole.usd, by
         if by != "tool":
-            assert sum(row.tokens for row in table) == state.total_spent.usage.total
+            assert sum(row.tokens for row in table) == state.totals.spent.usage.total
             assert sum(row.calls for row in table) == len(happenings)
 
 
@@ -204,8 +204,8 @@ def test_every_grouping_adds_up_to_what_was_spent(talk, stream, apart):
         return fold_state(await store.read("s")), await everything(store), await everything(store, "s")
 
     state, of_all, of_one = asyncio.run(run())
-    assert sum_entries(list_entries("s", asyncio.run(store.read("s")))) == state.total_spent
-    both = add_nested_spending(state.total_spent, state.nested_spent)
+    assert sum_entries(list_entries("s", asyncio.run(store.read("s")))) == state.totals.spent
+    both = add_nested_spending(state.totals.spent, state.totals.nested_spent)
     for booked in (of_all, of_one):
         whole = make_total(booked)
         assert (whole.usd, whole.tokens) == (both.usd, both.usage.total)

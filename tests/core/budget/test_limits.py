@@ -266,7 +266,7 @@ def test_a_prompt_that_may_be_kept_for_an_hour_is_reserved_at_that_price(setting
     state = fold_log(asyncio.run(store.read("s"))).state
     rates = model.price.rates(0, state.now)
     whole = worst_case_reservation(state, 100, "p")
-    prompt = Decimal(getattr(rates, dearest)) * state.prompt_tokens
+    prompt = Decimal(getattr(rates, dearest)) * state.estimate.prompt_tokens
     assert whole.usd == (prompt + rates.output * 100) / 1_000_000
 
 

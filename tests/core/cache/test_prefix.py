@@ -259,7 +259,7 @@ def test_the_replay_would_notice_a_move_that_nobody_told():
     faults, requests, _ = replayed(records)
     assert requests == 2
     assert faults == [f"record {records[-3].seq}: the prefix moved and nobody said so"]
-    assert fold_of(records).last_request is not None
+    assert fold_of(records).cache.last_request is not None
 
 
 def fold_of(records):

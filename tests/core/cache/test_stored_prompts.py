@@ -96,7 +96,7 @@ def test_it_costs_less_than_to_read_everything_anew_after_every_pause():
         world = World()
         for _ in range(8):
             world.ask(pause=900, cache_by_name=by_name)
-        return fold_log(world.records).state.total_spent.usd
+        return fold_log(world.records).state.totals.spent.usd
 
     assert spent(True) < Decimal("0.6") * spent(False)
 
@@ -203,7 +203,7 @@ def test_the_invoice_has_storage_in_it_as_the_provider_counts_it():
     hours = Decimal(billed_token_seconds(world.simulator.stored, 1e12)) / 3_600 / 1_000_000
     storage = made.usd + longer.usd - made.tokens * rates.input / 1_000_000
     assert storage == pytest.approx(hours * rates.storage, rel=Decimal("0.001"))
-    total = fold_log(world.records).state.total_spent
+    total = fold_log(world.records).state.totals.spent
     booked = list_entries("s", world.records)
     assert [entry.outcome for entry in booked].count("stored") == 2
     assert sum_entries(booked) == total

@@ -78,11 +78,11 @@ def test_the_originals_stay_in_the_log_and_the_prompt_stays_word_for_word():
     seen = [part.text for message in result.messages for part in message.results]
     assert [text.split(":")[0] for text in seen] == [f"At place {n}" for n in range(1, 31)]
     state = walk.state
-    assert state.summarized_count > 20
-    assert len(state.view) < len(state.transcript.messages) / 3
-    assert PROMPT.format(30) in list(words_of(state.view[0]))
-    assert "up to place" in state.view[0].text
-    check_view(state.view)
+    assert state.conversation.summarized_count > 20
+    assert len(state.conversation.view) < len(state.conversation.transcript.messages) / 3
+    assert PROMPT.format(30) in list(words_of(state.conversation.view[0]))
+    assert "up to place" in state.conversation.view[0].text
+    check_view(state.conversation.view)
 
 
 def test_strategies_are_tried_in_the_order_of_the_table():
@@ -119,7 +119,7 @@ def test_an_old_result_keeps_its_beginning_its_end_and_the_handle_of_the_whole()
     assert walk.compactions[0].strategies[0] == "results"
     state = walk.state
     shrunk = [change.text for event in walk.compactions for change in event.changes]
-    handles = {whole.handle for whole in state.stored_results}
+    handles = {whole.handle for whole in state.calls.stored_results}
     assert shrunk
     for words in shrunk:
         assert words.startswith("At place")
@@ -133,14 +133,14 @@ def test_the_newest_pictures_stay():
     walk.run(25)
     pictures = [
         part
-        for message in walk.state.view
+        for message in walk.state.conversation.view
         for result in message.parts
         if isinstance(result, ToolResult)
         for part in result.parts
         if isinstance(part, Media)
     ]
     assert 3 <= len(pictures) <= 6
-    last = [message for message in walk.state.view if message.results][-1]
+    last = [message for message in walk.state.conversation.view if message.results][-1]
     assert any(isinstance(part, Media) for result in last.results for part in result.parts)
 
 
@@ -192,7 +192,7 @@ def test_on_every_family_nothing_is_refused(family, think):
     assert (result.stop, result.text) == ("done", "I went through 40 places."), result.reason
     assert walk.provider.refusals == []
     assert len(walk.compactions) >= 2
-    check_view(walk.state.view)
+    check_view(walk.state.conversation.view)
 
 
 @pytest.mark.parametrize("model", ["anthropic", "openai_responses", "deepseek", "openai_chat"])
@@ -252,7 +252,7 @@ def test_what_people_said_is_never_touched_and_may_be_too_much():
     result = asyncio.run(story())
     assert result.stop == "context"
     assert "what was said and summarised up to" in result.reason
-    view = walk.state.view
+    view = walk.state.conversation.view
     sent = "".join(message.text for message in view)
     spoken = [message.text for message in result.messages if message.role == "user"]
     assert len(view) < len(result.messages)
@@ -343,10 +343,10 @@ def test_what_a_person_said_can_still_be_blamed_by_name_when_it_is_quoted():
     picture = Media(kind="image", media_type="image/png", data=PNG)
     asyncio.run(walk.agent.run([picture, PROMPT.format(20)], "s"))
     state = walk.state
-    assert state.summarized_count
-    assert state.view[0].parts[2] == picture
-    assert find_removable_parts(state, [(state.view[0].id, 2, -1)]) == (("m1", 0, -1),)
-    assert find_removable_parts(state, [(state.view[0].id, 0, -1)]) == ()
+    assert state.conversation.summarized_count
+    assert state.conversation.view[0].parts[2] == picture
+    assert find_removable_parts(state, [(state.conversation.view[0].id, 2, -1)]) == (("m1", 0, -1),)
+    assert find_removable_parts(state, [(state.conversation.view[0].id, 0, -1)]) == ()
 
 
 def test_a_run_is_the_same_wherever_it_is_cut():
@@ -388,7 +388,7 @@ class Mortal(MemoryStore):
 
 def sent(walk):
     """The view at the end, without times; and what of the conversation gave way to which summary."""
-    view = [(message.id, message.role, message.parts) for message in walk.state.view]
+    view = [(message.id, message.role, message.parts) for message in walk.state.conversation.view]
     return view, [(event.summarized_until, event.prompt_ids, event.summary) for event in walk.compactions]
 
 
@@ -426,7 +426,7 @@ def test_a_summary_is_retried_like_any_request_and_every_attempt_is_booked():
     failed = [event for event in walk.events if isinstance(event, e.ModelFailed)]
     assert [event.failure.kind for event in failed] == ["overloaded", "overloaded"]
     booked = list_entries("s", walk.records)
-    assert spent(sum_entries(booked)) == spent(walk.state.total_spent)
+    assert spent(sum_entries(booked)) == spent(walk.state.totals.spent)
     summaries = [entry for entry in booked if entry.summary]
     assert [entry.outcome for entry in summaries][:3] == ["failed", "failed", "answered"]
     assert result.steps == 13
@@ -446,7 +446,7 @@ def test_a_summary_is_not_shown_as_words_of_the_model_and_starts_no_tool():
     assert walk.compactions
     assert "I have walked" not in words
     assert "I go to place 20." in words
-    assert not any("I have walked" in message.text for message in walk.state.transcript.messages)
+    assert not any("I have walked" in message.text for message in walk.state.conversation.transcript.messages)
 
 
 def test_a_run_cancelled_during_a_summary_is_paid_for_and_goes_on():
@@ -471,7 +471,7 @@ def test_a_run_cancelled_during_a_summary_is_paid_for_and_goes_on():
     walk, result = asyncio.run(story())
     assert (result.stop, result.text) == ("done", "I went through 12 places.")
     assert not any("I have walked" in message.text for message in result.messages)
-    assert spent(sum_entries(list_entries("s", walk.records))) == spent(walk.state.total_spent)
+    assert spent(sum_entries(list_entries("s", walk.records))) == spent(walk.state.totals.spent)
 
 
 def test_another_model_may_write_the_summaries():
@@ -485,7 +485,7 @@ def test_another_model_may_write_the_summaries():
     asked = [event for event in walk.events if isinstance(event, e.ModelAsked) and event.summarizes_until]
     assert {event.model_key for event in asked} == {other.model_key}
     assert {entry.model for entry in list_entries("s", walk.records) if entry.summary} == {other.name}
-    assert spent(sum_entries(list_entries("s", walk.records))) == spent(walk.state.total_spent)
+    assert spent(sum_entries(list_entries("s", walk.records))) == spent(walk.state.totals.spent)
     assert {call.model for call in list_cache_calls(walk.records)} == {walk.line.model.name, other.name}
     assert walk.provider.refusals == []
 
@@ -536,7 +536,7 @@ def test_no_piece_ends_with_a_prompt_that_is_yet_to_be_answered():
     records = asyncio.run(agent.store.read("s"))
     asked = {each.event.summarizes_until for each in records if isinstance(each.event, e.ModelAsked)} - {""}
     assert asked
-    assert not asked & {*folded(records).prompt_ids}
+    assert not asked & {*folded(records).conversation.prompt_ids}
 
 
 def test_a_summary_refused_as_too_long_is_asked_for_in_smaller_pieces():
@@ -635,7 +635,7 @@ def test_tools_that_were_shown_later_stay_when_the_turns_that_showed_them_are_go
     result = walk.run(30)
     assert (result.stop, result.text) == ("done", "I went through 30 places."), result.reason
     assert len(walk.compactions) >= 2
-    assert "look" in walk.state.revealed_tools
+    assert "look" in walk.state.tools.revealed
     ran = [event for event in walk.events if isinstance(event, e.ToolStarted)]
     assert len(ran) >= 30
 

@@ -49,7 +49,7 @@ def test_a_long_run_goes_through_and_nothing_is_refused(model, stream):
         asyncio.run(streamed())
     else:
         assert walk.run(30).text == "I went through 30 places."
-    assert (walk.state.run.stop, walk.provider.refusals) == ("done", [])
+    assert (walk.state.run.end.stop, walk.provider.refusals) == ("done", [])
     natively = [event for event in walk.compactions if event.native_parts]
     assert len(natively) >= 2
     assert len(asked_for(walk, native=True)) == len(natively)
@@ -226,7 +226,7 @@ def test_where_the_summary_leaves_out_what_people_said_its_words_serve_as_a_summ
     for event in walk.compactions:
         assert event.native_parts == ()
         assert "by a simulated model" in event.summary
-    assert prompt in list(words_of(walk.state.view[0]))
+    assert prompt in list(words_of(walk.state.conversation.view[0]))
 
 
 def test_too_little_room_for_it_is_no_end():

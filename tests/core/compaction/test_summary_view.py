@@ -89,7 +89,7 @@ def begun(messages, window, keep, bound, *, able=False):
 )
 def test_what_is_sent_is_legal_and_keeps_what_people_said(messages, window, keep, bound, fates):
     state = begun(messages, window, keep, bound)
-    said = state.transcript.messages
+    said = state.conversation.transcript.messages
     asked = 0
     for at, fate in enumerate(fates):
         (effect,) = next_effects(state)
@@ -116,15 +116,15 @@ def test_what_is_sent_is_legal_and_keeps_what_people_said(messages, window, keep
                     reply = Reply(parts=words, stop=Stop.DONE, origin=ORIGIN)
                     told.append(
                         e.ModelReplied(
-                            reply=number_calls(reply, state.reply_count + 1), summarizes_until=through
+                            reply=number_calls(reply, state.totals.reply_count + 1), summarizes_until=through
                         )
                     )
             case other:
                 told = [e.Reprompted(why=other.why, message=other.message)]
         for event in told:
             state = apply_event(state, event, 10.0 + at, f"q{at}")
-        assert state.transcript.messages[: len(said)] == said, "the log keeps what was said"
-        check_view(state.view)
+        assert state.conversation.transcript.messages[: len(said)] == said, "the log keeps what was said"
+        check_view(state.conversation.view)
     raise AssertionError(f"no end after {ROUNDS_MAX} rounds and {asked} requests")
 
 
@@ -134,12 +134,12 @@ def check_request(state, request, through):
     if through:
         return
     sent = {words for message in messages for words in words_of(message)}
-    for prompt in state.transcript.messages:
-        if prompt.id in state.prompt_ids and len(prompt.text) <= LONG_CHARACTERS:
+    for prompt in state.conversation.transcript.messages:
+        if prompt.id in state.conversation.prompt_ids and len(prompt.text) <= LONG_CHARACTERS:
             assert prompt.text in sent, f"{prompt.id} is gone"
-    last = state.transcript.messages[-1]
+    last = state.conversation.transcript.messages[-1]
     assert messages[-1].parts == last.parts
-    assert state.transcript.messages[tail_start(state)].role != "tool"
+    assert state.conversation.transcript.messages[tail_start(state)].role != "tool"
 
 
 def test_a_summary_stands_for_everything_before_it_and_another_for_the_first_one_too():
@@ -152,7 +152,7 @@ def test_a_summary_stands_for_everything_before_it_and_another_for_the_first_one
         ],
     ]
     state = begun(tuple(messages), 100_000, 0.1, bound=False)
-    names = [message.id for message in state.transcript.messages]
+    names = [message.id for message in state.conversation.transcript.messages]
     one = e.Compacted(
         strategies=("turns",),
         why="",
@@ -163,10 +163,16 @@ def test_a_summary_stands_for_everything_before_it_and_another_for_the_first_one
     )
     two = replace(one, summarized_until="m8", prompt_ids=("m1", "m3", "m5", "m7"), summary="second")
     after = apply_event(state, one, 5.0, "x")
-    assert (after.summarized_count, [message.id for message in after.view]) == (4, ["m1-m4", *names[4:]])
+    assert (after.conversation.summarized_count, [message.id for message in after.conversation.view]) == (
+        4,
+        ["m1-m4", *names[4:]],
+    )
     again = apply_event(after, two, 6.0, "y")
-    assert (again.summarized_count, [message.id for message in again.view]) == (8, ["m1-m8", *names[8:]])
-    texts = [part.text for part in again.view[0].parts]
+    assert (again.conversation.summarized_count, [message.id for message in again.conversation.view]) == (
+        8,
+        ["m1-m8", *names[8:]],
+    )
+    texts = [part.text for part in again.conversation.view[0].parts]
     assert texts == ["[u]", "<p0> first", "[u]", "user 0", "[u]", "user 1", "[u]", "user 2", "second"]
 
 
@@ -190,7 +196,7 @@ def test_what_a_provider_made_of_the_turns_goes_to_nobody_else():
     able = replace(state.settings.model, abilities=replace(state.settings.model.abilities, compaction=True))
     state = apply_event(state, e.Configured(settings=replace(state.settings, model=able)), 4.0, "w")
     after = apply_event(state, event, 5.0, "x")
-    assert after.view[0].parts == (sealed,)
+    assert after.conversation.view[0].parts == (sealed,)
     there = replace(able, endpoint=Endpoint(name="there", family="scripted"))
     moved = apply_event(after, e.ModelSwitched(model=there, why="tired"), 6.0, "y")
-    assert moved.view[0].parts == (Text(text="in words"),)
+    assert moved.conversation.view[0].parts == (Text(text="in words"),)

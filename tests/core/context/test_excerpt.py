@@ -15,7 +15,7 @@ from bridle.core.context.excerpt import (
     make_excerpt,
     reveal_reader_tool,
 )
-from bridle.core.state import State
+from bridle.core.state import SessionCalls, State, ToolVisibility
 from bridle.values.calls import StoredResult
 from bridle.values.message import Media, Text, ToolResult
 from bridle.values.settings import Settings
@@ -105,15 +105,22 @@ def test_the_reader_is_wanted_from_the_first_excerpt_on_and_once():
     settings = Settings(hidden_tools=(READ_RESULT,))
     some = (StoredResult(hash="ab" * 32, character_count=5),)
     assert reveal_reader_tool(State(settings=settings)) is None
-    wanted = reveal_reader_tool(State(settings=settings, stored_results=some))
+    wanted = reveal_reader_tool(State(settings=settings, calls=SessionCalls(stored_results=some)))
     assert wanted is not None
     assert wanted.names == (READ_RESULT.name,)
     assert (
-        reveal_reader_tool(State(settings=settings, stored_results=some, revealed_tools=wanted.names)) is None
+        reveal_reader_tool(
+            State(
+                settings=settings,
+                calls=SessionCalls(stored_results=some),
+                tools=ToolVisibility(revealed=wanted.names),
+            )
+        )
+        is None
     )
     own = replace(READ_RESULT, description="somebody else's")
     for taken in (Settings(tools=(own,)), Settings(hidden_tools=(own,))):
-        assert reveal_reader_tool(State(settings=taken, stored_results=some)) is None
+        assert reveal_reader_tool(State(settings=taken, calls=SessionCalls(stored_results=some))) is None
 
 
 def test_what_the_note_says_can_be_called():

@@ -4,10 +4,10 @@ import asyncio
 import json
 
 import pytest
+from prompt_layers import PROMPT_LAYERS, STABILITY_LEVELS
 from test_retrieval import FAMILIES
 
 from bridle import Agent, Memory, tool
-from bridle.core.context.layers import PROMPT_LAYERS, STABILITY_LEVELS
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.memory.notes import Notes

@@ -60,7 +60,7 @@ def test_half_of_the_weight_is_half_of_what_was_counted():
     story = Story(SMALL)
     story.reply(says("", call("look"), usage=Usage(input=4_000, output=0)))
     state = story.state
-    whole = view_weight(state, state.view)
+    whole = view_weight(state, state.conversation.view)
     assert scale_to_tokens(state, whole, whole) == 4_000
     assert scale_to_tokens(state, whole // 2, whole) <= 2_000
 

@@ -125,8 +125,8 @@ def test_a_missing_result_is_unknown_and_a_result_out_of_order_finds_its_call():
 def screenshots(story, count):
     for _ in range(count):
         story.reply(says("", call("look")))
-        story.tell(e.ToolStarted(call_id=f"c{story.state.reply_count}_0", name="look", key="k"))
-        result = ToolResult(call_id=f"c{story.state.reply_count}_0", parts=(PICTURE,))
+        story.tell(e.ToolStarted(call_id=f"c{story.state.totals.reply_count}_0", name="look", key="k"))
+        result = ToolResult(call_id=f"c{story.state.totals.reply_count}_0", parts=(PICTURE,))
         story.tell(e.ToolFinished(result=result))
 
 
@@ -145,7 +145,11 @@ def test_old_screenshots_go_in_batches_and_the_log_keeps_them():
     story.tell(e.ViewChanged(changes=change.changes, why=change.why))
     assert len(sent_pictures(story)) == PICTURES_KEPT
     kept = [
-        p for m in story.state.transcript.messages for r in m.results for p in r.parts if isinstance(p, Media)
+        p
+        for m in story.state.conversation.transcript.messages
+        for r in m.results
+        for p in r.parts
+        if isinstance(p, Media)
     ]
     assert len(kept) == PICTURES_KEPT + PICTURES_SLACK + 1
     first = next(m for m in story.effect().request.messages if m.results)
@@ -167,7 +171,7 @@ def test_what_is_too_large_is_left_out_also_after_a_switch_of_models():
     assert isinstance(change, ChangeView)
     story.tell(e.ViewChanged(changes=change.changes, why=change.why))
     assert "300 bytes" in story.effect().request.messages[-1].text
-    assert story.state.transcript.messages[-1].parts[1] == big
+    assert story.state.conversation.transcript.messages[-1].parts[1] == big
 
 
 def at(name="test", **abilities):
@@ -231,7 +235,7 @@ def test_what_a_model_cannot_take_is_told_in_words(media, abilities, words, insi
         assert len(whys) == 1
     else:
         assert isinstance(told, Media) and whys == []
-    kept = story.state.transcript.messages[-1]
+    kept = story.state.conversation.transcript.messages[-1]
     assert isinstance((kept.results[0].parts if inside else kept.parts)[1], Media)
 
 
@@ -310,7 +314,7 @@ def test_refused_reasoning_is_left_out_once_and_the_model_asked_again():
     assert [c.native for m in request.messages for c in m.calls] == [None]
     assert [m.text for m in request.messages] == [m.text for m in before.messages]
     assert story.effect().wait_seconds == 0
-    assert THOUGHT in story.state.transcript.messages[1].parts
+    assert THOUGHT in story.state.conversation.transcript.messages[1].parts
     refuse(story)
     assert story.effect() == EndRun(stop="failed", reason=REFUSED.message)
 
@@ -410,8 +414,8 @@ def test_a_conversation_from_elsewhere_is_the_beginning():
     story.tell(e.RunEnded(stop="cancelled"))
     history, repairs = make_legal((Message(role="user", parts=(Text(text="before"),)),))
     story.tell(e.Imported(messages=history, repairs=repairs))
-    assert [m.id for m in story.state.view] == ["m1", "m2"]
-    assert story.state.view[1].text == "before"
+    assert [m.id for m in story.state.conversation.view] == ["m1", "m2"]
+    assert story.state.conversation.view[1].text == "before"
 
 
 def test_what_belongs_to_a_result_stays_with_it():

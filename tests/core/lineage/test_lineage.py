@@ -27,7 +27,7 @@ from bridle import (
 )
 from bridle.cli.format.columns import display_width, fit_line, trim_line, wrap_text
 from bridle.cli.main import main as command
-from bridle.core.calls.transitions import LEFT_TO_PARENT, RUNNING_IN_PARENT
+from bridle.core.calls.orphaned import LEFT_TO_PARENT, RUNNING_IN_PARENT
 from bridle.core.recovery.log_repair import fold_log
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
@@ -127,7 +127,9 @@ def test_every_message_is_a_place():
         length = len(await store.read("s"))
         for message in result.messages:
             fork = await agent.fork("s", message.id)
-            shared = fold_log((await store.read(fork.session))[: fork.at]).state.transcript.messages
+            shared = fold_log(
+                (await store.read(fork.session))[: fork.at]
+            ).state.conversation.transcript.messages
             # The calls of a reply and what came of them are one thing.
             expected = {"m2": "m3", "m4": "m5"}.get(message.id, message.id)
             assert (shared[-1].id, fork.message) == (expected, expected)
@@ -300,7 +302,7 @@ def test_a_branch_on_another_model_answers_the_same_question(tmp_path):
         ]  # fmt: skip
         assert family["t"].model == "sim:gpt-6.1-sol"
         assert family["u"].model == "sim:gemini-3.8-flash"
-        assert family["t"].usd == (await store_of(agent, "t")).total_spent.usd, (
+        assert family["t"].usd == (await store_of(agent, "t")).totals.spent.usd, (
             "the question itself cost nothing"
         )
         assert named.message == "m1"
@@ -325,7 +327,7 @@ def test_a_fork_of_a_fork_hangs_where_it_left():
         costs = {b.session: b.usd for b in await agent.branches("s")}
         total = sum(costs.values())
         assert costs["early"] == costs["deep"] == 0
-        assert total == (await store_of(agent, "s")).total_spent.usd + costs["late"]
+        assert total == (await store_of(agent, "s")).totals.spent.usd + costs["late"]
 
     asyncio.run(main())
 
@@ -645,15 +647,15 @@ async def _lives(seed):
         try:
             if dice.random() < 0.4:
                 length = len(await store.read(name))
-                said = len((await store_of(agent, name)).transcript.messages)
+                said = len((await store_of(agent, name)).conversation.transcript.messages)
                 place = dice.choice((None, dice.randint(0, length), f"m{dice.randint(1, max(said, 1))}"))
                 store.left = 1_000_000
                 if said or not isinstance(place, str):
                     name = (await agent.fork(name, place, new=f"{turn}-{name}"[:40])).session
                     names.append(name)
-                    if (await store_of(agent, name)).transcript.messages and dice.random() < 0.7:
+                    if (await store_of(agent, name)).conversation.transcript.messages and dice.random() < 0.7:
                         await agent.resume(name)
-            elif dice.random() < 0.4 and (await store_of(agent, name)).transcript.messages:
+            elif dice.random() < 0.4 and (await store_of(agent, name)).conversation.transcript.messages:
                 await agent.resume(name)
             else:
                 wanted = [

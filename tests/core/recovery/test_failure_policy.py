@@ -4,16 +4,12 @@ import asyncio
 from typing import get_args
 
 import pytest
+from outcome_tables import OUTCOME_POLICY, STOP_POLICY, STORE_ERROR_POLICY
 from test_loop import Story, call, says
 
 from bridle import Agent
 from bridle.core.effects import AskModel, ChangeView, EndRun, Reprompt
-from bridle.core.recovery.failure_policy import (
-    FAILURE_POLICY,
-    OUTCOME_POLICY,
-    STOP_POLICY,
-    STORE_ERROR_POLICY,
-)
+from bridle.core.recovery.failure_policy import FAILURE_POLICY
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
 from bridle.testing.scripted_model import scripted

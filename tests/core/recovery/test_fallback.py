@@ -321,8 +321,8 @@ async def live(seed):
     state = State()
     for event in events:
         state = apply_event(state, event)
-    calls = [call.id for message in state.transcript.messages for call in message.calls]
-    results = [each.call_id for message in state.transcript.messages for each in message.results]
+    calls = [call.id for message in state.conversation.transcript.messages for call in message.calls]
+    results = [each.call_id for message in state.conversation.transcript.messages for each in message.results]
     assert sorted(calls) == sorted(results), seed
     for provider in house.providers:
         assert provider.refusals == [], seed

@@ -143,7 +143,7 @@ BREAKAGES = {
 def test_a_whole_log_is_read_as_it_was_written(family):
     records = chained(asyncio.run(told(family)))
     assert fold_log(records).repairs == ()
-    assert fold_log(records).state.run.answer == "And on."
+    assert fold_log(records).state.run.end.answer == "And on."
 
 
 async def next_turn_works(family, records, name="", *, resumed=False):

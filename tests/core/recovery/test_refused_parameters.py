@@ -115,7 +115,7 @@ def test_a_refused_parameter_is_left_out_once_and_recorded(family, choice, text,
     state = State()
     for record in records:
         state = apply_event(state, record.event, record.at, record.hash)
-    assert state.run.refused_parameters == (("tool_choice",) if forced else ("cache",))
+    assert state.run.refusals.refused_parameters == (("tool_choice",) if forced else ("cache",))
 
 
 @pytest.mark.parametrize(("family", "choice", "text", "words"), CASES, ids=IDS)

@@ -81,7 +81,7 @@ def test_what_is_spent_inside_is_told_apart_and_together(tool_name, stream):
     assert float(told.usd) == pytest.approx(inner.cost)
     assert [each.session for each in house.events(SubrunStarted)] == [inner.session]
     state = fold_log(asyncio.run(house.store.read("s"))).state
-    assert (state.nested_spent.steps, state.total_spent.steps) == (1, 2)
+    assert (state.totals.nested_spent.steps, state.totals.spent.steps) == (1, 2)
     prompted = asyncio.run(house.inner.store.read(inner.session))[1].event
     assert (prompted.tenant, prompted.caller, prompted.parent_session) == ("acme", "ann", "s")
 

@@ -589,11 +589,14 @@ def test_reasoning_that_is_bound_to_other_notes_is_left_out():
     state = apply_event(state, e.Prompted(parts=(Text(text="Hi."),)))
     noted = e.MemoryLoaded(notes=(Note(id="t1", text="x"),), why="the session began")
     first = apply_event(state, noted)
-    assert first.stale_ranges == ()
-    assert first.prompt_tokens > state.prompt_tokens
-    thought = replace(state, reply_count=1)
-    assert apply_event(thought, noted).stale_ranges == ((0, 1),)
-    assert apply_event(thought, e.MemoryLoaded(notes=(), why="the session began")).stale_ranges == ()
+    assert first.conversation.stale_ranges == ()
+    assert first.estimate.prompt_tokens > state.estimate.prompt_tokens
+    thought = replace(state, totals=replace(state.totals, reply_count=1))
+    assert apply_event(thought, noted).conversation.stale_ranges == ((0, 1),)
+    assert (
+        apply_event(thought, e.MemoryLoaded(notes=(), why="the session began")).conversation.stale_ranges
+        == ()
+    )
 
 
 # --- by hand -----------------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ def test_pictures_keep_their_places():
     sent = [each.run_sync(["See:", picture], session="s") for each in (agent, plain)]
     with_chunks, without = (result.messages[0].parts for result in sent)
     assert with_chunks[1:] == without
-    views = [state_of(each.store).view[0].parts for each in (agent, plain)]
+    views = [state_of(each.store).conversation.view[0].parts for each in (agent, plain)]
     assert views[0][1:] == views[1]
 
 
@@ -427,13 +427,15 @@ def test_a_talk_that_becomes_too_long_loses_old_pages_before_old_words():
     shorter = [event for event in events(store) if isinstance(event, e.Compacted)]
     assert shorter
     assert shorter[0].strategies == ("chunks",)
-    said = "\n".join(part.text for message in state.view for part in message.parts)
+    said = "\n".join(part.text for message in state.conversation.view for part in message.parts)
     assert all(f"Question {turn}." in said for turn in range(9))
     assert "Page 8." in said
     assert "Page 0." not in said
     assert CHUNKS_REMOVED in said
     assert len(state.memory.prompts_with_chunks) == 9
-    originals = "\n".join(part.text for message in state.transcript.messages for part in message.parts)
+    originals = "\n".join(
+        part.text for message in state.conversation.transcript.messages for part in message.parts
+    )
     assert "Page 0." in originals
 
 
@@ -441,7 +443,7 @@ def test_pages_are_not_quoted_as_what_people_said_beside_a_summary():
     store, state = talk(14, because=300, compaction=Compaction(keep=0.1))
     summed = [event for event in events(store) if isinstance(event, e.Compacted) and event.summarized_until]
     assert summed
-    first = "\n".join(part.text for part in state.view[0].parts)
+    first = "\n".join(part.text for part in state.conversation.view[0].parts)
     assert "Question 0." in first
     assert "Page 0." not in first
 

@@ -8,7 +8,7 @@ from broken_logs import change, write
 
 from bridle import Agent, Conflict, Corrupt, MisuseError, SessionNotFound, fork_session, tool
 from bridle.cli.main import main as command
-from bridle.core.calls.transitions import RECORDS_LOST
+from bridle.core.calls.orphaned import RECORDS_LOST
 from bridle.run.recovery.session_log import load_log
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
@@ -145,7 +145,7 @@ def test_a_broken_chain_names_the_record_and_a_fork_goes_on(log, tmp_path, capsy
         store = open_store(path)
         agent = agent_on(store)
         before = (await load_log(store, "t")).state
-        assert before.run.stop == "cancelled"
+        assert before.run.end.stop == "cancelled"
         result = await agent.run("!say Fine.", session="t")
         assert result.done
         assert [part.outcome for message in result.messages for part in message.results] == ["unknown"]

@@ -91,7 +91,7 @@ async def _read_family(options: argparse.Namespace) -> tuple[Branch, ...]:
 def _list_places(records: Sequence[Record]) -> Iterator[LogPlace]:
     known = 0
     for record, state in iterate_states(records):
-        messages = state.transcript.messages
+        messages = state.conversation.transcript.messages
         usd = record.event.usd if isinstance(record.event, e.ModelReplied) else None
         for message in messages[known:]:
             who = "you" if isinstance(record.event, e.Prompted) else message.role

@@ -141,7 +141,7 @@ async def _run_session(
             console.note(f"{reason}using the built-in simulator; nothing is sent or charged", "yellow")
         began = time.monotonic()
         if prompt is not None:
-            owner = state.owner or ""
+            owner = state.identity.owner or ""
             named = owner if options.tenant is None else options.tenant
             tenant = CrossTenant(named) if options.across_tenants else named
             stream = agent.stream(prompt, session, deltas=options.stream, tenant=tenant)

@@ -95,13 +95,13 @@ async def _read_row(store: Store, info: SessionInfo) -> SessionListRow:
             "prompt": str(error),
         }
     state = fold_state(records)
-    usd = state.total_spent.usd
+    usd = state.totals.spent.usd
     return {
         "session": info.id,
         "updated_at": info.updated_at,
         "ended": describe_end(state),
-        "steps": state.total_spent.steps,
-        "tokens": state.total_spent.usage.total,
+        "steps": state.totals.spent.steps,
+        "tokens": state.totals.spent.usage.total,
         "cost": None if usd is None else float(usd),
         "model": state.settings.model.name,
         "parent": info.parent or None,

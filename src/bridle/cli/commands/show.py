@@ -115,7 +115,7 @@ async def _read_session(options: argparse.Namespace) -> tuple[Sequence[Record], 
         records = await read_session(store, options.session, tenant_of(options))
         if not options.result:
             return records, None
-        wholes = fold_state(records).stored_results
+        wholes = fold_state(records).calls.stored_results
         found = next((whole for whole in wholes if whole.hash.startswith(options.result)), None)
         data = await store.get_blob(found.hash) if found is not None else None
         if data is None:
@@ -152,17 +152,17 @@ class SessionPrinter:
             notice = notices.pop(record.at, ()) if isinstance(record.event, NOTICE_EVENTS) else ()
             for label, words in (*self._event_lines(record), *notice):
                 self._print_entry(record.at, label, words)
-        total = state.total_spent
+        total = state.totals.spent
         usd = None if total.usd is None else float(total.usd)
         print_line()
         print_line(
             f"{format_usage(total.usage)} · {format_dollars(usd)} · {format_count(total.steps, 'step')}"
             f" · {describe_end(state)}"
         )
-        if state.nested_spent != Spending():
-            inner = format_dollars(None if state.nested_spent.usd is None else float(state.nested_spent.usd))
-            steps = format_count(state.nested_spent.steps, "step")
-            print_line(f"nested runs: {format_usage(state.nested_spent.usage)} · {inner} · {steps}")
+        nested = state.totals.nested_spent
+        if nested != Spending():
+            usd, steps = None if nested.usd is None else float(nested.usd), format_count(nested.steps, "step")
+            print_line(f"nested runs: {format_usage(nested.usage)} · {format_dollars(usd)} · {steps}")
 
     def _event_lines(self, record: Record) -> list[tuple[str, str]]:  # one case per event
         match record.event:
@@ -377,7 +377,7 @@ def format_latency(latency: Latency | None) -> str:
 def _harness_notices(state: State) -> dict[float, list[tuple[str, str]]]:
     """Notices that the harness sent to the model, by time."""
     found: dict[float, list[tuple[str, str]]] = {}
-    for message in state.transcript.messages:
+    for message in state.conversation.transcript.messages:
         if message.provenance == "harness":
             found.setdefault(message.at, []).append(("harness", message.text))
     return found

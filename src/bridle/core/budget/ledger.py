@@ -79,7 +79,7 @@ class PromptSizes:
         words = state.settings.instructions
         if words is not self._instructions[0]:
             self._instructions = words, estimate_text_tokens(words)
-        view, known = state.view, self._measured
+        view, known = state.conversation.view, self._measured
         if known and (len(view) < known or view[known - 1] is not self._last):
             self.forget_messages()
         new = view[self._measured :]
@@ -178,7 +178,7 @@ def list_nested_charges(session: str, records: Sequence[Record]) -> tuple[Ledger
         event, state = record.event, reader.state
         if isinstance(event, SubrunCharged):
             counts[event.session] += 1
-            tool = next((each.tool for each in state.run.subruns if each.session == event.session), "")
+            tool = next((each.tool for each in state.run.budget.subruns if each.session == event.session), "")
             found.append(
                 LedgerEntry(
                     session=event.session,
@@ -187,8 +187,8 @@ def list_nested_charges(session: str, records: Sequence[Record]) -> tuple[Ledger
                     step=0,
                     attempt=counts[event.session],
                     model=OTHER_STORE,
-                    tenant=state.run.tenant,
-                    caller=state.run.caller,
+                    tenant=state.run.origin.tenant,
+                    caller=state.run.origin.caller,
                     agent=OTHER_STORE,
                     seq=record.seq,
                     id=event.id,
@@ -273,8 +273,8 @@ class _LedgerReader:
             step=step,
             attempt=attempt,
             model=model.name,
-            tenant=run.tenant,
-            caller=run.caller,
+            tenant=run.origin.tenant,
+            caller=run.origin.caller,
             agent=self._agent_name(),
             seq=self._seq,
             id=id_,
@@ -299,7 +299,9 @@ class _LedgerReader:
             self._book(outcome, Usage(), Decimal(0), ())  # rejected without a reply: nothing to pay
         else:
             usage, usd = price_partial_reply(
-                state_for_summarizer(self._state, self._state.run.compaction.summarizer_key), usage, usd
+                state_for_summarizer(self._state, self._state.run.compaction.summary.summarizer_key),
+                usage,
+                usd,
             )
             self._book(outcome, usage, usd, self._split_by_tool(usage, usd))
 
@@ -307,7 +309,9 @@ class _LedgerReader:
         self, outcome: LedgerOutcome, usage: Usage, usd: Decimal | None, shares: tuple[ToolShare, ...]
     ) -> None:
         state = self._state
-        opened = self._open or self._new_entry(state.now, state.run.spent.steps + 1, state.run.attempt + 1)
+        opened = self._open or self._new_entry(
+            state.now, state.run.budget.spent.steps + 1, state.run.attempt.number + 1
+        )
         self._open = None
         self._entries.append(replace(opened, outcome=outcome, usage=usage, usd=usd, shares=shares))
 

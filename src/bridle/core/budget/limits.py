@@ -52,13 +52,15 @@ class LimitScope(NamedTuple):
 def limit_scopes(state: State) -> tuple[LimitScope, ...]:
     """All scopes that limit the run, its own first."""
     run = state.run
-    elapsed = state.now - run.started_at
-    own = LimitScope("", run.budget, add_nested_spending(run.spent, run.nested_spent), elapsed)
-    if run.budget.session is None:
+    elapsed = state.now - run.budget.started_at
+    own = LimitScope(
+        "", run.budget.limits, add_nested_spending(run.budget.spent, run.budget.nested_spent), elapsed
+    )
+    if run.budget.limits.session is None:
         return (own,)
-    session_spent = add_nested_spending(state.total_spent, state.nested_spent)
+    session_spent = add_nested_spending(state.totals.spent, state.totals.nested_spent)
     return own, LimitScope(
-        "the session's", run.budget.session, session_spent, state.earlier_seconds + elapsed
+        "the session's", run.budget.limits.session, session_spent, state.totals.earlier_seconds + elapsed
     )
 
 
@@ -78,17 +80,17 @@ NOTHING_SPENT = Spending()
 def deadline(state: State) -> float | None:
     """Time at which the run's or its session's time is up."""
     run = state.run
-    if run.budget.seconds is None and run.budget.session is None:
+    if run.budget.limits.seconds is None and run.budget.limits.session is None:
         return None
-    ends = [] if run.budget.seconds is None else [run.started_at + run.budget.seconds]
-    if run.budget.session is not None and run.budget.session.seconds is not None:
-        ends.append(run.started_at + run.budget.session.seconds - state.earlier_seconds)
+    ends = [] if run.budget.limits.seconds is None else [run.budget.started_at + run.budget.limits.seconds]
+    if run.budget.limits.session is not None and run.budget.limits.session.seconds is not None:
+        ends.append(run.budget.started_at + run.budget.limits.session.seconds - state.totals.earlier_seconds)
     return min(ends, default=None)
 
 
 def tool_calls_left(state: State) -> tuple[int, str] | None:
     """Number of tool calls left, with a description of the limit; None if there is no limit."""
-    if state.run.budget.tool_calls is None and state.run.budget.session is None:
+    if state.run.budget.limits.tool_calls is None and state.run.budget.limits.session is None:
         return None
     found = [
         (scope.limits.tool_calls - scope.spent.tool_calls, _describe_used(scope, "tool_calls"))
@@ -102,14 +104,14 @@ def wrap_up_reprompt(state: State) -> Reprompt | None:
     """Wrap-up notice to the model, if it is due and was not sent yet."""
     run = state.run
     if (
-        run.wrap_up_reason
-        or run.attempt
-        or run.continued_text
-        or state.transcript.messages[-1].role not in ("tool", "user")
+        run.budget.wrap_up_reason
+        or run.attempt.number
+        or run.evaluation.continued_text
+        or state.conversation.transcript.messages[-1].role not in ("tool", "user")
     ):
         return None  # nothing is inserted between two attempts or into an answer
-    if run.budget_warning:
-        return Reprompt(why=WRAP_UP_WHY, message=WRAP_UP_NOTICE.format(used=run.budget_warning))
+    if run.budget.warning:
+        return Reprompt(why=WRAP_UP_WHY, message=WRAP_UP_NOTICE.format(used=run.budget.warning))
     for scope in limit_scopes(state):
         share = scope.limits.wrap_up
         used = _used_shares(scope) if share is not None else {}
@@ -184,10 +186,10 @@ def find_reached_limit(state: State) -> tuple[RunStop, str] | None:
             return "steps", f"{spent.steps} of {owner}{limits.steps} steps taken"
         if limits.seconds is not None and scope.seconds >= limits.seconds:
             return "seconds", f"{scope.seconds:.1f} of {owner}{limits.seconds:g} seconds used"
-    if state.run.tool_call_limit == "shared":
+    if state.run.budget.tool_call_limit == "shared":
         return "budget", "the shared limit of tool calls is reached, and the model asked for more"
     calls = tool_calls_left(state)
-    if state.run.tool_call_limit and calls is not None and calls[0] <= 0:
+    if state.run.budget.tool_call_limit and calls is not None and calls[0] <= 0:
         return "budget", f"{calls[1]} made, and the model asked for more"
     if output_tokens_room(state) < OUTPUT_TOKENS_MIN:
         descriptions = [_describe_spending(scope) for scope in limit_scopes(state)]
@@ -197,20 +199,22 @@ def find_reached_limit(state: State) -> tuple[RunStop, str] | None:
 
 def output_tokens_room(state: State) -> int:
     """Maximum number of output tokens of the next reply."""
+    estimate = state.estimate
     settings, run = state.settings, state.run
     limit = settings.model.abilities.output_tokens
     allowance = (settings.thinking.budget_tokens or 0) if settings.thinking else 0
     default = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
     window = window_tokens(state)
-    window_room = max(
-        window - state.prompt_tokens + state.estimate_margin_tokens, int(window * REPLY_SHARE_MIN)
-    )
+    window_room = max(window - estimate.prompt_tokens + estimate.margin_tokens, int(window * REPLY_SHARE_MIN))
     rooms = [
-        min(window_room, requested_output_tokens(settings) or (limit if run.needs_full_output else default))
+        min(
+            window_room,
+            requested_output_tokens(settings) or (limit if run.evaluation.needs_full_output else default),
+        )
     ]
     for _, limits, spent, _ in limit_scopes(state):
         if limits.tokens is not None:
-            rooms.append(limits.tokens - spent.usage.total - state.prompt_tokens)
+            rooms.append(limits.tokens - spent.usage.total - estimate.prompt_tokens)
         if limits.usd is not None:
             if spent.usd is None:
                 return 0  # with an unknown price no dollar limit can be enforced
@@ -223,7 +227,7 @@ def affordable_output_tokens(state: State, dollars_left: Decimal) -> int:
     rates = _highest_rates(state)
     if rates is None:
         return 0
-    after_prompt = dollars_left - _highest_input_rate(state, rates) * state.prompt_tokens / MILLION
+    after_prompt = dollars_left - _highest_input_rate(state, rates) * state.estimate.prompt_tokens / MILLION
     if rates.output <= 0:
         return MILLION if after_prompt >= 0 else 0
     return int(after_prompt * MILLION / rates.output)
@@ -231,10 +235,10 @@ def affordable_output_tokens(state: State, dollars_left: Decimal) -> int:
 
 def worst_case_reservation(state: State, output_tokens: int, pool: str) -> Reservation:
     """Worst case of the next call, with at most this many output tokens."""
-    rates, tokens = _highest_rates(state), state.prompt_tokens + output_tokens
+    rates, tokens = _highest_rates(state), state.estimate.prompt_tokens + output_tokens
     if rates is None:
         return Reservation(pool=pool, tokens=tokens, output_tokens=output_tokens)
-    dollars = _highest_input_rate(state, rates) * state.prompt_tokens + rates.output * output_tokens
+    dollars = _highest_input_rate(state, rates) * state.estimate.prompt_tokens + rates.output * output_tokens
     return Reservation(pool=pool, tokens=tokens, usd=dollars / MILLION, output_tokens=output_tokens)
 
 
@@ -244,7 +248,7 @@ def fit_reservation(
     """A smaller reservation that fits into what is left; None if no useful reply would fit."""
     rooms = [wanted.output_tokens]
     if tokens is not None:
-        rooms.append(tokens - state.prompt_tokens)
+        rooms.append(tokens - state.estimate.prompt_tokens)
     if usd is not None:
         rooms.append(affordable_output_tokens(state, usd))
     room = min(rooms)
@@ -256,13 +260,13 @@ def _highest_rates(state: State) -> Rates | None:
     settings = state.settings
     price = settings.model.price
     words = (extra.json.strip().strip('"') for extra in settings.extras)
-    return price.highest_rates(state.prompt_tokens, state.now, words) if price else None
+    return price.highest_rates(state.estimate.prompt_tokens, state.now, words) if price else None
 
 
 def _highest_input_rate(state: State, rates: Rates) -> Decimal:
     """Highest rate of a prompt token: it may be written to the cache, for an hour if breakpoints ask for it."""
     highest = max(rates.input, rates.cache_write)
-    if rates.cache_write_1h is None or not can_use_long_ttl(state.settings, state.view):
+    if rates.cache_write_1h is None or not can_use_long_ttl(state.settings, state.conversation.view):
         return highest
     return max(highest, rates.cache_write_1h)
 
@@ -284,19 +288,21 @@ def charge_partial_reply(state: State, usage: Usage | None, usd: Decimal | None)
     """Charge a reply that broke off: as reported, or as estimated if nothing was reported."""
     if usage is None:
         return state
-    usage, usd = price_partial_reply(state, usage, usd)
-    return replace(
-        state,
-        run=replace(state.run, spent=add_spending(state.run.spent, usage, usd)),
-        total_spent=add_spending(state.total_spent, usage, usd),
-    )
+    return charge(state, *price_partial_reply(state, usage, usd))
+
+
+def charge(state: State, usage: Usage, usd: Decimal | None) -> State:
+    """The state with this usage added to the run and to the session."""
+    used, totals = state.run.budget, state.totals
+    run = replace(state.run, budget=replace(used, spent=add_spending(used.spent, usage, usd)))
+    return replace(state, run=run, totals=replace(totals, spent=add_spending(totals.spent, usage, usd)))
 
 
 def price_partial_reply(state: State, usage: Usage, usd: Decimal | None) -> tuple[Usage, Decimal | None]:
     """Usage and cost of a reply that broke off."""
     if usage.prompt:
         return usage, usd
-    guess = Usage(input=state.prompt_tokens, output=usage.output, incomplete=True)
+    guess = Usage(input=state.estimate.prompt_tokens, output=usage.output, incomplete=True)
     price = state.settings.model.price
     return guess, price.cost(guess, state.now) if price else None
 
@@ -309,7 +315,7 @@ def billable_usage(state: State, reply: Reply) -> Usage:
     if reply.usage.is_known:
         return reply.usage
     written = reply.usage.output or estimate_part_tokens(reply.parts)
-    return Usage(input=state.prompt_tokens, output=written, incomplete=True)
+    return Usage(input=state.estimate.prompt_tokens, output=written, incomplete=True)
 
 
 def add_spending(spent: Spending, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spending:
@@ -318,22 +324,27 @@ def add_spending(spent: Spending, usage: Usage, usd: Decimal | None, steps: int 
 
 
 def apply_subrun_started(state: State, event: SubrunStarted, at: float, proof: str) -> State:
-    if any(each.session == event.session for each in state.run.subruns):
+    used = state.run.budget
+    if any(each.session == event.session for each in used.subruns):
         return state
-    calls = (call for message in reversed(state.transcript.messages) for call in message.calls)
+    calls = (call for message in reversed(state.conversation.transcript.messages) for call in message.calls)
     tool = next((call.name for call in calls if call.id == event.call_id), "")
     begun = Subrun(session=event.session, call_id=event.call_id, tool=tool)
-    return replace(state, run=replace(state.run, subruns=(*state.run.subruns, begun)))
+    return replace(state, run=replace(state.run, budget=replace(used, subruns=(*used.subruns, begun))))
 
 
 def apply_subrun_charged(state: State, event: SubrunCharged, at: float, proof: str) -> State:
     run = state.run
     subruns = tuple(
-        _add_charge(each, event) if each.session == event.session else each for each in run.subruns
+        _add_charge(each, event) if each.session == event.session else each for each in run.budget.subruns
     )
-    inner = add_spending(run.nested_spent, event.usage, event.usd, steps=event.steps)
-    total = add_spending(state.nested_spent, event.usage, event.usd, steps=event.steps)
-    return replace(state, run=replace(run, nested_spent=inner, subruns=subruns), nested_spent=total)
+    inner = add_spending(run.budget.nested_spent, event.usage, event.usd, steps=event.steps)
+    total = add_spending(state.totals.nested_spent, event.usage, event.usd, steps=event.steps)
+    return replace(
+        state,
+        run=replace(run, budget=replace(run.budget, nested_spent=inner, subruns=subruns)),
+        totals=replace(state.totals, nested_spent=total),
+    )
 
 
 def _add_charge(subrun: Subrun, event: SubrunCharged) -> Subrun:

@@ -49,7 +49,7 @@ RECOVERED_CALLS, RECOVERED_RATE = 3, 0.9
 
 def find_cache_alarm(state: State) -> CacheDegraded | None:
     """Alarm to report now; None if the cache works, or if it was already reported."""
-    history = state.cache
+    history = state.cache.history
     eligible = [call for call in history.recent if call.expected_tokens]
     if history.degraded or not eligible or eligible[-1] is not history.recent[-1]:
         return None
@@ -67,7 +67,7 @@ def find_cache_alarm(state: State) -> CacheDegraded | None:
 
 
 def apply_cache_degraded(state: State, event: CacheDegraded, at: float, proof: str) -> State:
-    return replace(state, cache=replace(state.cache, degraded=True))
+    return replace(state, cache=replace(state.cache, history=replace(state.cache.history, degraded=True)))
 
 
 def has_recovered(calls: tuple[CacheCall, ...]) -> bool:
@@ -79,8 +79,8 @@ def has_recovered(calls: tuple[CacheCall, ...]) -> bool:
 def _earlier_hit_rate(state: State, earlier: list[CacheCall]) -> float | None:
     seen = sum_cache_calls(earlier)
     expected, read = (
-        state.cache.older_expected_tokens + seen.expected_tokens,
-        state.cache.older_read_tokens + seen.read_tokens,
+        state.cache.history.older_expected_tokens + seen.expected_tokens,
+        state.cache.history.older_read_tokens + seen.read_tokens,
     )
     return read / expected if expected else None
 
@@ -110,10 +110,7 @@ def _make_cache_degraded(
 TOLERANCE_TOKENS, TOLERANCE_DIVISOR = 128, 20
 """Larger differences are a miss; the last tokens of a prompt are never cached, and counts are rounded."""
 PARTIAL_SUMMARY_MOVE = e.PrefixMoved(
-    layer="history",
-    block="a message in it",
-    cause="compacted",
-    why="only the first turns are summarized",
+    layer="history", block="a message in it", cause="compacted", why="only the first turns are summarized"
 )
 RECENT_CALLS_MAX = 20
 """Maximum number of calls that an alarm may consider."""
@@ -124,29 +121,29 @@ def record_call_sent(state: State, event: e.ModelAsked, at: float) -> CacheHisto
     """Cache history after a request was sent."""
     sent = SentCall(
         at=at,
-        message_count=len(state.view),
-        ttl_seconds=ttl_seconds(state.settings, state.view, event.breakpoints),
+        message_count=len(state.conversation.view),
+        ttl_seconds=ttl_seconds(state.settings, state.conversation.view, event.breakpoints),
         tool_choice=event.tool_choice,
-        stored_prompt_tokens=state.stored_prompt.tokens
-        if event.stored_prompt and isinstance(state.stored_prompt, PromptStored)
+        stored_prompt_tokens=state.cache.stored_prompt.tokens
+        if event.stored_prompt and isinstance(state.cache.stored_prompt, PromptStored)
         else 0,
     )
-    return replace(state.cache, in_flight=sent)
+    return replace(state.cache.history, in_flight=sent)
 
 
 def record_summary_answered(state: State, reply: Reply, *, elsewhere: bool) -> CacheHistory:
     """Cache history after a summary, which is requested beside the conversation and does not advance it."""
-    history = state.cache
+    history = state.cache.history
     is_partial = history.previous is not None and reply.usage.prompt < history.previous.usage.prompt
     moved = history.prefix_change or (PARTIAL_SUMMARY_MOVE if is_partial else None)
     side_history = replace(history, previous=None if elsewhere else history.previous, prefix_change=moved)
-    after = record_call_answered(replace(state, cache=side_history), reply)
+    after = record_call_answered(replace(state, cache=replace(state.cache, history=side_history)), reply)
     return replace(after, previous=history.previous, prefix_change=history.prefix_change)
 
 
 def record_call_answered(state: State, reply: Reply) -> CacheHistory:
     """Cache history after a reply; `state` is the state before it."""
-    history = state.cache
+    history = state.cache.history
     if history.in_flight is None:
         return history
     number = history.call_count + 1
@@ -181,7 +178,7 @@ def _diagnose_call(
         index=number,
         at=sent.at,
         model=model.name,
-        tenant=state.run.tenant,
+        tenant=state.run.origin.tenant,
         agent=agent_name(state.settings),
         prompt_tokens=usage.prompt,
         expected_tokens=expected,
@@ -242,7 +239,9 @@ def _find_miss_cause(
             "prefix",
             f"settings: the tool choice is {sent.tool_choice.mode} and was {before.tool_choice.mode}",
         )
-    new = sum(len(message.parts) for message in state.view[before.message_count : sent.message_count])
+    new = sum(
+        len(message.parts) for message in state.conversation.view[before.message_count : sent.message_count]
+    )
     # An earlier breakpoint was found, so the provider did not lose everything.
     if abilities.cache == "marks" and new >= LOOKBACK_BLOCKS and usage.cache_read:
         return "lookback", f"{new} blocks since the previous call"

@@ -48,14 +48,14 @@ def find_prefix_change(
     another model than the run's there is no prefix. `chosen`: the caller selects the tool choice step by
     step.
     """
-    last = state.last_request
+    last = state.cache.last_request
     if last is None or (aside and request.model.model_key != state.settings.model.model_key):
         return None
     if aside:
         messages = request.messages if request.asks_native_summary else request.messages[:-1]
         last = replace(last, view=last.view[: len(messages)], tool_choice=request.tool_choice)
         request = replace(request, messages=messages)
-    estimate = state.prompt_tokens - state.estimate_margin_tokens
+    estimate = state.estimate.prompt_tokens - state.estimate.margin_tokens
     for layer, block, cause, why in _list_prefix_differences(state, last, request, chosen=chosen):
         return PrefixMoved(layer=layer, block=block, cause=cause, why=why, uncached_tokens=estimate)
     return None
@@ -67,25 +67,30 @@ def snapshot_request(state: State, choice: ToolChoice) -> RequestSnapshot:
     return RequestSnapshot(
         settings=state.settings,
         tools=tools,
-        revealed_tools=state.revealed_tools,
-        view=state.view,
+        revealed_tools=state.tools.revealed,
+        view=state.conversation.view,
         memory=memory_text(state),
         cache_key=prompt_cache_key(state),
-        view_change_count=len(state.view_changes),
+        view_change_count=len(state.conversation.view_changes),
         tool_choice=choice,
     )
 
 
 def apply_prefix_moved(state: State, event: PrefixMoved, at: float, proof: str) -> State:
     """Record a change once; under `prefix="strict"`, until it is reverted."""
-    run = replace(state.run, prefix_change=event)
+    cache = state.cache
+    run = replace(state.run, adjustments=replace(state.run.adjustments, prefix_change=event))
     if _is_forbidden_change(state.settings, event):
         return replace(state, run=run)
-    return replace(state, run=run, last_request=None, cache=replace(state.cache, prefix_change=event))
+    return replace(
+        state,
+        run=run,
+        cache=replace(cache, last_request=None, history=replace(cache.history, prefix_change=event)),
+    )
 
 
 def end_if_prefix_moved(state: State) -> EndRun | None:
-    event = state.run.prefix_change
+    event = state.run.adjustments.prefix_change
     if event is None or not _is_forbidden_change(state.settings, event):
         return None
     return EndRun(
@@ -183,14 +188,14 @@ def _explain_memory_change(state: State, last: RequestSnapshot) -> tuple[str, Pr
 
 
 def _explain_tools_change(state: State, last: RequestSnapshot) -> tuple[PrefixCause, str]:
-    new = state.revealed_tools[len(last.revealed_tools) :]
+    new = state.tools.revealed[len(last.revealed_tools) :]
     if new and state.settings.tools == last.settings.tools:
         return "tools_shown", f"the model was shown {', '.join(new)}"
     return "settings_changed", "the agent's tools changed"
 
 
 def _explain_view_change(state: State, last: RequestSnapshot) -> tuple[PrefixCause, str]:
-    since = state.view_changes[last.view_change_count :]
+    since = state.conversation.view_changes[last.view_change_count :]
     why = "; ".join(dict.fromkeys(event.why for event in since)) or "earlier messages are sent differently"
     return "compacted" if any(isinstance(event, Compacted) for event in since) else "view_changed", why
 
@@ -219,24 +224,25 @@ STALE_REASONING_REASON = "earlier reasoning is bound to text that has changed"
 
 
 def stale_reasoning(state: State) -> ViewChanged | None:
+    conversation = state.conversation
     model = state.settings.model
-    movable = state.revealed_tools or state.stale_ranges or model.abilities.called_tools_declared
+    movable = state.tools.revealed or conversation.stale_ranges or model.abilities.called_tools_declared
     if not model.abilities.bound_thinking or not movable:
         return None
-    messages = state.transcript.messages
+    messages = conversation.transcript.messages
     offered = offered_tools(state)
     # The call itself was made before its tool was declared.
     first_declared = (
         max(first_call_positions(messages, model, offered=bool(offered)).values(), default=-1) + 1
     )
-    if not (state.revealed_tools or state.stale_ranges or first_declared):
+    if not (state.tools.revealed or conversation.stale_ranges or first_declared):
         return None
     front = {spec.name for spec in split_deferred_tools(state, offered)[0]}
-    since = zip(state.revealed_tools, state.revealed_at, strict=True)
+    since = zip(state.tools.revealed, state.tools.revealed_at, strict=True)
     moved = max((at for name, at in since if name in front), default=0)
     moved = max(moved, first_declared)
-    stale = {at for first, last in (*state.stale_ranges, (0, moved)) for at in range(first, last)}
-    before = (messages[at] for at in sorted(stale) if state.summarized_count <= at < len(messages))
+    stale = {at for first, last in (*conversation.stale_ranges, (0, moved)) for at in range(first, last)}
+    before = (messages[at] for at in sorted(stale) if conversation.summarized_count <= at < len(messages))
     own_messages = (
         each
         for each in before
@@ -259,15 +265,22 @@ def mark_stale_after(state: State, event: ViewChanged | Compacted) -> State:
             else mark_all_stale(state)
         )
     touched = {change.message for change in event.changes if not change.strip_native}
-    places = [at for at, message in enumerate(state.transcript.messages) if message.id in touched]
+    places = [
+        at for at, message in enumerate(state.conversation.transcript.messages) if message.id in touched
+    ]
     return _mark_stale_from(state, min(places)) if places else state
 
 
 def mark_all_stale(state: State) -> State:
     """Mark all reasoning as stale: the text before the whole conversation changed."""
-    return _mark_stale_from(state, 0) if state.transcript.messages else state
+    return _mark_stale_from(state, 0) if state.conversation.transcript.messages else state
 
 
 def _mark_stale_from(state: State, first: int) -> State:
-    earlier = tuple(each for each in state.stale_ranges if each[0] < first)
-    return replace(state, stale_ranges=(*earlier, (first, len(state.transcript.messages))))
+    earlier = tuple(each for each in state.conversation.stale_ranges if each[0] < first)
+    return replace(
+        state,
+        conversation=replace(
+            state.conversation, stale_ranges=(*earlier, (first, len(state.conversation.transcript.messages)))
+        ),
+    )

@@ -28,15 +28,15 @@ def list_cache_calls(records: Iterable[Record]) -> tuple[CacheCall, ...]:
     """Every answered call, in order."""
     calls: list[CacheCall] = []
     for record, state in iterate_states(records):
-        if isinstance(record.event, e.ModelReplied) and state.cache.call_count > len(calls):
-            calls.append(state.cache.recent[-1])
+        if isinstance(record.event, e.ModelReplied) and state.cache.history.call_count > len(calls):
+            calls.append(state.cache.history.recent[-1])
     return tuple(calls)
 
 
 def list_alarmed_calls(records: Iterable[Record]) -> tuple[CacheCall, ...]:
     """Calls after which a cache alarm was raised."""
     return tuple(
-        state.cache.recent[-1]
+        state.cache.history.recent[-1]
         for record, state in iterate_states(records)
-        if isinstance(record.event, CacheDegraded) and state.cache.recent
+        if isinstance(record.event, CacheDegraded) and state.cache.history.recent
     )

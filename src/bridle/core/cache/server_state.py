@@ -26,7 +26,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from bridle.core.budget.limits import add_spending, limit_scopes
+from bridle.core.budget.limits import charge, limit_scopes
 from bridle.core.context.assemble import (
     digest_lines,
     has_distinct_call_ids,
@@ -65,12 +65,12 @@ def plan_stored_prompt(state: State, request: Request) -> StorePrompt | DropProm
         return DropPrompt(
             stored=stored,
             why=why,
-            already_dropped=state.run.server_state_lost or stored.expires_at <= state.now,
+            already_dropped=state.run.refusals.server_state_lost or stored.expires_at <= state.now,
         )
     # After the provider lost a prompt, no new one is stored before the next reply.
-    if not settings.cache_by_name or state.run.server_state_lost or _is_storing_refused(state, head):
+    if not settings.cache_by_name or state.run.refusals.server_state_lost or _is_storing_refused(state, head):
         return None
-    pause = expected_pause(settings, state.view)
+    pause = expected_pause(settings, state.conversation.view)
     if pause is None:
         return None
     seconds = float(Decimal(pause) * PAUSE_MARGIN)
@@ -115,7 +115,7 @@ def storage_usd(rates: Rates | None, tokens: int, seconds: float, *, created: bo
 
 def _is_worth_storing(state: State, tokens: int, seconds: float, stored_prompt: PromptStored | None) -> bool:
     model = state.settings.model
-    rates = model.price.rates(state.prompt_tokens, state.now) if model.price else None
+    rates = model.price.rates(state.estimate.prompt_tokens, state.now) if model.price else None
     if rates is None or rates.storage is None or not model.abilities.cache_named:
         return False
     if stored_prompt is None and tokens < model.abilities.cache_minimum_tokens * MINIMUM_TOKENS_MARGIN:
@@ -124,7 +124,7 @@ def _is_worth_storing(state: State, tokens: int, seconds: float, stored_prompt: 
     paid_seconds = stored_prompt.expires_at - state.now if stored_prompt else 0.0
     storage_cost = tokens * rates.storage * Decimal(seconds - paid_seconds) / HOUR_SECONDS
     creation_cost = Decimal(0) if stored_prompt else tokens * rates.cache_read
-    rest_tokens = max(0, state.prompt_tokens - tokens)
+    rest_tokens = max(0, state.estimate.prompt_tokens - tokens)
     rest_cost = rest_tokens * (rates.input - rates.cache_read) * (_calls_between_pauses(state) - 1)
     return saved > storage_cost + creation_cost + rest_cost
 
@@ -133,7 +133,7 @@ def _calls_between_pauses(state: State) -> int:
     """Maximum number of recent calls without a long pause in between; at least 1."""
     least = state.settings.model.abilities.cache_seconds
     calls, highest, last = 0, 1, None
-    for message in state.view[-RECENT_MESSAGES_MAX:]:
+    for message in state.conversation.view[-RECENT_MESSAGES_MAX:]:
         calls = 0 if last is not None and message.at - last > least else calls
         calls += message.role == "assistant"
         highest, last = max(highest, calls), message.at
@@ -143,7 +143,7 @@ def _calls_between_pauses(state: State) -> int:
 def _is_affordable(state: State, tokens: int, seconds: float, stored: PromptStored | None) -> bool:
     """True if it fits into the remaining dollars, together with the worst case of the next call."""
     model = state.settings.model
-    rates = model.price.rates(state.prompt_tokens, state.now) if model.price else None
+    rates = model.price.rates(state.estimate.prompt_tokens, state.now) if model.price else None
     usd = storage_usd(rates, tokens, seconds, created=stored is None)
     for scope in limit_scopes(state):
         limit, spent = scope.limits.usd, scope.spent.usd
@@ -153,11 +153,11 @@ def _is_affordable(state: State, tokens: int, seconds: float, stored: PromptStor
 
 
 def _current_stored_prompt(state: State) -> PromptStored | None:
-    return state.stored_prompt if isinstance(state.stored_prompt, PromptStored) else None
+    return state.cache.stored_prompt if isinstance(state.cache.stored_prompt, PromptStored) else None
 
 
 def _is_storing_refused(state: State, head: str) -> bool:
-    dropped, model_key = state.stored_prompt, state.settings.model.model_key
+    dropped, model_key = state.cache.stored_prompt, state.settings.model.model_key
     return isinstance(dropped, PromptDropped) and (dropped.model_key, dropped.prompt_head) == (
         model_key,
         head,
@@ -166,7 +166,7 @@ def _is_storing_refused(state: State, head: str) -> bool:
 
 def _explain_useless(state: State, stored: PromptStored, head: str) -> str:
     """Reason why a named prompt is useless now; empty if it is usable."""
-    if state.run.server_state_lost:
+    if state.run.refusals.server_state_lost:
         return "the provider has forgotten it"
     if stored.expires_at <= state.now:
         return "its lifetime ended"
@@ -179,7 +179,7 @@ def _explain_useless(state: State, stored: PromptStored, head: str) -> str:
 
 def _head_digest(state: State, request: Request) -> str:
     """Digest of the prompt before the conversation; empty if nothing may be stored."""
-    if not state.settings.cache_by_name and state.stored_prompt is None:
+    if not state.settings.cache_by_name and state.cache.stored_prompt is None:
         return ""
     tools = (text for spec in request.tools for text in (spec.name, spec.description, spec.parameters))
     return digest_lines((*tools, *(text.text for text in request.system)))
@@ -187,14 +187,11 @@ def _head_digest(state: State, request: Request) -> str:
 
 def _apply_prompt_stored(state: State, event: PromptStored, at: float, proof: str) -> State:
     usage = Usage(input=event.tokens) if event.created else Usage()
-    run = replace(state.run, spent=add_spending(state.run.spent, usage, event.usd))
-    return replace(
-        state, run=run, total_spent=add_spending(state.total_spent, usage, event.usd), stored_prompt=event
-    )
+    return replace(charge(state, usage, event.usd), cache=replace(state.cache, stored_prompt=event))
 
 
 def _apply_prompt_dropped(state: State, event: PromptDropped, at: float, proof: str) -> State:
-    return replace(state, stored_prompt=event if event.prompt_head else None)
+    return replace(state, cache=replace(state.cache, stored_prompt=event if event.prompt_head else None))
 
 
 CACHE_TRANSITIONS: dict[tuple[Phase, type], Callable[..., State]] = {
@@ -221,7 +218,7 @@ OTHER_MODEL = "another model is in use"
 
 def plan_conversation(state: State) -> OpenConversation | DropConversation | None:
     """Action on the conversation object before the next request; None if there is none."""
-    conversation, model_key = state.server_conversation, state.settings.model.model_key
+    conversation, model_key = state.cache.server_conversation, state.settings.model.model_key
     if conversation is not None and conversation.name:
         why = _explain_unusable(state, conversation)
         return (
@@ -247,7 +244,7 @@ def _explain_unusable(state: State, conversation: ServerConversation) -> str:
 
 
 def mark_conversation_sent(state: State, event: e.ModelAsked) -> ServerConversation | None:
-    conversation = state.server_conversation
+    conversation = state.cache.server_conversation
     return (
         replace(conversation, in_flight=True)
         if conversation is not None and event.conversation
@@ -256,7 +253,7 @@ def mark_conversation_sent(state: State, event: e.ModelAsked) -> ServerConversat
 
 
 def mark_conversation_answered(state: State, reply: Reply) -> ServerConversation | None:
-    conversation = state.server_conversation
+    conversation = state.cache.server_conversation
     if conversation is None or not conversation.in_flight:
         return conversation
     refused = reply.stop in (Stop.REFUSED, Stop.FILTERED)
@@ -283,7 +280,7 @@ def classify_failure(state: State, failure: Failure) -> Failure:
 def mark_conversation_failed(
     state: State, event: e.ModelFailed, kind: FailureKind
 ) -> ServerConversation | None:
-    conversation, failure = state.server_conversation, event.failure
+    conversation, failure = state.cache.server_conversation, event.failure
     if conversation is None or not conversation.in_flight:
         return conversation
     if kind == "forgotten":
@@ -295,17 +292,26 @@ def mark_conversation_failed(
 
 def allow_new_conversation(state: State) -> ServerConversation | None:
     """Conversation at the start of a run; an earlier failure to create one is forgotten."""
-    conversation = state.server_conversation
+    conversation = state.cache.server_conversation
     return conversation if conversation is not None and conversation.name else None
 
 
 def _apply_conversation_opened(state: State, event: e.ConversationOpened, at: float, proof: str) -> State:
-    return replace(state, server_conversation=ServerConversation(name=event.name, model_key=event.model_key))
+    return replace(
+        state,
+        cache=replace(
+            state.cache, server_conversation=ServerConversation(name=event.name, model_key=event.model_key)
+        ),
+    )
 
 
 def _apply_conversation_dropped(state: State, event: e.ConversationDropped, at: float, proof: str) -> State:
     return replace(
-        state, server_conversation=None if event.name else ServerConversation(model_key=event.model_key)
+        state,
+        cache=replace(
+            state.cache,
+            server_conversation=None if event.name else ServerConversation(model_key=event.model_key),
+        ),
     )
 
 

@@ -26,7 +26,7 @@ from bridle.core.context.excerpt import reveal_reader_tool
 from bridle.core.context.model_constraints import is_sent_to
 from bridle.core.context.token_estimate import estimate_tool_tokens
 from bridle.core.effects import EndRun, FindTools, RevealTools
-from bridle.core.state import State
+from bridle.core.state import RequestAdjustments, State
 from bridle.values.events import RequestAdjusted
 from bridle.values.message import Message, Part, ToolCall, ToolResult
 from bridle.values.model import Model
@@ -50,11 +50,11 @@ def plan_tool_reveal(state: State, deadline: float | None) -> FindTools | Reveal
     catalogue = state.settings.catalogue
     if catalogue is None:
         return None
-    if not state.tools_searched:
+    if not state.tools.searched:
         room = max(0, catalogue.shown_max - len(state.settings.tools))
         limit = min(room, INITIAL_SEARCHES * catalogue.found_max)
         return FindTools(query=_initial_query(state), limit=limit, deadline=deadline)
-    wanted = _hidden_names(state, state.tools_to_reveal)
+    wanted = _hidden_names(state, state.tools.to_reveal)
     return _make_reveal(state, wanted, WANTED_REASON) if wanted else None
 
 
@@ -64,7 +64,7 @@ def choose_initial_tools(state: State, found: tuple[str, ...], search_error: str
     assert settings.catalogue is not None
     names = _hidden_names(state, (*_called_names(state), *found))
     hidden = {spec.name: spec for spec in settings.hidden_tools}
-    room = settings.catalogue.shown_max - len(settings.tools) - len(state.revealed_tools)
+    room = settings.catalogue.shown_max - len(settings.tools) - len(state.tools.revealed)
     tokens_left = settings.catalogue.tokens_max - estimate_tool_tokens(settings.tools)
     chosen: list[str] = []
     for name in names:
@@ -91,7 +91,7 @@ def name_revealed_tools(state: State, message: Message) -> tuple[Message, tuple[
     """
     if state.settings.catalogue is None:
         return message, ()
-    called = {item.call.id: item.call.name for item in state.pending_calls}
+    called = {item.call.id: item.call.name for item in state.calls.batch.pending}
     reader = reveal_reader_tool(state)
     reader_names = reader.names if reader is not None else ()
     revealed: list[str] = []
@@ -129,26 +129,26 @@ def _can_defer_tools(settings: Settings) -> bool:
 def _make_reveal(state: State, names: tuple[str, ...], why: str) -> RevealTools:
     hidden = {spec.name: spec for spec in state.settings.hidden_tools}
     named = _tools_named_in_results(state) if _can_defer_tools(state.settings) else frozenset()
-    moving = any(name not in named for name in names) and state.reply_count > 0
+    moving = any(name not in named for name in names) and state.totals.reply_count > 0
     return RevealTools(
         names=names,
         why=why,
         tokens=estimate_tool_tokens(tuple(hidden[name] for name in names)),
-        uncached_tokens=state.prompt_tokens if moving else 0,
+        uncached_tokens=state.estimate.prompt_tokens if moving else 0,
     )
 
 
 def _hidden_names(state: State, names: tuple[str, ...]) -> tuple[str, ...]:
     """Hidden tools among the names that were not revealed yet, each once."""
     hidden = frozenset(spec.name for spec in state.settings.hidden_tools)
-    return tuple(name for name in dict.fromkeys(names) if name in hidden and name not in state.revealed_tools)
+    return tuple(name for name in dict.fromkeys(names) if name in hidden and name not in state.tools.revealed)
 
 
 def _tools_named_in_results(state: State) -> frozenset[str]:
     """Tools named in the results that are sent; only these activate a deferred tool."""
     return frozenset(
         name
-        for message in state.view
+        for message in state.conversation.view
         if message.role == "tool"
         for part in message.parts
         if isinstance(part, ToolResult)
@@ -157,7 +157,7 @@ def _tools_named_in_results(state: State) -> frozenset[str]:
 
 
 def _called_names(state: State) -> tuple[str, ...]:
-    return tuple(call.name for message in state.transcript.messages for call in message.calls)
+    return tuple(call.name for message in state.conversation.transcript.messages for call in message.calls)
 
 
 def _initial_query(state: State) -> str:
@@ -194,12 +194,26 @@ def apply_request_adjusted(state: State, event: RequestAdjusted, at: float, proo
     """Record adjustments once per run; with `on_adjusted="error"`, until the cause is gone."""
     run = state.run
     if state.settings.on_adjusted == "error":
-        return replace(state, run=replace(run, refused_adjustments=event.adjustments))
-    return replace(state, run=replace(run, recorded_notes=(*run.recorded_notes, *event.adjustments)))
+        adjustments = replace(run.adjustments, refused_adjustments=event.adjustments)
+    else:
+        notes = (*run.adjustments.recorded_notes, *event.adjustments)
+        adjustments = replace(run.adjustments, recorded_notes=notes)
+    return replace(state, run=replace(run, adjustments=adjustments))
+
+
+def adjustments_after_request(adjustments: RequestAdjustments, notes: tuple[str, ...]) -> RequestAdjustments:
+    """Record the notes of a request that was sent, each once."""
+    recorded = adjustments.recorded_notes
+    new = [note for note in notes if note not in recorded]
+    if not new and adjustments.prefix_change is None:
+        return adjustments
+    return RequestAdjustments(
+        recorded_notes=(*recorded, *new), refused_adjustments=adjustments.refused_adjustments
+    )
 
 
 def end_if_adjusted(state: State) -> EndRun | None:
-    adjusted = state.run.refused_adjustments
+    adjusted = state.run.adjustments.refused_adjustments
     return (
         EndRun(stop="failed", reason=ADJUSTED_REASON.format(what="; ".join(adjusted))) if adjusted else None
     )

@@ -29,7 +29,7 @@ UNCERTAIN_NOTICE = (
 def record_compensation(state: State, item: PendingCall, whole: StoredResult | None) -> State:
     """State after a call has its result, with its compensation added if it has one."""
     result = item.result
-    spec = next((spec for spec in state.settings.all_tools if spec.name == item.call.name), None)
+    spec = state.settings.find_tool(item.call.name)
     if (
         result is None
         or spec is None
@@ -63,7 +63,9 @@ def list_compensations(state: State) -> tuple[Compensation, ...]:
 
 
 def apply_compensation_started(state: State, event: e.CompensationStarted, at: float, proof: str) -> State:
-    after = replace(state, receipts=drop_receipt(state.receipts, event.call_id))
+    after = replace(
+        state, calls=replace(state.calls, receipts=drop_receipt(state.calls.receipts, event.call_id))
+    )
     return _update_compensation(after, event.call_id, state="in_doubt", attempt=event.attempt, reported=False)
 
 
@@ -73,7 +75,7 @@ def apply_compensation_finished(state: State, event: e.CompensationFinished, at:
         "done" if not result.is_error else "in_doubt" if result.outcome in UNCERTAIN_OUTCOMES else "failed"
     )
     after = (
-        replace(state, calls_in_doubt=drop_doubt(state.calls_in_doubt, event.call_id))
+        replace(state, calls=replace(state.calls, in_doubt=drop_doubt(state.calls.in_doubt, event.call_id)))
         if outcome_state == "done"
         else state
     )

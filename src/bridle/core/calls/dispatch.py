@@ -122,7 +122,7 @@ def callable_tools(state: State) -> dict[str, ToolSpec]:
 
     Every tool of a catalogue is callable, even if not revealed: models remember names.
     """
-    shown = visible_tools(state.settings, state.revealed_tools)
+    shown = visible_tools(state.settings, state.tools.revealed)
     if state.settings.catalogue is not None:
         shown = (*shown, *state.settings.hidden_tools)
     return {spec.name: spec for spec in shown if spec.native is None}
@@ -138,16 +138,14 @@ def find_call_problem(call: ToolCall, known: Mapping[str, ToolSpec]) -> str:
 
 def choose_call_effects(state: State) -> tuple[Effect, ...]:
     """Next effects for calls without a result."""
-    count, limit = len(state.pending_calls), state.settings.reply_calls_max
+    calls, limit = state.calls.batch, state.settings.reply_calls_max
+    count = len(calls.pending)
     if limit is not None and count > limit:
         return (EndRun(stop="failed", reason=TOO_MANY_CALLS.format(count=count, limit=limit)),)
-    batch = _BatchDispatch(state, sifted=state.tools_started)
+    batch = _BatchDispatch(state, sifted=calls.tools_started)
     effects = batch.effects()
-    if (
-        state.tools_started
-        and not batch.is_running
-        and not any(isinstance(effect, RunTool) for effect in effects)
-    ):
+    is_idle = calls.tools_started and not batch.is_running
+    if is_idle and not any(isinstance(effect, RunTool) for effect in effects):
         return _BatchDispatch(state, sifted=False).effects()  # the remaining calls may need no tool
     return effects
 
@@ -165,7 +163,7 @@ class _BatchDispatch:
         self._actions: set[tuple[str, bytes]] = set()
         """Running or waiting calls of tools with `once_per`, by tool and canonical arguments."""
         self._running: Counter[str] = Counter(
-            item.call.name for item in state.pending_calls if item.running and item.result is None
+            item.call.name for item in state.calls.batch.pending if item.running and item.result is None
         )
         self._running_count = self._running.total()
         self._calls_left = tool_calls_left(state)
@@ -178,7 +176,7 @@ class _BatchDispatch:
 
     def effects(self) -> tuple[Effect, ...]:
         scanned = 0
-        for item in self._state.pending_calls:
+        for item in self._state.calls.batch.pending:
             if item.result is None:
                 if self._tools_started and (self._is_blocked() or scanned >= LOOK_AHEAD_MAX):
                     break
@@ -254,7 +252,7 @@ class _BatchDispatch:
         """The same call, including its id, earlier in the reply: a repetition, not a second request."""
         if spec.effect == "read" or item.duplicate_of is None:
             return None
-        return self._state.pending_calls[item.duplicate_of]
+        return self._state.calls.batch.pending[item.duplicate_of]
 
     def _is_blocked(self) -> bool:
         """True if no later call can start."""
@@ -284,7 +282,8 @@ class _BatchDispatch:
         if spec.once_per is None or item.attempt:
             return False
         state = self._state
-        receipt = find_receipt(state.receipts, item, spec, run=len(state.prompt_ids), now=state.now)
+        run = len(state.conversation.prompt_ids)
+        receipt = find_receipt(state.calls.receipts, item, spec, run=run, now=state.now)
         if receipt is not None:
             why = SAME_ACTION_NOTICE.format(call_id=receipt.result.call_id)
             self._effects.append(
@@ -293,7 +292,7 @@ class _BatchDispatch:
             return True
         if (spec.name, canonical_arguments(item.arguments, spec)) in self._actions:
             return True
-        shared = share_doubt(state.calls_in_doubt, item, spec, run=len(state.prompt_ids), now=state.now)
+        shared = share_doubt(state.calls.in_doubt, item, spec, run=run, now=state.now)
         if not shared.in_doubt or spec.on_unknown == "retry":
             return False
         self._resolve_in_doubt(shared, spec, decision)
@@ -401,8 +400,9 @@ class _BatchDispatch:
     def _call_key(self, item: PendingCall) -> str:
         """Idempotency key of the call: the one it was started with, or that of the action it repeats."""
         state, spec = self._state, self._by_name[item.call.name]
-        shared = share_doubt(state.calls_in_doubt, item, spec, run=len(state.prompt_ids), now=state.now)
-        return shared.key or make_call_key(state.request_hash, item.call.id)
+        run = len(state.conversation.prompt_ids)
+        shared = share_doubt(state.calls.in_doubt, item, spec, run=run, now=state.now)
+        return shared.key or make_call_key(state.calls.request_hash, item.call.id)
 
     def _approval_expiry(self) -> float | None:
         seconds = self._state.settings.approval_seconds

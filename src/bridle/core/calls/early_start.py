@@ -41,12 +41,17 @@ def start_early(
     """
     known = {spec.name: spec for spec in state.settings.all_tools}
     call = ToolCall(
-        id=make_call_id(state.reply_count + 1, index),
+        id=make_call_id(state.totals.reply_count + 1, index),
         name=ready[index].name,
         arguments=ready[index].arguments,
     )
     item, spec = PendingCall(call=call), known.get(call.name)
-    if state.run.tools_forbidden or spec is None or spec.effect != "read" or spec.once_per is not None:
+    if (
+        state.run.evaluation.tools_forbidden
+        or spec is None
+        or spec.effect != "read"
+        or spec.once_per is not None
+    ):
         return None
     if find_call_problem(call, callable_tools(state)):
         return None
@@ -63,7 +68,7 @@ def start_early(
         return None
     return RunTool(
         call=item.call,
-        key=make_call_key(state.request_hash, item.call.id),
+        key=make_call_key(state.calls.request_hash, item.call.id),
         attempt=1,
         timeout_seconds=spec.timeout_seconds,
         deadline=deadline(state),

@@ -76,15 +76,16 @@ def decide_permission(state: State, item: PendingCall, spec: ToolSpec) -> Permis
 
 
 def _by_policy(state: State, item: PendingCall, spec: ToolSpec) -> PermissionDecision | None:
+    origin = state.run.origin
     arguments: object = None
     policy = state.settings.policy
     if any(rule.arguments for rule in (*policy.rules, *filter(None, (policy.otherwise,)))):
         arguments = _parse_arguments(item.arguments)
     for rule, name in _active_rules(policy):
-        if _rule_matches(rule, spec, arguments, state.run.caller, state.run.tenant):
+        if _rule_matches(rule, spec, arguments, origin.caller, origin.tenant):
             return PermissionDecision(permission=rule.decision, rule=name)
     default = policy.otherwise
-    if default is not None and _rule_matches(default, spec, arguments, state.run.caller, state.run.tenant):
+    if default is not None and _rule_matches(default, spec, arguments, origin.caller, origin.tenant):
         return PermissionDecision(
             permission=default.decision, rule=default.name or "otherwise", is_default=True
         )
@@ -96,6 +97,7 @@ def decide_hosted_permission(state: State, spec: ToolSpec) -> PermissionDecision
 
     A rule with arguments therefore denies or asks about every call, and allows none.
     """
+    origin = state.run.origin
     policy = state.settings.policy
     named_rules = _active_rules(policy)
     if policy.otherwise is not None:
@@ -103,7 +105,7 @@ def decide_hosted_permission(state: State, spec: ToolSpec) -> PermissionDecision
     for rule, name in named_rules:
         if rule.arguments and rule.decision == "allow":
             continue
-        if _rule_matches(replace(rule, arguments={}), spec, None, state.run.caller, state.run.tenant):
+        if _rule_matches(replace(rule, arguments={}), spec, None, origin.caller, origin.tenant):
             return PermissionDecision(permission=rule.decision, rule=name)
     return PermissionDecision(permission="allow" if spec.approve == "never" else "ask", rule=ASKED_BY_TOOL)
 

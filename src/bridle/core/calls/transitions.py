@@ -2,15 +2,6 @@
 
 Each function returns the state after one event. A batch is closed when its last call has a result; only then
 does the model receive the results, in the order of its calls.
-
-Forks: a call pending at the fork point belongs to the parent, which may be running it right now. The fork
-answers it without running it; the model can call again, under another key. With `once_per`, a call that was
-running is in doubt in the fork, and so is an equal one. Calls that only read, or that may be repeated under
-their key, stay open and run in both. Actions done before the fork are undone, if at all, in the parent.
-
-Lost records: it is unknown what they did. A run in progress ends, its pending calls are in doubt whatever the
-log says, and the model is informed that it may have done more than it can read, so that it does not repeat an
-action.
 """
 
 from msgspec.structs import replace
@@ -18,12 +9,10 @@ from msgspec.structs import replace
 from bridle.core.budget.limits import TOOL_CALL_LIMITS
 from bridle.core.context.token_estimate import append_message, estimate_tool_tokens
 from bridle.core.evaluate_reply import CYCLE_LENGTH_MAX, batch_signature, count_rejected_answer
-from bridle.core.state import Phase, State
+from bridle.core.state import CallBatch, Phase, State
 from bridle.values import events as e
 from bridle.values.errors import MisuseError
-from bridle.values.lineage import Forked
 from bridle.values.message import Message, Text, ToolResult
-from bridle.values.request import ToolSpec
 from bridle.values.settings import Settings
 
 from .catalogue import name_revealed_tools
@@ -49,43 +38,66 @@ ARGUMENTS_EDITED = "A person changed the arguments of this call to {arguments}\n
 
 
 def apply_tool_started(state: State, event: e.ToolStarted, at: float, proof: str) -> State:
-    after = replace(_count_tool_call(state) if event.attempt == 1 else state, tools_started=True)
-    return _update_call(
-        after, event.call_id, attempt=event.attempt, key=event.key, running=True, in_doubt=False
+    pending = _change_call(
+        state.calls.batch.pending,
+        event.call_id,
+        attempt=event.attempt,
+        key=event.key,
+        running=True,
+        in_doubt=False,
     )
-
-
-def _count_tool_call(state: State) -> State:
-    spent, total = state.run.spent, state.total_spent
-    run = replace(state.run, spent=replace(spent, tool_calls=spent.tool_calls + 1))
-    return replace(state, run=run, total_spent=replace(total, tool_calls=total.tool_calls + 1))
+    calls = replace(state.calls, batch=CallBatch(pending=pending, tools_started=True))
+    if event.attempt > 1:
+        return replace(state, calls=calls)
+    used = state.run.budget
+    spent, total = used.spent, state.totals.spent
+    return replace(
+        state,
+        calls=calls,
+        run=replace(state.run, budget=replace(used, spent=replace(spent, tool_calls=spent.tool_calls + 1))),
+        totals=replace(state.totals, spent=replace(total, tool_calls=total.tool_calls + 1)),
+    )
 
 
 def apply_tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> State:
     """The probe found that the call never took effect: it may run, under its original key."""
-    place = find_call(state.pending_calls, event.call_id)
+    place = find_call(state.calls.batch.pending, event.call_id)
     if place is None:
         return state
-    item = _share_call_doubt(state, state.pending_calls[place])
-    spec = _find_spec(state, item)
-    doubts = settle_doubts(state.calls_in_doubt, item, spec) if spec is not None else state.calls_in_doubt
-    return _update_call(replace(state, calls_in_doubt=doubts), event.call_id, in_doubt=False, key=item.key)
+    item = _share_call_doubt(state, state.calls.batch.pending[place])
+    spec = state.settings.find_tool(item.call.name)
+    doubts = settle_doubts(state.calls.in_doubt, item, spec) if spec is not None else state.calls.in_doubt
+    return _update_call(
+        replace(state, calls=replace(state.calls, in_doubt=doubts)),
+        event.call_id,
+        in_doubt=False,
+        key=item.key,
+    )
 
 
 def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
     new_results = (
         (event.stored_result,)
-        if event.stored_result is not None and event.stored_result not in state.stored_results
+        if event.stored_result is not None and event.stored_result not in state.calls.stored_results
         else ()
     )
-    before = replace(state, stored_results=(*state.stored_results, *new_results)) if new_results else state
+    before = (
+        replace(state, calls=replace(state.calls, stored_results=(*state.calls.stored_results, *new_results)))
+        if new_results
+        else state
+    )
     if event.rule in TOOL_CALL_LIMITS:
-        before = replace(before, run=replace(before.run, tool_call_limit=TOOL_CALL_LIMITS[event.rule]))
-    place = find_call(state.pending_calls, event.result.call_id)
-    if place is not None and state.pending_calls[place].unanswered_question is not None:
+        before = replace(
+            before,
+            run=replace(
+                before.run, budget=replace(before.run.budget, tool_call_limit=TOOL_CALL_LIMITS[event.rule])
+            ),
+        )
+    place = find_call(state.calls.batch.pending, event.result.call_id)
+    if place is not None and state.calls.batch.pending[place].unanswered_question is not None:
         before = _exclude_person_time(before, at)  # for an answer that never came
     after = _update_call(before, event.result.call_id, result=event.result, running=False)
-    item = after.pending_calls[place] if place is not None else None
+    item = after.calls.batch.pending[place] if place is not None else None
     return close_batch(_remember_finished_call(after, item, event, at) if item is not None else after, at)
 
 
@@ -99,51 +111,61 @@ def _remember_finished_call(state: State, item: PendingCall, event: e.ToolFinish
         return after
     if is_still_unknown(found, event.source):
         return record_call_in_doubt(after, found, at)
-    spec = _find_spec(state, found)
+    spec = state.settings.find_tool(found.call.name)
     if spec is None or spec.once_per is None:
         return after
-    receipts = add_receipt(after.receipts, found, spec, event.stored_result, run=len(after.prompt_ids), at=at)
-    return replace(after, receipts=receipts, calls_in_doubt=settle_doubts(after.calls_in_doubt, found, spec))
+    receipts = add_receipt(
+        after.calls.receipts, found, spec, event.stored_result, run=len(after.conversation.prompt_ids), at=at
+    )
+    return replace(
+        after,
+        calls=replace(
+            after.calls, receipts=receipts, in_doubt=settle_doubts(after.calls.in_doubt, found, spec)
+        ),
+    )
 
 
 def record_call_in_doubt(state: State, item: PendingCall, at: float) -> State:
     """State after a call was answered whose effect is unknown."""
     return replace(
-        state, calls_in_doubt=add_doubt(state.calls_in_doubt, item, run=len(state.prompt_ids), at=at)
+        state,
+        calls=replace(
+            state.calls,
+            in_doubt=add_doubt(state.calls.in_doubt, item, run=len(state.conversation.prompt_ids), at=at),
+        ),
     )
 
 
 def _share_call_doubt(state: State, item: PendingCall) -> PendingCall:
     """The call, with the doubt and key of an interrupted one if both are the same action."""
-    spec = _find_spec(state, item)
+    spec = state.settings.find_tool(item.call.name)
     if spec is None:
         return item
-    return share_doubt(state.calls_in_doubt, item, spec, run=len(state.prompt_ids), now=state.now)
-
-
-def _find_spec(state: State, item: PendingCall) -> ToolSpec | None:
-    for spec in state.settings.all_tools:
-        if spec.name == item.call.name:
-            return spec
-    return None
+    return share_doubt(
+        state.calls.in_doubt, item, spec, run=len(state.conversation.prompt_ids), now=state.now
+    )
 
 
 def apply_tools_revealed(state: State, event: e.ToolsRevealed, at: float, proof: str) -> State:
     """Append tools to the visible ones; names that are already visible change nothing."""
+    estimate = state.estimate
     hidden = {spec.name: spec for spec in state.settings.hidden_tools}
     unknown_names = [name for name in event.names if name not in hidden]
     if unknown_names:
         raise MisuseError(f"{', '.join(unknown_names)} cannot be revealed: no hidden tool has that name")
-    new = tuple(name for name in dict.fromkeys(event.names) if name not in state.revealed_tools)
+    new = tuple(name for name in dict.fromkeys(event.names) if name not in state.tools.revealed)
     # Without an estimate there is nothing to add to; the first estimate counts all visible tools.
-    added_tokens = estimate_tool_tokens(tuple(hidden[name] for name in new)) if state.prompt_tokens else 0
+    added_tokens = estimate_tool_tokens(tuple(hidden[name] for name in new)) if estimate.prompt_tokens else 0
     return replace(
         state,
-        revealed_tools=(*state.revealed_tools, *new),
-        revealed_at=(*state.revealed_at, *[len(state.transcript.messages)] * len(new)),
-        prompt_tokens=state.prompt_tokens + added_tokens,
-        tools_searched=state.tools_searched or event.initial,
-        tools_to_reveal=tuple(name for name in state.tools_to_reveal if name not in new),
+        tools=replace(
+            state.tools,
+            revealed=(*state.tools.revealed, *new),
+            revealed_at=(*state.tools.revealed_at, *[len(state.conversation.transcript.messages)] * len(new)),
+            searched=state.tools.searched or event.initial,
+            to_reveal=tuple(name for name in state.tools.to_reveal if name not in new),
+        ),
+        estimate=replace(estimate, prompt_tokens=estimate.prompt_tokens + added_tokens),
     )
 
 
@@ -152,8 +174,8 @@ def apply_approval_asked(state: State, event: e.ApprovalAsked, at: float, proof:
 
 
 def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof: str) -> State:
-    place = find_call(state.pending_calls, event.call_id)
-    item = state.pending_calls[place] if place is not None else None
+    place = find_call(state.calls.batch.pending, event.call_id)
+    item = state.calls.batch.pending[place] if place is not None else None
     question = item.unanswered_question if item is not None else None
     if item is None or question is None or question.binding != event.binding:
         raise MisuseError(f"no pending approval for {event.call_id}; run `bridle approvals` to list them")
@@ -175,14 +197,18 @@ def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, 
     if is_doubted and item.answer is not None:
         # It was started with arguments from an earlier answer; its key stands for them.
         event = replace(event, arguments=item.answer.arguments, resource_claim=item.answer.resource_claim)
-    return _update_call(replace(waited, tools_started=False), event.call_id, answer=event)
+    return _update_call(
+        replace(waited, calls=replace(waited.calls, batch=CallBatch(pending=waited.calls.batch.pending))),
+        event.call_id,
+        answer=event,
+    )
 
 
 def apply_call_reviewed(state: State, event: e.CallReviewed, at: float, proof: str) -> State:
-    place = find_call(state.pending_calls, event.call_id)
+    place = find_call(state.calls.batch.pending, event.call_id)
     if place is None:
         return state
-    item = state.pending_calls[place]
+    item = state.calls.batch.pending[place]
     claim = event.resource_claim or item.resource_claim
     if not event.discards_approval or item.answer is None:
         return _update_call(state, event.call_id, resource_claim=claim)
@@ -201,44 +227,51 @@ def apply_call_reviewed(state: State, event: e.CallReviewed, at: float, proof: s
 
 def exclude_waiting_time(state: State, at: float) -> State:
     """State with the time since the last event, spent waiting, excluded from the run's time."""
-    started_at = state.run.started_at + max(0.0, at - state.now)
-    return replace(state, run=replace(state.run, started_at=started_at))
+    started_at = state.run.budget.started_at + max(0.0, at - state.now)
+    return replace(state, run=replace(state.run, budget=replace(state.run.budget, started_at=started_at)))
 
 
 def _exclude_person_time(state: State, at: float) -> State:
     """Exclude the time a person took, unless a tool was running at the same time."""
     return (
         state
-        if any(item.running and item.result is None for item in state.pending_calls)
+        if any(item.running and item.result is None for item in state.calls.batch.pending)
         else exclude_waiting_time(state, at)
     )
 
 
 def close_batch(state: State, at: float) -> State:
     """State after the last result of a batch; unchanged if results are missing."""
-    calls = state.pending_calls
+    calls = state.calls.batch.pending
     # From the end, because the last calls are usually answered last.
     if not calls or any(item.result is None for item in reversed(calls)):
         return state
     remembered = CYCLE_LENGTH_MAX * (state.settings.repeats_max or 0)
     output = _accepted_output(state.settings, calls)
-    progress = state.run.output_progress
+    evaluation = state.run.evaluation
+    progress = evaluation.output_progress
     for item in calls:
         if progress.tool_retries or (item.result is not None and item.result.outcome == "retry"):
             progress = replace(progress, tool_retries=_count_retries(progress.tool_retries, calls))
             break
     if output is None and _output_calls(state.settings, calls):
         progress = count_rejected_answer(progress)
-    run = replace(
-        state.run,
-        batch_signatures=(*state.run.batch_signatures, batch_signature(pair_results(calls)))[-remembered:]
+    signatures = (
+        (*evaluation.batch_signatures, batch_signature(pair_results(calls)))[-remembered:]
         if remembered
-        else (),
+        else ()
+    )
+    evaluation = replace(
+        evaluation,
+        batch_signatures=signatures,
         output=output,
         output_progress=progress,
     )
-    after = append_results(replace(state, run=run), calls, at)
-    return replace(after, phase=Phase.EVALUATING_REPLY if output is not None else Phase.CALLING_MODEL)
+    return replace(
+        append_results(state, calls, at),
+        phase=Phase.EVALUATING_REPLY if output is not None else Phase.CALLING_MODEL,
+        run=replace(state.run, evaluation=evaluation),
+    )
 
 
 def _count_retries(
@@ -262,7 +295,7 @@ def recheck_calls(state: State) -> tuple[PendingCall, ...]:
         replace(item, problem=find_call_problem(item.call, known))
         if item.result is None and item.attempt == 0
         else item
-        for item in state.pending_calls
+        for item in state.calls.batch.pending
     )
 
 
@@ -274,12 +307,11 @@ def abandon_calls(calls: tuple[PendingCall, ...]) -> tuple[PendingCall, ...]:
 def append_results(state: State, calls: tuple[PendingCall, ...], at: float) -> State:
     """State with the results appended as a message to the model."""
     message, revealed = name_revealed_tools(state, _make_results_message(calls, at))
-    return append_message(
-        replace(
-            state, pending_calls=(), tools_started=False, tools_to_reveal=(*state.tools_to_reveal, *revealed)
-        ),
-        message,
-    )
+    tools = state.tools
+    if revealed:
+        tools = replace(tools, to_reveal=(*tools.to_reveal, *revealed))
+    calls_left = replace(state.calls, batch=CallBatch())
+    return replace(append_message(state, message), calls=calls_left, tools=tools)
 
 
 def _make_results_message(calls: tuple[PendingCall, ...], at: float) -> Message:
@@ -289,11 +321,17 @@ def _make_results_message(calls: tuple[PendingCall, ...], at: float) -> Message:
 
 
 def _update_call(state: State, call_id: str, **changes: object) -> State:
-    calls, place = state.pending_calls, find_call(state.pending_calls, call_id)
+    batch = state.calls.batch
+    pending = _change_call(batch.pending, call_id, **changes)
+    batch = CallBatch(pending=pending, tools_started=batch.tools_started)
+    return replace(state, calls=replace(state.calls, batch=batch))
+
+
+def _change_call(calls: tuple[PendingCall, ...], call_id: str, **changes: object) -> tuple[PendingCall, ...]:
+    place = find_call(calls, call_id)
     if place is None:
-        return state
-    changed = replace(calls[place], **changes)
-    return replace(state, pending_calls=(*calls[:place], changed, *calls[place + 1 :]))
+        return calls
+    return (*calls[:place], replace(calls[place], **changes), *calls[place + 1 :])
 
 
 def _result_for_model(item: PendingCall) -> ToolResult:
@@ -327,90 +365,3 @@ def _output_calls(settings: Settings, calls: tuple[PendingCall, ...]) -> tuple[P
 def _accepted_output(settings: Settings, calls: tuple[PendingCall, ...]) -> str | None:
     good = [item for item in _output_calls(settings, calls) if item.result and not item.result.is_error]
     return good[0].call.arguments if good else None
-
-
-RUNNING_IN_PARENT = (
-    "This call was under way in the session that this one was forked from. Whether it took effect is not"
-    " known here; find out before you repeat it."
-)
-LEFT_TO_PARENT = (
-    "This call was not run here. It belongs to the session that this one was forked from, which may run it"
-    " yet; find out before you repeat it."
-)
-
-
-def apply_forked(state: State, event: Forked, at: float, proof: str) -> State:
-    # The provider's conversation object continues with the parent session.
-    state = replace(state, server_conversation=None)
-    run = replace(
-        state.run, compensations=tuple(item for item in state.run.compensations if item.state == "done")
-    )
-    if not any(item.result is None for item in state.pending_calls):
-        return replace(state, run=run)
-    calls = tuple(_inherit_call(item, find_tool_spec(state, item)) for item in state.pending_calls)
-    for before, item in zip(state.pending_calls, calls, strict=True):
-        if before.result is None and item.result is not None and item.result.outcome == "unknown":
-            state = record_call_in_doubt(state, item, at)
-    if all(item.result is not None for item in calls):
-        run = replace(run, stop=None, reason="")
-        return close_batch(replace(state, phase=Phase.RUNNING_TOOLS, pending_calls=calls, run=run), at)
-    return replace(state, pending_calls=calls, run=run)
-
-
-def has_calls_to_keep(state: State) -> bool:
-    """True if a fork here would leave pending calls with effects to the parent."""
-    return any(_is_owned_by_parent(item, find_tool_spec(state, item)) for item in state.pending_calls)
-
-
-def find_tool_spec(state: State, item: PendingCall) -> ToolSpec | None:
-    return next((spec for spec in state.settings.all_tools if spec.name == item.call.name), None)
-
-
-def _is_owned_by_parent(item: PendingCall, spec: ToolSpec | None) -> bool:
-    """True if running the call in both sessions would perform its action twice."""
-    if item.result is not None or item.problem or spec is None:
-        return False
-    return spec.effect != "read" and spec.on_unknown != "retry"
-
-
-def _inherit_call(item: PendingCall, spec: ToolSpec | None) -> PendingCall:
-    """A pending call as the fork inherits it: not running here."""
-    if item.result is not None:
-        return item
-    started = item.running or item.in_doubt
-    if not _is_owned_by_parent(item, spec):
-        return replace(item, running=False, in_doubt=started)
-    result = ToolResult(
-        call_id=item.call.id,
-        parts=(Text(text=RUNNING_IN_PARENT if started else LEFT_TO_PARENT),),
-        outcome="unknown" if started else "cancelled",
-    )
-    return replace(item, running=False, in_doubt=False, result=result)
-
-
-RECORDS_LOST = (
-    "A part of the record of this conversation was lost at this point. Things may have been said and done"
-    " that are not in it; find out before you repeat anything."
-)
-ENDED_BY_LOSS = "the rest of the log was lost"
-
-
-def apply_log_repaired(state: State, event: e.LogRepaired, at: float, proof: str) -> State:
-    if not event.records_lost or state.phase is Phase.NEW:
-        return state
-    after = state
-    if state.phase is not Phase.IDLE:
-        run = replace(
-            state.run, stop="cancelled", reason=ENDED_BY_LOSS, answer="", reply=None, continued_text=""
-        )
-        after = replace(state, phase=Phase.IDLE, run=run)
-        if state.pending_calls:
-            doubtful = tuple(replace(item, in_doubt=True) for item in state.pending_calls)
-            after = append_results(after, abandon_calls(doubtful), at)
-    return append_message(
-        after, Message(role="user", parts=(Text(text=RECORDS_LOST),), at=at, provenance="harness")
-    )
-
-
-def ignore_unknown_event(state: State, event: e.UnknownEvent, at: float, proof: str) -> State:
-    return state

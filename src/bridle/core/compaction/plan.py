@@ -31,7 +31,7 @@ from bridle.core.context.token_estimate import (
 from bridle.core.context.view import rebuild_view, view_for_model
 from bridle.core.effects import Compact, EndRun
 from bridle.core.memory import drop_chunks, find_old_chunks, request_memory_reload
-from bridle.core.state import Phase, State
+from bridle.core.state import Phase, State, SummaryInProgress
 from bridle.values.base import Value
 from bridle.values.events import Compacted
 from bridle.values.message import Message
@@ -74,23 +74,21 @@ OVERFLOW_ADVICE = (
 
 
 def context_overflow(state: State) -> EndRun:
-    whole = view_weight(state, state.view)
+    whole = view_weight(state, state.conversation.view)
     parts = sorted(_list_unshrinkable_parts(state), key=lambda each: -each[1])[:PARTS_NAMED_MAX]
     named_parts = ", ".join(
         f"{name} (about {scale_to_tokens(state, size, whole):,} tokens)" for name, size in parts
     )
-    progress = state.run.compaction
+    progress, overflow = state.run.compaction, state.run.compaction.overflow
     count = "1 try" if progress.failed_tries == 1 else f"{progress.failed_tries} tries"
     tries = f"; {count} failed" if progress.failed_tries else ""
-    provider_message = (
-        f" (the provider says: {progress.overflow_message})" if progress.overflow_message else ""
-    )
-    window = progress.window_tokens or window_tokens(state)
+    provider_message = f" (the provider says: {overflow.message})" if overflow.message else ""
+    window = overflow.window_tokens or window_tokens(state)
     reason = OVERFLOW_REASON.format(
         provider_message=provider_message,
         window=window,
-        filled=max(window + 1, state.prompt_tokens - state.estimate_margin_tokens)
-        if progress.overflow
+        filled=max(window + 1, state.estimate.prompt_tokens - state.estimate.margin_tokens)
+        if overflow.kind
         else estimated_tokens(state),
         tries=tries,
         parts=named_parts,
@@ -106,17 +104,17 @@ def _list_unshrinkable_parts(state: State) -> Iterator[tuple[str, int]]:
     tools = offered_tools(state)
     if tools:
         yield f"{len(tools)} tools", estimate_tool_tokens(tools)
-    for message in state.view:
+    for message in state.conversation.view:
         yield _name_message(state, message), message_weight(state, message)
 
 
 def _name_message(state: State, message: Message) -> str:
-    if message.id in state.prompt_ids:
+    conversation = state.conversation
+    if message.id in conversation.prompt_ids:
         return f"the prompt {message.id}"
-    if state.summarized_count and message is state.view[0]:
-        return (
-            f"what was said and summarised up to {state.transcript.messages[state.summarized_count - 1].id}"
-        )
+    if conversation.summarized_count and message is conversation.view[0]:
+        last = conversation.transcript.messages[conversation.summarized_count - 1]
+        return f"what was said and summarised up to {last.id}"
     kind = {"tool": "the tool results", "assistant": "the reply"}.get(message.role, "the message")
     return f"{kind} {message.id}"
 
@@ -149,7 +147,7 @@ def plan_compaction(state: State) -> Compact | SummaryRequest | EndRun | None:
     options, progress = state.settings.compaction, state.run.compaction
     if options is None:
         return None
-    if progress.summary_text or progress.native_parts:
+    if progress.summary.text or progress.summary.native_parts:
         return Compact(event=_place_summary(state))
     now = estimated_tokens(state)
     if now <= compaction_threshold(state):
@@ -187,34 +185,50 @@ def plan_compaction(state: State) -> Compact | SummaryRequest | EndRun | None:
 
 
 def apply_compacted(state: State, event: Compacted, at: float, proof: str) -> State:
+    conversation = state.conversation
     before, progress = estimated_tokens(state), state.run.compaction
     in_vain = (
         event.after_tokens > compaction_threshold(state)
         and before - event.after_tokens < before * GAIN_SHARE_MIN
     )
-    failed = progress.failed_tries + 1 if in_vain else progress.failed_tries if progress.overflow else 0
+    failed = progress.failed_tries + 1 if in_vain else progress.failed_tries if progress.overflow.kind else 0
     fresh = replace(
         progress,
-        overflow="",
+        # An error that ends the run still quotes the provider's message.
+        overflow=replace(progress.overflow, kind=""),
         failed_tries=failed,
         tried_tokens=event.after_tokens,
         just_compacted=True,
-        summary_until="",
-        summary_text="",
-        native_parts=(),
-        native_origin=None,
+        summary=SummaryInProgress(
+            summarizer_key=progress.summary.summarizer_key, native_requested=progress.summary.native_requested
+        ),
     )
-    run = replace(state.run, compaction=fresh, failure=None if progress.overflow else state.run.failure)
+    attempt = replace(state.run.attempt, failure=None) if progress.overflow.kind else state.run.attempt
+    run = replace(state.run, compaction=fresh, attempt=attempt)
     after = rebuild_view(
-        mark_stale_after(replace(state, run=run, view_changes=(*state.view_changes, event)), event)
+        mark_stale_after(
+            replace(
+                state,
+                run=run,
+                conversation=replace(conversation, view_changes=(*conversation.view_changes, event)),
+            ),
+            event,
+        )
     )
     # Reservations use the conservative estimate, the window the likely one.
-    conservative = max(event.after_tokens, min(state.prompt_tokens, view_weight(after, after.view)))
+    conservative = max(
+        event.after_tokens, min(state.estimate.prompt_tokens, view_weight(after, after.conversation.view))
+    )
     shorter = replace(
         after,
-        prompt_tokens=conservative,
-        estimate_margin_tokens=conservative - event.after_tokens,
-        counted_tokens=min(event.after_tokens, state.counted_tokens * event.after_tokens // max(before, 1)),
+        estimate=replace(
+            after.estimate,
+            prompt_tokens=conservative,
+            margin_tokens=conservative - event.after_tokens,
+            counted_tokens=min(
+                event.after_tokens, state.estimate.counted_tokens * event.after_tokens // max(before, 1)
+            ),
+        ),
     )
     return request_memory_reload(shorter, COMPACTED_REASON)
 
@@ -247,10 +261,13 @@ def _shrink_view(state: State, summary: Compacted | None = None) -> Compacted:
 
 def _measure_event(state: State, event: Compacted) -> Compacted:
     """The event with the resulting prompt size and its uncached part."""
-    view, _, _ = view_for_model(state.transcript.messages, (*state.view_changes, event), state.settings.model)
-    whole = view_weight(state, state.view)
-    pairs = enumerate(zip(state.view, view, strict=False))
-    first = next((at for at, (old, new) in pairs if old != new), min(len(view), len(state.view)))
+    conversation = state.conversation
+    view, _, _ = view_for_model(
+        conversation.transcript.messages, (*conversation.view_changes, event), state.settings.model
+    )
+    whole = view_weight(state, conversation.view)
+    pairs = enumerate(zip(conversation.view, view, strict=False))
+    first = next((at for at, (old, new) in pairs if old != new), min(len(view), len(conversation.view)))
     uncached = scale_to_tokens(state, sum(message_weight(state, message) for message in view[first:]), whole)
     after = scale_to_tokens(state, view_weight(state, view), whole)
     return replace(
@@ -260,9 +277,9 @@ def _measure_event(state: State, event: Compacted) -> Compacted:
 
 def _explain_compaction(state: State) -> str:
     progress = state.run.compaction
-    if progress.overflow:
+    if progress.overflow.kind:
         return (
-            f"it did not fit into the model's window: {progress.overflow_message or 'the reply ended there'}"
+            f"it did not fit into the model's window: {progress.overflow.message or 'the reply ended there'}"
         )
     window = window_tokens(state)
     filled, threshold = estimated_tokens(state), compaction_threshold(state)
@@ -285,38 +302,40 @@ def _plan_summary(state: State, *, whole: bool, hard: bool) -> SummaryRequest | 
         end = _skip_back_over_prompts(state, min(end, _piece_end(state)))
     if not _is_worth_summarizing(state, end, hard=hard):
         return None
-    messages = _drop_unfinished_reply(state.view) if whole else _view_until(state, end)
+    messages = _drop_unfinished_reply(state.conversation.view) if whole else _view_until(state, end)
     return _limit_summary_request(state, make_summary_request(state, messages), end)
 
 
 def _limit_summary_request(state: State, request: Request, end: int) -> SummaryRequest:
     room = min(request.max_tokens or REPLY_TOKENS_MAX, _reply_tokens(state))
-    until = state.transcript.messages[end - 1].id
+    until = state.conversation.transcript.messages[end - 1].id
     return SummaryRequest(request=limit_output(request, room), summarized_until=until)
 
 
 def _is_worth_summarizing(state: State, end: int, *, hard: bool) -> bool:
     """True if a summary of this many messages of the transcript saves enough."""
-    messages = state.transcript.messages
-    if end <= state.summarized_count:
+    conversation = state.conversation
+    messages = conversation.transcript.messages
+    if end <= conversation.summarized_count:
         return False
-    prompts = (drop_chunks(state, each) for each in messages[:end] if each.id in state.prompt_ids)
+    prompts = (drop_chunks(state, each) for each in messages[:end] if each.id in conversation.prompt_ids)
     prompt_weight = sum(message_weight(state, each) for each in prompts)
     old = sum(message_weight(state, message) for message in _view_until(state, end))
     gain = scale_to_tokens(
-        state, old - prompt_weight, view_weight(state, state.view)
+        state, old - prompt_weight, view_weight(state, conversation.view)
     ) - TOKENS_PER_WORD * summary_words_max(state)
     return gain >= (window_share(state, GAIN_SHARE_MIN) if not hard else 1)
 
 
 def _view_until(state: State, end: int) -> tuple[Message, ...]:
     """Part of the view that represents this many messages of the transcript."""
-    return state.view[: end - state.summarized_count + bool(state.summarized_count)]
+    conversation = state.conversation
+    return conversation.view[: end - conversation.summarized_count + bool(conversation.summarized_count)]
 
 
 def _can_fit(state: State, view: tuple[Message, ...]) -> bool:
     """True if this part of the view can be sent with room for a summary."""
-    tokens = scale_to_tokens(state, view_weight(state, view), view_weight(state, state.view))
+    tokens = scale_to_tokens(state, view_weight(state, view), view_weight(state, state.conversation.view))
     return tokens + _reply_tokens(state) <= window_tokens(state)
 
 
@@ -339,7 +358,7 @@ def _summary_tokens(state: State) -> int:
 def _can_send_whole_view(state: State) -> bool:
     """True if the whole view can be sent together with the request for a summary."""
     progress, model = state.run.compaction, summarizer_model(state)
-    if progress.overflow or progress.split_count:
+    if progress.overflow.kind or progress.split_count:
         return False
     own = model.model_key == state.settings.model.model_key
     window = window_tokens(state) if own else model_window_tokens(state, model)
@@ -348,13 +367,18 @@ def _can_send_whole_view(state: State) -> bool:
 
 def _piece_end(state: State) -> int:
     """End of the first turns that can be summarized in one request."""
-    messages, whole = state.transcript.messages, view_weight(state, state.view)
+    conversation = state.conversation
+    messages, whole = conversation.transcript.messages, view_weight(state, conversation.view)
     window = min(window_tokens(state), model_window_tokens(state, summarizer_model(state)))
     room = int(window * PIECE_SHARE) >> state.run.compaction.split_count
-    taken = view_weight(state, state.view[:1]) if state.summarized_count else view_weight(state, ())
-    end = state.summarized_count
-    for at in range(state.summarized_count, len(messages)):
-        taken += message_weight(state, state.view[at - state.summarized_count + bool(state.summarized_count)])
+    taken = (
+        view_weight(state, conversation.view[:1]) if conversation.summarized_count else view_weight(state, ())
+    )
+    end = conversation.summarized_count
+    for at in range(conversation.summarized_count, len(messages)):
+        taken += message_weight(
+            state, conversation.view[at - conversation.summarized_count + bool(conversation.summarized_count)]
+        )
         if scale_to_tokens(state, taken, whole) > room:
             break
         if at + 1 == len(messages) or messages[at + 1].role != "tool":
@@ -364,32 +388,33 @@ def _piece_end(state: State) -> int:
 
 def _skip_back_over_prompts(state: State, end: int) -> int:
     """Latest cut that is not right after a prompt: there the model would answer the prompt instead."""
-    messages = state.transcript.messages
-    while end > state.summarized_count and messages[end - 1].id in state.prompt_ids:
+    messages = state.conversation.transcript.messages
+    while end > state.conversation.summarized_count and messages[end - 1].id in state.conversation.prompt_ids:
         end -= 1
     return end
 
 
 def _place_summary(state: State) -> Compacted:
     """Event that puts the summary in place, with further shortening if needed."""
-    progress, messages = state.run.compaction, state.transcript.messages
-    end = next(at + 1 for at, message in enumerate(messages) if message.id == progress.summary_until)
-    words = (progress.summary_text or summary_view.native_summary_text(progress.native_parts))[
+    conversation = state.conversation
+    progress, messages = state.run.compaction, conversation.transcript.messages
+    end = next(at + 1 for at, message in enumerate(messages) if message.id == progress.summary.until)
+    words = (progress.summary.text or summary_view.native_summary_text(progress.summary.native_parts))[
         : _summary_tokens(state) * CHARACTERS_PER_TOKEN
     ]
     event = Compacted(
         strategies=("turns",),
         why=_explain_compaction(state),
-        summarized_until=progress.summary_until,
-        prompt_ids=tuple(message.id for message in messages[:end] if message.id in state.prompt_ids),
+        summarized_until=progress.summary.until,
+        prompt_ids=tuple(message.id for message in messages[:end] if message.id in conversation.prompt_ids),
         lead=SUMMARY_LEAD,
         label=PROMPT_LABEL,
         # Retrieved chunks were written by no one in the conversation, and the summary covers their use.
         changes=tuple(find_old_chunks(state, end)),
         summary=SUMMARY_HEADING + words if words else "",
-        native_parts=progress.native_parts,
-        native_origin=progress.native_origin,
+        native_parts=progress.summary.native_parts,
+        native_origin=progress.summary.native_origin,
         before_tokens=estimated_tokens(state),
     )
     # The messages after a native summary stay unchanged; otherwise their reasoning would be rejected.
-    return _measure_event(state, event) if progress.native_parts else _shrink_view(state, event)
+    return _measure_event(state, event) if progress.summary.native_parts else _shrink_view(state, event)

@@ -56,14 +56,14 @@ def window_share(state: State, part: float) -> int:
 
 
 def estimated_tokens(state: State) -> int:
-    estimate = max(0, state.prompt_tokens - state.estimate_margin_tokens)
-    return max(estimate, window_tokens(state) + 1) if state.run.compaction.overflow else estimate
+    estimate = max(0, state.estimate.prompt_tokens - state.estimate.margin_tokens)
+    return max(estimate, window_tokens(state) + 1) if state.run.compaction.overflow.kind else estimate
 
 
 def minimum_tokens(state: State) -> int:
-    if state.run.compaction.overflow:
+    if state.run.compaction.overflow.kind:
         return estimated_tokens(state)
-    counted = min(state.counted_tokens, estimated_tokens(state))
+    counted = min(state.estimate.counted_tokens, estimated_tokens(state))
     return counted + (estimated_tokens(state) - counted) // OVERESTIMATE_FACTOR
 
 
@@ -97,11 +97,14 @@ def cap_estimate(state: State) -> State:
 
     Otherwise a hundred images that are no longer sent would end the run for lack of room.
     """
-    fresh_estimate = view_weight(state, state.view)
-    if state.prompt_tokens <= fresh_estimate:
+    fresh_estimate = view_weight(state, state.conversation.view)
+    if state.estimate.prompt_tokens <= fresh_estimate:
         return state
-    likely = min(max(0, state.prompt_tokens - state.estimate_margin_tokens), fresh_estimate)
-    return replace(state, prompt_tokens=fresh_estimate, estimate_margin_tokens=fresh_estimate - likely)
+    likely = min(max(0, state.estimate.prompt_tokens - state.estimate.margin_tokens), fresh_estimate)
+    return replace(
+        state,
+        estimate=replace(state.estimate, prompt_tokens=fresh_estimate, margin_tokens=fresh_estimate - likely),
+    )
 
 
 def price_uncached_tokens(state: State, tokens: int) -> Decimal | None:
@@ -112,7 +115,7 @@ def price_uncached_tokens(state: State, tokens: int) -> Decimal | None:
 
 
 def _part_weight(state: State, part: Part) -> int:
-    if state.run.compaction.overflow == "too_large" and isinstance(part, Media):
+    if state.run.compaction.overflow.kind == "too_large" and isinstance(part, Media):
         return len(part.data) // CHARACTERS_PER_TOKEN + 1  # the limit concerned bytes, not tokens
     match part:
         case ToolCall(name=name, arguments=arguments):
@@ -134,11 +137,11 @@ def tail_start(state: State) -> int:
 
     Never a message with results: the call they belong to stays with them.
     """
-    options, messages = state.settings.compaction, state.transcript.messages
+    options, messages = state.settings.compaction, state.conversation.transcript.messages
     assert options is not None
-    whole, room = view_weight(state, state.view), window_share(state, options.keep)
+    whole, room = view_weight(state, state.conversation.view), window_share(state, options.keep)
     start, taken = len(messages), 0
-    for at in range(len(messages) - 1, state.summarized_count - 1, -1):
+    for at in range(len(messages) - 1, state.conversation.summarized_count - 1, -1):
         taken += message_weight(state, messages[at])
         if start < len(messages) and scale_to_tokens(state, taken, whole) > room:
             break
@@ -155,15 +158,16 @@ def _find_old_pictures(state: State) -> Iterator[ViewChange]:
 
 
 def _find_old_results(state: State) -> Iterator[ViewChange]:
+    conversation = state.conversation
     readable = READ_RESULT in state.settings.hidden_tools
-    for message in state.transcript.messages[state.summarized_count : tail_start(state)]:
+    for message in conversation.transcript.messages[conversation.summarized_count : tail_start(state)]:
         for at, inner, text in _list_texts(message):
             if (
                 inner >= 0
                 and len(text) > VERBOSE_CHARACTERS
-                and (message.id, at, inner) not in state.changed_parts
+                and (message.id, at, inner) not in conversation.changed_parts
             ):
-                words = shorten_old_result(text, state.stored_results, readable=readable)
+                words = shorten_old_result(text, state.calls.stored_results, readable=readable)
                 yield ViewChange(message=message.id, part=at, inner=inner, text=words)
 
 
@@ -173,24 +177,28 @@ def _find_chunks_before_tail(state: State) -> Iterator[ViewChange]:
 
 def _find_old_reasoning(state: State) -> Iterator[ViewChange]:
     """Reasoning of finished turns; within a turn, providers require it beside its calls."""
-    if state.settings.model.endpoint.reasoning not in ("signed", "may_echo") or not state.prompt_ids:
+    conversation = state.conversation
+    if state.settings.model.endpoint.reasoning not in ("signed", "may_echo") or not conversation.prompt_ids:
         return
-    messages = state.transcript.messages
-    end = next((at for at, each in enumerate(messages) if each.id == state.prompt_ids[-1]), 0)
-    changes = tuple(drop_reasoning(state, messages[state.summarized_count : min(end, tail_start(state))]))
+    messages = conversation.transcript.messages
+    end = next((at for at, each in enumerate(messages) if each.id == conversation.prompt_ids[-1]), 0)
+    changes = tuple(
+        drop_reasoning(state, messages[conversation.summarized_count : min(end, tail_start(state))])
+    )
     if not all(change.strip_native for change in changes):
         yield from changes
 
 
 def _find_long_texts(state: State) -> Iterator[ViewChange]:
     """Long texts everywhere, except in the latest prompt and in replies."""
-    for at_message, message in enumerate(state.transcript.messages):
-        sent = at_message >= state.summarized_count or message.id in state.prompt_ids
-        if not sent or message.role == "assistant" or message.id in state.prompt_ids[-1:]:
+    conversation = state.conversation
+    for at_message, message in enumerate(conversation.transcript.messages):
+        sent = at_message >= conversation.summarized_count or message.id in conversation.prompt_ids
+        if not sent or message.role == "assistant" or message.id in conversation.prompt_ids[-1:]:
             continue
         for at, inner, text in _list_texts(message):
             limit = long_result_characters(window_tokens(state)) if inner >= 0 else LONG_CHARACTERS
-            if len(text) > limit and (message.id, at, inner) not in state.changed_parts:
+            if len(text) > limit and (message.id, at, inner) not in conversation.changed_parts:
                 yield ViewChange(
                     message=message.id, part=at, inner=inner, text=shorten_long_text(text, limit)
                 )

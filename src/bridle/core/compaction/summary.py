@@ -19,7 +19,7 @@ from bridle.core.context.token_estimate import window_tokens
 from bridle.core.context.view import replace_unsupported_media, view_for_model
 from bridle.core.memory import drop_chunks
 from bridle.core.recovery.fallback import set_model
-from bridle.core.state import CompactionProgress, State
+from bridle.core.state import Attempt, CompactionProgress, Overflow, State
 from bridle.values.errors import Failure
 from bridle.values.events import ModelAsked, ModelReplied
 from bridle.values.message import Message, Reply, Stop, Text
@@ -85,6 +85,7 @@ def summary_instructions(state: State) -> str:
 
 def make_summary_request(state: State, messages: tuple[Message, ...]) -> Request:
     """Request for a summary of these messages, which are the view or its beginning."""
+    conversation = state.conversation
     model = summarizer_model(state)
     words = (Text(text=SUMMARY_ASK + summary_instructions(state)),)
     question = Message(role="user", parts=words, at=state.now, provenance="harness")
@@ -93,23 +94,30 @@ def make_summary_request(state: State, messages: tuple[Message, ...]) -> Request
     summarizer_state = replace(state, settings=settings)
     if model.model_key != state.settings.model.model_key:
         summarizer_state = replace(
-            state_for_summarizer(state, model.model_key), run=replace(state.run, reasoning_status="")
+            state_for_summarizer(state, model.model_key),
+            run=replace(state.run, refusals=replace(state.run.refusals, reasoning_status="")),
         )
-        view, _, _ = view_for_model(state.transcript.messages, state.view_changes, model)
+        view, _, _ = view_for_model(conversation.transcript.messages, conversation.view_changes, model)
         # Its view may be longer, because it cannot read another provider's native summary.
         end = next((at + 1 for at, each in enumerate(view) if each.id == messages[-1].id), len(messages))
         messages = replace_unsupported_media(view[:end], model)
         summarizer_state = replace(summarizer_state, settings=replace(summarizer_state.settings, chain=False))
     choice = step_tool_choice(state)
     forced = state.run.compaction.forbid_calls or choice.mode in ("any", "tool")
-    asking_state = replace(summarizer_state, view=(*messages, question))
+    asking_state = replace(
+        summarizer_state, conversation=replace(summarizer_state.conversation, view=(*messages, question))
+    )
     request, _ = assemble_request(asking_state, ToolChoice(mode="none") if forced else choice)
     return replace(request, output=None)
 
 
 def make_native_summary_request(state: State, messages: tuple[Message, ...]) -> Request:
     """Request for a native summary of these messages, which are the beginning of the view."""
-    asking_state = replace(state, view=messages, settings=replace(state.settings, chain=False))
+    asking_state = replace(
+        state,
+        conversation=replace(state.conversation, view=messages),
+        settings=replace(state.settings, chain=False),
+    )
     request, _ = assemble_request(asking_state)
     words = summary_view.NATIVE_SUMMARY_ASK + summary_instructions(state)
     return replace(request, output=None, asks_native_summary=True, summary_instructions=words)
@@ -120,21 +128,22 @@ def record_overflow(state: State, failure: Failure) -> CompactionProgress:
     progress, kind = state.run.compaction, failure.kind
     if (kind != "context" and kind != "too_large") or state.settings.compaction is None:
         return progress
-    overflowed = replace(
-        progress, overflow=kind, overflow_message=failure.message, window_tokens=failure.window_tokens
-    )
-    if progress.summary_until:
-        return replace(overflowed, split_count=progress.split_count + 1)
-    return replace(overflowed, failed_tries=progress.failed_tries + progress.just_compacted)
+    overflow = Overflow(kind=kind, message=failure.message, window_tokens=failure.window_tokens)
+    if progress.summary.until:
+        return replace(progress, overflow=overflow, split_count=progress.split_count + 1)
+    return replace(progress, overflow=overflow, failed_tries=progress.failed_tries + progress.just_compacted)
 
 
 def progress_after_reply(state: State, stop: Stop) -> CompactionProgress:
     """Progress after a reply, which may have been cut off by the window."""
     filled = stop is Stop.CONTEXT and state.settings.compaction is not None
+    before = state.run.compaction
+    overflow = before.overflow
+    if not (filled or overflow.kind or overflow.message or before.just_compacted or before.split_count):
+        return before
     return replace(
-        state.run.compaction,
-        overflow="context" if filled else "",
-        overflow_message="",
+        before,
+        overflow=Overflow(kind="context") if filled else Overflow(),
         just_compacted=False,
         split_count=0,
     )
@@ -142,90 +151,107 @@ def progress_after_reply(state: State, stop: Stop) -> CompactionProgress:
 
 def progress_after_resume(state: State) -> CompactionProgress:
     """Progress after a resume: earlier obstacles may have been removed."""
-    return replace(
-        state.run.compaction,
-        overflow="",
-        overflow_message="",
-        failed_tries=0,
-        tried_tokens=0,
-        split_count=0,
-        just_compacted=False,
+    before = state.run.compaction
+    return CompactionProgress(
+        summary=before.summary,
+        use_own_model=before.use_own_model,
+        forbid_calls=before.forbid_calls,
+        native_disabled=before.native_disabled,
     )
+
+
+def progress_after_request(progress: CompactionProgress) -> CompactionProgress:
+    """Progress after a request that does not ask for a summary."""
+    summary = progress.summary
+    if not summary.until and not summary.summarizer_key:
+        return progress
+    return replace(progress, summary=replace(summary, until="", summarizer_key=""))
 
 
 def apply_summary_asked(state: State, event: ModelAsked, at: float) -> State:
+    run, before = state.run, state.run.compaction
     progress = replace(
-        state.run.compaction,
-        summary_until=event.summarizes_until,
-        summarizer_key=event.model_key,
-        use_own_model=state.run.compaction.use_own_model or not event.model_key,
-        native_requested=event.asks_native_summary,
-        native_disabled=state.run.compaction.native_disabled
-        or (state.run.compaction.native_requested and not event.asks_native_summary),
+        before,
+        summary=replace(
+            before.summary,
+            until=event.summarizes_until,
+            summarizer_key=event.model_key,
+            native_requested=event.asks_native_summary,
+        ),
+        use_own_model=before.use_own_model or not event.model_key,
+        native_disabled=before.native_disabled
+        or (before.summary.native_requested and not event.asks_native_summary),
     )
     # A model that takes over has its own number of tries.
-    before = state.run.compaction
     tries = (
-        state.run.model_attempts
+        run.attempt.model_attempts
         if (progress.use_own_model, progress.native_disabled)
         == (before.use_own_model, before.native_disabled)
         else 0
     )
     run = replace(
-        state.run,
-        attempt=event.attempt,
-        model_attempts=tries + 1,
-        failure=None,
-        partial_text="",
+        run,
+        attempt=replace(
+            run.attempt, number=event.attempt, model_attempts=tries + 1, failure=None, partial_text=""
+        ),
         compaction=progress,
     )
     return replace(
-        state, run=run, cache=record_call_sent(state_for_summarizer(state, event.model_key), event, at)
+        state,
+        run=run,
+        cache=replace(
+            state.cache, history=record_call_sent(state_for_summarizer(state, event.model_key), event, at)
+        ),
     )
 
 
 def apply_summary_replied(state: State, event: ModelReplied) -> State:
     """Charge the summary and hold it until it is put in place; a reply without text is a failed try."""
     reply, before = event.reply, state.run.compaction
-    if before.native_requested:
+    if before.summary.native_requested:
         progress = _accept_native_summary(state, reply)
     else:
         words = "" if reply.stop in UNUSABLE_STOPS else reply.text.strip()
         progress = replace(
             before,
-            summary_text=words,
+            summary=replace(before.summary, text=words),
             failed_tries=before.failed_tries + (not words),
             forbid_calls=before.forbid_calls or bool(reply.calls),
         )
-    progress, usage = (
-        replace(progress, summary_until=event.summarizes_until, native_requested=False),
-        billable_usage(state, reply),
-    )
+    summary = replace(progress.summary, until=event.summarizes_until, native_requested=False)
+    run, usage = state.run, billable_usage(state, reply)
     run = replace(
-        state.run,
-        spent=add_spending(state.run.spent, usage, event.usd),
-        attempt=0,
-        model_attempts=0,
-        breaker_waits=0,
-        failure=None,
-        repair_failures=(),
-        partial_text="",
-        compaction=progress,
+        run,
+        budget=replace(run.budget, spent=add_spending(run.budget.spent, usage, event.usd)),
+        attempt=Attempt(),
+        compaction=replace(progress, summary=summary),
     )
-    total = add_spending(state.total_spent, usage, event.usd)
+    total = add_spending(state.totals.spent, usage, event.usd)
     hits = record_summary_answered(
-        state_for_summarizer(state, before.summarizer_key), reply, elsewhere=bool(before.summarizer_key)
+        state_for_summarizer(state, before.summary.summarizer_key),
+        reply,
+        elsewhere=bool(before.summary.summarizer_key),
     )
-    return replace(state, run=run, total_spent=total, reply_count=state.reply_count + 1, cache=hits)
+    return replace(
+        state,
+        run=run,
+        totals=replace(state.totals, spent=total, reply_count=state.totals.reply_count + 1),
+        cache=replace(state.cache, history=hits),
+    )
 
 
 def _accept_native_summary(state: State, reply: Reply) -> CompactionProgress:
     """Use a native summary if it preserves the user messages; otherwise its text, or try without it."""
-    progress, messages = state.run.compaction, state.transcript.messages
+    conversation = state.conversation
+    progress, messages = state.run.compaction, conversation.transcript.messages
     native_parts = summary_view.extract_native_parts(reply)
-    end = next(at + 1 for at, message in enumerate(messages) if message.id == progress.summary_until)
-    prompts = [drop_chunks(state, message) for message in messages[:end] if message.id in state.prompt_ids]
+    end = next(at + 1 for at, message in enumerate(messages) if message.id == progress.summary.until)
+    prompts = [
+        drop_chunks(state, message) for message in messages[:end] if message.id in conversation.prompt_ids
+    ]
     if native_parts and summary_view.has_prompts_intact(native_parts, prompts, state.settings.model):
-        return replace(progress, native_parts=native_parts, native_origin=reply.origin)
+        return replace(
+            progress, summary=replace(progress.summary, native_parts=native_parts, native_origin=reply.origin)
+        )
     words = summary_view.native_summary_text(native_parts)
-    return replace(progress, summary_text=words, native_disabled=not words)
+    return replace(progress, summary=replace(progress.summary, text=words), native_disabled=not words)

@@ -1,6 +1,6 @@
 """Assembles the next request.
 
-The order is fixed: tools, system, memory, history, current message (layers.py). Each request extends the
+The order is fixed: tools, system, memory, history, current message (docs/prompt_layers.py). Each request extends the
 previous one byte for byte, because a changed prefix is a cache miss and costs money. So nothing here may
 depend on the time or the step; options that change from step to step (tool choice, output limit) are outside
 the prefix.
@@ -38,9 +38,9 @@ def assemble_request(
     """The request, and the changes that made it acceptable."""
     settings = state.settings
     tools, deferred = split_deferred_tools(state, offered_tools(state))
-    revealed = _revealed_specs(settings, state.revealed_tools)
+    revealed = _revealed_specs(settings, state.tools.revealed)
     effective = replace(settings, tools=(*settings.tools, *revealed)) if revealed else settings
-    refused = state.run.refused_parameters
+    refused = state.run.refusals.refused_parameters
     options = apply_model_constraints(
         effective,
         _release_forced_choice(state, choice or step_tool_choice(state)),
@@ -59,13 +59,15 @@ def assemble_request(
         system=system_prompt(state),
         tools=tools,
         deferred_tools=deferred,
-        messages=state.view,
+        messages=state.conversation.view,
         tool_choice=options.tool_choice,
         max_tokens=output_tokens,
         output=settings.output if settings.output and settings.output.mode == "native" else None,
         thinking=_fit_thinking_budget(options.thinking, output_tokens, settings.model),
         sampling=options.sampling,
-        breakpoints=place_breakpoints(settings, tools, state.view, remembers=bool(memory_text(state)))
+        breakpoints=place_breakpoints(
+            settings, tools, state.conversation.view, remembers=bool(memory_text(state))
+        )
         if cached
         else (),
         cache_key=prompt_cache_key(state),
@@ -76,13 +78,16 @@ def assemble_request(
         extras=options.extras,
     )
     notes = (*options.notes, *_note_thinking_budget(options.thinking, request.thinking))
-    return request, (*(note for note in notes if note not in state.run.recorded_notes), *options.step_notes)
+    return request, (
+        *(note for note in notes if note not in state.run.adjustments.recorded_notes),
+        *options.step_notes,
+    )
 
 
 def prompt_cache_key(state: State) -> str:
     """Key of the cached prompt; empty if none is sent."""
-    refused = "cache" in state.run.refused_parameters
-    return "" if refused else cache_key(state.settings, state.run.tenant, state.session)
+    refused = "cache" in state.run.refusals.refused_parameters
+    return "" if refused else cache_key(state.settings, state.run.origin.tenant, state.identity.id)
 
 
 def _is_reasoning_missing(state: State) -> bool:
@@ -92,12 +97,12 @@ def _is_reasoning_missing(state: State) -> bool:
     starts another turn. A prompt that directly follows results is sent in one message with them, so an
     endpoint that rejected the reasoning once in this run may reject it there too.
     """
-    view = state.view
+    view = state.conversation.view
     last = next((at for at in range(len(view) - 1, -1, -1) if view[at].role == "assistant"), -1)
     newer = {message.role for message in view[last + 1 :]}
     if last < 0 or "tool" not in newer:
         return False
-    if state.run.reasoning_status == "left out":
+    if state.run.refusals.reasoning_status == "left out":
         return True
     turn_start = next((at for at in range(last, -1, -1) if view[at].role == "user"), -1)
     head = next(message for message in view[turn_start + 1 :] if message.role == "assistant")
@@ -123,22 +128,24 @@ def _can_explain_misses(model: Model) -> bool:
 def list_unsent_options(state: State, choice: ToolChoice | None = None) -> tuple[str, ...]:
     """Requested options that the next request lacks and that this run has not recorded yet."""
     requested = _release_forced_choice(state, choice or step_tool_choice(state))
-    withheld = list_withheld_reasons(state, visible_tools(state.settings, state.revealed_tools))
-    losses = (*settled_losses(state.settings, requested, state.run.refused_parameters), *withheld)
-    return tuple([note for note in losses if note not in state.run.recorded_notes]) if losses else ()
+    withheld = list_withheld_reasons(state, visible_tools(state.settings, state.tools.revealed))
+    losses = (*settled_losses(state.settings, requested, state.run.refusals.refused_parameters), *withheld)
+    return (
+        tuple([note for note in losses if note not in state.run.adjustments.recorded_notes]) if losses else ()
+    )
 
 
 def step_tool_choice(state: State) -> ToolChoice:
     """The agent's tool choice at this step: a named tool is forced at the first step, or at every one."""
     choice = state.settings.tool_choice
-    released = choice.mode == "tool" and not choice.every_step and state.run.spent.steps > 0
+    released = choice.mode == "tool" and not choice.every_step and state.run.budget.spent.steps > 0
     return ToolChoice(parallel=choice.parallel) if released else choice
 
 
 def _release_forced_choice(state: State, choice: ToolChoice) -> ToolChoice:
     """The choice without forcing once the model was asked to finish: a forced call would prevent an answer."""
     forced = choice.mode in ("any", "tool") and state.settings.output is None
-    return replace(choice, mode="auto", name="") if state.run.wrap_up_reason and forced else choice
+    return replace(choice, mode="auto", name="") if state.run.budget.wrap_up_reason and forced else choice
 
 
 def system_prompt(state: State) -> tuple[Text, ...]:
@@ -152,7 +159,7 @@ def memory_text(state: State) -> str:
 
 def offered_tools(state: State) -> tuple[ToolSpec, ...]:
     """Visible tools that are sent to the current model."""
-    return filter_offered_tools(state, visible_tools(state.settings, state.revealed_tools))
+    return filter_offered_tools(state, visible_tools(state.settings, state.tools.revealed))
 
 
 def visible_tools(settings: Settings, shown: tuple[str, ...]) -> tuple[ToolSpec, ...]:
@@ -195,7 +202,7 @@ def _note_thinking_budget(wanted: Thinking | None, sent: Thinking | None) -> tup
 
 def relies_on_server_state(state: State) -> bool:
     """True if the request in progress refers to state held by the provider instead of sending it."""
-    conversation = state.server_conversation
+    conversation = state.cache.server_conversation
     return bool(_chained_reply_id(state)) or (
         conversation is not None and conversation.in_flight and bool(conversation.reply_id)
     )
@@ -203,10 +210,14 @@ def relies_on_server_state(state: State) -> bool:
 
 def _chained_reply_id(state: State) -> str:
     """Id of the newest reply of this endpoint, which has everything up to there if it stores replies."""
-    if state.settings.chain is not True or state.run.server_state_lost:
+    if state.settings.chain is not True or state.run.refusals.server_state_lost:
         return ""
     # Replies from before the chain was enabled were not stored by the provider.
-    replies = [each for each in state.transcript.messages[state.chained_from :] if each.role == "assistant"]
+    replies = [
+        each
+        for each in state.conversation.transcript.messages[state.cache.chained_from :]
+        if each.role == "assistant"
+    ]
     return previous_reply_id(state) if replies and has_distinct_call_ids(replies[-1].calls) else ""
 
 
@@ -221,7 +232,7 @@ def has_distinct_call_ids(calls: tuple[ToolCall, ...]) -> bool:
 
 def _usable_conversation(state: State) -> ServerConversation | None:
     """The conversation object that the next request is added to; None if there is none."""
-    conversation, settings = state.server_conversation, state.settings
+    conversation, settings = state.cache.server_conversation, state.settings
     usable = (
         conversation is not None
         and conversation.name
@@ -234,7 +245,7 @@ def _usable_conversation(state: State) -> ServerConversation | None:
 def previous_reply_id(state: State) -> str:
     """This endpoint's id of the previous reply, if it came from it on the same wire."""
     endpoint = state.settings.model.endpoint
-    for message in reversed(state.view):
+    for message in reversed(state.conversation.view):
         if message.role == "assistant":
             origin = message.origin
             known = origin and (origin.family, origin.endpoint) == (endpoint.family, endpoint.endpoint_id)
@@ -244,10 +255,11 @@ def previous_reply_id(state: State) -> str:
 
 def _has_changed_before(state: State, message: Message) -> bool:
     """True if anything up to this message was changed since: the provider has the old version."""
-    if not state.stale_ranges:
+    conversation = state.conversation
+    if not conversation.stale_ranges:
         return False
-    at = next((at for at, each in enumerate(state.transcript.messages) if each.id == message.id), 0)
-    return any(first <= at < last for first, last in state.stale_ranges)
+    at = next((at for at, each in enumerate(conversation.transcript.messages) if each.id == message.id), 0)
+    return any(first <= at < last for first, last in conversation.stale_ranges)
 
 
 def limit_output(request: Request, output_tokens_max: int) -> Request:

@@ -161,8 +161,8 @@ def reveal_reader_tool(state: State) -> RevealTools | None:
     """Reveals the reader tool once there is a stored result to read."""
     name = READ_RESULT.name
     if (
-        not state.stored_results
-        or name in state.revealed_tools
+        not state.calls.stored_results
+        or name in state.tools.revealed
         or READ_RESULT not in state.settings.hidden_tools
     ):
         return None

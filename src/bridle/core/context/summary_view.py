@@ -38,14 +38,17 @@ def can_summarize_natively(state: State) -> bool:
     options, progress, model = state.settings.compaction, state.run.compaction, state.settings.model
     if options is None or not options.native or options.model is not None or not model.abilities.compaction:
         return False
-    return not progress.native_disabled and not progress.overflow and not progress.split_count
+    return not progress.native_disabled and not progress.overflow.kind and not progress.split_count
 
 
 def native_cut_points(state: State, end: int) -> tuple[int, ...]:
     """Indices where old turns may end, best first: the current prompt stays, if possible."""
-    messages = state.transcript.messages
-    latest = next((at for at, each in enumerate(messages) if each.id in state.prompt_ids[-1:]), end)
-    return tuple(find_cut_point(messages, place, state.summarized_count) for place in (min(latest, end), end))
+    conversation = state.conversation
+    messages = conversation.transcript.messages
+    latest = next((at for at, each in enumerate(messages) if each.id in conversation.prompt_ids[-1:]), end)
+    return tuple(
+        find_cut_point(messages, place, conversation.summarized_count) for place in (min(latest, end), end)
+    )
 
 
 def find_cut_point(messages: Sequence[Message], end: int, least: int) -> int:

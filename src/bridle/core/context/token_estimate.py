@@ -1,8 +1,8 @@
 """Appends messages to a session, and estimates tokens.
 
-`append_counted_message` adds a message to transcript and view. `append_message` is for messages of ours,
-which no provider has counted yet: it also raises the estimate of the next prompt, conservatively, so that a
-budget errs by stopping early.
+`extend_conversation` adds a message to transcript and view. `append_message` is for messages of ours, which
+no provider has counted yet: it also raises the estimate of the next prompt, conservatively, so that a budget
+errs by stopping early.
 
 The window is the model's own, or a smaller one that its server reported: a self-hosted server may run with
 less than the model can read. It says so when it rejects a prompt (`Failure.window_tokens`), which applies to
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from bridle.core.state import State
+from bridle.core.state import Conversation, State, TokenEstimate
 from bridle.values.errors import Failure
 from bridle.values.message import Media, Message, Part, Reasoning, Reply, Text, ToolCall, ToolResult
 from bridle.values.model import Model
@@ -38,19 +38,21 @@ Digits, signs and other scripts count one per byte.
 """
 
 
-def append_counted_message(state: State, message: Message) -> State:
+def extend_conversation(conversation: Conversation, model: Model, message: Message) -> Conversation:
+    """The conversation with one more message, in the transcript and in the view of this model."""
     has_no_media = not any(isinstance(part, Media | ToolResult) for part in message.parts)
-    endpoint_id = state.settings.model.endpoint.endpoint_id
-    transcript = state.transcript.append(message if has_no_media else _complete_media(message, endpoint_id))
+    transcript = conversation.transcript.append(
+        message if has_no_media else _complete_media(message, model.endpoint.endpoint_id)
+    )
     placed = transcript.messages[-1]
     if has_no_media:
-        return replace(state, transcript=transcript, view=(*state.view, placed))
+        return replace(conversation, transcript=transcript, view=(*conversation.view, placed))
     return replace(
-        state,
+        conversation,
         transcript=transcript,
-        view=(*state.view, placed),
-        picture_count=state.picture_count + count_pictures(placed),
-        unsupported_parts=(*state.unsupported_parts, *find_unsupported_media(placed, state.settings.model)),
+        view=(*conversation.view, placed),
+        picture_count=conversation.picture_count + count_pictures(placed),
+        unsupported_parts=(*conversation.unsupported_parts, *find_unsupported_media(placed, model)),
     )
 
 
@@ -76,18 +78,28 @@ def _complete_media(message: Message, endpoint_id: str) -> Message:
 
 
 def append_message(state: State, message: Message) -> State:
-    estimate = (
-        (state.prompt_tokens or estimate_overhead(state))
+    tokens = (
+        (state.estimate.prompt_tokens or estimate_overhead(state))
         + estimate_part_tokens(message.parts)
         + MESSAGE_TOKENS
     )
-    return replace(append_counted_message(state, message), prompt_tokens=estimate)
+    return replace(
+        state,
+        conversation=extend_conversation(state.conversation, state.settings.model, message),
+        estimate=replace(state.estimate, prompt_tokens=tokens),
+    )
 
 
 def append_prompt(state: State, message: Message) -> State:
     """Append a user prompt, which is kept verbatim however long the conversation becomes."""
     after = append_message(state, message)
-    return replace(after, prompt_ids=(*after.prompt_ids, after.transcript.messages[-1].id))
+    return replace(
+        after,
+        conversation=replace(
+            after.conversation,
+            prompt_ids=(*after.conversation.prompt_ids, after.conversation.transcript.messages[-1].id),
+        ),
+    )
 
 
 def doubt_usage(state: State, reply: Reply) -> str:
@@ -99,7 +111,7 @@ def doubt_usage(state: State, reply: Reply) -> str:
     limit = limits.prompt_tokens_max + (limits.output_tokens or 0)
     if not limits.prompt_tokens_max or total <= limit:
         return ""
-    estimate = (state.prompt_tokens or estimate_overhead(state)) + estimate_part_tokens(reply.parts)
+    estimate = (state.estimate.prompt_tokens or estimate_overhead(state)) + estimate_part_tokens(reply.parts)
     if total <= IMPLAUSIBLE_TIMES * estimate:
         return ""
     return (
@@ -108,12 +120,12 @@ def doubt_usage(state: State, reply: Reply) -> str:
     )
 
 
-def estimate_after_reply(state: State, reply: Reply, *, doubted: bool = False) -> dict[str, int]:
+def estimate_after_reply(state: State, reply: Reply, *, doubted: bool = False) -> TokenEstimate:
     """Estimate after a reply: the provider's count, or our own if there is none or it is `doubted`."""
-    total = reply.usage.total
+    total, before = reply.usage.total, state.estimate
     if not total or doubted:
-        return {"prompt_tokens": state.prompt_tokens + estimate_part_tokens(reply.parts)}
-    return {"prompt_tokens": total, "counted_tokens": total, "estimate_margin_tokens": 0}
+        return replace(before, prompt_tokens=before.prompt_tokens + estimate_part_tokens(reply.parts))
+    return TokenEstimate(prompt_tokens=total, counted_tokens=total, reported_windows=before.reported_windows)
 
 
 def is_substantial(part: Part) -> bool:
@@ -125,13 +137,9 @@ def is_substantial(part: Part) -> bool:
 
 def estimate_overhead(state: State) -> int:
     settings = state.settings
-    texts = [
-        settings.instructions,
-        state.memory.text,
-        settings.output.parameters if settings.output else "",
-    ]
+    texts = [settings.instructions, state.memory.text, settings.output.parameters if settings.output else ""]
     tokens = sum(estimate_text_tokens(text) for text in texts) + estimate_tool_tokens(settings.tools)
-    revealed = tuple(spec for spec in settings.hidden_tools if spec.name in state.revealed_tools)
+    revealed = tuple(spec for spec in settings.hidden_tools if spec.name in state.tools.revealed)
     return tokens + estimate_tool_tokens(revealed) + MESSAGE_TOKENS
 
 
@@ -168,7 +176,7 @@ WINDOW_TOKENS_MIN = 256
 def window_tokens(state: State) -> int:
     """Window of the current model."""
     own = state.settings.window_tokens
-    return _smaller_window(state, state.settings.model, own) if state.reported_windows else own
+    return _smaller_window(state, state.settings.model, own) if state.estimate.reported_windows else own
 
 
 def model_window_tokens(state: State, model: Model) -> int:
@@ -178,12 +186,13 @@ def model_window_tokens(state: State, model: Model) -> int:
 
 def record_window(state: State, failure: Failure) -> tuple[tuple[str, int], ...]:
     """Windows reported so far, with the one in this failure if it is plausible."""
+    estimate = state.estimate
     reported, own = failure.window_tokens, window_tokens(state)
     if failure.kind != "context" or reported is None or not WINDOW_TOKENS_MIN <= reported < own:
-        return state.reported_windows
+        return estimate.reported_windows
     model_key = state.settings.model.model_key
-    return (*(each for each in state.reported_windows if each[0] != model_key), (model_key, reported))
+    return (*(each for each in estimate.reported_windows if each[0] != model_key), (model_key, reported))
 
 
 def _smaller_window(state: State, model: Model, own: int) -> int:
-    return min(own, dict(state.reported_windows).get(model.model_key, own))
+    return min(own, dict(state.estimate.reported_windows).get(model.model_key, own))

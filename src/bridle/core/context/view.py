@@ -47,26 +47,26 @@ CONVERSATION_OPENING = "(The conversation begins here.)"
 def find_due_view_change(state: State) -> ViewChanged | None:
     """Changes of the view that are due, with their reason; None if there are none."""
     model_key = state.settings.model.model_key
-    if state.unsupported_parts:
-        whys = dict.fromkeys(part.why for part in state.unsupported_parts)
-        changes = tuple(part.change for part in state.unsupported_parts)
+    if state.conversation.unsupported_parts:
+        whys = dict.fromkeys(part.why for part in state.conversation.unsupported_parts)
+        changes = tuple(part.change for part in state.conversation.unsupported_parts)
         return ViewChanged(changes=changes, why="; ".join(whys), model_key=model_key)
-    if state.run.rejected_parts:
+    if state.run.refusals.rejected_parts:
         changes = tuple(
             ViewChange(message=m, part=p, inner=i, text=_replacement_text(state, (m, p, i)))
-            for m, p, i in state.run.rejected_parts
+            for m, p, i in state.run.refusals.rejected_parts
         )
-        message = state.run.failure.message if state.run.failure else ""
+        message = state.run.attempt.failure.message if state.run.attempt.failure else ""
         return ViewChanged(changes=changes, why=f"the provider refused it: {message}", model_key=model_key)
-    if state.run.reply_echo == "refused":
-        message = state.run.failure.message if state.run.failure else ""
+    if state.run.refusals.reply_echo == "refused":
+        message = state.run.attempt.failure.message if state.run.attempt.failure else ""
         why = f"the provider refused its own last reply as it came: {message}"
         return ViewChanged(changes=strip_last_reply(state), why=why, model_key=model_key)
-    if state.run.reasoning_status == "refused":
-        changes = tuple(drop_reasoning(state, state.transcript.messages))
+    if state.run.refusals.reasoning_status == "refused":
+        changes = tuple(drop_reasoning(state, state.conversation.transcript.messages))
         return ViewChanged(changes=changes, why="earlier reasoning was not taken back", model_key=model_key)
     kept = state.settings.compaction.pictures if state.settings.compaction else PICTURES_KEPT
-    if state.picture_count > kept + PICTURES_SLACK:
+    if state.conversation.picture_count > kept + PICTURES_SLACK:
         pictures = tuple(find_pictures(state))
         old = pictures[: len(pictures) - kept]
         return ViewChanged(changes=old, why=f"only the newest {kept} pictures from tools are sent on")
@@ -75,17 +75,21 @@ def find_due_view_change(state: State) -> ViewChanged | None:
 
 def rebuild_view(state: State) -> State:
     """The state with the view for its model, and the parts that the model cannot accept."""
-    model, messages = state.settings.model, state.transcript.messages
-    view, changed, hidden = view_for_model(messages, state.view_changes, model)
-    sent = (each for at, each in enumerate(messages) if at >= hidden or each.id in state.prompt_ids)
+    conversation = state.conversation
+    model, messages = state.settings.model, conversation.transcript.messages
+    view, changed, hidden = view_for_model(messages, conversation.view_changes, model)
+    sent = (each for at, each in enumerate(messages) if at >= hidden or each.id in conversation.prompt_ids)
     unfit = (unfit for message in sent for unfit in find_unsupported_media(message, model))
     return replace(
         state,
-        view=view,
-        summarized_count=hidden,
-        changed_parts=changed,
-        picture_count=sum(map(count_pictures, view)),
-        unsupported_parts=tuple(each for each in unfit if part_ref(each.change) not in changed),
+        conversation=replace(
+            conversation,
+            view=view,
+            summarized_count=hidden,
+            changed_parts=changed,
+            picture_count=sum(map(count_pictures, view)),
+            unsupported_parts=tuple(each for each in unfit if part_ref(each.change) not in changed),
+        ),
     )
 
 
@@ -109,16 +113,16 @@ def view_for_model(
 
 def find_removable_parts(state: State, refs: Iterable[PartRef]) -> tuple[PartRef, ...]:
     """Parts of the view as parts of the original messages, without those already changed."""
-    if state.run.part_removals >= REPAIRS_MAX:
+    if state.run.refusals.part_removals >= REPAIRS_MAX:
         return ()
     found = (_original_part_ref(state, ref) for ref in refs)
-    return tuple(ref for ref in found if ref is not None and ref not in state.changed_parts)
+    return tuple(ref for ref in found if ref is not None and ref not in state.conversation.changed_parts)
 
 
 def _replacement_text(state: State, ref: PartRef) -> str:
     """Text for a part that is omitted: for a long text, its beginning and end."""
     name, at, inner = ref
-    message = next(each for each in state.transcript.messages if each.id == name)
+    message = next(each for each in state.conversation.transcript.messages if each.id == name)
     part: Part = message.parts[at]
     if isinstance(part, ToolResult) and inner >= 0:
         part = part.parts[inner]
@@ -131,11 +135,13 @@ def _replacement_text(state: State, ref: PartRef) -> str:
 
 def _original_part_ref(state: State, ref: PartRef) -> PartRef | None:
     message, index, inner = ref
-    original = next((each for each in state.transcript.messages if each.id == message), None)
+    original = next((each for each in state.conversation.transcript.messages if each.id == message), None)
     if original is None:
         return _quoted_prompt_ref(state, message, index)
     recorded = [
-        event for event in state.view_changes if event.model_key in ("", state.settings.model.model_key)
+        event
+        for event in state.conversation.view_changes
+        if event.model_key in ("", state.settings.model.model_key)
     ]
     removed = {
         change.part
@@ -149,11 +155,15 @@ def _original_part_ref(state: State, ref: PartRef) -> PartRef | None:
 
 def _quoted_prompt_ref(state: State, message: str, index: int) -> PartRef | None:
     """Original of a user message that is quoted in the message replacing old turns."""
-    if not state.summarized_count or message != state.view[0].id or index >= len(state.view[0].parts):
+    if (
+        not state.conversation.summarized_count
+        or message != state.conversation.view[0].id
+        or index >= len(state.conversation.view[0].parts)
+    ):
         return None
-    quoted = state.view[0].parts[index]
-    for each in state.transcript.messages[: state.summarized_count]:
-        if each.id in state.prompt_ids and quoted in each.parts:
+    quoted = state.conversation.view[0].parts[index]
+    for each in state.conversation.transcript.messages[: state.conversation.summarized_count]:
+        if each.id in state.conversation.prompt_ids and quoted in each.parts:
             return each.id, each.parts.index(quoted), -1
     return None
 
@@ -266,11 +276,12 @@ def _drop_blank_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 
 def find_pictures(state: State) -> Iterator[ViewChange]:
-    for message in state.transcript.messages[state.summarized_count :]:
+    conversation = state.conversation
+    for message in conversation.transcript.messages[conversation.summarized_count :]:
         for at, part in enumerate(message.parts):
             if isinstance(part, ToolResult):
                 for inner, media in enumerate(part.parts):
-                    if isinstance(media, Media) and (message.id, at, inner) not in state.changed_parts:
+                    if isinstance(media, Media) and (message.id, at, inner) not in conversation.changed_parts:
                         yield ViewChange(message=message.id, part=at, inner=inner, text=PICTURE_REMOVED)
 
 
@@ -283,7 +294,7 @@ def drop_reasoning(state: State, messages: Iterable[Message]) -> Iterator[ViewCh
         if message.role != "assistant":
             continue
         for at, part in enumerate(message.parts):
-            if (message.id, at, -1) in state.changed_parts:
+            if (message.id, at, -1) in state.conversation.changed_parts:
                 continue
             if isinstance(part, Reasoning):
                 yield ViewChange(message=message.id, part=at)
@@ -303,9 +314,9 @@ def strip_last_reply(state: State) -> tuple[ViewChange, ...]:
     A reply is sent back as it came, including data we do not interpret. All earlier replies were accepted,
     because another one followed them.
     """
-    if state.run.part_removals >= REPAIRS_MAX:
+    if state.run.refusals.part_removals >= REPAIRS_MAX:
         return ()
-    messages = reversed(state.transcript.messages)
+    messages = reversed(state.conversation.transcript.messages)
     last = next((message for message in messages if message.role == "assistant"), None)
     endpoint_id = state.settings.model.endpoint.endpoint_id
     if last is None or last.origin is None or last.origin.endpoint != endpoint_id:
@@ -315,7 +326,7 @@ def strip_last_reply(state: State) -> tuple[ViewChange, ...]:
         ViewChange(message=last.id, part=at, strip_native=isinstance(part, Text | ToolCall),
                text="" if has_words else REFUSED_PART)
         for at, part in enumerate(last.parts)
-        if (last.id, at, -1) not in state.changed_parts and _is_echoed(part)
+        if (last.id, at, -1) not in state.conversation.changed_parts and _is_echoed(part)
     )  # fmt: skip
 
 

@@ -31,12 +31,14 @@ def compare_logs(a: str, a_records: Sequence[Record], b: str, b_records: Sequenc
     for record in a_records[:shared]:
         reader.apply_record(record)
     # Spending before the sessions diverged belongs to neither.
-    reader.state = replace(reader.state, total_spent=Spending())
+    reader.state = replace(reader.state, totals=replace(reader.state.totals, spent=Spending()))
     a_state, b_state = (
         _fold_records(reader.copy(), a_records[shared:]),
         _fold_records(reader, b_records[shared:]),
     )
-    equal_count = _count_equal_messages(a_state.transcript.messages, b_state.transcript.messages)
+    equal_count = _count_equal_messages(
+        a_state.conversation.transcript.messages, b_state.conversation.transcript.messages
+    )
     return Comparison(
         a=_make_side(a, a_state, a_records[shared:]),
         b=_make_side(b, b_state, b_records[shared:]),
@@ -45,7 +47,8 @@ def compare_logs(a: str, a_records: Sequence[Record], b: str, b_records: Sequenc
         settings=tuple(_compare_settings(a_state.settings, b_state.settings)),
         pairs=tuple(
             _pair_messages(
-                a_state.transcript.messages[equal_count:], b_state.transcript.messages[equal_count:]
+                a_state.conversation.transcript.messages[equal_count:],
+                b_state.conversation.transcript.messages[equal_count:],
             )
         ),
     )
@@ -53,7 +56,7 @@ def compare_logs(a: str, a_records: Sequence[Record], b: str, b_records: Sequenc
 
 def describe_end(state: State) -> str:
     """Stop reason of the last run, or its state if it did not end."""
-    return state.run.stop or ("new" if not state.transcript.messages else "unfinished")
+    return state.run.end.stop or ("new" if not state.conversation.transcript.messages else "unfinished")
 
 
 def _count_shared(ours: Sequence[Record], theirs: Sequence[Record]) -> int:
@@ -71,13 +74,13 @@ def _make_side(session: str, state: State, own: Sequence[Record]) -> ComparedSes
     return ComparedSession(
         session=session,
         model=state.settings.model.name,
-        messages=len(state.transcript.messages),
-        steps=state.total_spent.steps,
-        usage=state.total_spent.usage,
-        usd=state.total_spent.usd,
+        messages=len(state.conversation.transcript.messages),
+        steps=state.totals.spent.steps,
+        usage=state.totals.spent.usage,
+        usd=state.totals.spent.usd,
         seconds=own[-1].at - own[0].at if own else 0.0,
         end=describe_end(state),
-        reason=state.run.reason,
+        reason=state.run.end.reason,
         calls=tuple(Counter(_called_tools(own)).most_common()),
     )
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bridle.core.calls.orphaned import has_calls_to_keep
 from bridle.core.calls.pending import PendingCall
-from bridle.core.calls.transitions import find_tool_spec, has_calls_to_keep
 from bridle.core.recovery.log_repair import iterate_states
 from bridle.core.state import State
 from bridle.values import events as e
@@ -37,7 +37,8 @@ class ForkPoint(NamedTuple):
     @property
     def message(self) -> str:
         """Last message before it."""
-        return self.state.transcript.messages[-1].id if self.state.transcript.messages else ""
+        messages = self.state.conversation.transcript.messages
+        return messages[-1].id if messages else ""
 
 
 def find_fork_point(session: str, records: Sequence[Record], at: ForkPlace) -> ForkPoint:
@@ -58,7 +59,7 @@ def find_fork_point(session: str, records: Sequence[Record], at: ForkPlace) -> F
     if found is None and requested is not None:
         found = ForkPoint(len(records), requested, before)
     if found is None:
-        count = len(before.transcript.messages)
+        count = len(before.conversation.transcript.messages)
         raise MisuseError(
             f"session {session!r} has {count} messages and no {at}; `bridle log {session}` lists them"
         )
@@ -93,14 +94,16 @@ def _record_after_message(
     records: Sequence[Record], record: Record, state: State, message: int
 ) -> int | None:
     """Record after that message; None if it is not part of the state yet."""
-    count = len(state.transcript.messages)
+    count = len(state.conversation.transcript.messages)
     if count < message:
         return None
     if count > message and isinstance(record.event, e.Imported):
         raise MisuseError(f"m{message} is part of an imported history; fork at m{count} or before m1")
     following = records[record.seq].event if record.seq < len(records) else None
     ends = (
-        isinstance(following, e.RunEnded) and not state.pending_calls and not following.partial_text.strip()
+        isinstance(following, e.RunEnded)
+        and not state.calls.batch.pending
+        and not following.partial_text.strip()
     )
     return record.seq + 1 if ends else record.seq
 
@@ -108,8 +111,14 @@ def _record_after_message(
 def _track_action(actions: dict[str, CompletedAction], event: e.Event, before: State) -> None:
     """Update the completed actions with an event; an undone action is removed."""
     if isinstance(event, e.ToolFinished):
-        item = next((item for item in before.pending_calls if item.call.id == event.result.call_id), None)
-        action = _make_action(item, find_tool_spec(before, item), event.result) if item is not None else None
+        item = next(
+            (item for item in before.calls.batch.pending if item.call.id == event.result.call_id), None
+        )
+        action = (
+            _make_action(item, before.settings.find_tool(item.call.name), event.result)
+            if item is not None
+            else None
+        )
         if action is not None:
             actions[action.call_id] = action
     elif isinstance(event, e.CompensationFinished) and not event.result.is_error:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from bridle.core.context.token_estimate import model_window_tokens
 from bridle.core.context.view import rebuild_view
-from bridle.core.state import CompactionProgress, State
+from bridle.core.state import Attempt, CompactionProgress, EndpointRefusals, State
 from bridle.values.errors import Failure
 from bridle.values.events import ModelSwitched
 from bridle.values.model import Model
@@ -28,30 +28,27 @@ from .failure_policy import FAILURE_POLICY
 
 def next_model(state: State) -> Model | None:
     """Model that continues after the failure of the current one; None if there is none."""
-    failure, current = state.run.failure, state.settings.model
+    failure, current = state.run.attempt.failure, state.settings.model
     if failure is None or not FAILURE_POLICY[failure.kind].can_switch_model:
         return None
     done = {
         current.model_key,
-        *(model_key for model_key, _ in (*state.run.abandoned_models, *state.settings.skipped_models)),
+        *(model_key for model_key, _ in (*state.run.route.abandoned_models, *state.settings.skipped_models)),
     }
     fresh = (model for model in state.settings.models if model.model_key not in done)
     return next((model for model in fresh if _can_help(state, model, failure)), None)
 
 
 def apply_model_switched(state: State, event: ModelSwitched, at: float, proof: str) -> State:
+    run, abandoned = state.run, (state.settings.model.model_key, event.why)
     run = replace(
-        state.run,
-        abandoned_models=(*state.run.abandoned_models, (state.settings.model.model_key, event.why)),
-        model_attempts=0,
-        breaker_waits=0,
-        failure=None,
-        repair_failures=(),
-        rejected_parts=(),
-        server_state_lost=False,
-        reasoning_status="",
-        refused_parameters=(),
-        compaction=CompactionProgress(use_own_model=state.run.compaction.use_own_model),
+        run,
+        route=replace(run.route, abandoned_models=(*run.route.abandoned_models, abandoned)),
+        attempt=Attempt(number=run.attempt.number, partial_text=run.attempt.partial_text),
+        refusals=EndpointRefusals(
+            part_removals=run.refusals.part_removals, reply_echo=run.refusals.reply_echo
+        ),
+        compaction=CompactionProgress(use_own_model=run.compaction.use_own_model),
     )
     return rebuild_view(replace(state, settings=set_model(state.settings, event.model), run=run))
 
@@ -75,7 +72,7 @@ def explain_failure(state: State, why: str) -> str:
     """Reason of a failed run, including the models tried before the last one."""
     before = [
         f"{model_key}: {reason}"
-        for model_key, reason in (*state.settings.skipped_models, *state.run.abandoned_models)
+        for model_key, reason in (*state.settings.skipped_models, *state.run.route.abandoned_models)
     ]
     return "; ".join([*before, f"{state.settings.model.model_key}: {why}"]) if before else why
 

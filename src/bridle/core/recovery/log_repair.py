@@ -144,8 +144,10 @@ class LogReader:
 
         Stores accept a receipt once per call id, so a call with a reused id could never be answered.
         """
-        if self._reply_number > self.state.reply_count:
-            self.state = replace(self.state, reply_count=self._reply_number)
+        if self._reply_number > self.state.totals.reply_count:
+            self.state = replace(
+                self.state, totals=replace(self.state.totals, reply_count=self._reply_number)
+            )
 
     def _note_reply_number(self, call_id: str) -> None:
         found = CALL_ID_PATTERN.match(call_id)
@@ -158,7 +160,7 @@ class LogReader:
                 bridge = BRIDGES.get((self.state.phase, type(event)))
                 if bridge is None or (self.state.phase, type(event)) in TRANSITIONS:
                     break
-                calls = [item.call.id for item in self.state.pending_calls if item.result is None]
+                calls = [item.call.id for item in self.state.calls.batch.pending if item.result is None]
                 self.state = _apply_bridge(self.state, bridge, record.at)
                 detail = f"; no result of {', '.join(calls)} is recorded" if calls else ""
                 self._add_repair(BRIDGE_NOTES[bridge].format(seq=record.seq, calls=detail))
@@ -197,10 +199,11 @@ class LogReader:
         if self.state.phase not in (Phase.RUNNING_TOOLS, Phase.AWAITING_APPROVAL):
             return event
         places = (
-            find_call(self.state.pending_calls, resolved_id) for resolved_id in self._aliases.get(call_id, ())
+            find_call(self.state.calls.batch.pending, resolved_id)
+            for resolved_id in self._aliases.get(call_id, ())
         )
         matches = [
-            self.state.pending_calls[place] for place in sorted({at for at in places if at is not None})
+            self.state.calls.batch.pending[place] for place in sorted({at for at in places if at is not None})
         ]
         if not matches:
             self._add_repair(
@@ -232,14 +235,16 @@ def _apply_bridge(state: State, bridge: Bridge, at: float) -> State:
             return apply_event(state, e.RunEnded(stop="cancelled", reason=RUN_WITHOUT_END), at)
         case "fill":
             after = apply_event(state, e.Resumed(), at) if state.phase is Phase.AWAITING_APPROVAL else state
-            for item in state.pending_calls:
+            for item in state.calls.batch.pending:
                 if item.result is None:
                     after = apply_event(after, e.ToolFinished(result=_make_missing_result(item)), at)
             return after
         case "go on":
             return apply_event(state, e.Resumed(), at)
         case "ask":
-            return apply_event(state, e.ModelAsked(step=state.run.spent.steps + 1, attempt=1, digest=""), at)
+            return apply_event(
+                state, e.ModelAsked(step=state.run.budget.spent.steps + 1, attempt=1, digest=""), at
+            )
 
 
 def _make_missing_result(item: PendingCall) -> ToolResult:

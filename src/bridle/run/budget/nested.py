@@ -140,11 +140,11 @@ class NestedRun:
 
     @property
     def tenant(self) -> str:
-        return self.parent_budget.state.run.tenant
+        return self.parent_budget.state.run.origin.tenant
 
     @property
     def caller(self) -> str:
-        return self.parent_budget.state.run.caller
+        return self.parent_budget.state.run.origin.caller
 
     def list_sources(self) -> Sequence[tuple[object, SourceFactory]]:
         return ((self, lambda by: NestedBudgetSource(self, by)), *self.parent_budget.list_sources())
@@ -219,11 +219,12 @@ class NestedBudgetSource:
         parent = self._parent_budget
         parent.open_count += 1
         parent.reserved += reserved_amount(reserved.reservation)
-        if any(each.session == self._session for each in parent.state.run.subruns):
+        if any(each.session == self._session for each in parent.state.run.budget.subruns):
             return
         call_id = self._nested_run.call_id
-        place = find_call(parent.state.pending_calls, call_id)
-        item = parent.state.pending_calls[place] if place is not None else None
+        pending = parent.state.calls.batch.pending
+        place = find_call(pending, call_id)
+        item = pending[place] if place is not None else None
         name, arguments = (item.call.name, item.arguments) if item is not None else ("", "")
         try:
             await parent.run.record(

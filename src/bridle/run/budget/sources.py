@@ -58,10 +58,10 @@ class BudgetSources:
     def list_sources(self, state: State) -> list[tuple[object, SourceFactory]]:
         """The outer run first, then the others by name; no source appears twice."""
         found = dict(self._nested_run.list_sources()) if self._nested_run is not None else {}
-        tenant, run = state.run.budget.tenant, state.run
+        tenant, run = state.run.budget.limits.tenant, state.run
         if tenant is not None:
-            check_tenant_budget(run.budget, run.tenant)
-            self._add_stored(found, tenant_budget_name(run.tenant), tenant)
+            check_tenant_budget(run.budget.limits, run.origin.tenant)
+            self._add_stored(found, tenant_budget_name(run.origin.tenant), tenant)
         if isinstance(self._pool, StoredBudget):
             self._add_stored(found, self._pool.name, self._pool.limits)
         elif self._pool is not None:
@@ -195,10 +195,12 @@ async def reserve(
                         break
             if short is not None:
                 end = RunEnded(
-                    stop="budget", reason=short.shortage_reason, partial_text=state.run.partial_text
+                    stop="budget", reason=short.shortage_reason, partial_text=state.run.attempt.partial_text
                 )
         except TimeoutError:
-            end = RunEnded(stop="seconds", reason=NO_ROOM_IN_TIME, partial_text=state.run.partial_text)
+            end = RunEnded(
+                stop="seconds", reason=NO_ROOM_IN_TIME, partial_text=state.run.attempt.partial_text
+            )
         if end is not None:
             yield ReservedCall(state, effect, end=end)
             return

@@ -22,7 +22,7 @@ APPROVAL_ID_LENGTH = 12
 
 def list_pending_approvals(session: str, state: State) -> tuple[PendingApproval, ...]:
     """The unanswered questions of a session, in the order of its calls."""
-    found = (make_pending_approval(session, item, state) for item in state.pending_calls)
+    found = (make_pending_approval(session, item, state) for item in state.calls.batch.pending)
     return tuple(question for question in found if question is not None)
 
 
@@ -49,7 +49,7 @@ def make_pending_approval(session: str, item: PendingCall, state: State) -> Pend
 
 def complete_call_arguments(state: State, tool: str, arguments: str) -> str:
     """The arguments a tool of this session runs with, including the defaults of its schema."""
-    spec = next((spec for spec in state.settings.all_tools if spec.name == tool), None)
+    spec = state.settings.find_tool(tool)
     return complete_arguments(spec, arguments)
 
 

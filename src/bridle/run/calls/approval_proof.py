@@ -39,8 +39,8 @@ def prove_answer(store: Store, session: str, state: State, event: ApprovalAnswer
     if event.answer != "approve":
         return ""
     key = store.approval_key if isinstance(store, SupportsApprovalKey) else _read_key() or _make_key()
-    place = find_call(state.pending_calls, event.call_id)
-    item = state.pending_calls[place] if place is not None else None
+    place = find_call(state.calls.batch.pending, event.call_id)
+    item = state.calls.batch.pending[place] if place is not None else None
     earlier = item.answer if item is not None and item.attempt else None
     # A started call keeps the arguments of the answer that started it.
     arguments = event.arguments if earlier is None else earlier.arguments
@@ -55,7 +55,7 @@ def review_calls(
     An approval needs a valid proof, and the tool's code is asked again for its resource claim.
     """
     key: bytes | None = None
-    for item in state.pending_calls:
+    for item in state.calls.batch.pending:
         if item.result is not None:
             continue
         claim = find_resource_claim(tools, item.call)
@@ -85,7 +85,7 @@ def _is_proved(key: bytes | None, session: str, state: State, item: PendingCall)
 
 def _sign(key: bytes, session: str, state: State, binding: str, arguments: str | None) -> str:
     """HMAC of an approval; `request_hash` covers the reply with the call and every record before it."""
-    signed = msgspec.json.encode(("approve", session, state.request_hash, binding, arguments))
+    signed = msgspec.json.encode(("approve", session, state.calls.request_hash, binding, arguments))
     return hmac.new(key, signed, sha256).hexdigest()
 
 

@@ -48,8 +48,8 @@ class ResultStore:
         limit, readable = state.settings.result_characters, READ_RESULT in state.settings.hidden_tools
         if limit is None or not is_long_result(result, limit):
             return result, None
-        place = find_call(state.pending_calls, result.call_id)
-        if readable and place is not None and state.pending_calls[place].call.name == READ_RESULT.name:
+        place = find_call(state.calls.batch.pending, result.call_id)
+        if readable and place is not None and state.calls.batch.pending[place].call.name == READ_RESULT.name:
             return result, None  # a page of a stored result is not stored again
         text = join_result_text(result)
         # In a thread and in pieces: encoding megabytes at once would block the event loop.
@@ -80,7 +80,7 @@ class ReadResult:
             _integer_argument(arguments, "limit", PAGE_CHARACTERS_DEFAULT),
         )
         state = self._state()
-        whole = self._find_stored(handle, state.stored_results)
+        whole = self._find_stored(handle, state.calls.stored_results)
         data = await _read_stored(self._store, whole)
         maximum = (state.settings.result_characters or RESULT_CHARACTERS_DEFAULT) - LEAD_CHARACTERS_MAX
         text = await asyncio.to_thread(_read_or_search, data, query, offset, min(limit, maximum))

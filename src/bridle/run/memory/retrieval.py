@@ -90,7 +90,9 @@ class Retriever:
     async def retrieve_context(
         self, text: str, session: str, state: State, left_seconds: float | None
     ) -> ContextRetrieved:
-        query = Query(text=text, session=session, tenant=state.run.tenant, caller=state.run.caller)
+        query = Query(
+            text=text, session=session, tenant=state.run.origin.tenant, caller=state.run.origin.caller
+        )
         chunks: tuple[Chunk, ...] = ()
         facts: tuple[tuple[str, str], ...] = ()
         errors: list[str] = []

@@ -82,7 +82,7 @@ class MemoryRunner:
         else:
             note = await Notes(self._store, memory=memory, clock=self._clock).add(
                 text,
-                tenant=state.run.tenant,
+                tenant=state.run.origin.tenant,
                 by="model",
                 key=context.idempotency_key,
                 written_in=self._session,
@@ -94,13 +94,13 @@ class MemoryRunner:
         id_, state = str(arguments["id"]).strip(), self._state()
         notes = Notes(self._store, memory=state.settings.memory, clock=self._clock)
         own = id_.startswith("s")
-        left = state.memory.notes if own else await notes.list(tenant=state.run.tenant)
+        left = state.memory.notes if own else await notes.list(tenant=state.run.origin.tenant)
         # A second attempt may find that the first one removed the note.
         if context.attempt == 1 or any(note.id == id_ for note in left):
             if own:
                 await self._record(make_note_removed(state.memory, id_, "model"))
             else:
-                await notes.remove(id_, tenant=state.run.tenant, by="model")
+                await notes.remove(id_, tenant=state.run.origin.tenant, by="model")
         return NOTE_REMOVED.format(id=id_)
 
 

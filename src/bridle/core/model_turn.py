@@ -1,0 +1,380 @@
+"""The model's turn: chooses the next effect, and applies the request, its reply or its failure.
+
+`choose_next_effect` checks in this order: limits, forbidden prefix changes, repetition, wrap-up, failures that
+waiting cannot fix (switch models or end), notes and retrieval, due view changes, tools to reveal, compaction;
+then the model call itself.
+"""
+
+from msgspec.structs import replace
+
+from bridle.core.budget.limits import (
+    add_spending,
+    billable_usage,
+    charge_partial_reply,
+    deadline,
+    find_reached_limit,
+    wrap_up_reprompt,
+)
+from bridle.core.cache.diagnosis import record_call_answered, record_call_sent
+from bridle.core.cache.prefix import end_if_prefix_moved, snapshot_request, stale_reasoning
+from bridle.core.cache.server_state import (
+    classify_failure,
+    mark_conversation_answered,
+    mark_conversation_failed,
+    mark_conversation_sent,
+    plan_conversation,
+    plan_stored_prompt,
+    stored_prompt_name,
+)
+from bridle.core.calls.catalogue import adjustments_after_request, end_if_adjusted, plan_tool_reveal
+from bridle.core.calls.dispatch import open_calls
+from bridle.core.calls.pending import PendingCall
+from bridle.core.compaction.plan import SummaryRequest, plan_compaction
+from bridle.core.compaction.summary import (
+    apply_summary_asked,
+    apply_summary_replied,
+    progress_after_reply,
+    progress_after_request,
+    record_overflow,
+    state_for_summarizer,
+)
+from bridle.core.context.assemble import assemble_request
+from bridle.core.context.token_estimate import (
+    estimate_after_reply,
+    extend_conversation,
+    is_substantial,
+    record_window,
+)
+from bridle.core.context.view import find_due_view_change, find_removable_parts, is_echo_refused
+from bridle.core.recovery.failure_policy import (
+    FAILURE_POLICY,
+    GiveUp,
+    RetryWait,
+    has_endpoint_answered,
+    next_attempt,
+    record_refused_parameter,
+)
+from bridle.core.recovery.fallback import explain_failure, next_model
+from bridle.values import events as e
+from bridle.values.message import Message, Part, Reply, Stop, Text, ToolCall
+
+from .effects import AskModel, ChangeView, Effect, EndRun, Reprompt, SwitchModel
+from .evaluate_reply import (
+    NOTICE_BEFORE_END,
+    REJECTED_ANSWERS_MAX,
+    end_output_rejected,
+    final_text,
+    find_cycle,
+    find_last_output_problem,
+    list_calls,
+    repetition_notice,
+)
+from .memory import plan_memory_load, plan_retrieval
+from .state import Attempt, CallBatch, EndpointRefusals, Phase, State
+
+TOOL_RETRIES_MAX = 3
+"""Replies in a row that one tool may answer with `ModelRetry` alone; the next one ends the run."""
+
+
+def choose_next_effect(state: State) -> Effect:
+    reached = find_reached_limit(state)
+    if reached:
+        return EndRun(stop=reached[0], reason=reached[1])
+    refused = end_if_prefix_moved(state) or end_if_adjusted(state)
+    if refused is not None:
+        return refused
+    repetition = _check_repetition(state)
+    if repetition is not None:
+        return repetition
+    if state.run.evaluation.output_progress.tool_retries and (exhausted := _end_after_retries(state)):
+        return exhausted
+    wrap_up = wrap_up_reprompt(state)
+    if wrap_up is not None:
+        return wrap_up
+    if state.run.evaluation.output_progress.rejected_answers > REJECTED_ANSWERS_MAX:
+        return end_output_rejected(find_last_output_problem(state))
+    wait = _decide_wait(state)
+    if isinstance(wait, GiveUp):
+        fallback_state = _use_own_summarizer(state)
+        if fallback_state is None:
+            return _switch_or_end(state, wait.why)
+        state, wait = fallback_state, RetryWait(seconds=0.0, source="repair")
+    preparation = plan_memory_load(state) or plan_retrieval(state, deadline(state))
+    if preparation is not None:
+        return preparation
+    change = find_due_view_change(state) or stale_reasoning(state)
+    if change:
+        return ChangeView(changes=change.changes, why=change.why, model_key=change.model_key)
+    tools = plan_tool_reveal(state, deadline(state))
+    if tools is not None:
+        return tools
+    compaction = plan_compaction(state)
+    if isinstance(compaction, EndRun) and (model := next_model(state)):
+        return SwitchModel(model=model, why=compaction.reason)
+    if compaction is not None and not isinstance(compaction, SummaryRequest):
+        return compaction
+    request, notes = (compaction.request, ()) if compaction else assemble_request(state)
+    if compaction is None:
+        conversation = plan_conversation(state)
+        if conversation is not None:
+            return conversation
+        storage = plan_stored_prompt(state, request)
+        if storage is not None:
+            return storage
+        request = replace(request, stored_prompt=stored_prompt_name(state, request))
+    failure = state.run.attempt.failure
+    return AskModel(
+        request=request,
+        step=state.run.budget.spent.steps + 1,
+        attempt=state.run.attempt.number + 1,
+        after_failure=failure.kind if failure else None,
+        wait_seconds=wait.seconds,
+        wait_source=wait.source,
+        deadline=deadline(state),
+        notes=notes,
+        summarizes_until=compaction.summarized_until if compaction else "",
+    )
+
+
+def _decide_wait(state: State) -> RetryWait | GiveUp:
+    run, attempt, failure = state.run, state.run.attempt, state.run.attempt.failure
+    refused = failure is not None and bool(failure.refused_parameter)
+    repaired = bool(
+        run.refusals.rejected_parts or run.refusals.reply_echo or run.compaction.overflow.kind or refused
+    )
+    if failure is None or repaired:
+        return RetryWait(seconds=0.0, source="repair" if repaired else "")
+    if failure.kind == "unavailable" and next_model(state) is not None:
+        return GiveUp(why=failure.message)  # another model is available, so do not wait for this one
+    until = deadline(state)
+    return next_attempt(
+        failure,
+        attempt.model_attempts,
+        random_draw=run.random_draw,
+        answered=state.totals.reply_count > 0 or run.route.endpoint_reached,
+        repair_failed=attempt.repair_failures.count(failure.kind) > 1,
+        breaker_waits=attempt.breaker_waits,
+        left_seconds=None if until is None else until - state.now,
+        attempts_max=state.settings.attempts_max,
+    )
+
+
+def _use_own_summarizer(state: State) -> State | None:
+    """State in which the run's own model summarizes, if another model or the provider cannot."""
+    progress = state.run.compaction
+    summary_request = plan_compaction(state)
+    if not isinstance(summary_request, SummaryRequest):
+        return None
+    if summary_request.request.asks_native_summary:
+        return replace(state, run=replace(state.run, compaction=replace(progress, native_disabled=True)))
+    if summary_request.request.model.model_key == state.settings.model.model_key:
+        return None
+    return replace(state, run=replace(state.run, compaction=replace(progress, use_own_model=True)))
+
+
+def _switch_or_end(state: State, why: str) -> Effect:
+    model = next_model(state)
+    if model is not None:
+        return SwitchModel(model=model, why=why)
+    return EndRun(stop="failed", reason=explain_failure(state, why))
+
+
+def _check_repetition(state: State) -> Effect | None:
+    run, limit = state.run, state.settings.repeats_max
+    cycle = find_cycle(run.evaluation.batch_signatures)
+    if limit is None or cycle.repeats <= 1:
+        return None
+    calls = _latest_calls(state, cycle.period)
+    if cycle.repeats >= limit:
+        reason = f"{list_calls(calls)} called {cycle.repeats} times with the same arguments and result"
+        return EndRun(stop="no_progress", reason=reason)
+    due = cycle.complete and cycle.repeats == max(2, limit - NOTICE_BEFORE_END)
+    if due and state.conversation.transcript.messages[-1].role == "tool":
+        return Reprompt(why="repeating", message=repetition_notice(cycle.repeats, calls))
+    return None
+
+
+def _end_after_retries(state: State) -> EndRun | None:
+    """End of a run whose model could not satisfy a tool that raises `ModelRetry`."""
+    for name, count in state.run.evaluation.output_progress.tool_retries:
+        if count > TOOL_RETRIES_MAX:
+            asked = f"`{name}` asked the model to try again {count} times in a row"
+            return EndRun(
+                stop="no_progress", reason=f"{asked}; last reason: {_last_retry_reason(state, name)}"
+            )
+    return None
+
+
+def _last_retry_reason(state: State, name: str) -> str:
+    results = dict[str, str]()
+    for message in reversed(state.conversation.transcript.messages):
+        results.update((result.call_id, result.text) for result in message.results)
+        for call in reversed(message.calls):
+            if call.name == name and call.id in results:
+                return results[call.id]
+    return ""
+
+
+def _latest_calls(state: State, batches: int) -> tuple[ToolCall, ...]:
+    with_calls = [message.calls for message in state.conversation.transcript.messages if message.calls]
+    return tuple(call for calls in with_calls[-batches:] for call in calls)
+
+
+def apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
+    if event.summarizes_until:
+        return apply_summary_asked(state, event, at)
+    run, attempt, evaluation = state.run, state.run.attempt, state.run.evaluation
+    budget_warning = event.reservation.budget_warning if event.reservation else ""
+    run = replace(
+        run,
+        attempt=Attempt(
+            number=event.attempt,
+            model_attempts=attempt.model_attempts + 1,
+            breaker_waits=attempt.breaker_waits,
+            repair_failures=attempt.repair_failures,
+        ),
+        evaluation=replace(
+            evaluation,
+            reply=None,
+            # A paused reply is continued from EVALUATING_REPLY.
+            continued_text=evaluation.continued_text if evaluation.reply is None else final_text(state),
+            tools_forbidden=event.tool_choice.mode == "none",
+        ),
+        adjustments=adjustments_after_request(run.adjustments, event.notes),
+        compaction=progress_after_request(run.compaction),
+        budget=run.budget
+        if run.budget.warning == budget_warning
+        else replace(run.budget, warning=budget_warning),
+    )
+    cache = record_call_sent(state, event, at)
+    return replace(
+        state,
+        phase=Phase.CALLING_MODEL,
+        run=run,
+        calls=replace(state.calls, request_hash=proof),
+        cache=replace(
+            state.cache,
+            last_request=snapshot_request(state, event.tool_choice),
+            history=cache,
+            server_conversation=mark_conversation_sent(state, event),
+        ),
+    )
+
+
+def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
+    if event.summarizes_until:
+        return apply_summary_replied(state, event)
+    reply = event.reply
+    refused = reply.stop in (Stop.REFUSED, Stop.FILTERED)
+    calls = () if refused else reply.calls
+    acting, usage = bool(calls), billable_usage(state, reply)
+    run, evaluation = state.run, state.run.evaluation
+    run = replace(
+        run,
+        budget=replace(
+            run.budget, spent=add_spending(run.budget.spent, usage, event.usd, steps=1), tool_call_limit=""
+        ),
+        attempt=Attempt(),
+        evaluation=replace(
+            evaluation,
+            reprompts=0 if acting else evaluation.reprompts,
+            continued_text="" if acting else evaluation.continued_text,
+            needs_full_output=reply.stop is Stop.LENGTH,
+            pauses=evaluation.pauses + 1 if reply.stop is Stop.PAUSED else 0,
+            reply=None if acting else reply,
+            output_error=event.output_error,
+            suspected_truncation=event.truncation_hint if state.settings.on_truncation == "error" else "",
+        ),
+        refusals=replace(run.refusals, server_state_lost=False)
+        if run.refusals.server_state_lost
+        else run.refusals,
+        compaction=progress_after_reply(state, reply.stop),
+    )
+    pending: tuple[PendingCall, ...] = ()
+    if acting:
+        forbidden = evaluation.tools_forbidden
+        pending = open_calls(reply, state, event.output_error, event.resource_claims, forbidden=forbidden)
+    # A refused reply may be shown, but its calls and reasoning are not sent on.
+    parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
+    conversation = state.conversation
+    if any(is_substantial(part) for part in parts):
+        message = _make_reply_message(reply, parts, at)
+        conversation = extend_conversation(conversation, state.settings.model, message)
+    return replace(
+        state,
+        phase=Phase.RUNNING_TOOLS if acting else Phase.EVALUATING_REPLY,
+        conversation=conversation,
+        calls=replace(state.calls, batch=CallBatch(pending=pending)),
+        run=run,
+        totals=replace(
+            state.totals,
+            spent=add_spending(state.totals.spent, usage, event.usd, steps=1),
+            reply_count=state.totals.reply_count + 1,
+        ),
+        cache=replace(
+            state.cache,
+            history=record_call_answered(state, reply),
+            server_conversation=mark_conversation_answered(state, reply),
+        ),
+        estimate=estimate_after_reply(state, reply, doubted=bool(event.usage_doubt)),
+    )
+
+
+def _make_reply_message(reply: Reply, parts: tuple[Part, ...], at: float) -> Message:
+    return Message(
+        role="assistant",
+        parts=parts,
+        at=at,
+        origin=reply.origin,
+        usage=reply.usage,
+        stop=reply.stop,
+        reply_id=reply.id,
+        provenance="model",
+    )
+
+
+def apply_model_failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
+    run, attempt, refusals = state.run, state.run.attempt, state.run.refusals
+    refused_parameters, failure = record_refused_parameter(refusals.refused_parameters, event.failure)
+    failure = classify_failure(state, failure)
+    kind = failure.kind
+    rejected = () if kind == "forgotten" else find_removable_parts(state, event.rejected_parts)
+    run = replace(
+        run,
+        attempt=replace(
+            attempt,
+            failure=failure,
+            # Nothing was sent while the breaker was open, so the earlier partial text remains.
+            partial_text=attempt.partial_text if kind == "unavailable" else event.partial_text,
+            breaker_waits=attempt.breaker_waits + (kind == "unavailable"),
+            repair_failures=(*attempt.repair_failures, kind)
+            if FAILURE_POLICY[kind].action == "repair"
+            else attempt.repair_failures,
+        ),
+        refusals=EndpointRefusals(
+            part_removals=refusals.part_removals,
+            refused_parameters=refused_parameters,
+            reply_echo="refused" if not rejected and is_echo_refused(state, failure) else "",
+            rejected_parts=rejected,
+            server_state_lost=kind == "forgotten" or refusals.server_state_lost,
+            reasoning_status="refused" if kind == "reasoning_refused" else refusals.reasoning_status,
+        ),
+        route=run.route
+        if run.route.endpoint_reached or not has_endpoint_answered(event)
+        else replace(run.route, endpoint_reached=True),
+        compaction=run.compaction if rejected else record_overflow(state, failure),
+        random_draw=event.random_draw,
+    )
+    charged = charge_partial_reply(
+        state_for_summarizer(state, run.compaction.summary.summarizer_key), event.usage, event.usd
+    )
+    run = replace(run, budget=replace(run.budget, spent=charged.run.budget.spent))
+    windows = record_window(state_for_summarizer(state, state.run.compaction.summary.summarizer_key), failure)
+    conversation = mark_conversation_failed(state, event, kind)
+    return replace(
+        state,
+        run=run,
+        totals=replace(state.totals, spent=charged.totals.spent),
+        cache=replace(state.cache, server_conversation=conversation),
+        estimate=replace(state.estimate, reported_windows=windows),
+    )
