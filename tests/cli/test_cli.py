@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from patience import PATIENCE_SECONDS
 
 from bridle.cli.log_access import fold_state
 from bridle.cli.main import COMMANDS, main
@@ -292,7 +293,7 @@ def test_ctrl_c_keeps_what_was_said(home):
         assert line, running.stdout.read()
         shown += line
     os.kill(running.pid, signal.SIGINT)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=PATIENCE_SECONDS)
     assert running.returncode == 130, err
     assert "ended: cancelled" in err
     store = asyncio.run(_messages(home / "log.db"))

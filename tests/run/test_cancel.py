@@ -10,10 +10,12 @@ import random
 import statistics
 import threading
 import time
+from collections import Counter
 
 import pytest
-from local_server import PATIENCE_SECONDS, Server, files_open
+from local_server import Server, list_open_files
 from msgspec.structs import replace
+from patience import PATIENCE_SECONDS
 from sim_families import FAMILIES, MODELS
 
 from bridle import Agent, Budget, FinalAnswer, tool
@@ -150,7 +152,7 @@ def test_cancels_at_random_points(tmp_path):
             for family, agent in agents.items():
                 assert (await agent.run("!say warm", f"{family} warm")).done
             await _quiet(server)
-            tasks, files = len(asyncio.all_tasks()), files_open()
+            tasks, files = len(asyncio.all_tasks()), list_open_files()
             for seed in range(60 * CAMPAIGN):
                 family, way = FAMILIES[seed % len(FAMILIES)], WAYS[seed // len(FAMILIES) % len(WAYS)]
                 session = f"{family} {seed}"
@@ -162,7 +164,7 @@ def test_cancels_at_random_points(tmp_path):
                 cutting.whole = True
                 await _is_legal(agents[family], store, session)
             await _quiet(server)
-            assert (len(asyncio.all_tasks()), files_open()) == (tasks, files)
+            assert (len(asyncio.all_tasks()), list_open_files() - files) == (tasks, Counter())
         finally:
             server.close()
             await store.close()

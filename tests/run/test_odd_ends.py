@@ -10,6 +10,7 @@ import threading
 from contextlib import closing
 
 import pytest
+from patience import PATIENCE_SECONDS
 
 from bridle import Agent, Media, tool
 from bridle.stores import open_store
@@ -73,7 +74,7 @@ def run_agent(function):
 
 @pytest.mark.parametrize("function", RAISING, ids=lambda function: function.__name__)
 def test_whatever_a_tool_raises_is_a_result_for_the_model(function):
-    result = asyncio.run(asyncio.wait_for(run_agent(function).run("?"), 20))
+    result = asyncio.run(asyncio.wait_for(run_agent(function).run("?"), PATIENCE_SECONDS))
     assert (result.stop, result.text) == ("done", "done")
     (told,) = (part for message in result.messages for part in message.parts if hasattr(part, "outcome"))
     assert told.outcome == "error"
@@ -89,7 +90,7 @@ def test_the_same_without_a_loop_of_ones_own(function):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert done.wait(20)
+    assert done.wait(PATIENCE_SECONDS)
     thread.join()
 
 

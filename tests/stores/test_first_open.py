@@ -6,6 +6,7 @@ import sys
 import threading
 
 import pytest
+from patience import PATIENCE_SECONDS
 
 from bridle.stores.sqlite.store import SqliteStore
 
@@ -36,7 +37,7 @@ def test_many_processes_make_one_new_file(tmp_path):
     for process in running:
         process.stdin.write("\n")
         process.stdin.flush()
-    ends = [(process.communicate(timeout=60)[1], process.returncode) for process in running]
+    ends = [(process.communicate(timeout=PATIENCE_SECONDS)[1], process.returncode) for process in running]
     assert ends == [("", 0)] * PROCESSES
 
 

@@ -10,6 +10,7 @@ import weakref
 from contextlib import closing, contextmanager
 
 import pytest
+from patience import PATIENCE_SECONDS
 
 from bridle.stores.sqlite.store import SqliteStore
 from bridle.testing.conformance.sample_records import make_prompt, make_records
@@ -303,7 +304,11 @@ def test_a_program_that_never_closes_ends_quietly_and_loses_nothing(path, ending
     program = PRELUDE + ENDINGS[ending]
     flags = ["-W", "error", "-X", "dev"]
     done = subprocess.run(
-        [sys.executable, *flags, "-c", program, path], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *flags, "-c", program, path],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     if ending != "abruptly":

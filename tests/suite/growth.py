@@ -16,6 +16,9 @@ LINEAR_MAX = 20.0
 PER_ITEM_MAX = 1.2
 """Limit of the cost of one item at the larger size, as a multiple of its cost at the smaller size."""
 
+LOOP_SECONDS = 0.0025
+"""CPU seconds that the loop of `measure_slowness` takes on the machine for which absolute limits were chosen."""
+
 Work = Callable[[], object]
 
 
@@ -62,3 +65,15 @@ def measure_seconds(work: Work, clock: Callable[[], float] = time.process_time) 
     finally:
         if was_on:
             gc.enable()
+
+
+def measure_slowness() -> float:
+    """Return how many times as long as a quick machine this one takes for a plain loop, at the moment; at least 1."""
+
+    def count():
+        total = 0
+        for number in range(100_000):
+            total += number
+        return total
+
+    return max(1.0, min(measure_seconds(count) for _ in range(5)) / LOOP_SECONDS)

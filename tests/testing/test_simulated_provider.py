@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_SECONDS
 
 from bridle import Agent
 from bridle.sim.responder.alternatives import echo_last_input
@@ -28,7 +29,7 @@ def posted(url, body, **headers):
     request = urllib.request.Request(
         url, json.dumps(body).encode(), {"content-type": "application/json", **headers}
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
         return answer.status, answer.read()
 
 

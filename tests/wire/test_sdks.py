@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_SECONDS
 
 SCRIPT = '!say Let me look.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n!call look {"city": "Bonn"}\n!then\n!say Rome it is.'
 CLAUDE, GPT, CHAT, GEMINI = "claude-sonnet-5-5", "gpt-6.1-sol", "gpt-5.4", "gemini-3.8-flash"
@@ -42,7 +43,7 @@ def sim(tmp_path_factory):
                 patch.setenv(name, value)
             yield ready["url"]
         server.send_signal(signal.SIGINT)
-        assert server.wait(timeout=10) == 0
+        assert server.wait(timeout=PATIENCE_SECONDS) == 0
     statuses = [json.loads(line)["response"]["status"] for line in log.read_text().splitlines()]
     assert statuses == [200] * len(statuses)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE_SECONDS
 
 from bridle import Agent, Budget, RawTool, tool
 from bridle.stores.memory import MemoryStore
@@ -267,7 +268,7 @@ def test_a_question_expires_while_an_approver_thinks(late):
 
     async def approver(question):
         if late == "for ever":
-            await asyncio.wait_for(asyncio.Event().wait(), 10)
+            await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_SECONDS)
         clock.advance(60.0)
         return ApprovalVerdict(answer="approve")
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
+from patience import PATIENCE_SECONDS
 from sim_families import FAMILIES, MODELS
 
 from bridle import Agent, tool
@@ -77,7 +78,7 @@ def looking(provider, began):
 
 async def streamed(agent):
     seen = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for event in agent.stream("?", session="s"):
             seen.append(event)
     return seen

@@ -2,9 +2,11 @@
 
 import asyncio
 import queue
+import threading
 from decimal import Decimal
 
 import pytest
+from patience import PATIENCE_SECONDS, allow_longer
 
 from bridle import Agent, Budget, Limits, SharedBudget, StoredBudget, tool
 from bridle.core.recovery.log_repair import fold_log
@@ -253,21 +255,36 @@ def test_a_cancelled_run_books_what_was_spent_inside():
 
 def test_a_function_that_goes_on_after_its_run_is_over_ends_by_itself():
     """It cannot be stopped; its call under way is paid, its next one is not made, and nothing hangs."""
-    inner = Agent("sim:", tools=[note], store=MemoryStore())
-    ended = queue.Queue()
 
-    @tool(effect="read", timeout=0.05)
-    def stubborn() -> str:
-        """Go on whatever anybody says."""
-        ended.put(inner.run_sync('!stall 0.4\n!call note {"words": "x"}\n!then\n!say Because.'))
-        return ""
+    def check(seconds):
+        over, entered, ended = threading.Event(), threading.Event(), queue.Queue()
 
-    outer = Agent(scripted(call_reply(("stubborn", {})), "fine"), tools=[stubborn], store=MemoryStore())
-    result = asyncio.run(outer.run("?", session="s"))
-    assert (result.stop, result.messages[2].parts[0].outcome) == ("done", "timeout")
-    late = ended.get(timeout=30)
-    assert (late.stop, late.steps) == ("budget", 1)
-    assert "has ended" in late.reason
+        class HoldsFirstCall:
+            """Keeps the first model call of the inner run under way until the outer run is over."""
+
+            def on_event(self, session, happening):
+                if isinstance(getattr(happening, "event", None), e.ModelAsked):
+                    entered.set()
+                    assert over.wait(PATIENCE_SECONDS)
+
+        inner = Agent("sim:", tools=[note], store=MemoryStore(), watchers=[HoldsFirstCall()])
+
+        @tool(effect="read", timeout=seconds)
+        def stubborn() -> str:
+            """Go on whatever anybody says."""
+            ended.put(inner.run_sync('!call note {"words": "x"}\n!then\n!say Because.'))
+            return ""
+
+        outer = Agent(scripted(call_reply(("stubborn", {})), "fine"), tools=[stubborn], store=MemoryStore())
+        result = asyncio.run(outer.run("?", session="s"))
+        over.set()
+        assert (result.stop, result.messages[2].parts[0].outcome) == ("done", "timeout")
+        assert entered.is_set(), "the time was up before the inner run asked its model"
+        late = ended.get(timeout=PATIENCE_SECONDS)
+        assert (late.stop, late.steps) == ("budget", 1)
+        assert "has ended" in late.reason
+
+    allow_longer(check, 0.05)
 
 
 def test_a_function_that_was_started_early_for_nothing_spends_nothing():
@@ -295,7 +312,7 @@ def test_a_function_that_was_started_early_for_nothing_spends_nothing():
     events = [record.event for record in asyncio.run(outer.store.read("s"))]
     (failed,) = [event for event in events if isinstance(event, e.ModelFailed)]
     assert failed.discarded_tools
-    results = [ended.get(timeout=30) for _ in entered]
+    results = [ended.get(timeout=PATIENCE_SECONDS) for _ in entered]
     assert sorted(each.stop for each in results) == ["budget"] * (len(entered) - 2) + ["done"] * 2
     assert len([event for event in events if isinstance(event, SubrunCharged)]) == 2
 

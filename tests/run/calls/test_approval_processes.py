@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE_SECONDS
 
 TOOLS = '''
 from pathlib import Path
@@ -54,7 +55,7 @@ def bridle(*words):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
 
@@ -66,7 +67,7 @@ def bridle_on_terminal(typed, *words):
         os.write(ours, typed.encode())
         command = [sys.executable, "-m", "bridle.cli.main", *words]
         running = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, text=True)
-        out, _ = running.communicate(timeout=60)
+        out, _ = running.communicate(timeout=PATIENCE_SECONDS)
         return running.returncode, out
     finally:
         os.close(ours)
@@ -76,7 +77,7 @@ def bridle_on_terminal(typed, *words):
 def library(home, then):
     code = LIBRARY.format(home=str(home), store=str(home / "log.db"), then=then)
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
     ).stdout
 
 
