@@ -13,9 +13,11 @@ import re
 from msgspec.structs import replace
 
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.field_rules import FieldRow
+from bridle.sim.rules.raw_request import JsonObject, find_malformed_json
 
-from .request import as_list, find_model_and_method, generation_setting, rule, thinking_setting, to_snake_case
-from .rules_fields import FIELD_RULES
+from .request import as_list, find_model_and_method, generation_setting, member, rule, thinking_setting
+from .rules_fields import FIELD_CHECKS, FIELD_RULES, refuse
 from .rules_messages import CONTENT_RULES, MEDIA_RULES
 from .rules_schemas import SCHEMA_RULES
 from .rules_tools import TOOL_RULES
@@ -35,9 +37,9 @@ BODY_FIELDS = [
     "store",
     "modelArmorConfig",
 ]
-FIELD_SPELLINGS = frozenset(BODY_FIELDS) | {to_snake_case(name) for name in BODY_FIELDS}
 MODEL_NAME = re.compile(r"[A-Za-z0-9._@-]+")
 MIME_TYPES = ("text/plain", "application/json", "application/xml", "application/yaml", "text/x.enum")
+CONFIG = "generationConfig"
 STOPS_MAX = 5
 CANDIDATES_MAX = 8
 _NOT_FOUND = (
@@ -52,14 +54,6 @@ _OUTPUT = (
     " from 1 (inclusive) to {end} (exclusive). Update the value and try again."
 )
 _CANDIDATES = _OUTPUT.replace("maxOutputTokens", "candidateCount")
-
-
-def _check_json(request: RawRequest) -> RuleFinding | None:
-    return {"why": request.malformed} if request.malformed else None
-
-
-def _check_field(request: RawRequest) -> RuleFinding | None:
-    return next(({"name": name} for name in request.body if name not in FIELD_SPELLINGS), None)
 
 
 def _check_model_name(request: RawRequest) -> RuleFinding | None:
@@ -82,24 +76,15 @@ def _check_output_most(request: RawRequest) -> RuleFinding | None:
     return {"wanted": wanted, "end": abilities.output_tokens + 1}
 
 
-def _check_candidates(request: RawRequest) -> RuleFinding | None:
-    wanted = generation_setting(request, "candidateCount")
+def _find_odd_count(config: JsonObject) -> RuleFinding | None:
+    wanted = member(config, "candidateCount")
     odd = isinstance(wanted, int) and not 1 <= wanted <= CANDIDATES_MAX
     return {"wanted": wanted, "end": CANDIDATES_MAX + 1} if odd else None
 
 
-def _check_temperature(request: RawRequest) -> RuleFinding | None:
-    wanted = generation_setting(request, "temperature")
-    return {} if isinstance(wanted, int | float) and not 0 <= wanted <= 2 else None
-
-
-def _check_stops_most(request: RawRequest) -> RuleFinding | None:
-    return {} if len(as_list(generation_setting(request, "stopSequences"))) > STOPS_MAX else None
-
-
-def _check_mime_type(request: RawRequest) -> RuleFinding | None:
-    wanted = generation_setting(request, "responseMimeType")
-    return {} if wanted is not None and wanted not in MIME_TYPES else None
+def _is_out_of_range(config: JsonObject) -> bool:
+    temperature = member(config, "temperature")
+    return isinstance(temperature, int | float) and not 0 <= temperature <= 2
 
 
 def _check_odds_in_stream(request: RawRequest) -> RuleFinding | None:
@@ -107,26 +92,11 @@ def _check_odds_in_stream(request: RawRequest) -> RuleFinding | None:
     return {} if streams and generation_setting(request, "responseLogprobs") is True else None
 
 
-def _check_thinking_both(request: RawRequest) -> RuleFinding | None:
-    both = (
-        thinking_setting(request, "thinkingBudget") is not None
-        and thinking_setting(request, "thinkingLevel") is not None
-    )
-    return {} if both else None
-
-
 def _check_thinking_level(request: RawRequest) -> RuleFinding | None:
     level, abilities = thinking_setting(request, "thinkingLevel"), request.abilities
     if abilities is None or not isinstance(level, str) or level.lower() in abilities.efforts:
         return None
     return {}
-
-
-def _check_thinking_off(request: RawRequest) -> RuleFinding | None:
-    abilities = request.abilities
-    if abilities is None or not abilities.allowance_mode or "disabled" in abilities.thinking:
-        return None
-    return {} if thinking_setting(request, "thinkingBudget") == 0 else None
 
 
 def _check_thinking_budget(request: RawRequest) -> RuleFinding | None:
@@ -140,13 +110,8 @@ def _check_thinking_budget(request: RawRequest) -> RuleFinding | None:
 
 
 ENVELOPE_RULES = (
-    rule("json", _check_json, "Invalid JSON payload received. {why}", evidence="S"),
-    rule(
-        "field",
-        _check_field,
-        'Invalid JSON payload received. Unknown name "{name}": Cannot find field.',
-        evidence="S",
-    ),
+    rule("json", find_malformed_json, "Invalid JSON payload received. {why}", evidence="S"),
+    FIELD_CHECKS.only_fields("", BODY_FIELDS, FieldRow(id="field", evidence="S")),
 )
 
 ADDRESS_RULES = (
@@ -166,18 +131,20 @@ ADDRESS_RULES = (
 
 CONFIG_RULES = (
     rule("output-most", _check_output_most, _OUTPUT, evidence="S"),
-    rule("candidates", _check_candidates, _CANDIDATES, evidence="F"),
-    rule("temperature", _check_temperature, _TEMPERATURE, evidence="S"),
-    rule(
+    refuse("candidates", CONFIG, _find_odd_count, _CANDIDATES, evidence="F"),
+    refuse("temperature", CONFIG, _is_out_of_range, _TEMPERATURE, evidence="S"),
+    refuse(
         "stops-most",
-        _check_stops_most,
+        CONFIG,
+        lambda config: len(as_list(member(config, "stopSequences"))) > STOPS_MAX,
         "* GenerateContentRequest.generation_config.stop_sequences: the number of stop_sequences must not"
         " exceed 5.\n",
         evidence="S",
     ),
-    rule(
+    refuse(
         "mime-type",
-        _check_mime_type,
+        CONFIG,
+        lambda config: member(config, "responseMimeType") not in (None, *MIME_TYPES),
         "* GenerateContentRequest.generation_config.response_mime_type: allowed mimetypes are `text/plain`,"
         " `application/json`, `application/xml`, `application/yaml` and `text/x.enum`.\n",
         evidence="S",
@@ -185,9 +152,12 @@ CONFIG_RULES = (
     rule(
         "odds-in-stream", _check_odds_in_stream, "LogProbs is not supported in streaming mode", evidence="S"
     ),
-    rule(
+    refuse(
         "thinking-both",
-        _check_thinking_both,
+        f"{CONFIG}.thinkingConfig",
+        lambda thinking: (
+            member(thinking, "thinkingBudget") is not None and member(thinking, "thinkingLevel") is not None
+        ),
         "You can only set only one of thinking budget and thinking level.",
         evidence="S",
     ),
@@ -198,12 +168,14 @@ CONFIG_RULES = (
         evidence="S",
         models="without that level",
     ),
-    rule(
+    refuse(
         "thinking-off",
-        _check_thinking_off,
+        f"{CONFIG}.thinkingConfig",
+        lambda thinking: member(thinking, "thinkingBudget") == 0,
         "Budget 0 is invalid. This model only works in thinking mode.",
         evidence="S",
         models="with a budget, without `disabled` thinking",
+        when=lambda able: able.allowance_mode and "disabled" not in able.thinking,
     ),
     rule(
         "thinking-budget",

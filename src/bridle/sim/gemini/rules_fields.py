@@ -19,7 +19,7 @@ from bridle.sim.rules.field_rules import (
     find_places,
 )
 
-from .request import rule, to_snake_case
+from .request import as_list, rule, to_snake_case
 
 INVALID = "INVALID_ARGUMENT"
 NAMESPACE = "type.googleapis.com/google.ai.generativelanguage.v1beta."
@@ -53,6 +53,7 @@ FIELD_CHECKS = FieldRules(
         messages={
             "type": FieldMessage("Invalid value at '{at}' (<expected>), {shown}", INVALID),
             "fields": FieldMessage(_UNKNOWN + " at '{inside}': Cannot find field.", INVALID),
+            "fields-of-all": FieldMessage(_UNKNOWN + ": Cannot find field.", INVALID),
         },
         expected_names=TYPES,
         spell_name=to_snake_case,
@@ -60,6 +61,10 @@ FIELD_CHECKS = FieldRules(
         is_of_type=_is_readable,
     )
 )
+refuse = FieldRules(
+    ErrorStyle(rule=rule, messages={}, expected_names={}, spell_name=to_snake_case, read_list=as_list)
+).refuse
+"""Makes rules about what fields mean; an object in place of a list is a list of one."""
 
 
 def _message_rule(path: str, name: str, row: FieldRow = DEFAULT_ROW) -> ProviderRule:

@@ -14,40 +14,32 @@ from bridle.sim.rules.raw_request import JsonObject, as_mapping
 
 from .request import (
     ContentTurn,
+    as_list,
     contents,
     has_thinking_levels,
     list_declarations,
-    list_parts,
     member,
     merge_turns,
     parts,
     rule,
+    to_snake_case,
 )
+from .rules_fields import refuse
 
 ROLES = ("user", "model")
 OLD_ROLES = ("function", "tool")
-DATA_MEMBERS = [
-    "text",
-    "inlineData",
-    "fileData",
-    "functionCall",
-    "functionResponse",
-    "executableCode",
-    "codeExecutionResult",
-    "toolCall",
-    "toolResponse",
-]
-EXTRA_MEMBERS = [
-    "thought",
-    "thoughtSignature",
-    "videoMetadata",
-    "mediaResolution",
-    "partMetadata",
+PARTS = "contents[].parts[]"
+DATA_MEMBERS = (
+    "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",
+    "codeExecutionResult", "toolCall", "toolResponse",
+)  # fmt: skip
+PART_MEMBERS = (
+    *DATA_MEMBERS, "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata",
     "audioTranscription",
-]
+)  # fmt: skip
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
-_NO_BASE64 = "Invalid value at '{at}' (TYPE_BYTES), Base64 decoding failed for \"{data}\""
-_STRUCT = "type.googleapis.com/google.protobuf.Struct"
+_NO_BASE64 = "Invalid value at '{at}.{member}' (TYPE_BYTES), Base64 decoding failed for \"{data}\""
+_NO_STRUCT = "Invalid value at '{at}.{member}' (type.googleapis.com/google.protobuf.Struct), {value}"
 _ORPHAN = "Please ensure that function response turn comes immediately after a function call turn."
 _COUNT = (
     "Please ensure that the number of function response parts is equal to the number of function call parts"
@@ -61,78 +53,38 @@ _UNSIGNED = (
 )
 
 
-def _check_contents_some(request: RawRequest) -> RuleFinding | None:
-    return None if contents(request) else {}
+def _find_unknown_member(part: JsonObject) -> RuleFinding | None:
+    unknown = (name for name in part if not any(member({name: True}, known) for known in PART_MEMBERS))
+    return next(({"name": name} for name in unknown), None)
 
 
-def _check_parts_some(request: RawRequest) -> RuleFinding | None:
-    for index, content in enumerate(contents(request)):
-        if not parts(content):
-            return {"index": index}
-    return None
-
-
-def _check_part_member(request: RawRequest) -> RuleFinding | None:
-    for place, part in list_parts(request):
-        for name in part:
-            if not any(member({name: True}, known) for known in (*DATA_MEMBERS, *EXTRA_MEMBERS)):
-                return {"at": place, "name": name}
-    return None
-
-
-def _check_part_data(request: RawRequest) -> RuleFinding | None:
-    for place, part in list_parts(request):
-        says = any(member(part, name) is not None for name in (*DATA_MEMBERS, "thoughtSignature"))
-        if not says:
-            return {"at": place}
-    return None
-
-
-def _check_role(request: RawRequest) -> RuleFinding | None:
-    for content in contents(request):
-        if content.get("role") not in (None, *ROLES, *OLD_ROLES):
-            return {}
-    return None
-
-
-def _check_role_function(request: RawRequest) -> RuleFinding | None:
-    for content in contents(request):
-        if has_thinking_levels(request) and content.get("role") in OLD_ROLES:
-            return {"role": content.get("role")}
-    return None
-
-
-def _list_byte_fields(request: RawRequest) -> Iterator[tuple[str, object]]:
-    for place, part in list_parts(request):
-        yield f"{place}.inline_data.data", as_mapping(member(part, "inlineData")).get("data")
-        yield f"{place}.thought_signature", member(part, "thoughtSignature")
-
-
-def _check_bytes(request: RawRequest) -> RuleFinding | None:
-    for place, data in _list_byte_fields(request):
+def _find_bad_bytes(part: JsonObject) -> RuleFinding | None:
+    values = {
+        "inline_data.data": as_mapping(member(part, "inlineData")).get("data"),
+        "thought_signature": member(part, "thoughtSignature"),
+    }
+    for path, data in values.items():
         if isinstance(data, str) and not (_BASE64.fullmatch(data) and len(data.rstrip("=")) % 4 != 1):
-            return {"at": place, "data": data}
+            return {"member": path, "data": data}
     return None
 
 
-def _check_struct(request: RawRequest) -> RuleFinding | None:
-    for place, part in list_parts(request):
-        for holder, name, spelled in (
-            ("functionCall", "args", "function_call.args"),
-            ("functionResponse", "response", "function_response.response"),
-        ):
-            value = as_mapping(member(part, holder)).get(name)
-            if value is not None and not isinstance(value, dict):
-                return {"at": f"{place}.{spelled}", "value": f'"{value}"'}
+def _find_bad_struct(part: JsonObject) -> RuleFinding | None:
+    values = {
+        "function_call.args": as_mapping(member(part, "functionCall")).get("args"),
+        "function_response.response": as_mapping(member(part, "functionResponse")).get("response"),
+    }
+    for path, value in values.items():
+        if value is not None and not isinstance(value, dict):
+            return {"member": path, "value": f'"{value}"'}
     return None
 
 
-def _check_name_empty(request: RawRequest) -> RuleFinding | None:
-    for place, part in list_parts(request):
-        for holder, spelled in (("functionCall", "function_call"), ("functionResponse", "function_response")):
-            value = member(part, holder)
-            if isinstance(value, dict) and not value.get("name"):
-                return {"at": f"{place}.{spelled}"}
+def _find_nameless(part: JsonObject) -> RuleFinding | None:
+    for name in ("functionCall", "functionResponse"):
+        value = member(part, name)
+        if isinstance(value, dict) and not value.get("name"):
+            return {"member": to_snake_case(name)}
     return None
 
 
@@ -192,45 +144,58 @@ def _is_user_content(content: JsonObject) -> bool:
 
 
 CONTENT_RULES = (
-    rule(
+    refuse(
         "contents-some",
-        _check_contents_some,
+        "",
+        lambda body: not as_list(member(body, "contents")),
         "* GenerateContentRequest.contents: contents is not specified\n",
         evidence="S",
     ),
-    rule(
+    refuse(
         "parts-some",
-        _check_parts_some,
+        "contents[]",
+        lambda content: not parts(content),
         "* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty.\n",
         evidence="S",
     ),
-    rule(
+    refuse(
         "part-member",
-        _check_part_member,
+        PARTS,
+        _find_unknown_member,
         "Invalid JSON payload received. Unknown name \"{name}\" at '{at}': Cannot find field.",
         evidence="S",
     ),
-    rule(
+    refuse(
         "part-data",
-        _check_part_data,
+        PARTS,
+        lambda part: all(member(part, name) is None for name in (*DATA_MEMBERS, "thoughtSignature")),
         "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field\n",
         evidence="S",
     ),
-    rule("role", _check_role, "Please use a valid role: user, model.", evidence="S"),
-    rule(
+    refuse(
+        "role",
+        "contents[]",
+        lambda content: content.get("role") not in (None, *ROLES, *OLD_ROLES),
+        "Please use a valid role: user, model.",
+        evidence="S",
+    ),
+    refuse(
         "role-function",
-        _check_role_function,
+        "contents[]",
+        lambda content: {"role": content["role"]} if content.get("role") in OLD_ROLES else None,
         "Role '{role}' is not supported. Please use a valid role: SYSTEM, SYSTEM_1, USER, ASSISTANT,"
         " DEVELOPER, CONTEXT, USER_CONTEXT, MODEL, USER.",
         evidence="S",
         models="that think at levels",
+        when=lambda able: able.efforts,
     ),
-    rule("bytes", _check_bytes, _NO_BASE64, evidence="S"),
-    rule("struct", _check_struct, f"Invalid value at '{{at}}' ({_STRUCT}), {{value}}", evidence="F"),
-    rule(
+    refuse("bytes", PARTS, _find_bad_bytes, _NO_BASE64, evidence="S"),
+    refuse("struct", PARTS, _find_bad_struct, _NO_STRUCT, evidence="F"),
+    refuse(
         "name-empty",
-        _check_name_empty,
-        "* GenerateContentRequest.{at}.name: Name cannot be empty.\n",
+        PARTS,
+        _find_nameless,
+        "* GenerateContentRequest.{at}.{member}.name: Name cannot be empty.\n",
         evidence="F",
     ),
     rule(
@@ -246,21 +211,19 @@ CONTENT_RULES = (
 )
 
 
-def _check_image_data(request: RawRequest) -> RuleFinding | None:
-    """Accept an image labelled as another image type, but no other file."""
-    for _, part in list_parts(request):
-        blob = as_mapping(member(part, "inlineData"))
-        labelled = str(member(blob, "mimeType")).startswith("image/")
-        shown = recognize_data(member(blob, "data"))
-        if labelled and shown and not shown.startswith("image/"):
-            return {}
-    return None
+def _is_no_image(part: JsonObject) -> bool:
+    """True for an image that is no image; one labelled as another image type is accepted."""
+    blob = as_mapping(member(part, "inlineData"))
+    shown = recognize_data(member(blob, "data"))
+    is_other = shown != "" and not shown.startswith("image/")
+    return is_other and str(member(blob, "mimeType")).startswith("image/")
 
 
 MEDIA_RULES = (
-    rule(
+    refuse(
         "image-data",
-        _check_image_data,
+        PARTS,
+        _is_no_image,
         "Unable to process input image. Please retry or report in"
         " https://developers.generativeai.google/guide/troubleshooting",
         evidence="S",

@@ -5,52 +5,29 @@ dialect lacks is refused while the JSON is parsed, with the parser's path (the e
 numbered); other errors are reported later, with the names of the properties.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.field_rules import ModelFilter
 from bridle.sim.rules.raw_request import JsonObject, as_mapping
 from bridle.values.base import Value
 
 from .request import (
     as_list,
     generation_setting,
-    has_thinking_levels,
     list_declarations,
     member,
     rule,
     to_snake_case,
 )
+from .rules_fields import refuse
 
-SCHEMA_KEYWORDS = frozenset(
-    [
-        "type",
-        "format",
-        "title",
-        "description",
-        "nullable",
-        "enum",
-        "maxItems",
-        "minItems",
-        "properties",
-        "required",
-        "minProperties",
-        "maxProperties",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "example",
-        "anyOf",
-        "propertyOrdering",
-        "default",
-        "items",
-        "minimum",
-        "maximum",
-        "ref",
-        "defs",
-        "additionalProperties",
-    ]
-)
-KEYWORD_SPELLINGS = SCHEMA_KEYWORDS | {to_snake_case(word) for word in SCHEMA_KEYWORDS}
+SCHEMA_KEYWORDS = (
+    "type", "format", "title", "description", "nullable", "enum", "maxItems", "minItems", "properties",
+    "required", "minProperties", "maxProperties", "minLength", "maxLength", "pattern", "example", "anyOf",
+    "propertyOrdering", "default", "items", "minimum", "maximum", "ref", "defs", "additionalProperties",
+)  # fmt: skip
+KEYWORD_SPELLINGS = frozenset(SCHEMA_KEYWORDS) | {to_snake_case(word) for word in SCHEMA_KEYWORDS}
 TYPES = ("TYPE_UNSPECIFIED", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL")
 STRING_FORMATS = ("enum", "date-time")
 REQUEST = "GenerateContentRequest"
@@ -90,125 +67,115 @@ def _schema_type(schema: JsonObject) -> str:
     return kind.upper() if isinstance(kind, str) else ""
 
 
-def _check_schema_word(request: RawRequest) -> RuleFinding | None:
-    for placed in list_schemas(request):
-        unknown = next((name for name in placed.schema if name not in KEYWORD_SPELLINGS), None)
-        if unknown is not None:
-            return {"name": unknown, "at": placed.read_path}
-    return None
+SchemaCondition = Callable[[JsonObject], object]
+"""True for a schema that is refused; a mapping adds values for the message."""
 
 
-def _check_schema_one_type(request: RawRequest) -> RuleFinding | None:
-    found = (
-        placed.read_path for placed in list_schemas(request) if isinstance(placed.schema.get("type"), list)
-    )
-    return next(({"at": place} for place in found), None)
+def _schema_rule(
+    id_: str,
+    is_wrong: SchemaCondition,
+    wording: str,
+    *,
+    by_name: bool = False,
+    when: ModelFilter | None = None,
+) -> ProviderRule:
+    """Make a rule about every schema; `by_name`: its message names places by their properties."""
+
+    def find(request: RawRequest) -> RuleFinding | None:
+        if when is not None and request.abilities is not None and not when(request.abilities):
+            return None
+        for placed in list_schemas(request):
+            wrong = is_wrong(placed.schema)
+            if wrong:
+                more = wrong if isinstance(wrong, Mapping) else {}
+                return {"at": placed.named_path if by_name else placed.read_path, **more}
+        return None
+
+    models = "that do not think at levels" if when else "all"
+    return rule(id_, find, wording, evidence="S", models=models)
 
 
-def _check_schema_type(request: RawRequest) -> RuleFinding | None:
-    for placed in list_schemas(request):
-        kind = placed.schema.get("type")
-        if isinstance(kind, str) and kind.upper() not in TYPES:
-            return {"at": placed.read_path, "type": kind}
-    return None
+def _find_unknown_word(schema: JsonObject) -> RuleFinding | None:
+    return next(({"name": name} for name in schema if name not in KEYWORD_SPELLINGS), None)
 
 
-def _check_schema_enum_words(request: RawRequest) -> RuleFinding | None:
-    for placed in list_schemas(request):
-        for index, value in enumerate(as_list(placed.schema.get("enum"))):
-            if not isinstance(value, str):
-                return {"at": f"{placed.read_path}.enum[{index}]", "value": value}
-    return None
+def _find_unknown_type(schema: JsonObject) -> RuleFinding | None:
+    kind = schema.get("type")
+    return {"type": kind} if isinstance(kind, str) and kind.upper() not in TYPES else None
 
 
-def _check_schema_enum_type(request: RawRequest) -> RuleFinding | None:
-    for placed in list_schemas(request):
-        if placed.schema.get("enum") and _schema_type(placed.schema) not in ("STRING", ""):
-            return {"at": placed.named_path}
-    return None
+def _find_other_value(schema: JsonObject) -> RuleFinding | None:
+    values = enumerate(as_list(schema.get("enum")))
+    return next(({"index": at, "value": value} for at, value in values if not isinstance(value, str)), None)
 
 
-def _check_schema_items(request: RawRequest) -> RuleFinding | None:
-    for placed in list_schemas(request):
-        if _schema_type(placed.schema) == "ARRAY" and not isinstance(placed.schema.get("items"), dict):
-            return {"at": placed.named_path}
-    return None
+def _find_undefined_property(schema: JsonObject) -> RuleFinding | None:
+    properties = as_mapping(schema.get("properties"))
+    names = enumerate(as_list(schema.get("required")))
+    return next(({"index": at} for at, name in names if name not in properties), None)
 
 
-def _check_schema_required(request: RawRequest) -> RuleFinding | None:
-    for placed in list_schemas(request):
-        properties = as_mapping(placed.schema.get("properties"))
-        for index, name in enumerate(as_list(placed.schema.get("required"))):
-            if name not in properties:
-                return {"at": placed.named_path, "index": index}
-    return None
+def _has_other_format(schema: JsonObject) -> bool:
+    wanted = schema.get("format")
+    return bool(wanted) and _schema_type(schema) == "STRING" and wanted not in STRING_FORMATS
 
 
-def _check_schema_format(request: RawRequest) -> RuleFinding | None:
-    for placed in () if has_thinking_levels(request) else list_schemas(request):
-        wanted = placed.schema.get("format")
-        if wanted and _schema_type(placed.schema) == "STRING" and wanted not in STRING_FORMATS:
-            return {"at": placed.named_path}
-    return None
-
-
-def _check_schema_one(request: RawRequest) -> RuleFinding | None:
-    for place, item in list_declarations(request):
-        if member(item, "parameters") is not None and member(item, "parametersJsonSchema") is not None:
-            return {"at": place}
-    return None
+def _has_two_schemas(declaration: JsonObject) -> bool:
+    return all(member(declaration, name) is not None for name in ("parameters", "parametersJsonSchema"))
 
 
 SCHEMA_RULES = (
-    rule(
+    _schema_rule(
         "schema-word",
-        _check_schema_word,
+        _find_unknown_word,
         "Invalid JSON payload received. Unknown name \"{name}\" at '{at}': Cannot find field.",
-        evidence="S",
     ),
-    rule(
+    _schema_rule(
         "schema-one-type",
-        _check_schema_one_type,
+        lambda schema: isinstance(schema.get("type"), list),
         "Invalid JSON payload received. Unknown name \"type\" at '{at}': Proto field is not repeating,"
         " cannot start list.",
-        evidence="S",
     ),
-    rule(
+    _schema_rule(
         "schema-type",
-        _check_schema_type,
+        _find_unknown_type,
         "Invalid value at '{at}.type' (type.googleapis.com/google.ai.generativelanguage.v1beta.Type),"
         ' "{type}"',
-        evidence="S",
     ),
-    rule(
+    _schema_rule(
         "schema-enum-words",
-        _check_schema_enum_words,
-        "Invalid value at '{at}' (TYPE_STRING), {value}",
-        evidence="S",
+        _find_other_value,
+        "Invalid value at '{at}.enum[{index}]' (TYPE_STRING), {value}",
     ),
-    rule(
+    _schema_rule(
         "schema-enum-type",
-        _check_schema_enum_type,
+        lambda schema: schema.get("enum") and _schema_type(schema) not in ("STRING", ""),
         f"* {REQUEST}.{{at}}.enum: only allowed for STRING type\n",
-        evidence="S",
+        by_name=True,
     ),
-    rule("schema-items", _check_schema_items, f"* {REQUEST}.{{at}}.items: missing field.\n", evidence="S"),
-    rule(
+    _schema_rule(
+        "schema-items",
+        lambda schema: _schema_type(schema) == "ARRAY" and not isinstance(schema.get("items"), dict),
+        f"* {REQUEST}.{{at}}.items: missing field.\n",
+        by_name=True,
+    ),
+    _schema_rule(
         "schema-required",
-        _check_schema_required,
+        _find_undefined_property,
         f"* {REQUEST}.{{at}}.required[{{index}}]: property is not defined\n",
-        evidence="S",
+        by_name=True,
     ),
-    rule(
+    _schema_rule(
         "schema-format",
-        _check_schema_format,
+        _has_other_format,
         f"* {REQUEST}.{{at}}.format: only 'enum' and 'date-time' are supported for STRING type\n",
-        evidence="S",
-        models="that do not think at levels",
+        by_name=True,
+        when=lambda able: not able.efforts,
     ),
-    rule(
+    refuse(
         "schema-one",
-        _check_schema_one,
+        "tools[].functionDeclarations[]",
+        _has_two_schemas,
         f"* {REQUEST}.{{at}}: parameters and parameters_json_schema are mutually exclusive\n",
         evidence="F",
     ),

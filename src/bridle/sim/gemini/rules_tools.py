@@ -3,7 +3,7 @@
 import re
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import as_mapping
+from bridle.sim.rules.raw_request import JsonObject, as_mapping
 
 from .request import (
     as_list,
@@ -15,6 +15,7 @@ from .request import (
     tool_choice_setting,
     tools,
 )
+from .rules_fields import refuse
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 MODES = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
@@ -37,12 +38,9 @@ _NAMING = (
 _CONFIG = "GenerateContentRequest.tool_config.function_calling_config"
 
 
-def _check_tool_name(request: RawRequest) -> RuleFinding | None:
-    for place, item in list_declarations(request):
-        name = item.get("name")
-        if not isinstance(name, str) or not NAME.fullmatch(name):
-            return {"at": place}
-    return None
+def _has_odd_name(declaration: JsonObject) -> bool:
+    name = declaration.get("name")
+    return not isinstance(name, str) or not NAME.fullmatch(name)
 
 
 def _check_tool_names_unique(request: RawRequest) -> RuleFinding | None:
@@ -56,12 +54,9 @@ def _check_tool_names_unique(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-def _check_tool_kind(request: RawRequest) -> RuleFinding | None:
-    for index, item in enumerate(tools(request)):
-        for name in item:
-            if not any(member({name: True}, kind) for kind in KINDS):
-                return {"index": index, "name": name}
-    return None
+def _find_unknown_kind(tool: JsonObject) -> RuleFinding | None:
+    unknown = (name for name in tool if not any(member({name: True}, kind) for kind in KINDS))
+    return next(({"name": name} for name in unknown), None)
 
 
 def _choice_mode(request: RawRequest) -> str:
@@ -121,19 +116,26 @@ def _check_tools_shaped(request: RawRequest) -> RuleFinding | None:
     return {} if _takes_functions_alone(request) and functions and shaped else None
 
 
-def _check_cached_again(request: RawRequest) -> RuleFinding | None:
-    again = any(field(request, name) for name in ("systemInstruction", "tools", "toolConfig"))
-    return {} if again and field(request, "cachedContent") else None
+def _repeats_cached(body: JsonObject) -> bool:
+    again = any(member(body, name) for name in ("systemInstruction", "tools", "toolConfig"))
+    return again and bool(member(body, "cachedContent"))
 
 
 TOOL_RULES = (
-    rule(
+    refuse(
         "tool-kind",
-        _check_tool_kind,
+        "tools[]",
+        _find_unknown_kind,
         "Invalid JSON payload received. Unknown name \"{name}\" at 'tools[{index}]': Cannot find field.",
         evidence="S",
     ),
-    rule("tool-name", _check_tool_name, f"* GenerateContentRequest.{{at}}.name: {_NAMING}", evidence="S"),
+    refuse(
+        "tool-name",
+        "tools[].functionDeclarations[]",
+        _has_odd_name,
+        f"* GenerateContentRequest.{{at}}.name: {_NAMING}",
+        evidence="S",
+    ),
     rule(
         "tool-names-unique",
         _check_tool_names_unique,
@@ -186,9 +188,10 @@ TOOL_RULES = (
         evidence="S",
         models="that take functions only by themselves",
     ),
-    rule(
+    refuse(
         "cached-again",
-        _check_cached_again,
+        "",
+        _repeats_cached,
         "CachedContent can not be used with GenerateContent request setting system_instruction, tools or"
         " tool_config.\n\nProposed fix: move those values to CachedContent from GenerateContent request.",
         evidence="S",

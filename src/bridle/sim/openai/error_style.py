@@ -73,3 +73,4 @@ FIELD_CHECKS = FieldRules(
     )
 )
 """Makes field rules with the messages of both OpenAI wires."""
+refuse = FIELD_CHECKS.refuse

@@ -3,75 +3,64 @@
 Rules about settings that one model does not support are in the packages of the wires.
 """
 
-from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.engine import ProviderRule, RuleFinding
 from bridle.sim.rules.field_rules import FieldRow, join_quoted
-from bridle.sim.rules.raw_request import as_mapping, field
+from bridle.sim.rules.raw_request import JsonObject
 
-from .error_style import FIELD_CHECKS, rule
+from .error_style import FIELD_CHECKS, refuse
 
 PAIRS_MAX, PAIR_MAX, PAIR_NAME_MAX = 16, 512, 64
 SAFETY_ID_ROW = FieldRow(id="safety-id-length", evidence="D")
 
 
-def _check_metadata_most(request: RawRequest) -> RuleFinding | None:
-    count = len(as_mapping(field(request, "metadata")))
-    return {"count": count} if count > PAIRS_MAX else None
+def _find_long_value(pairs: JsonObject) -> RuleFinding | None:
+    texts = ((name, value) for name, value in pairs.items() if isinstance(value, str))
+    return next(({"name": name, "length": len(text)} for name, text in texts if len(text) > PAIR_MAX), None)
 
 
-def _check_metadata_length(request: RawRequest) -> RuleFinding | None:
-    for name, value in as_mapping(field(request, "metadata")).items():
-        if isinstance(value, str) and len(value) > PAIR_MAX:
-            return {"name": name, "length": len(value)}
-    return None
-
-
-def _check_metadata_value(request: RawRequest) -> RuleFinding | None:
-    for name, value in as_mapping(field(request, "metadata")).items():
-        if not isinstance(value, str):
-            return {"name": name}
-    return None
-
-
-def _check_metadata_name(request: RawRequest) -> RuleFinding | None:
-    for name in as_mapping(field(request, "metadata")):
-        if len(name) > PAIR_NAME_MAX:
-            return {"short": f"{name[:3]}...{name[-3:]}", "name": name, "length": len(name)}
-    return None
+def _find_long_name(pairs: JsonObject) -> RuleFinding | None:
+    names = (name for name in pairs if len(name) > PAIR_NAME_MAX)
+    shown = ({"short": f"{name[:3]}...{name[-3:]}", "name": name, "length": len(name)} for name in names)
+    return next(shown, None)
 
 
 def metadata_rules() -> tuple[ProviderRule, ...]:
     """Make the rules for `metadata`."""
     return (
         FIELD_CHECKS.of_type("metadata", "object|null", expected="a metadata object"),
-        rule(
+        refuse(
             "metadata-most",
-            _check_metadata_most,
+            "metadata",
+            lambda pairs: {"count": len(pairs)} if len(pairs) > PAIRS_MAX else None,
             "Invalid 'metadata': too many properties. Expected an object with at most 16 properties,"
             " but got an object with {count} properties instead.",
             evidence="S",
             code="object_above_max_properties",
             param="metadata",
         ),
-        rule(
+        refuse(
             "metadata-length",
-            _check_metadata_length,
+            "metadata",
+            _find_long_value,
             "Invalid 'metadata.{name}': string too long. Expected a string with maximum length 512,"
             " but got a string with length {length} instead.",
             evidence="S",
             code="string_above_max_length",
             param="metadata.{name}",
         ),
-        rule(
+        refuse(
             "metadata-value",
-            _check_metadata_value,
+            "metadata",
+            lambda pairs: next(({"name": n} for n, v in pairs.items() if not isinstance(v, str)), None),
             "Invalid type for 'metadata.{name}': expected a string, but got an integer instead.",
             evidence="F",
             code="invalid_type",
             param="metadata.{name}",
         ),
-        rule(
+        refuse(
             "metadata-name",
-            _check_metadata_name,
+            "metadata",
+            _find_long_name,
             "Invalid property name in 'metadata': '{short}' is too long. Expected a string with maximum"
             " length 64, but got a string with length {length} instead.",
             evidence="F",

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from bridle.sim.openai.error_style import FIELD_CHECKS, rule
 from bridle.sim.openai.rules_cache import cache_rules
+from bridle.sim.openai.rules_models import JSON_RULE
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
 from bridle.sim.rules.field_rules import FieldRow
 from bridle.sim.rules.profiles import (
@@ -22,7 +23,7 @@ from bridle.sim.rules.profiles import (
     STRIP,
     ServerProfile,
 )
-from bridle.sim.rules.raw_request import field
+from bridle.sim.rules.raw_request import field, find_unknown_model
 
 from .rules_compatible_servers import ECHO_RULES, ID_RULES, PARSE_RULES, STRIP_RULES
 from .rules_fields import MODEL_RULES, SETTING_RULES
@@ -39,10 +40,6 @@ BODY_FIELDS = ("audio", "frequency_penalty", "function_call", "functions", "logi
           "web_search_options")  # fmt: skip
 
 
-def _check_json(request: RawRequest) -> RuleFinding | None:
-    return {} if request.malformed else None
-
-
 def _check_model_required(request: RawRequest) -> RuleFinding | None:
     """Require a model, except where the path names the deployment."""
     return {} if not field(request, "model") and "/deployments/" not in request.path else None
@@ -52,26 +49,14 @@ def _check_model_word(request: RawRequest) -> RuleFinding | None:
     return {} if request.abilities is None and " " in str(field(request, "model")) else None
 
 
-def _check_model_known(request: RawRequest) -> RuleFinding | None:
-    return {"model": field(request, "model")} if request.abilities is None else None
-
-
 ENVELOPE_RULES = (
-    rule(
-        "json",
-        _check_json,
-        "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your"
-        " HTTP library correctly. The OpenAI API expects a JSON payload, but what was sent was not valid"
-        " JSON. If you have trouble figuring out how to fix this, please contact us through our help center"
-        " at help.openai.com.)",
-        evidence="S",
-    ),
+    JSON_RULE,
     rule("model-required", _check_model_required, "you must provide a model parameter", evidence="S"),
     rule("model-word", _check_model_word, "invalid model ID", evidence="S"),
     replace(
         rule(
             "model-known",
-            _check_model_known,
+            find_unknown_model,
             "The model `{model}` does not exist or you do not have access to it.",
             evidence="S",
             code="model_not_found",

@@ -7,12 +7,12 @@ import re
 
 from msgspec.structs import replace
 
-from bridle.sim.openai.error_style import rule
+from bridle.sim.openai.error_style import refuse, rule
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, find_unknown_model
 from bridle.values.text import is_too_deep, parse_json
 
-from .request import REASONING_FIELDS, calls, messages, parts
+from .request import REASONING_FIELDS, calls, messages
 from .rules_messages import check_result_missing, check_result_orphan
 
 CALL_ID = re.compile("[a-zA-Z0-9]{9}")
@@ -53,30 +53,6 @@ def _check_stop_length(request: RawRequest) -> RuleFinding | None:
     most = request.abilities.stop_bytes_max if request.abilities else None
     too_long = most is not None and any(len(word.encode()) > most for word in _list_stops(request))
     return {"most": most} if too_long else None
-
-
-def _check_model_exists(request: RawRequest) -> RuleFinding | None:
-    return {} if request.abilities is None else None
-
-
-def _check_model_valid(request: RawRequest) -> RuleFinding | None:
-    return {"model": field(request, "model")} if request.abilities is None else None
-
-
-def _check_image_enabled(request: RawRequest) -> RuleFinding | None:
-    blind = request.abilities is not None and not request.abilities.images
-    shown = [part.get("type") for message in messages(request) for part in parts(message)]
-    return {} if blind and "image_url" in shown else None
-
-
-def _check_strip(request: RawRequest) -> RuleFinding | None:
-    return {} if any(_has_reasoning(message) for message in messages(request)) else None
-
-
-def _check_strip_parts(request: RawRequest) -> RuleFinding | None:
-    able = request.abilities
-    found = any(part.get("type") == "thinking" for message in messages(request) for part in parts(message))
-    return {} if found and able and not able.thinking and not able.efforts else None
 
 
 def _check_call_id_nine(request: RawRequest) -> RuleFinding | None:
@@ -143,7 +119,7 @@ ECHO_RULES = (
         evidence="S",
         models="that reason",
     ),
-    rule("model-exists", _check_model_exists, "Model Not Exist", evidence="S"),
+    rule("model-exists", find_unknown_model, "Model Not Exist", evidence="S"),
     rule("results-sufficient", check_result_missing, _INSUFFICIENT, evidence="S"),
     rule(
         "results-called",
@@ -154,27 +130,37 @@ ECHO_RULES = (
 )
 
 STRIP_RULES = (
-    rule("strip", _check_strip, "Reasoning input is not enabled for this model", evidence="S"),
-    rule(
+    refuse(
+        "strip",
+        "messages[]",
+        _has_reasoning,
+        "Reasoning input is not enabled for this model",
+        evidence="S",
+    ),
+    refuse(
         "strip-parts",
-        _check_strip_parts,
+        "messages[].content[]",
+        lambda part: part.get("type") == "thinking",
         "Reasoning input is not enabled for this model",
         evidence="S",
         models="that do not reason",
+        when=lambda able: not able.thinking and not able.efforts,
     ),
 )
 
 ID_RULES = (
     replace(
-        rule("model-valid", _check_model_valid, "Invalid model: {model}", evidence="S", code="invalid_model"),
+        rule("model-valid", find_unknown_model, "Invalid model: {model}", evidence="S", code="invalid_model"),
         kind="not_found",
     ),
-    rule(
+    refuse(
         "image-enabled",
-        _check_image_enabled,
+        "messages[].content[]",
+        lambda part: part.get("type") == "image_url",
         "Image input is not enabled for this model",
         evidence="S",
         models="that see nothing",
+        when=lambda able: not able.images,
         code="3051",
     ),
     rule("call-id-nine", _check_call_id_nine, _ID, evidence="S", code="invalid_function_call"),

@@ -1,10 +1,11 @@
 """Rules about single settings of Chat Completions: ranges, and models that do not support them."""
 
-from bridle.sim.openai.error_style import FIELD_CHECKS, rule
+from bridle.sim.openai.error_style import FIELD_CHECKS, refuse, rule
 from bridle.sim.openai.rules_fields import metadata_rules, shared_field_rules
+from bridle.sim.openai.rules_models import effort_level_rule, sampling_rule
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.field_rules import FieldRow, join_quoted
-from bridle.sim.rules.raw_request import field
+from bridle.sim.rules.field_rules import FieldRow
+from bridle.sim.rules.raw_request import JsonObject, field, find_output_excess
 
 from .request import is_reasoning, tools
 
@@ -13,83 +14,29 @@ REFUSED_BY_REASONERS = ("stop", "logit_bias", "prediction")
 REFUSED_WHILE_REASONING = ("presence_penalty", "frequency_penalty", "logprobs")
 
 
-def _check_limits_once(request: RawRequest) -> RuleFinding | None:
-    both = field(request, "max_tokens") is not None and field(request, "max_completion_tokens") is not None
-    return {} if both else None
-
-
 def _check_output_most(request: RawRequest) -> RuleFinding | None:
-    abilities = request.abilities
-    if abilities is None or not abilities.output_limited:
-        return None
-    for name in ("max_tokens", "max_completion_tokens"):
-        wanted = field(request, name)
-        if isinstance(wanted, int) and wanted > abilities.output_tokens:
-            return {"wanted": wanted, "most": abilities.output_tokens}
-    return None
-
-
-def _check_stream_options_alone(request: RawRequest) -> RuleFinding | None:
-    return {} if field(request, "stream_options") is not None and not field(request, "stream") else None
-
-
-def _check_logprobs_alone(request: RawRequest) -> RuleFinding | None:
-    return {} if field(request, "top_logprobs") is not None and not field(request, "logprobs") else None
-
-
-def _check_limit_name(request: RawRequest) -> RuleFinding | None:
-    abilities = request.abilities
-    return {} if abilities and abilities.thinking and field(request, "max_tokens") is not None else None
-
-
-def _check_setting_model(request: RawRequest) -> RuleFinding | None:
-    abilities = request.abilities
-    for name in REFUSED_BY_REASONERS if abilities and abilities.thinking else ():
-        if field(request, name) is not None:
-            return {"name": name}
-    return None
+    limits = (field(request, name) for name in ("max_tokens", "max_completion_tokens"))
+    return next(filter(None, (find_output_excess(request, limit) for limit in limits)), None)
 
 
 def _check_reasoning_setting(request: RawRequest) -> RuleFinding | None:
-    for name in REFUSED_WHILE_REASONING if is_reasoning(request) else ():
-        if field(request, name):
-            return {"name": name}
-    return None
-
-
-def _check_temperature_model(request: RawRequest) -> RuleFinding | None:
-    abilities, wanted = request.abilities, field(request, "temperature")
-    if abilities is None or abilities.sampling or field(request, "reasoning_effort") == "none":
-        return None
-    return {"value": wanted} if wanted not in (None, 1) else None
-
-
-def _check_top_p_model(request: RawRequest) -> RuleFinding | None:
-    abilities = request.abilities
-    if abilities is None or abilities.sampling or field(request, "reasoning_effort") == "none":
-        return None
-    return {} if field(request, "top_p") not in (None, 1) else None
+    names = REFUSED_WHILE_REASONING if is_reasoning(request) else ()
+    return next(({"name": name} for name in names if field(request, name)), None)
 
 
 def _check_effort_tools(request: RawRequest) -> RuleFinding | None:
-    abilities, effort = request.abilities, field(request, "reasoning_effort")
+    abilities, effort = request.abilities, _find_effort(request)
     if abilities is None or abilities.effort_with_tools or not tools(request):
         return None
     return {"model": field(request, "model")} if effort not in (None, "none") else None
 
 
-def _check_effort_model(request: RawRequest) -> RuleFinding | None:
-    abilities = request.abilities
-    return (
-        {} if abilities and not abilities.efforts and field(request, "reasoning_effort") is not None else None
-    )
+def _find_effort(request: RawRequest) -> object:
+    return field(request, "reasoning_effort")
 
 
-def _check_effort_level(request: RawRequest) -> RuleFinding | None:
-    abilities, wanted = request.abilities, field(request, "reasoning_effort")
-    if abilities is None or not abilities.efforts or wanted is None or wanted in abilities.efforts:
-        return None
-    return {"effort": repr(wanted), "efforts": join_quoted(abilities.efforts)}
+def _is_set(body: JsonObject, name: str) -> bool:
+    return body.get(name) is not None
 
 
 _DOCUMENTED = FieldRow(evidence="D")
@@ -128,9 +75,10 @@ SETTING_RULES = (
         "verbosity", "string|null", _DOCUMENTED, expected="one of 'low', 'medium', or 'high'"
     ),
     FIELD_CHECKS.one_of("verbosity", ("low", "medium", "high"), FieldRow(id="verbosity", evidence="S")),
-    rule(
+    refuse(
         "limits-once",
-        _check_limits_once,
+        "",
+        lambda body: _is_set(body, "max_tokens") and _is_set(body, "max_completion_tokens"),
         "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
         param="max_tokens",
         evidence="S",
@@ -146,16 +94,18 @@ SETTING_RULES = (
         models="with a known limit",
         code="invalid_value",
     ),
-    rule(
+    refuse(
         "stream-options-alone",
-        _check_stream_options_alone,
+        "",
+        lambda body: _is_set(body, "stream_options") and not body.get("stream"),
         "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
         param="stream_options",
         evidence="S",
     ),
-    rule(
+    refuse(
         "logprobs-alone",
-        _check_logprobs_alone,
+        "",
+        lambda body: _is_set(body, "top_logprobs") and not body.get("logprobs"),
         "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
         param="top_logprobs",
         evidence="S",
@@ -163,41 +113,43 @@ SETTING_RULES = (
 )
 
 MODEL_RULES = (
-    rule(
+    refuse(
         "limit-name",
-        _check_limit_name,
+        "",
+        lambda body: _is_set(body, "max_tokens"),
         "Unsupported parameter: 'max_tokens' is not supported with this model."
         " Use 'max_completion_tokens' instead.",
         param="max_tokens",
         evidence="S",
         models="that reason",
+        when=lambda able: able.thinking,
         code="unsupported_parameter",
     ),
-    rule(
+    refuse(
         "setting-model",
-        _check_setting_model,
+        "",
+        lambda body: next(({"name": name} for name in REFUSED_BY_REASONERS if _is_set(body, name)), None),
         "Unsupported parameter: '{name}' is not supported with this model.",
         param="{name}",
         evidence="S",
         models="that reason",
+        when=lambda able: able.thinking,
         code="unsupported_parameter",
     ),
-    rule(
+    refuse(
         "effort-model",
-        _check_effort_model,
+        "",
+        lambda body: _is_set(body, "reasoning_effort"),
         "Unrecognized request argument supplied: reasoning_effort",
         evidence="S",
         models="without efforts",
+        when=lambda able: not able.efforts,
     ),
-    rule(
-        "effort-level",
-        _check_effort_level,
-        "Unsupported value: 'reasoning_effort' does not support {effort} with this model. Supported values"
+    effort_level_rule(
+        "reasoning_effort",
+        _find_effort,
+        "Unsupported value: 'reasoning_effort' does not support {effort!r} with this model. Supported values"
         " are: {efforts}.",
-        param="reasoning_effort",
-        evidence="S",
-        models="with efforts",
-        code="unsupported_value",
     ),
     rule(
         "effort-tools",
@@ -208,25 +160,14 @@ MODEL_RULES = (
         evidence="S",
         models="that take no effort beside tools",
     ),
-    rule(
-        "temperature-model",
-        _check_temperature_model,
-        "Unsupported value: 'temperature' does not support {value} with this model. Only the default (1)"
+    sampling_rule(
+        "temperature",
+        _find_effort,
+        wording="Unsupported value: 'temperature' does not support {value} with this model. Only the default (1)"
         " value is supported.",
-        param="temperature",
-        evidence="S",
-        models="that take no sampling, while they reason",
         code="unsupported_value",
     ),
-    rule(
-        "top-p-model",
-        _check_top_p_model,
-        "Unsupported parameter: 'top_p' is not supported with this model.",
-        param="top_p",
-        evidence="S",
-        models="that take no sampling, while they reason",
-        code="unsupported_parameter",
-    ),
+    sampling_rule("top_p", _find_effort, code="unsupported_parameter"),
     rule(
         "reasoning-setting",
         _check_reasoning_setting,

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from bridle.sim.openai.error_style import rule
+from bridle.sim.openai.error_style import refuse, rule
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import as_list, field
+from bridle.sim.rules.raw_request import JsonObject, as_list, find_malformed_json
 
-from .request import REASONING_FIELDS, calls, messages, parts
+from .request import REASONING_FIELDS, calls, messages
 
 PART_TYPES = ("text", "image_url", "input_audio", "input_video", "video_url")
 
@@ -35,49 +35,14 @@ def _check_user_asked(request: RawRequest) -> RuleFinding | None:
     return {} if sent and not any(message.get("role") == "user" for message in sent) else None
 
 
-def _check_local_messages(request: RawRequest) -> RuleFinding | None:
-    return None if isinstance(field(request, "messages"), list) else {}
-
-
-def _check_local_content(request: RawRequest) -> RuleFinding | None:
-    found = any(item.get("role") != "assistant" and "content" not in item for item in messages(request))
-    return {} if found else None
-
-
-def _check_local_silent(request: RawRequest) -> RuleFinding | None:
-    for message in messages(request):
-        silent = not any(name in message for name in ("content", "tool_calls", *REASONING_FIELDS))
-        if message.get("role") == "assistant" and silent:
-            return {}
-    return None
-
-
-def _check_local_part(request: RawRequest) -> RuleFinding | None:
-    for message in messages(request):
-        if any(part.get("type") not in PART_TYPES for part in parts(message)):
-            return {}
-    return None
+def _is_silent(message: JsonObject) -> bool:
+    spoken = any(name in message for name in ("content", "tool_calls", *REASONING_FIELDS))
+    return message.get("role") == "assistant" and not spoken
 
 
 def _check_local_last_words(request: RawRequest) -> RuleFinding | None:
     last = [message.get("role") for message in messages(request)[-2:]]
     return {} if last == ["assistant", "assistant"] else None
-
-
-def _check_local_image(request: RawRequest) -> RuleFinding | None:
-    blind = request.abilities is not None and not request.abilities.images
-    pictures = any(
-        part.get("type") == "image_url" for message in messages(request) for part in parts(message)
-    )
-    return {} if blind and pictures else None
-
-
-def _check_local_grammar(request: RawRequest) -> RuleFinding | None:
-    return {} if field(request, "grammar") and as_list(field(request, "tools")) else None
-
-
-def _check_local_json(request: RawRequest) -> RuleFinding | None:
-    return {"why": request.malformed} if request.malformed else None
 
 
 def _as_server_error(rule_: ProviderRule) -> ProviderRule:
@@ -97,41 +62,61 @@ TEMPLATE_RULES = (
 
 LOCAL_RULES = (
     rule(
-        "local-json", _check_local_json, "[json.exception.parse_error.101] parse error: {why}", evidence="F"
+        "local-json",
+        find_malformed_json,
+        "[json.exception.parse_error.101] parse error: {why}",
+        evidence="F",
     ),
-    rule("local-messages", _check_local_messages, "Expected 'messages' to be an array", evidence="F"),
-    rule(
+    refuse(
+        "local-messages",
+        "",
+        lambda body: not isinstance(body.get("messages"), list),
+        "Expected 'messages' to be an array",
+        evidence="F",
+    ),
+    refuse(
         "local-content",
-        _check_local_content,
+        "messages[]",
+        lambda message: message.get("role") != "assistant" and "content" not in message,
         "All non-assistant messages must contain 'content'",
         evidence="S",
     ),
-    rule(
+    refuse(
         "local-silent",
-        _check_local_silent,
+        "messages[]",
+        _is_silent,
         "Assistant message must contain either 'content' or 'tool_calls'!",
         evidence="S",
     ),
-    rule("local-part", _check_local_part, "unsupported content[].type", evidence="F"),
+    refuse(
+        "local-part",
+        "messages[].content[]",
+        lambda part: part.get("type") not in PART_TYPES,
+        "unsupported content[].type",
+        evidence="F",
+    ),
     rule(
         "local-last-words",
         _check_local_last_words,
         "Cannot have 2 or more assistant messages at the end of the list.",
         evidence="S",
     ),
-    rule(
+    refuse(
         "local-grammar",
-        _check_local_grammar,
+        "",
+        lambda body: body.get("grammar") and as_list(body.get("tools")),
         "Cannot use custom grammar constraints with tools.",
         evidence="F",
     ),
     _as_server_error(
-        rule(
+        refuse(
             "local-image",
-            _check_local_image,
+            "messages[].content[]",
+            lambda part: part.get("type") == "image_url",
             "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
             evidence="S",
             models="that see nothing",
+            when=lambda able: not able.images,
         )
     ),
 )

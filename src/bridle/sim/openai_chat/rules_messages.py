@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bridle.sim.openai.error_style import FIELD_CHECKS, rule
+from bridle.sim.openai.error_style import FIELD_CHECKS, refuse, rule
 from bridle.sim.openai.rules_media import media_rules
 from bridle.sim.openai.rules_tools import NAME
 from bridle.sim.rules.engine import RawRequest, RuleFinding
@@ -61,25 +61,15 @@ def _check_result_stranger(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-def _check_result_id_required(request: RawRequest) -> RuleFinding | None:
-    found = any(item.get("role") == "tool" and not item.get("tool_call_id") for item in messages(request))
-    return {} if found else None
+def _lacks_content(message: JsonObject) -> bool:
+    instead = any(message.get(name) for name in ("tool_calls", "function_call", "refusal", "audio"))
+    return message.get("content") is None and not instead
 
 
-def _check_content_null(request: RawRequest) -> RuleFinding | None:
-    for message in messages(request):
-        instead = any(message.get(name) for name in ("tool_calls", "function_call", "refusal", "audio"))
-        if message.get("content") is None and not instead:
-            return {}
-    return None
-
-
-def _check_image_user(request: RawRequest) -> RuleFinding | None:
-    for index, message in enumerate(messages(request)):
-        pictures = any(part.get("type") == "image_url" for part in parts(message))
-        if pictures and message.get("role") != "user":
-            return {"index": index, "role": message.get("role")}
-    return None
+def _find_misplaced_image(message: JsonObject) -> RuleFinding | None:
+    pictures = any(part.get("type") == "image_url" for part in parts(message))
+    role = message.get("role")
+    return {"role": role} if pictures and role != "user" else None
 
 
 _UNANSWERED = (
@@ -122,21 +112,24 @@ MESSAGE_RULES = (
 )
 
 CALL_RULES = (
-    rule(
+    refuse(
         "result-id-required",
-        _check_result_id_required,
+        "messages[]",
+        lambda message: message.get("role") == "tool" and not message.get("tool_call_id"),
         "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'.",
         evidence="S",
     ),
-    rule(
+    refuse(
         "content-null",
-        _check_content_null,
+        "messages[]",
+        _lacks_content,
         "Invalid value for 'content': expected a string, got null.",
         evidence="S",
     ),
-    rule(
+    refuse(
         "image-user",
-        _check_image_user,
+        "messages[]",
+        _find_misplaced_image,
         "Invalid 'messages[{index}]'. Image URLs are only allowed for messages with role 'user', but this"
         " message with role '{role}' contains an image URL.",
         param="messages[{index}]",
@@ -165,24 +158,17 @@ def _list_images(request: RawRequest) -> Iterator[tuple[str, str]]:
                 yield f"messages[{index}].content[{inner}].image_url.url", url
 
 
-def _check_audio_model(request: RawRequest) -> RuleFinding | None:
-    if request.abilities is None or request.abilities.audio:
-        return None
-    for index, message in enumerate(messages(request)):
-        if any(part.get("type") == "input_audio" for part in parts(message)):
-            return {"index": index}
-    return None
-
-
 MEDIA_RULES = (
-    rule(
+    refuse(
         "audio-model",
-        _check_audio_model,
+        "messages[]",
+        lambda message: any(part.get("type") == "input_audio" for part in parts(message)),
         _NO_SOUND,
         param="messages[{index}]",
         code="invalid_value",
         evidence="S",
         models="that take no audio",
+        when=lambda able: not able.audio,
     ),
     *media_rules(
         _list_images,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bridle.sim.openai.error_style import FIELD_CHECKS, rule
+from bridle.sim.openai.error_style import FIELD_CHECKS, refuse, rule
 from bridle.sim.openai.rules_schemas import RequestSchema, schema_rules
 from bridle.sim.openai.rules_tools import (
     format_required_rule,
@@ -32,14 +32,6 @@ def _list_answer_schemas(request: RawRequest) -> Iterator[RequestSchema]:
     if "schema" in shape:
         name, strict = str(shape.get("name")), shape.get("strict") is True
         yield RequestSchema(name, shape.get("schema"), strict, "response_format")
-
-
-def _check_choice_without_tools(request: RawRequest) -> RuleFinding | None:
-    return {} if field(request, "tool_choice") is not None and not field(request, "tools") else None
-
-
-def _check_parallel_without_tools(request: RawRequest) -> RuleFinding | None:
-    return {} if field(request, "parallel_tool_calls") is not None and not field(request, "tools") else None
 
 
 def _check_choice_known(request: RawRequest) -> RuleFinding | None:
@@ -73,16 +65,18 @@ TOOL_RULES = (
     FIELD_CHECKS.max_length("tools[].function.name", 64, FieldRow(id="tool-name-length", evidence="S")),
     *schema_rules("tool-schema", "function", "invalid_function_parameters", _list_function_schemas),
     tool_choice_rule(),
-    rule(
+    refuse(
         "choice-without-tools",
-        _check_choice_without_tools,
+        "",
+        lambda body: body.get("tool_choice") is not None and not body.get("tools"),
         "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
         param="tool_choice",
         evidence="S",
     ),
-    rule(
+    refuse(
         "parallel-without-tools",
-        _check_parallel_without_tools,
+        "",
+        lambda body: body.get("parallel_tool_calls") is not None and not body.get("tools"),
         "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are"
         " specified.",
         param="parallel_tool_calls",

@@ -11,11 +11,12 @@ long.
 
 from msgspec.structs import replace
 
-from bridle.sim.openai.error_style import FIELD_CHECKS, rule
+from bridle.sim.openai.error_style import FIELD_CHECKS, refuse, rule
 from bridle.sim.openai.rules_cache import cache_rules
+from bridle.sim.openai.rules_models import JSON_RULE, effort_level_rule, sampling_rule
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
-from bridle.sim.rules.field_rules import FieldRow, join_quoted
-from bridle.sim.rules.raw_request import field
+from bridle.sim.rules.field_rules import FieldRow
+from bridle.sim.rules.raw_request import JsonObject, field, find_output_excess, find_unknown_model
 
 from .compaction import COMPACTION_RULES
 from .request import is_reasoning, requested_effort
@@ -41,37 +42,12 @@ MOVED_FIELDS = {
 """Fields of the older wire, with their equivalents in this one."""
 
 
-def _check_json(request: RawRequest) -> RuleFinding | None:
-    return {} if request.malformed else None
+INPUT_FIELDS = ("input", "previous_response_id", "prompt", "conversation")
 
 
-def _check_model_known(request: RawRequest) -> RuleFinding | None:
-    return {"model": field(request, "model")} if request.abilities is None else None
-
-
-def _check_input_required(request: RawRequest) -> RuleFinding | None:
-    given = ("input", "previous_response_id", "prompt", "conversation")
-    return {} if all(field(request, name) is None for name in given) else None
-
-
-def _check_field_moved(request: RawRequest) -> RuleFinding | None:
-    return next(
-        ({"name": name, "place": place} for name, place in MOVED_FIELDS.items() if name in request.body), None
-    )
-
-
-def _check_temperature_model(request: RawRequest) -> RuleFinding | None:
-    able = request.abilities
-    if able is None or able.sampling or requested_effort(request) == "none":
-        return None
-    return {} if field(request, "temperature") not in (None, 1) else None
-
-
-def _check_top_p_model(request: RawRequest) -> RuleFinding | None:
-    able = request.abilities
-    if able is None or able.sampling or requested_effort(request) == "none":
-        return None
-    return {} if field(request, "top_p") is not None else None
+def _find_moved_field(body: JsonObject) -> RuleFinding | None:
+    moved = ((name, place) for name, place in MOVED_FIELDS.items() if name in body)
+    return next(({"name": name, "place": place} for name, place in moved), None)
 
 
 def _check_logprobs_model(request: RawRequest) -> RuleFinding | None:
@@ -79,41 +55,24 @@ def _check_logprobs_model(request: RawRequest) -> RuleFinding | None:
     return {} if is_reasoning(request) and isinstance(wanted, int) and wanted > 0 else None
 
 
-def _check_output_most(request: RawRequest) -> RuleFinding | None:
-    able, wanted = request.abilities, field(request, "max_output_tokens")
-    if able is None or not able.output_limited or not isinstance(wanted, int) or wanted <= able.output_tokens:
-        return None
-    return {"wanted": wanted, "most": able.output_tokens}
-
-
 def _check_effort_model(request: RawRequest) -> RuleFinding | None:
     return {} if requested_effort(request) and request.abilities and not request.abilities.efforts else None
 
 
-def _check_effort_level(request: RawRequest) -> RuleFinding | None:
-    able, wanted = request.abilities, requested_effort(request)
-    if able is None or not able.efforts or not isinstance(wanted, str) or wanted in able.efforts:
-        return None
-    return {"effort": wanted, "model": field(request, "model"), "efforts": join_quoted(able.efforts)}
+def _find_effort(request: RawRequest) -> str | None:
+    effort = requested_effort(request)
+    return effort if isinstance(effort, str) else None
 
 
 ENVELOPE_RULES = (
-    rule(
-        "json",
-        _check_json,
-        "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your"
-        " HTTP library correctly. The OpenAI API expects a JSON payload, but what was sent was not valid"
-        " JSON. If you have trouble figuring out how to fix this, please contact us through our help center"
-        " at help.openai.com.)",
-        evidence="S",
-    ),
+    JSON_RULE,
     FIELD_CHECKS.required(
         "model", FieldRow(id="model-required", only=lambda body: "prompt" not in body, evidence="S")
     ),
     replace(
         rule(
             "model-known",
-            _check_model_known,
+            find_unknown_model,
             "The requested model '{model}' does not exist.",
             param="model",
             evidence="S",
@@ -121,9 +80,10 @@ ENVELOPE_RULES = (
         ),
         kind="not_found",
     ),
-    rule(
+    refuse(
         "field-moved",
-        _check_field_moved,
+        "",
+        _find_moved_field,
         "Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to '{place}'."
         " Try again with the new parameter. See the API documentation for more information:"
         " https://platform.openai.com/docs/quickstart?api-mode=responses.",
@@ -131,9 +91,10 @@ ENVELOPE_RULES = (
         code="unsupported_parameter",
     ),
     FIELD_CHECKS.only_fields("", BODY_FIELDS, FieldRow(id="fields", evidence="S")),
-    rule(
+    refuse(
         "input-required",
-        _check_input_required,
+        "",
+        lambda body: all(body.get(name) is None for name in INPUT_FIELDS),
         "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
         evidence="S",
         code="missing_required_parameter",
@@ -148,22 +109,8 @@ ENVELOPE_RULES = (
 )
 
 MODEL_RULES = (
-    rule(
-        "temperature-model",
-        _check_temperature_model,
-        "Unsupported parameter: 'temperature' is not supported with this model.",
-        param="temperature",
-        evidence="S",
-        models="that take no sampling, while they reason",
-    ),
-    rule(
-        "top-p-model",
-        _check_top_p_model,
-        "Unsupported parameter: 'top_p' is not supported with this model.",
-        param="top_p",
-        evidence="S",
-        models="that take no sampling, while they reason",
-    ),
+    sampling_rule("temperature", requested_effort),
+    sampling_rule("top_p", requested_effort, accepted=(None,)),
     rule(
         "logprobs-model",
         _check_logprobs_model,
@@ -175,7 +122,7 @@ MODEL_RULES = (
     ),
     rule(
         "output-most",
-        _check_output_most,
+        lambda request: find_output_excess(request, field(request, "max_output_tokens")),
         "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= {most}, but got"
         " {wanted} instead.",
         param="max_output_tokens",
@@ -192,15 +139,11 @@ MODEL_RULES = (
         models="without efforts",
         code="unsupported_parameter",
     ),
-    rule(
-        "effort-level",
-        _check_effort_level,
+    effort_level_rule(
+        "reasoning.effort",
+        _find_effort,
         "Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are:"
         " {efforts}.",
-        param="reasoning.effort",
-        evidence="S",
-        models="with efforts",
-        code="unsupported_value",
     ),
 )
 

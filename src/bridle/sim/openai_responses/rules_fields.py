@@ -1,22 +1,11 @@
 """Rules about single settings of the Responses API: ranges and exclusions."""
 
-from bridle.sim.openai.error_style import FIELD_CHECKS, rule
+from bridle.sim.openai.error_style import FIELD_CHECKS, refuse
 from bridle.sim.openai.rules_fields import join_with_or, metadata_rules, shared_field_rules
-from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.field_rules import FieldRow
-from bridle.sim.rules.raw_request import field
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 TIERS = ("auto", "default", "fast", "flex", "priority", "scale", "ultrafast")
-
-
-def _check_history_once(request: RawRequest) -> RuleFinding | None:
-    both = field(request, "previous_response_id") and field(request, "conversation")
-    return {} if both else None
-
-
-def _check_background_stored(request: RawRequest) -> RuleFinding | None:
-    return {} if field(request, "background") is True and field(request, "store") is False else None
 
 
 INCLUDABLE = (
@@ -75,17 +64,19 @@ SETTING_RULES = (
     FIELD_CHECKS.of_type("instructions", "string|null"),
     FIELD_CHECKS.of_type("top_logprobs", "integer|null"),
     FIELD_CHECKS.maximum("top_logprobs", 20, FieldRow(id="logprobs-most", evidence="D")),
-    rule(
+    refuse(
         "history-once",
-        _check_history_once,
+        "",
+        lambda body: body.get("previous_response_id") and body.get("conversation"),
         "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Ensure you are only"
         " providing one of: 'previous_response_id' or 'conversation'.",
         evidence="F",
         code="mutually_exclusive_parameters",
     ),
-    rule(
+    refuse(
         "background-stored",
-        _check_background_stored,
+        "",
+        lambda body: body.get("background") is True and body.get("store") is False,
         "Background mode requires 'store' to be true.",
         evidence="F",
     ),

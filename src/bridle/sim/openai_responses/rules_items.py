@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from bridle.sim.openai.error_style import FIELD_CHECKS, rule
+from bridle.sim.openai.error_style import FIELD_CHECKS, refuse, rule
 from bridle.sim.openai.rules_media import media_rules
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.field_rules import FieldRow, ObjectFilter, join_quoted
+from bridle.sim.rules.field_rules import FieldRow, join_quoted
 from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping
 
 from .request import items
@@ -38,29 +38,15 @@ def is_output(item: JsonObject) -> bool:
     return item.get("type") == "function_call_output"
 
 
-def _is_assistant(item: JsonObject) -> bool:
-    return item.get("role") == "assistant"
+def _find_unknown_part(item: JsonObject) -> RuleFinding | None:
+    types = (as_mapping(part).get("type") for part in as_list(item.get("content")) if is_message(item))
+    return next(({"type": type_} for type_ in types if isinstance(type_, str) and type_ not in PARTS), None)
 
 
-def _check_part_type(request: RawRequest) -> RuleFinding | None:
-    for part in _list_parts(request, is_message):
-        type_ = part.get("type")
-        if isinstance(type_, str) and type_ not in PARTS:
-            return {"type": type_}
-    return None
-
-
-def _check_part_spoken(request: RawRequest) -> RuleFinding | None:
-    for part in _list_parts(request, _is_assistant):
-        if part.get("type") in ("input_text", "input_image", "input_file"):
-            return {"type": part.get("type")}
-    return None
-
-
-def _list_parts(request: RawRequest, which: ObjectFilter) -> Iterator[JsonObject]:
-    for item in items(request):
-        if which(item):
-            yield from (as_mapping(part) for part in as_list(item.get("content")))
+def _find_unspoken_part(item: JsonObject) -> RuleFinding | None:
+    types = (as_mapping(part).get("type") for part in as_list(item.get("content")))
+    unspoken = (type_ for type_ in types if type_ in ("input_text", "input_image", "input_file"))
+    return next(({"type": type_} for type_ in unspoken if item.get("role") == "assistant"), None)
 
 
 NAMED = ("file_search_call", "web_search_call", "computer_call", "image_generation_call",
@@ -81,16 +67,18 @@ ITEM_RULES = (
         expected="one of an array of objects or string",
     ),
     FIELD_CHECKS.required("input[].content[].type", FieldRow(id="part-type-required", evidence="S")),
-    rule(
+    refuse(
         "part-type",
-        _check_part_type,
+        "input[]",
+        _find_unknown_part,
         f"Invalid value: '{{type}}'. Supported values are: {join_quoted(PARTS)}.",
         evidence="S",
         code="invalid_value",
     ),
-    rule(
+    refuse(
         "part-spoken",
-        _check_part_spoken,
+        "input[]",
+        _find_unspoken_part,
         "Invalid value: '{type}'. Supported values are: 'output_text' and 'refusal'.",
         evidence="S",
         code="invalid_value",
