@@ -324,7 +324,7 @@ def test_a_tool_that_changes_something_is_denied_when_nobody_can_be_asked(capsys
     assert main(["run", PROMPT, "--tools", paying(home)]) == 0
     out, err = told(capsys)
     assert (out, "PAID" in err) == ("done\n", False)
-    assert "nobody can be asked; see --yes" in err
+    assert "there is no terminal to ask on; --yes allows it" in err
 
 
 @pytest.mark.parametrize("how", ["--yes", "--policy"])

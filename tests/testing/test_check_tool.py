@@ -68,7 +68,7 @@ def another_spec(made, arguments):
     (Made(fine, name="a b"), "not a legal name"),
     (Made(fine, parameters="{"), 'must be JSON with "type": "object"'),
     (Made(fine, parameters='{"type":"array"}'), 'must be JSON with "type": "object"'),
-    (Made(fine, parameters='{"type":"object","required":3}'), "is no JSON Schema"),
+    (Made(fine, parameters='{"type":"object","required":3}'), "is not a valid JSON Schema"),
     (Made(fine, timeout_seconds=-1.0), "over before it starts"),
     (Made(fine, parameters='{"type":"object"}'), "bad arguments {'n': 'x'} were let through"),
     (Made(fine, parameters=SCHEMA.replace("integer", "null")), "good arguments {'n': 1} were refused"),

@@ -27,7 +27,7 @@ def shown(*families, prompt, faults):
 
 def test_a_retry_says_when_and_why_and_that_what_was_shown_is_void():
     out, about = shown("anthropic", prompt=f"!say {'word ' * 80}end", faults=["overloaded-in-stream"])
-    assert "· asking again in 250 ms (attempt 2); what was shown of the last reply is void: " in about
+    assert "· retrying in 250 ms (attempt 2); the text shown so far is discarded: " in about
     halves = out.split("\n")
     assert halves[-2].endswith("end"), "the second attempt begins on a line of its own"
     assert halves[-2].startswith("word")
@@ -35,11 +35,11 @@ def test_a_retry_says_when_and_why_and_that_what_was_shown_is_void():
 
 def test_a_retry_before_any_word_has_nothing_to_take_back():
     _, about = shown("anthropic", prompt="!say hi", faults=["error-429-wait:7"])
-    assert "· asking again in 7.0 s (attempt 2): " in about
+    assert "· retrying in 7.0 s (attempt 2): " in about
     assert "void" not in about
 
 
 def test_a_change_of_models_is_told_with_its_reason():
     out, about = shown("anthropic", "gemini", prompt="!say hi", faults=["quota"])
-    assert f"· going on with {MODELS['gemini'].name}: " in about
+    assert f"· continuing with {MODELS['gemini'].name}: " in about
     assert out.strip() == "hi"

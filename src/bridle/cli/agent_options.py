@@ -169,7 +169,7 @@ def add_default_rule(policy: Policy, options: argparse.Namespace) -> Policy:
     else:
         own = PermissionRule(
             decision="deny",
-            name="it may change something and nobody can be asked; see --yes",
+            name="it may change something and there is no terminal to ask on; --yes allows it",
             effects=MUTATING_EFFECTS,
         )
     return replace(policy, otherwise=own)

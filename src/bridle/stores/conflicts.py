@@ -36,22 +36,22 @@ def check_session_name(session: str) -> None:
     try:
         session.encode()
     except UnicodeEncodeError as error:
-        raise MisuseError(f"session {session!r} cannot be a name: {error.reason}") from error
+        raise MisuseError(f"session {session!r} is not a valid id: {error.reason}") from error
     if not session:
-        raise MisuseError("a session needs a name that is not empty")
+        raise MisuseError("a session id must not be empty")
 
 
 def stale_append(session: str, length: int, after: int) -> Conflict:
     return Conflict(
-        f"session {session!r} has {length} records, not {after}: another writer was here; "
-        "read it again and go on from its end"
+        f"session {session!r} has {length} records, not {after}: another process wrote to it; "
+        "read it again and continue from its end"
     )
 
 
 def diverged_append(session: str, after: int) -> Conflict:
     return Conflict(
-        f"record {after} of session {session!r} is not the one this append goes on from: "
-        "another writer was here; read it again and go on from its end"
+        f"record {after} of session {session!r} is not the one this append continues: "
+        "another process wrote to it; read it again and continue from its end"
     )
 
 

@@ -84,7 +84,7 @@ class Console:
             case e.ModelFailed(failure=failure):
                 self._trouble = failure.message
             case e.ModelSwitched(model=model, why=why):
-                self.note(f"· going on with {model.name}: {shorten(why)}", "yellow")
+                self.note(f"· continuing with {model.name}: {shorten(why)}", "yellow")
             case e.ToolStarted(call_id=call_id, name=name, arguments=arguments):
                 self._calls.setdefault(call_id, ToolCall(id=call_id, name=name, arguments=arguments))
                 self._started[call_id] = at
@@ -98,21 +98,24 @@ class Console:
             case e.ViewChanged(changes=changes, why=why):
                 self.note(f"· {format_count(len(changes), 'part')} no longer sent: {why}", "yellow")
             case e.Compacted(before_tokens=before, after_tokens=after, why=why):
-                self.note(f"· made shorter, from {before:,} to {after:,} tokens: {why}", "yellow")
+                self.note(f"· conversation compacted from {before:,} to {after:,} tokens: {why}", "yellow")
             case e.ToolsRevealed(names=names, why=why) if names:
-                self.note(f"· {', '.join(names)} can be called from here on: {why}", "dim")
+                self.note(f"· now available: {', '.join(names)}: {why}", "dim")
             case e.LogRepaired(items=items):
                 for item in items:
-                    self.note(f"· put right in the log: {item}", "yellow")
+                    self.note(f"· log repaired: {item}", "yellow")
             case e.RequestAdjusted(adjustments=adjustments):
                 for each in adjustments:
                     self.note(f"· {each}", "yellow")
             case e.PrefixMoved(layer=layer, block=block, why=why):
-                self.note(f"· the cached prompt is read anew: {layer}, from {block} on: {why}", "yellow")
+                self.note(
+                    f"· the start of the prompt changed (not read from the cache): {layer}, from {block} on: {why}",
+                    "yellow",
+                )
             case CacheDegraded(rate=rate, calls=calls, outcome=verdict, usd=usd):
                 lost = format_dollars(None if usd is None else float(usd))
                 self.note(
-                    f"· of the last {calls} prompts {rate:.0%} came from the cache: {verdict} ({lost} lost)",
+                    f"· cache hit rate of the last {calls} calls: {rate:.0%}; {verdict} ({lost} lost)",
                     "yellow",
                 )
             case e.Reprompted(why="wrap up", message=message):
@@ -123,13 +126,13 @@ class Console:
                 self._running.clear()
                 self._clear_status()
             case SubrunStarted(session=session):
-                self.note(f"· a run inside it: session {session}", "dim")
+                self.note(f"· run inside this tool: session {session}", "dim")
 
     def _print_restart(self, restarted: AttemptRestarted) -> None:
         wait = f" in {format_duration(restarted.wait_seconds)}" if restarted.wait_seconds else ""
-        void = "; what was shown of the last reply is void" if restarted.is_text_void else ""
+        void = "; the text shown so far is discarded" if restarted.is_text_void else ""
         why = f": {shorten(restarted.reason)}" if restarted.reason else ""
-        self.note(f"· asking again{wait} (attempt {restarted.attempt}){void}{why}", "yellow")
+        self.note(f"· retrying{wait} (attempt {restarted.attempt}){void}{why}", "yellow")
 
     def _print_progress(self, progress: Progress) -> None:
         share = "" if progress.fraction is None else f" {progress.fraction:.0%}"

@@ -192,7 +192,7 @@ def test_the_command_reads_what_is_left(log, tmp_path, capsys):
     assert command(["show", "s", *where]) == 0
     assert "paid 5" in capsys.readouterr().out
     assert command(["run", "--session", "s", "!say Fine.", *where]) == 0
-    assert "put right in the log" in capsys.readouterr().err
+    assert "log repaired" in capsys.readouterr().err
     assert command(["show", "s", *where]) == 0
     assert "the log is torn" in capsys.readouterr().out
 

@@ -98,7 +98,7 @@ def _read_lock(path: Path) -> LockFile:
     except FileNotFoundError:
         raise MisuseError(f"there is no {path}; `bridle lock` without --check writes it") from None
     except (OSError, msgspec.MsgspecError, ValueError) as error:
-        raise MisuseError(f"{path} cannot be read ({error}); write it anew with `bridle lock`") from None
+        raise MisuseError(f"{path} cannot be read ({error}); write it again with `bridle lock`") from None
     for name, locked in lock.agents.items():
         if digest_lines(locked.lines) != locked.hash:
             raise MisuseError(f"{path}: {name} was edited by hand; run `bridle lock` again")

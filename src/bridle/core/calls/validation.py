@@ -119,7 +119,7 @@ def _explain_unreadable(words: ProblemWording, arguments: str, error: Exception)
             words, f"are not valid JSON: {_first_line(error).removeprefix('JSON is malformed: ')}"
         )
     if _is_complete_json(arguments):
-        return _explain_malformed(words, "contain half of a surrogate pair, which is no character")
+        return _explain_malformed(words, "contain half of a surrogate pair, which is not a character")
     return ArgumentProblem(text=f"{words.subject} {words.truncated}", kind="truncated")
 
 

@@ -1,8 +1,8 @@
 """Reads Anthropic errors: status, headers and body of a response become a `Failure`.
 
-The type in the error body decides, because an error inside a stream has no status of its own; then
-the status; then, for what callers must tell apart and the wire does not, the wording (`_REWORDED`).
-A body that is not theirs (a proxy's page, another cloud's envelope) still gives one readable line.
+The type in the error body decides first, because an error inside a stream has no status; then the status;
+then the wording (`_REWORDED`), for failures that need different handling but share a type.  A body of another
+server (a proxy's page, another cloud's envelope) still gives one readable line.
 """
 
 import re
@@ -35,7 +35,7 @@ KINDS_BY_TYPE: dict[str, FailureKind] = {
     "overloaded_error": "overloaded",
     "api_error": "server",
     "conflict_error": "server",
-    # The same model behind another cloud, which names its exceptions instead.
+    # Other clouds that serve the same models send names of exceptions instead.
     "throttlingexception": "rate_limited",
     "servicequotaexceededexception": "quota",
     "serviceunavailableexception": "overloaded",

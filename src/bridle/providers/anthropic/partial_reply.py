@@ -90,7 +90,7 @@ def decode_whole_block(block: bytes) -> Part:
     """Decode a complete block, keeping the original text of a call's arguments."""
     value = loads(block)
     if not isinstance(value, dict):
-        raise ValueError("a block is no object")
+        raise ValueError("a block is not an object")
     check_block_types([value])
     given = split_object(block)["input"].decode("utf-8", "replace") if value.get("input") else None
     return decode_part(value, given)

@@ -1,8 +1,8 @@
 """Stop reason and token usage of an Anthropic reply.
 
-Counts of a stream are totals so far, so the last one is the whole.  When the provider compacted or
-fell back on the way, its top-level counts leave those calls out; the list of iterations has them all,
-and they are paid for, so they are summed.  A reply without counts says so: unknown is not nought.
+Counts in a stream are totals so far, so the last one counts.  If the provider compacted or fell back, its
+top-level counts exclude those calls; they are billed, so the list of iterations is summed.  A reply without
+counts is marked as such: unknown is not zero.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ def build_reply(
             endpoint=model.endpoint.endpoint_id,
             model=text_or_empty(meta.get("model")) or model.id,
         ),
-        # Who is refused before a word is said is told what was read, and not charged for it.
+        # A request refused before any output is reported with its input tokens but not billed.
         usage=replace(counted, unbilled=True) if stop is Stop.REFUSED and not parts else counted,
         id=text_or_empty(meta.get("id")),
         stop_detail=_stop_detail(word, meta),

@@ -1,12 +1,11 @@
 """Codec of the Bedrock Converse wire, which serves the models of many makers.
 
-The model and the delivery are in the path, not in the body.  The body is joined, never written anew:
-system first, then the messages, each encoded once, and behind them everything that may change from one
-request to the next.  Tools stand there too, because the choice among them cannot be told apart from them
-on this wire; the provider does not mind the order.  So the bytes of one request up to its last message
-begin the bytes of the following one, whatever changes in between.
+The model and the delivery are in the path, not in the body.  The body is joined from parts that are encoded
+once: system first, then the messages, and after them everything that may change between requests.  Tools come
+last too, because this wire keeps them in one object with the tool choice; the provider ignores the order.  So
+the bytes of one request up to its last message are a prefix of the next one, whatever changes in between.
 
-The codec handles no keys and signatures: the sender of the request adds them.
+The codec does not handle keys or signatures: the sender adds them.
 """
 
 from collections.abc import Mapping
@@ -136,7 +135,7 @@ def _encode_tail(request: Request, tools: Block | None, dialect: BedrockDialect)
 def _add_thinking(fields: Block, thinking: Thinking, dialect: BedrockDialect, modes: tuple[str, ...]) -> None:
     mode = thinking.mode or ("enabled" if thinking.budget_tokens is not None else "")
     if not mode and thinking.display and "adaptive" in modes:
-        mode = "adaptive"  # a display can only be said beside a mode
+        mode = "adaptive"  # the wire has `display` only together with a mode
     _set_setting(fields, dialect.mode_at, mode or None)
     _set_setting(fields, dialect.budget_at, thinking.budget_tokens)
     _set_setting(fields, dialect.display_at if mode else "", thinking.display or None)

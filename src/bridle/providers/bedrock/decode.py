@@ -146,7 +146,7 @@ class BedrockDecoder(BaseDecoder):
         try:
             event = loads(data) if data.strip() else {}
             if not isinstance(event, dict):
-                raise ValueError("it is no object")
+                raise ValueError("it is not an object")
         except ValueError as error:
             if self._stopped:
                 return  # everything was said; only the counts are lost

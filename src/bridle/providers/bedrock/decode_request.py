@@ -45,7 +45,7 @@ def decode_request(request: HttpRequest) -> Request:
     except ValueError as error:
         raise _rejection("invalid", f"The request body is not valid JSON: {error}") from None
     if not isinstance(body, dict):
-        raise _rejection("invalid", "The request body is no JSON object")
+        raise _rejection("invalid", "The request body is not a JSON object")
     body = drop_nulls(body)
     line = _BedrockMessageReader(FAMILY, model_id)
     for index, message in enumerate(_list_or_empty(body, "messages")):

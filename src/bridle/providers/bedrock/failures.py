@@ -1,9 +1,9 @@
 """Reads Bedrock Converse errors: status, headers and body of a response become a `Failure`.
 
-The name of the exception decides; it comes in a header (with an address behind it), in the body, or as
-the type of a message inside a stream.  Then the status; then, for what callers must tell apart and one
-name covers, the wording.  The same name, for one, says that a prompt is too long and that a field is
-wrong.  Being throttled for too many tokens is no matter of length: it is never taken for one.
+The name of the exception decides first; it comes in a header (followed by an address), in the body, or as the
+type of a message inside a stream.  Then the status; then the wording, for failures that need different handling
+but share a name: for example, one name covers a prompt that is too long and an invalid field.  Throttling for
+too many tokens is a rate limit, never a prompt that is too long.
 """
 
 import re
@@ -70,7 +70,7 @@ KINDS_BY_WORDING: dict[FailureKind, KindsByWording] = {
         "context": _is_overflow,
         "not_found": _UNKNOWN_MODEL_WORDS.search,
     },
-    # It does recover, but not within any run.
+    # A daily quota recovers, but not within a run.
     "rate_limited": {"quota": _DAILY_LIMIT_WORDS.search},
 }
 """Refinements by wording; for kinds not listed here, name and status are enough."""

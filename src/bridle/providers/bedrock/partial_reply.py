@@ -111,7 +111,7 @@ def decode_whole_block(block: bytes) -> Part:
     """Decode a complete block, keeping the original text of a call's arguments."""
     value = loads(block)
     if not isinstance(value, dict):
-        raise ValueError("a block is no object")
+        raise ValueError("a block is not an object")
     used = value.get(CALL)
     given = None
     if isinstance(used, dict) and used.get("input"):

@@ -1,8 +1,8 @@
 """Stop reason and token usage of a Bedrock Converse reply.
 
-The four counts never overlap on this wire: what was read from the cache or written to it is not part
-of the input.  Every count comes twice, under two names; one is enough.  In a stream they come after the
-end of the reply, so a reply can be complete and its counts lost; it then says so.
+The four counts never overlap on this wire: input excludes cache reads and writes.  Every count comes twice,
+under two names; one is used.  In a stream the counts follow the end of the reply, so a complete reply may lack
+them; it is marked as such.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ STOPS = {
     "tool_use": Stop.TOOLS,
     LENGTH_STOP: Stop.LENGTH,
     "model_context_window_exceeded": Stop.CONTEXT,
-    # What a model's maker refuses to have said; what the account's own rules caught is another thing.
+    # Filtered by the model's vendor; content caught by the account's own guardrails has another reason.
     "content_filtered": Stop.REFUSED,
     "refusal": Stop.REFUSED,
     GUARDRAIL: Stop.FILTERED,

@@ -1,13 +1,13 @@
 """Codec of the Gemini generateContent wire.
 
-The body is joined, never written anew: system and tools first, then the contents, each encoded once,
-and behind them everything that may change from one request to the next.  So the bytes of one request
-up to its last content begin the bytes of the following one, whatever changes in between.
+The body is joined from parts that are encoded once: system and tools first, then the contents, and after them
+everything that may change between requests.  So the bytes of one request up to its last content are a prefix
+of the next one, whatever changes in between.
 
-Two things other wires have in the body are in the path here: the model, and whether the answer is to
-be streamed.  The digest therefore covers the model beside the body, and not the delivery.
+The model and the delivery (streamed or whole) are in the path, not in the body.  The digest therefore covers
+the model and the body, not the delivery.
 
-The codec handles no keys: the sender of the request adds them.
+The codec does not handle keys: the sender adds them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,7 @@ class GeminiCodec(BaseCodec):
         kept = require_own_history(kept, EncodedMessagesPerModel, self.new_history)
         model = request.model
         kept.set_model(model)
-        # What is kept in the provider's cache must not be sent again, and is refused when it is.
+        # The provider rejects content that is also in the stored prompt.
         cached = bool(request.stored_prompt) or any(extra.name == CACHED_CONTENT for extra in request.extras)
         kept.set_head((request.tools, request.system, cached), lambda: _encode_head(request, cached=cached))
         messages, token = find_continuation(request.messages, model)

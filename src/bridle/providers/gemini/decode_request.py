@@ -58,7 +58,7 @@ def decode_request(request: HttpRequest) -> Request:
     if isinstance(contents, dict):
         contents = [contents]
     if not isinstance(contents, list):
-        raise make_rejection("invalid", "Invalid value at 'contents': it is no list")
+        raise make_rejection("invalid", "Invalid value at 'contents': it is not a list")
     line = _GeminiContentReader(model_id)
     for index, content in enumerate(contents):
         line.add_content(index, content)
@@ -120,7 +120,7 @@ class _GeminiContentReader(MessageReader):
 
     def add_content(self, index: int, content: object) -> None:
         if not isinstance(content, dict):
-            raise make_rejection("invalid", f"Invalid value at 'contents[{index}]': it is no object")
+            raise make_rejection("invalid", f"Invalid value at 'contents[{index}]': it is not an object")
         role = _ROLES.get(text_or_empty(content.get("role") or "user"))
         if role is None:
             raise make_rejection("invalid", "Please use a valid role: user, model.")
@@ -128,7 +128,7 @@ class _GeminiContentReader(MessageReader):
         blocks = [parts] if isinstance(parts, dict) else parts
         if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
             raise make_rejection(
-                "invalid", f"Invalid value at 'contents[{index}].parts': it is no list of parts"
+                "invalid", f"Invalid value at 'contents[{index}].parts': it is not a list of parts"
             )
         said = [{to_camel_case(name): value for name, value in block.items()} for block in blocks]
         if role == "model":

@@ -1,9 +1,9 @@
 """Reads Gemini errors: status, headers and body of a response become a `Failure`.
 
-The word in the error (`status`) decides, because an error inside a stream has no status of its own;
-then HTTP's.  Four things callers must tell apart hide behind one word: a wrong key is an invalid
-argument with a reason in its details, or only by its wording, and so are a prompt too long, a body too
-large and a signature that does not fit.  How long to wait is in the details, never in a header.
+The `status` field of the error decides first, because an error inside a stream has no HTTP status; then the
+HTTP status.  INVALID_ARGUMENT covers four failures that need different handling: a wrong key, a prompt that is
+too long, a body that is too large, and an invalid signature.  The reason in its details distinguishes them, or
+only the wording.  The time to wait is in the details, never in a header.
 """
 
 import re

@@ -133,7 +133,7 @@ def _native_tool(spec: ToolSpec) -> Block | None:
     if spec.native is None:
         return None
     if not is_object(spec.native):
-        raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
+        raise BadTool(f"the native definition of tool {spec.name!r} is not a JSON object: correct it")
     native: Block = loads(spec.native)
     return native
 
@@ -145,7 +145,7 @@ def _is_declaration(native: Block) -> bool:
 
 def _encode_declaration(spec: ToolSpec) -> Block:
     if not is_object(spec.parameters):
-        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+        raise BadTool(f"the parameters of tool {spec.name!r} are not a JSON Schema object: correct them")
     declared: Block = {"name": encode_tool_name(spec.name)}
     if spec.description:
         declared["description"] = spec.description

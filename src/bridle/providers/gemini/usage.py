@@ -1,11 +1,10 @@
 """Stop reason and token usage of a Gemini reply.
 
-A reply with calls ends with the same word as one without, so the content decides between them.  A
-prompt that was blocked has no content at all, only feedback; it is a refusal like any other.
+A reply with calls has the same finish reason as one without, so the content decides.  A blocked prompt has no
+content, only feedback; it is a refusal.
 
-Counts of a stream are totals so far, so the last ones are the whole.  The provider counts what was
-thought beside what was said, and what its own tools read beside the prompt; what came from its cache
-is part of the prompt.
+Counts in a stream are totals so far, so the last ones count.  The provider counts reasoning separately from the
+answer, and tokens of its own tools separately from the prompt; cached tokens are part of the prompt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,7 +93,7 @@ def decode_usage(counts: Mapping[str, Any]) -> Usage:
         count_or_zero(counts.get("toolUsePromptTokenCount")),
     )
     output = count_or_zero(counts.get("candidatesTokenCount")) + thoughts
-    # A prompt that is a file somewhere else is counted in the sum only.
+    # A prompt in a file at another location is counted in the total only.
     prompt = prompt or max(count_or_zero(counts.get("totalTokenCount")) - output - looked_up, 0)
     return Usage(
         input=max(prompt - cached, 0) + looked_up,
@@ -123,6 +122,6 @@ def choose_stop(reason: str, parts: Sequence[Part]) -> Stop:
     if stop is Stop.PAUSED and not any(
         isinstance(part, Opaque) and part.kind == CONTINUATION_KIND for part in parts
     ):
-        # There is nothing to go on with; the best that can be said is that it broke off.
+        # There is no content to continue from, so the reply counts as cut off.
         return Stop.LENGTH
     return stop

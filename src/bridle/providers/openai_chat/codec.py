@@ -1,13 +1,13 @@
 """Codec of the Chat Completions wire, for every server that speaks it.
 
-The body is joined, never written anew: model, tools and instructions first, then the messages, each
-encoded once, and behind them everything that may change from one request to the next.  So the bytes of
-one request up to its last message begin the bytes of the following one, whatever changes in between.
+The body is joined from parts that are encoded once: model, tools and instructions first, then the messages,
+and after them everything that may change between requests.  So the bytes of one request up to its last message
+are a prefix of the next one, whatever changes in between.
 
-Many servers speak this wire and no two of them alike.  How they differ is a `Dialect` that comes with
-the endpoint; an endpoint without one gets the protocol as it is documented.
+Many servers use this wire, each with differences.  The endpoint's `Dialect` describes them; an endpoint
+without one gets the documented protocol.
 
-The codec handles no keys: the sender of the request adds them.
+The codec does not handle keys: the sender adds them.
 """
 
 from collections.abc import Mapping
@@ -116,7 +116,7 @@ class ChatCodec(BaseCodec):
 
 
 def _encode_head(request: Request, dialect: ChatDialect, *, follows: bool) -> bytes:
-    """Encode everything up to the first message; the instructions are a message here, and never change."""
+    """Encode everything up to the first message; on this wire the instructions are a message."""
     head: Block = {"model": request.model.id} if request.model.id else {}
     if request.tools:
         tools = [encode_tool(spec) for spec in request.tools]

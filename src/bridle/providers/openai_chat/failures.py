@@ -1,9 +1,9 @@
 """Reads Chat Completions errors: status, headers and body of a response become a `Failure`.
 
-There are as many shapes of error as there are servers: an object under `error`, a string there, the
-members without an envelope, lists of complaints, a status inside a reply that says 200.  All are
-brought to one object first.  Then its code decides, its type, a status it names, the status of the
-reply; and last, for what callers must tell apart and few servers name, the wording.
+Servers send errors in many forms: an object or a string under `error`, the members without an envelope, lists
+of errors, a status inside a reply with HTTP status 200.  All are converted to one object first.  Then its code
+decides, its type, a status in it, the status of the reply; and last the wording, for failures that need
+different handling but that few servers name.
 """
 
 import re

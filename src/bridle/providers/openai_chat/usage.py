@@ -1,12 +1,11 @@
 """Stop reason and token usage of a Chat Completions reply.
 
-The reason given is often wrong (`stop` beside calls is common), so the content decides first.  Reasons
-that mean the server gave up are failures and never reach this file's table of stops.
+The finish reason is often wrong (`stop` with calls is common), so the content decides first.  Reasons with
+which the server aborts a reply are failures and not in this file's table of stops.
 
-Counts of the prompt include what was cached, counts of the answer include reasoning; ours never
-overlap.  Some servers leave the one or the other out: their sum shows it, and it is believed wherever it
-says more than its parts.  The same number has half a dozen names, tried in order.  No counts at all is
-not the same as having used nothing.
+Prompt counts include cached tokens and answer counts include reasoning; ours never overlap.  Some servers
+omit one of them; the total shows it, and is used if it exceeds the sum of its parts.  The same count has
+several names, tried in order.  A reply without counts has unknown usage, not zero.
 """
 
 import re
@@ -135,7 +134,7 @@ def decode_usage(counts: Mapping[str, Any]) -> Usage:
     if _is_reasoning_separate(reasoning, output, total - prompt):
         output += reasoning
     if total > prompt + output:
-        # What was heard is counted by some servers in the sum only; any other rest was thought in silence.
+        # Some servers count audio input in the total only; any other difference is hidden reasoning.
         heard = (
             "prompt_audio_seconds" in counts
             or count_or_zero(details.get("audio_tokens")) == total - prompt - output

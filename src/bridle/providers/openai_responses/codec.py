@@ -1,27 +1,26 @@
 """Codec of the OpenAI Responses wire.
 
-The body is joined, never written anew: model, instructions and tools first, then the items, each encoded
-once, and behind them everything that may change from one request to the next.  So the bytes of one
-request up to its last item begin the bytes of the following one, whatever changes in between.
+The body is joined from parts that are encoded once: model, instructions and tools first, then the items, and
+after them everything that may change between requests.  So the bytes of one request up to its last item are a
+prefix of the next one, whatever changes in between.
 
-Three ways to keep a conversation, one stateless call:
+There are three ways to keep a conversation:
 
   - Everything is sent every time and nothing is stored (`store: false`); this is the default.  Reasoning
-    travels encrypted, inside the items.
-  - With the extra `previous_response_id` only what came after the reply of that id is sent; the provider
-    holds the rest.  An unknown parent (a conversation started elsewhere) holds everything
-    before the first message.
-  - With a conversation object (`Request.conversation`, made by `open_conversation`) only what came after the
-    newest reply in it is sent; an empty one is sent everything.  With the extra `conversation`, which names
-    one of the caller's own, only what came after this endpoint's last reply is sent.
+    is sent back encrypted, inside the items.
+  - With the extra `previous_response_id`, only the messages after that reply are sent; the provider holds the
+    rest.  If the parent is not in the request (a conversation started elsewhere), the provider holds
+    everything before the first message.
+  - With a conversation object (`Request.conversation`, made by `encode_open_conversation`), only the messages
+    after the newest reply in it are sent; to an empty object, all of them.  With the extra `conversation`,
+    which names an object of the caller, only the messages after this endpoint's last reply are sent.
 
-A conversation that is to be made short goes to a path of its own, without tools and without anything that
-shapes an answer.  What comes back is a list of items, sent as it came instead of what it was made of.
+If the provider has lost its state, the same request without these extras sends everything again.
 
-Without either extra the same messages go out in full again, so falling back when the provider has
-forgotten its part is asking once more without it.
+A compaction request has its own path, without tools and without fields that shape an answer.  The reply is a
+list of items, which is sent unchanged in place of the messages it replaces.
 
-The codec handles no keys: the sender of the request adds them.
+The codec does not handle keys: the sender adds them.
 """
 
 from collections.abc import Mapping
@@ -134,7 +133,7 @@ class ResponsesCodec(BaseCodec):
             request = replace(request, tools=(), breakpoints=(), compare_reply_id="", stream=False)
         extras = _parse_extras(request)
         stored = _is_stored(extras)
-        # All of a chain sent again is a chain that was lost: the ids in it name nothing any more.
+        # If a whole chain is sent again, the provider lost it, so the ids in it are invalid.
         lost = request.keeps_server_state and not (request.server_state_until or _has_conversation(request))
         held = any(name in extras for name in STATEFUL_FIELDS) and not lost
         dialect = read_dialect(request.model.endpoint, self._dialect)
@@ -147,7 +146,7 @@ class ResponsesCodec(BaseCodec):
             has_breakpoints=takes_breakpoints(request.model.abilities),
         )
         kept.configure(request.model.endpoint, manner, request.deferred_tools, _encode_tool)
-        # A conversation that the provider holds has its first message already: there it can stand only once.
+        # A conversation at the provider already has its first message, which may occur only once.
         spoken = not (held or request.keeps_server_state) and any(
             mark.position == "system" for mark in request.breakpoints
         )
@@ -201,7 +200,7 @@ class ResponsesCodec(BaseCodec):
 
 def _encode_head(request: Request, *, spoken: bool, follows: bool) -> bytes:
     """Encode model, instructions and tools. `spoken`: as a message, because only messages have breakpoints."""
-    # A prompt kept by the provider may name the model itself.
+    # A prompt stored at the provider may name the model.
     head: Block = {"model": request.model.id} if request.model.id else {}
     instructions = "\n\n".join(repair_surrogates(text.text) for text in request.system if text.text.strip())
     if instructions and not spoken:
@@ -224,7 +223,7 @@ def _encode_tool(spec: ToolSpec) -> Block | Raw:
     tool: Block = {"type": "function", "name": encode_tool_name(spec.name)}
     if spec.description:
         tool["description"] = spec.description
-    # Said either way: left out, the provider would try to make the schema strict by rewriting it.
+    # Always explicit: without the field, the provider would rewrite the schema to make it strict.
     strict = is_strict_ready(spec.parameters)
     return {**tool, "parameters": compile_for_wire(spec.parameters, TOOL_DIALECT), "strict": strict}
 

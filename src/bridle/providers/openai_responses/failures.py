@@ -1,12 +1,11 @@
 """Reads errors of the Responses wire: status, headers and body of a response become a `Failure`.
 
-The code in the error object decides, then its type, then the status: the same trouble comes as an HTTP
-error, as an `error` event in the middle of a stream, or as a response that failed, and only the first of
-these has a status.  Some codes look like passing troubles and are not: money that is spent does not come
-back by waiting.
+The code in the error object decides, then its type, then the status: the same failure comes as an HTTP error,
+as an `error` event in the middle of a stream, or as a failed response, and only the first has a status.  Some
+codes look temporary and are not: an account without credit does not recover by waiting.
 
-Two troubles a caller can mend by asking otherwise keep a code of their own, however they were worded:
-state the provider no longer holds (`GONE`: resend everything), and encrypted reasoning it cannot read
+Two failures that a changed request can solve keep their own code, whatever their wording: state that the
+provider no longer holds (`GONE`: resend everything), and encrypted reasoning that it cannot read
 (`invalid_encrypted_content`: resend without reasoning).
 """
 
@@ -119,7 +118,7 @@ def _find_status(error: Mapping[str, Any], status: int) -> int:
 
 
 def _classify_message(message: str, status: int, *, named: bool) -> FailureKind:
-    # Inside a good reply every trouble with a name is about what was asked, but for those in the table.
+    # In a reply with HTTP status 200, a named error is an invalid request unless the table lists it.
     kind: FailureKind = "invalid" if status < 300 and named else kind_of_status(status)
     if kind in ("invalid", "server") and is_context_overflow(message):
         return "context"

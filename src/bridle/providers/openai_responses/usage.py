@@ -1,8 +1,8 @@
 """Stop reason and token usage of a Responses reply.
 
-The wire says `completed`, or `incomplete` with a reason; that a reply is a call or a refusal shows only in
-its items.  The status of an item decides nothing: its content does.  Counts contain one another:
-`input_tokens` has what was read from and written to the cache in it, `output_tokens` the reasoning.
+The status is `completed`, or `incomplete` with a reason; only the items show a call or a refusal.  The content
+of an item decides, not its status.  Counts overlap: `input_tokens` includes cache reads and writes,
+`output_tokens` includes reasoning.
 """
 
 from collections.abc import Mapping, Sequence
@@ -110,7 +110,7 @@ def decode_usage(counts: object) -> Usage:
     prompt = count_or_zero(counts.get("input_tokens"))
     read = min(count_or_zero(details.get("cached_tokens")), prompt)
     written = min(count_or_zero(details.get("cache_write_tokens")), prompt - read)
-    # The longest-lived kind of entry has a price of its own, like the hour elsewhere.
+    # The longest lifetime has its own price, like one hour on other wires.
     long_lived = count_or_zero(
         object_or_empty(details.get("cache_write_tokens_details")).get("ttl_12h_tokens")
     )

@@ -32,16 +32,16 @@ def native_definition(spec: ToolSpec) -> Raw | None:
     """
     if spec.native is not None:
         if not is_object(spec.native):
-            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
+            raise BadTool(f"the native definition of tool {spec.name!r} is not a JSON object: correct it")
         return raw_json(spec.native)
     if not is_object(spec.parameters):
-        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+        raise BadTool(f"the parameters of tool {spec.name!r} are not a JSON Schema object: correct them")
     return None
 
 
 def compile_output_schema(output: OutputSpec, wire: str) -> Raw:
     if not is_object(output.parameters):
-        raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
+        raise MisuseError(f"the schema of output {output.name!r} is not a JSON object: correct it")
     return compile_for_wire(output.parameters, wire)
 
 

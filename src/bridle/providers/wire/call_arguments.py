@@ -59,7 +59,7 @@ def decode_arguments(written: str) -> str:
 
 
 def parse_arguments(written: str) -> Any:
-    """The value of arguments that came in pieces; text that is no JSON is wrapped."""
+    """The value of arguments that came in pieces; text that is not JSON is wrapped."""
     if not written:
         return {}
     try:

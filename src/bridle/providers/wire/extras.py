@@ -18,7 +18,7 @@ def parse_extra(
     reserved: frozenset[str] = frozenset(),
     parse: Callable[[str], Any] = msgspec.json.decode,
 ) -> Any:
-    """The extra's value; `MisuseError` for a reserved field and for text that is no JSON."""
+    """The extra's value; `MisuseError` for a reserved field and for text that is not JSON."""
     if extra.name in reserved:
         raise MisuseError(f"extra {extra.name!r} would replace part of the request: set it on the request")
     try:

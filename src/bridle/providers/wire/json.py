@@ -85,7 +85,7 @@ def parse_number(value: object) -> float | None:
 
 
 def count_or_zero(value: object) -> int:
-    """A count as a provider reports it; zero for anything that is no positive whole number."""
+    """A count as a provider reports it; zero for anything that is not a positive integer."""
     return max(parse_integer(value) or 0, 0)
 
 

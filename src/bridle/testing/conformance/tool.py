@@ -55,7 +55,7 @@ def _check_spec(spec: ToolSpec) -> None:
     )
     probe = check_arguments(spec, "{}")
     if isinstance(probe, ArgumentProblem) and probe.kind == "broken_tool":
-        raise AssertionError(f"the schema is no JSON Schema: {probe.text}")
+        raise AssertionError(f"the schema is not a valid JSON Schema: {probe.text}")
     limit = spec.timeout_seconds
     expect_true(limit is None or limit > 0, f"a deadline of {limit} seconds is over before it starts")
 

@@ -376,7 +376,9 @@ def _make_pydantic_loader(met: PydanticType, top: Schema) -> JsonLoader:
 def _check_constants(members: Sequence[tuple[Any, Any]]) -> Sequence[tuple[Any, Any]]:
     for constant, member in members:
         if type(constant) not in made.CONSTANT_TYPES:
-            raise NoJsonForm(f"has the choice {member!r}, which is no JSON constant; use strings or numbers")
+            raise NoJsonForm(
+                f"has the choice {member!r}, which is not a JSON constant; use strings or numbers"
+            )
     return members
 
 

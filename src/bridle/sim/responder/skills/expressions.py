@@ -163,4 +163,4 @@ def _make_operation(sign: str, left: Expression, right: Expression) -> Operation
         case "+" | "-" | "*" | "/" | "**":
             return OperationNode(operator=sign, left=left, right=right)
         case _:
-            raise AssertionError(f"{sign!r} is no operator")
+            raise AssertionError(f"{sign!r} is not an operator")
