@@ -14,12 +14,12 @@ help:
 	@echo "make test       format, lint, strict types, all tests"
 	@echo "make test-newer all tests with a newer Python, if there is one (python3.x or pyenv's)"
 	@echo "make check      format, lint and types only"
-	@echo "make bench      speed beside the peers (installs them on demand)"
-	@echo "make footprint  packages, size and import time beside the peers"
+	@echo "make bench      speed compared with other libraries (installs them)"
+	@echo "make footprint  packages, size and import time, compared with another library"
 	@echo "make docs       generate the pages that come from tables"
 	@echo "make oracles    vendors' SDKs and other agent libraries against the simulator (installs them)"
-	@echo "make foreign    other people's clients and servers, each in its own environment (installs them)"
-	@echo "make lock       resolve the lock file anew"
+	@echo "make foreign    clients and servers of other projects, each in its own environment (installs them)"
+	@echo "make lock       update the lock file"
 	@echo "make wheel      build, install in an empty environment, and try it"
 
 demo: $(READY)

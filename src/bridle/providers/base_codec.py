@@ -1,4 +1,4 @@
-"""What a codec does in the same way on every wire: it names its dialects and reports what they lose."""
+"""Base class of the codecs: names the schema dialects of a wire and reports what they lose."""
 
 from bridle.values.model import Model
 from bridle.values.request import OutputSpec, Request

@@ -168,7 +168,7 @@ def parse_output(output: type[T] | OutputType[T] | Mapping[str, Json] | None) ->
 def make_output_spec(
     shape: OutputType[T] | None, models: Sequence[Model], tools: Collection[str], choice: ToolChoice
 ) -> OutputSpec | None:
-    """How the first of the models is asked; all of them are looked at, since any may be asked later."""
+    """The output request for the first model, checked for all models, because any may be asked later."""
     if shape is None:
         return None
     spec = OutputSpec(name=shape.name, parameters=shape.schema, description=shape.description)

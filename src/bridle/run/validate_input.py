@@ -106,7 +106,7 @@ def _parse_prompt_part(given: object) -> Text | Media:
 def check_tenant(session: str, state: State, tenant: str | None) -> str:
     """Raise `MisuseError` if the session belongs to another tenant; `tenant=None` skips the check.
 
-    Returns the caller's tenant if `Across` allowed the access, otherwise an empty string.
+    Returns the caller's tenant if `CrossTenant` allowed the access, otherwise an empty string.
     """
     if tenant is None or state.identity.owner is None or str(tenant) == state.identity.owner:
         return ""
@@ -115,7 +115,7 @@ def check_tenant(session: str, state: State, tenant: str | None) -> str:
     named = f"tenant {str(tenant)!r}" if tenant else "the tenant without a name"
     raise MisuseError(
         f"session {session!r} does not belong to {named}; name its tenant, or allow the access"
-        " with tenant=Across(NAME) (--across-tenants)"
+        " with tenant=CrossTenant(NAME) (--across-tenants)"
     )
 
 

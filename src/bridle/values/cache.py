@@ -80,7 +80,7 @@ CacheEvent = PrefixMoved | CacheDegraded | PromptStored | PromptDropped
 
 
 ServerStateStrategy = bool | Literal["conversation"]
-"""What the provider stores: nothing (False), replies to refer to (True), or a conversation object.
+"""State stored at the provider: nothing (False), replies to refer to (True), or a conversation object.
 
 The session's own log is complete in every case.
 """

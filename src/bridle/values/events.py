@@ -124,7 +124,7 @@ class Imported(EventBase, tag="imported"):
 
     messages: tuple[Message, ...]
     repairs: tuple[str, ...] = ()
-    """What was repaired and what was dropped, one sentence each."""
+    """Repairs and dropped content, one sentence each."""
     instructions: str = ""
     """Its system prompt, used while the agent has no instructions of its own."""
 

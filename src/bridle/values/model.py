@@ -22,7 +22,7 @@ ANY_EFFORT = "any"
 Ttl = Literal["5m", "30m", "1h", "12h", "24h"]
 """Lifetime of a cached prompt after its last use."""
 CacheMode = Literal["", "marks", "points", "prefix", "hits"]
-"""How a provider caches prompts; empty: not at all.
+"""Method by which a provider caches prompts; empty: not at all.
 
 `marks`: at explicit breakpoints. `points`: at breakpoints and at positions it chooses. `prefix`: at any
 prefix. `hits`: as `prefix`, and it also reports missed tokens.
@@ -107,7 +107,7 @@ class Abilities(Value, dict=True):
     cache_seconds: float = 300.0
     """Lifetime of a cached prompt if the request does not set one."""
     thoughts_kept: Literal["all", "turn"] = "all"
-    """Whether the model sees its reasoning of all turns again, or of the last turn only."""
+    """Earlier reasoning that the model sees again: of all turns, or of the last turn only."""
     thinking_default: str = ""
     """Thinking mode used if the request sets none."""
     effort_default: str = ""

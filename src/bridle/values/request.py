@@ -14,7 +14,7 @@ OnUnknown = Literal["retry", "probe", "ask", "report"]
 Run it again, let the tool probe for its outcome, ask a person, or report to the model that it is unknown.
 """
 ApprovalMode = Literal["never", "always", "depends"]
-"""Whether a person must approve a call; `depends`: the tool's code decides by the arguments."""
+"""Need for approval by a person; `depends`: the tool's code decides by the arguments."""
 
 OncePer = Literal["run", "session"] | float
 """Period in which equal arguments are the same action: the run, the session, or a number of seconds."""

@@ -178,7 +178,7 @@ NEXT_MOVES: dict[RunStop, str] = {
     "refused": "change the prompt; `result.messages` has the refusal",
     "context": "use a model with a larger window, or shorten the conversation",
 }
-"""What the caller can do after each end without an answer."""
+"""Next step for the caller after each end without an answer."""
 
 
 class RunStopped(BridleError):
@@ -203,7 +203,7 @@ class History:
     instructions: str = ""
     """The system prompt, if the list contained one."""
     repairs: tuple[str, ...] = ()
-    """What was repaired and what was dropped, one sentence each."""
+    """Repairs and dropped content, one sentence each."""
     family: str = ""
     """Wire family in whose form it was listed."""
 

@@ -203,7 +203,7 @@ def test_only_what_is_torn_is_mended(log, tmp_path):
     async def main():
         store = write(path, "s", log)
         record = seal_record(9, 1.0, e.LogRepaired(items=()), "0" * 64)
-        with pytest.raises(Conflict, match="is whole"):
+        with pytest.raises(Conflict, match="is already repaired"):
             await store.repair("s", record)
         change(path, "DELETE FROM events WHERE seq > 6")
         with pytest.raises(Conflict):

@@ -76,7 +76,7 @@ def makes_agents(flow: DataFlow, module: ParsedModule) -> bool:
 
 
 def _is_agent_call(flow: DataFlow, call: ast.Call, scope: NameScope, name: str) -> bool:
-    """Whether it makes an agent by another name: a class of the user's own, its beginning, or a partial."""
+    """True if the call creates an agent indirectly: through a subclass, its `super().__init__`, or a partial."""
     if name == PARTIAL_NAME:
         return any(flow.qualified_name(given, scope) in AGENT_NAMES for given in call.args[:1])
     own = flow.find_definition(call.func, scope)

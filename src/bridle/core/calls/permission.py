@@ -57,7 +57,7 @@ NO_POLICY = Policy()
 class PermissionDecision(Value):
     permission: Permission
     rule: str = ""
-    """What decided; empty if nothing applied."""
+    """The rule or tool that decided; empty if none applied."""
     is_default: bool = False
     """True if `Policy.otherwise` decided: a person's answer to this call overrides it."""
 

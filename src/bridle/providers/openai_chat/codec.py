@@ -4,7 +4,7 @@ The body is joined from parts that are encoded once: model, tools and instructio
 and after them everything that may change between requests.  So the bytes of one request up to its last message
 are a prefix of the next one, whatever changes in between.
 
-Many servers use this wire, each with differences.  The endpoint's `Dialect` describes them; an endpoint
+Many servers use this wire, each with differences.  The endpoint's `ChatDialect` describes them; an endpoint
 without one gets the documented protocol.
 
 The codec does not handle keys: the sender adds them.

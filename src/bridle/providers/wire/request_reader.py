@@ -1,4 +1,4 @@
-"""What the families share in reading a request back: numbered messages, paired results, extras, rejections.
+"""Shared code of the families for decoding requests: numbered messages, paired results, extras, rejections.
 
 Messages are numbered m1, m2, … and the calls of message n are cn_0, cn_1, …
 """

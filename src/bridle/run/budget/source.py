@@ -1,4 +1,4 @@
-"""What every budget source has in common: the protocol, open reservations, and the queue of waiting runs."""
+"""Shared parts of all budget sources: the protocol, open reservations, and the queue of waiting runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

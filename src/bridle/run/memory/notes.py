@@ -128,7 +128,7 @@ class Notes:
         change: Callable[[MemoryState], NoteWritten | Note | tuple[NoteRemoved, Note]],
     ) -> Note:
         for _ in range(WRITE_ATTEMPTS_MAX):
-            log = await self._load(str(tenant), session)  # `Across` cannot be recorded in a note
+            log = await self._load(str(tenant), session)  # `CrossTenant` cannot be recorded in a note
             found = change(log.state.memory)
             if isinstance(found, Note):
                 return found

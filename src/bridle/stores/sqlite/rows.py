@@ -138,7 +138,7 @@ def repair_tail(session: str, record: Record, db: sqlite3.Connection) -> None:
             raise
         at = error.last_good or 0
     else:
-        raise Conflict(f"session {session!r} is whole: another writer was here; read it again")
+        raise Conflict(f"session {session!r} is already repaired: another process wrote to it; read it again")
     good = select_intact_records(session, db)
     if at + 1 != record.seq or record.prev != (good[-1].hash if good else GENESIS):
         raise diverged_append(session, at)

@@ -293,7 +293,7 @@ def _check_pattern(pattern: str) -> None:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise NoJsonForm(f"has a pattern that is no regular expression ({error}); correct it") from None
+        raise NoJsonForm(f"has a pattern that is not a regular expression ({error}); correct it") from None
 
 
 def load_object(value: Any) -> Mapping[str, Any]:
