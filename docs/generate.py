@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+from generate_programs import programs
 from generate_reference import (
     agent_parameters,
     commands,
@@ -316,6 +317,7 @@ def strategies() -> str:
 
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("caching.md", cache_verdicts),
+    ("programs.md", programs),
     ("compaction.md", strategies),
     ("caching.md", cache_alarms),
     ("reference/agent.md", agent_parameters),

@@ -1,0 +1,101 @@
+"""The first programs of a new user, beside the same programs with Pydantic AI.
+
+    python docs/generate_programs.py     print the number of lines of each
+
+The programs are files in examples/programs; tests/docs/test_programs.py runs them. To add one, write both files and a
+row of PROGRAMS.
+"""
+
+import sys
+from pathlib import Path
+
+PLACE = Path(__file__).parent.parent / "examples" / "programs"
+PEER = "pydantic_ai"
+PROGRAMS = (
+    ("hello", "Hello", "One question, one answer."),
+    (
+        "typed_tools",
+        "Typed tools",
+        "A function is a tool: its signature is the schema, its docstring the description.",
+    ),
+    ("structured_output", "Structured output", "The answer is an instance of a type."),
+    (
+        "context",
+        "Context",
+        "Tools get an object of the caller, such as a database connection; it is never stored.",
+    ),
+    (
+        "approvals",
+        "Approvals across processes",
+        """\
+`python approvals.py ask` ends as `waiting`. Another process, hours later, runs `python approvals.py answer`.
+Bridle keeps the question and the answer in its store, bound to the exact arguments; a crash in between runs nothing
+twice. With Pydantic AI, storing the messages is part of your program.""",
+    ),
+    (
+        "fastapi_stream",
+        "FastAPI stream",
+        """\
+Every event of a run as server-sent event ([streaming.md](streaming.md#server-sent-events)). For the Vercel AI and
+AG-UI protocols, Pydantic AI has adapters.""",
+    ),
+    (
+        "notebook",
+        "Notebook",
+        """\
+A cell that shows the run while it happens. Bridle also shows tool calls and results; the Pydantic AI program shows
+the text of the answer.""",
+    ),
+    (
+        "test_agent",
+        "Tests",
+        "A model that replies what the test says. Bridle's is held to the rules of a real provider.",
+    ),
+)
+
+
+def count_lines(path: Path) -> int:
+    """Lines that are not blank."""
+    return sum(1 for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+
+
+def list_counts() -> list[tuple[str, int, int]]:
+    """Title and number of lines of each program, ours and theirs."""
+    return [
+        (title, count_lines(PLACE / f"{name}.py"), count_lines(PLACE / PEER / f"{name}.py"))
+        for name, title, _ in PROGRAMS
+    ]
+
+
+def programs() -> str:
+    rows = [
+        f"| [{title}](#{title.lower().replace(' ', '-')}) | {ours} | {theirs} |"
+        for title, ours, theirs in list_counts()
+    ]
+    head = ["| program | lines with Bridle | lines with Pydantic AI |", "|---|---|---|"]
+    return "\n".join([*head, *rows, *(_show_program(*program) for program in PROGRAMS)])
+
+
+def _show_program(name: str, title: str, about: str) -> str:
+    ours, theirs = ((PLACE / folder / f"{name}.py").read_text(encoding="utf-8") for folder in ("", PEER))
+    return f"""
+## {title}
+
+{about}
+
+<table><tr><th>Bridle</th><th>Pydantic AI</th></tr><tr><td>
+
+```python
+{ours}```
+
+</td><td>
+
+```python
+{theirs}```
+
+</td></tr></table>"""
+
+
+if __name__ == "__main__":
+    for title, ours, theirs in list_counts():
+        sys.stdout.write(f"{title:28} {ours:3} {theirs:3}\n")
