@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
-from generate_programs import programs
+from generate_programs import from_langgraph, from_openai_agents, from_openai_sdk, from_pydantic_ai, programs
 from generate_reference import (
     agent_parameters,
     commands,
@@ -318,6 +318,10 @@ def strategies() -> str:
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("caching.md", cache_verdicts),
     ("programs.md", programs),
+    ("migrating.md", from_pydantic_ai),
+    ("migrating.md", from_openai_agents),
+    ("migrating.md", from_langgraph),
+    ("migrating.md", from_openai_sdk),
     ("compaction.md", strategies),
     ("caching.md", cache_alarms),
     ("reference/agent.md", agent_parameters),

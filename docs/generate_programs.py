@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 PLACE = Path(__file__).parent.parent / "examples" / "programs"
+MIGRATIONS = PLACE.parent / "migrating"
 PEER = "pydantic_ai"
 PROGRAMS = (
     ("hello", "Hello", "One question, one answer."),
@@ -83,17 +84,43 @@ def _show_program(name: str, title: str, about: str) -> str:
 
 {about}
 
-<table><tr><th>Bridle</th><th>Pydantic AI</th></tr><tr><td>
+{_place_side_by_side(("Bridle", ours), ("Pydantic AI", theirs))}"""
+
+
+def _place_side_by_side(left: tuple[str, str], right: tuple[str, str]) -> str:
+    """Two programs with their titles in one row of a table."""
+    return f"""<table><tr><th>{left[0]}</th><th>{right[0]}</th></tr><tr><td>
 
 ```python
-{ours}```
+{left[1]}```
 
 </td><td>
 
 ```python
-{theirs}```
+{right[1]}```
 
 </td></tr></table>"""
+
+
+def from_pydantic_ai() -> str:
+    return _show_migration("Pydantic AI", "pydantic_ai")
+
+
+def from_openai_agents() -> str:
+    return _show_migration("OpenAI Agents SDK", "openai_agents")
+
+
+def from_langgraph() -> str:
+    return _show_migration("LangGraph", "langgraph")
+
+
+def from_openai_sdk() -> str:
+    return _show_migration("OpenAI SDK", "openai_sdk")
+
+
+def _show_migration(title: str, name: str) -> str:
+    theirs, ours = ((MIGRATIONS / f"with_{each}.py").read_text(encoding="utf-8") for each in (name, "bridle"))
+    return _place_side_by_side((title, theirs), ("Bridle", ours))
 
 
 if __name__ == "__main__":

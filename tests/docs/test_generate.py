@@ -18,6 +18,12 @@ def run(folder, *arguments):
     return subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, check=False)
 
 
+def copy_docs(folder):
+    """The pages, and the programs that they show."""
+    shutil.copytree(DOCS, folder)
+    shutil.copytree(DOCS.parent / "examples", folder.parent / "examples")
+
+
 def test_the_pages_are_up_to_date():
     checked = run(DOCS, "--check")
     assert checked.returncode == 0, checked.stderr
@@ -25,7 +31,7 @@ def test_the_pages_are_up_to_date():
 
 def test_a_stale_page_is_named_and_can_be_mended(tmp_path):
     folder = tmp_path / "docs"
-    shutil.copytree(DOCS, folder)
+    copy_docs(folder)
     page = folder / "models.md"
     good = page.read_text()
     page.write_text(
@@ -45,7 +51,7 @@ def test_a_stale_page_is_named_and_can_be_mended(tmp_path):
 
 def test_a_page_without_a_place_for_its_table_is_an_error(tmp_path):
     folder = tmp_path / "docs"
-    shutil.copytree(DOCS, folder)
+    copy_docs(folder)
     (folder / "models.md").write_text("# Models\n")
     assert "has no lines `<!-- begin endpoints -->`" in run(folder).stderr
 
@@ -71,7 +77,7 @@ def test_the_example_of_ones_own_file_works(tmp_path):
 
 def test_a_name_without_a_meaning_is_named(tmp_path):
     folder = tmp_path / "docs"
-    shutil.copytree(DOCS, folder)
+    copy_docs(folder)
     table = folder / "meanings.toml"
     table.write_text(table.read_text().replace("max_tokens = ", "most_tokens = "))
     assert "[agent]: missing ['max_tokens'], unknown ['most_tokens']" in run(folder).stderr

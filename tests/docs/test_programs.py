@@ -113,6 +113,80 @@ def test_the_notebook_shows_the_answer(environment, tmp_path, monkeypatch, peer)
     assert "391" in str(shown[-1])
 
 
+# ── the same agent with other libraries ─────────────────────────────────────
+
+MIGRATIONS = ROOT / "examples" / "migrating"
+MODULES = {
+    "bridle": "bridle",
+    "pydantic_ai": "pydantic_ai",
+    "openai_agents": "agents.run",
+    "langgraph": "langchain.agents",
+    "openai_sdk": "openai.types",
+}
+CONVERSIONS = {
+    "pydantic_ai": "to_chat(made['second'].all_messages())",
+    "openai_agents": "made['second'].to_input_list()",
+    "langgraph": "convert_to_openai_messages(made['second']['messages'])",
+    "openai_sdk": "made['messages']",
+}
+IMPORTS = """
+import runpy, sys
+made = runpy.run_path({path!r})
+sys.path.insert(0, {folder!r})
+from bridle import import_history
+{extra}
+history = import_history({vendor!r}, {conversion})
+print([m.role for m in history.messages], [c.name for m in history.messages for c in m.calls])
+print([r.text for m in history.messages for r in m.results], history.repairs, history.instructions)
+"""
+
+
+def find_module(name):
+    try:
+        return HERE(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def skip_without(name):
+    return pytest.mark.skipif(
+        not find_module(MODULES[name]), reason=f"{name} is not installed; see `make oracles`"
+    )
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=skip_without(name)) for name in MODULES])
+def test_the_same_agent_runs_with_each_library(environment, tmp_path, name):
+    quiet = {**environment, "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+    first, second = run(quiet, tmp_path, MIGRATIONS / f"with_{name}.py").splitlines()
+    assert "sent on Monday" in first and "391" in second
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=skip_without(name)) for name in CONVERSIONS])
+def test_conversations_of_each_library_are_imported(environment, tmp_path, name):
+    extra = {
+        "pydantic_ai": "from import_pydantic_ai import to_chat",
+        "langgraph": "from langchain_core.messages import convert_to_openai_messages",
+    }
+    script = tmp_path / "convert.py"
+    script.write_text(
+        IMPORTS.format(
+            path=str(MIGRATIONS / f"with_{name}.py"),
+            folder=str(MIGRATIONS),
+            extra=extra.get(name, ""),
+            vendor="openai" if name == "openai_agents" else "openai-chat",
+            conversion=CONVERSIONS[name],
+        )
+    )
+    quiet = {**environment, "OPENAI_AGENTS_DISABLE_TRACING": "1"}
+    *_, calls, results = run(quiet, tmp_path, script).splitlines()
+    assert "order_status" in calls and calls.startswith("['user', 'assistant', 'tool', 'assistant', 'user'")
+    assert results.startswith("['sent on Monday'] ")
+    # LangChain leaves reasoning items of OpenAI in the list; each is named.
+    assert ("()" in results) is (name != "langgraph")
+    assert ("'reasoning' in message 2" in results) is (name == "langgraph")
+    assert ("You are a shop assistant." in results) is (name in ("pydantic_ai", "openai_sdk"))
+
+
 def test_our_programs_are_not_longer():
     for title, ours, theirs in COUNTS["list_counts"]():
         assert ours <= theirs, title
