@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from bridle.values.events import ModelFailed as ModelFailed
     from bridle.values.events import ModelReplied as ModelReplied
     from bridle.values.events import ModelSwitched as ModelSwitched
+    from bridle.values.events import OutputChecked as OutputChecked
     from bridle.values.events import PrefixMoved as PrefixMoved
     from bridle.values.events import Prompted as Prompted
     from bridle.values.events import Reprompted as Reprompted
@@ -170,7 +171,7 @@ _HOMES = {
     "values.events": (
         "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
         "CompensationStarted", "Configured", "Forked", "Imported", "LogRepaired", "ModelAsked",
-        "ModelFailed", "ModelReplied", "ModelSwitched", "PrefixMoved", "Prompted", "Reprompted",
+        "ModelFailed", "ModelReplied", "ModelSwitched", "OutputChecked", "PrefixMoved", "Prompted", "Reprompted",
         "RequestAdjusted", "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted",
         "ToolsRevealed", "UnknownEvent", "ViewChanged",
     ),

@@ -250,6 +250,20 @@ class DropConversation(Value):
         return f"part:{self.conversation}"
 
 
+class CheckOutput(Value):
+    """Let a validator decide about an answer."""
+
+    validator: str
+    answer_id: str
+    answer: str
+    """JSON text, or plain text if there is no output type."""
+    deadline: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"check:{self.answer_id}:{self.validator}"
+
+
 class EndRun(Value):
     stop: RunStop
     reason: str = ""
@@ -278,6 +292,7 @@ Effect = (
     | DropPrompt
     | OpenConversation
     | DropConversation
+    | CheckOutput
     | EndRun
 )
 

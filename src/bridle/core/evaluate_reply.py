@@ -1,35 +1,30 @@
-"""Evaluates replies without calls, and detects repetition and truncated prompts.
+"""Evaluates replies without calls and answers given by a call, and detects repetition.
 
 Each stop reason (`Stop`) has a handler that considers the content before the reason: providers report "tools"
 without a call and "done" without text. Every second chance has a limit; then the run ends with what it has.
 
 Repetition: a batch of calls with the same results as before brings nothing new, nor does a repeated cycle of
 batches. The model is warned first; if it continues, the run ends. No model is needed to detect this.
-
-Truncation: some servers silently drop the beginning of a prompt. Their own count reveals it: fewer tokens
-than the prompt has words. No tokenizer produces fewer tokens than words, so counting words is conservative;
-images, reasoning and template text are not counted. It is a suspicion, not a proof, because some servers do
-not count cached tokens. Only endpoints known for it are checked (`Abilities.cuts_prompts`), and only for
-prompts long enough to be meaningful.
 """
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 
 import msgspec
 from msgspec.structs import replace
 
+from bridle.core.budget.limits import deadline
 from bridle.core.calls.argument_schema import ANSWER_WORDING
+from bridle.core.calls.pending import PendingCall
 from bridle.core.calls.validation import ArgumentProblem, check_arguments
 from bridle.values.base import Value
-from bridle.values.events import RunStop
-from bridle.values.message import Media, Message, Opaque, Part, Reply, Stop, Text, ToolCall, ToolResult
-from bridle.values.request import OutputSpec, Request, ToolSpec
+from bridle.values.events import OutputChecked, RunStop
+from bridle.values.message import Media, Opaque, Part, Reply, Stop, ToolCall, ToolResult
+from bridle.values.request import OutputSpec, ToolSpec
+from bridle.values.settings import Settings
 from bridle.values.text import parse_json
-from bridle.values.usage import Usage
 
-from .effects import Effect, EndRun, Reprompt
+from .effects import CheckOutput, Effect, EndRun, Reprompt, SkipCall
 from .state import OutputProgress, State
 
 REPROMPTS_MAX = 2
@@ -37,6 +32,7 @@ PAUSES_MAX = 10
 REJECTED_ANSWERS_MAX = 2
 NO_WORDS = "Your reply had no words in it. Please answer in words."
 ANSWER_UNUSABLE = "Your answer cannot be used:"
+ANSWER_UNCHECKED = "Your answer could not be checked. Give it again."
 CONTINUE_AFTER_COMPACTION = (
     "The conversation was shortened, so there is room again. Continue where your reply stopped."
 )
@@ -81,17 +77,87 @@ def _silence(state: State) -> tuple[str, str]:
 def _check_output(state: State) -> Effect:
     output = state.settings.output
     if output is None:
-        return EndRun(stop="done")
+        return (
+            _check_by_validators(state, final_text(state))
+            if state.settings.validators
+            else EndRun(stop="done")
+        )
     if output.mode == "tool":
         return _reject_answer(state, f"Give your final answer by calling the tool `{output.name}`.")
     problem = find_output_problem(output, final_text(state)) or state.run.evaluation.output_error
-    return _reject_answer(state, problem) if problem else EndRun(stop="done")
+    if problem:
+        return _reject_answer(state, problem)
+    if state.settings.validators:
+        return _check_by_validators(state, extract_output_json(final_text(state)))
+    return EndRun(stop="done")
+
+
+def _check_by_validators(state: State, answer: str) -> Effect:
+    answer_id = f"r{state.totals.reply_count}"
+    progress = state.run.evaluation.output_progress
+    if progress.answer_id == answer_id and progress.validator_error:
+        return EndRun(stop="failed", reason=progress.validator_error)
+    if progress.answer_id == answer_id and progress.problem:
+        return _reject_answer(state, f"{ANSWER_UNUSABLE} {progress.problem}")
+    return next_output_check(state, answer_id, answer) or EndRun(stop="done")
+
+
+def next_output_check(state: State, answer_id: str, answer: str) -> CheckOutput | None:
+    """Check of the answer by the next validator; None if all of them accepted it."""
+    progress = state.run.evaluation.output_progress
+    known = progress.answer_id == answer_id
+    for validator in state.settings.validators:
+        if not known or validator not in progress.validated_by:
+            current = progress.changed if known and progress.changed is not None else answer
+            return CheckOutput(
+                validator=validator, answer_id=answer_id, answer=current, deadline=deadline(state)
+            )
+    return None
+
+
+def record_output_check(progress: OutputProgress, event: OutputChecked) -> OutputProgress:
+    """Progress after the decision of a validator."""
+    if progress.answer_id != event.answer_id:
+        progress = replace(progress, answer_id=event.answer_id, validated_by=(), changed=None, problem="")
+    if event.verdict == "accepted":
+        changed = progress.changed if event.changed is None else event.changed
+        return replace(progress, validated_by=(*progress.validated_by, event.validator), changed=changed)
+    if event.verdict == "retry":
+        return replace(progress, problem=event.reason)
+    return replace(progress, validator_error=f"validator `{event.validator}` failed: {event.reason}")
+
+
+def describe_rejection(event: OutputChecked) -> str:
+    """Result of an output call that a validator did not accept."""
+    return f"{ANSWER_UNUSABLE} {event.reason}" if event.verdict == "retry" else ANSWER_UNCHECKED
+
+
+def restart_output_progress(progress: OutputProgress) -> OutputProgress:
+    """Progress of a resumed run: decisions stand, counts begin again."""
+    return replace(progress, rejected_answers=0, tool_retries=(), validator_error="")
+
+
+def conclude_answer(state: State, stop: RunStop, partial: str) -> tuple[str, str | None]:
+    """Text and JSON of the answer with which a run ends."""
+    evaluation, output = state.run.evaluation, state.run.evaluation.output
+    answer = (
+        final_text(state) if evaluation.reply is not None else output or evaluation.continued_text + partial
+    )
+    if stop != "done":
+        return answer, output
+    progress = evaluation.output_progress
+    if progress.changed is not None and progress.answer_id == f"r{state.totals.reply_count}":
+        answer = progress.changed
+    if output is None and state.settings.output is not None:
+        output = extract_output_json(answer)
+    return answer, output
 
 
 def _reject_answer(state: State, problem: str) -> Effect:
     if state.run.evaluation.output_progress.rejected_answers >= REJECTED_ANSWERS_MAX:
         return end_output_rejected(problem)
-    return Reprompt(why="output", message=f"{ANSWER_UNUSABLE} {problem}\nAnswer again, in full.")
+    words = problem if problem.startswith(ANSWER_UNUSABLE) else f"{ANSWER_UNUSABLE} {problem}"
+    return Reprompt(why="output", message=f"{words}\nAnswer again, in full.")
 
 
 def count_rejected_answer(progress: OutputProgress) -> OutputProgress:
@@ -99,8 +165,12 @@ def count_rejected_answer(progress: OutputProgress) -> OutputProgress:
 
 
 def end_output_rejected(problem: str) -> EndRun:
-    """End of a run in which no answer matched the requested type."""
-    return EndRun(stop="failed", reason=f"no answer matched the requested type; last problem: {problem}")
+    """End of a run in which every answer was rejected."""
+    sent_back = problem.removeprefix(f"{ANSWER_UNUSABLE} ")
+    why = (
+        "no answer passed the validators" if sent_back != problem else "no answer matched the requested type"
+    )
+    return EndRun(stop="failed", reason=f"{why}; last problem: {sent_back}")
 
 
 def find_last_output_problem(state: State) -> str:
@@ -295,47 +365,39 @@ def _canonical_arguments(arguments: str) -> str:
     return msgspec.json.encode(parsed, order="sorted").decode()
 
 
-WORD = re.compile(r"\w+")
-PROMPT_WORDS_MIN = 500
-"""Servers do not truncate shorter prompts, and template text would outweigh the words."""
-COUNTED_SHARE_MIN = 0.8
-"""A token count below this share of the words is too low."""
+OUTPUT_ACCEPTED = "Accepted."
 
 
-def truncation_hint(request: Request, usage: Usage) -> str:
-    """Reason to believe that the beginning of the prompt was dropped; empty if there is none."""
-    counted = usage.prompt
-    # Messages stored at the provider are not sent again and may not be counted again.
-    if (
-        not request.model.abilities.cuts_prompts
-        or request.server_state_until
-        or usage.incomplete
-        or not counted
-    ):
-        return ""
-    words = sum(len(WORD.findall(text)) for text in _prompt_texts(request))
-    if words < PROMPT_WORDS_MIN or counted >= COUNTED_SHARE_MIN * words:
-        return ""
-    return (
-        f"{request.model.name} counted {counted} tokens in a prompt of {words} words: it seems to have left"
-        " out a part of it, as servers do whose context is set too small; raise it there, or send less"
-    )
+def answer_output_call(state: State, item: PendingCall) -> SkipCall | CheckOutput | None:
+    """Result of a call of the output tool, or its next check; None while an earlier answer is being checked.
+
+    The first accepted call of a reply is the answer; later ones are not checked.
+    """
+    call = item.call
+    accepted = SkipCall(call=call, outcome="ok", why=OUTPUT_ACCEPTED)
+    if not state.settings.validators:
+        return accepted
+    for earlier in state.calls.batch.pending:
+        if earlier.call.id == call.id:
+            break
+        if earlier.call.name == call.name and (earlier.result is None or not earlier.result.is_error):
+            return None if earlier.result is None else accepted
+    return next_output_check(state, call.id, call.arguments) or accepted
 
 
-def _prompt_texts(request: Request) -> Iterator[str]:
-    for text in request.system:
-        yield text.text
-    for spec in request.tools:
-        yield f"{spec.name} {spec.description}"  # the template decides how the schema is written
-    for message in request.messages:
-        yield from _message_texts(message)
+def list_output_calls(settings: Settings, calls: tuple[PendingCall, ...]) -> tuple[PendingCall, ...]:
+    """Answered calls of the output tool."""
+    output = settings.output
+    if output is None or output.mode != "tool":
+        return ()
+    return tuple(item for item in calls if item.call.name == output.name and item.result is not None)
 
 
-def _message_texts(message: Message) -> Iterator[str]:
-    for part in message.parts:
-        inner: tuple[Part, ...] = part.parts if isinstance(part, ToolResult) else (part,)
-        for each in inner:
-            if isinstance(each, Text):
-                yield each.text
-            elif isinstance(each, ToolCall):
-                yield f"{each.name} {each.arguments}"
+def find_accepted_output(state: State, calls: tuple[PendingCall, ...]) -> str | None:
+    """JSON of the answer among these calls, as validators changed it."""
+    progress = state.run.evaluation.output_progress
+    for item in list_output_calls(state.settings, calls):
+        if item.result is not None and not item.result.is_error:
+            is_changed = progress.changed is not None and progress.answer_id == item.call.id
+            return progress.changed if is_changed else item.call.arguments
+    return None

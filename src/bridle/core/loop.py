@@ -41,6 +41,7 @@ from bridle.core.calls.transitions import (
     apply_approval_answered,
     apply_approval_asked,
     apply_call_reviewed,
+    apply_output_checked,
     apply_tool_finished,
     apply_tool_probed,
     apply_tool_started,
@@ -62,7 +63,13 @@ from bridle.values.message import Message, Stop, Text
 from bridle.values.settings import Settings
 
 from .effects import Effect, EndRun
-from .evaluate_reply import count_rejected_answer, evaluate_reply, extract_output_json, final_text
+from .evaluate_reply import (
+    conclude_answer,
+    count_rejected_answer,
+    evaluate_reply,
+    final_text,
+    restart_output_progress,
+)
 from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_retrieval_error
 from .model_turn import apply_model_asked, apply_model_failed, apply_model_replied, choose_next_effect
 from .state import (
@@ -70,7 +77,6 @@ from .state import (
     BudgetUse,
     CallBatch,
     ModelRoute,
-    OutputProgress,
     Phase,
     RequestAdjustments,
     Run,
@@ -215,7 +221,7 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
             run.evaluation,
             batch_signatures=(),
             reprompts=0,
-            output_progress=OutputProgress(),
+            output_progress=restart_output_progress(run.evaluation.output_progress),
             pauses=0,
             suspected_truncation="",
         ),
@@ -288,13 +294,7 @@ def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> 
         parts = (Text(text=partial),)
         message = Message(role="assistant", parts=parts, at=at, stop=Stop.OTHER, provenance="model")
         after = append_message(after, message)
-    evaluation = state.run.evaluation
-    output = evaluation.output
-    answer = (
-        final_text(state) if evaluation.reply is not None else output or evaluation.continued_text + partial
-    )
-    if event.stop == "done" and output is None and state.settings.output is not None:
-        output = extract_output_json(answer)
+    answer, output = conclude_answer(state, event.stop, partial)
     run = replace(
         after.run,
         end=RunEnd(stop=event.stop, reason=event.reason, answer=answer),
@@ -341,6 +341,8 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
     (Phase.RUNNING_TOOLS, e.ApprovalAsked): apply_approval_asked,
     (Phase.RUNNING_TOOLS, e.ApprovalAnswered): apply_approval_answered,
     (Phase.RUNNING_TOOLS, e.CallReviewed): apply_call_reviewed,
+    (Phase.EVALUATING_REPLY, e.OutputChecked): apply_output_checked,
+    (Phase.RUNNING_TOOLS, e.OutputChecked): apply_output_checked,
     (Phase.RUNNING_TOOLS, e.RunEnded): _apply_run_ended,
     (Phase.AWAITING_APPROVAL, e.ApprovalAnswered): apply_approval_answered,
     (Phase.AWAITING_APPROVAL, e.RunEnded): _apply_run_ended,

@@ -91,6 +91,8 @@ def choose_next_effect(state: State) -> Effect:
     wrap_up = wrap_up_reprompt(state)
     if wrap_up is not None:
         return wrap_up
+    if state.run.evaluation.output_progress.validator_error:
+        return EndRun(stop="failed", reason=state.run.evaluation.output_progress.validator_error)
     if state.run.evaluation.output_progress.rejected_answers > REJECTED_ANSWERS_MAX:
         return end_output_rejected(find_last_output_problem(state))
     wait = _decide_wait(state)

@@ -185,10 +185,20 @@ class EndpointRefusals(Value):
 
 
 class OutputProgress(Value):
-    """Attempts of a run at an answer, and at calls, that were sent back to the model."""
+    """Checks of the latest answer, and attempts that were sent back to the model."""
 
+    answer_id: str = ""
+    """Latest answer that a validator decided about; see `OutputChecked`."""
+    validated_by: tuple[str, ...] = ()
+    """Validators that accepted it."""
+    changed: str | None = None
+    """The answer as validators changed it."""
+    problem: str = ""
+    """Reason why a validator sent it back."""
+    validator_error: str = ""
+    """Reason why a validator could not decide; ends the run."""
     rejected_answers: int = 0
-    """Answers that did not match the output type."""
+    """Answers that did not match the output type or that a validator sent back."""
     tool_retries: tuple[tuple[str, int], ...] = ()
     """Tools whose latest results all asked the model to try again (`ModelRetry`), with the number of replies."""
 

@@ -61,7 +61,7 @@ from .clock import SystemClock
 from .driver import Driver
 from .lineage import compare_sessions, fork_session, list_branches
 from .model_chain import ModelLike, settings_for_first_model
-from .result import make_result
+from .result import Validator, make_result
 from .session import Session
 from .stream import Stream, ViewerBuffers
 from .sync import run_in_background
@@ -108,6 +108,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         pool: BudgetPool = None,
         store: StoreLike = None,
         output: type[T] | OutputType[T] | Mapping[str, Json] | None = None,
+        validate: Validator[T, C_contra] | Sequence[Validator[T, C_contra]] | None = None,
         context_type: type[C_contra] | None = None,
         tool_choice: ToolChoiceInput = "auto",
         sampling: Sampling | None = None,
@@ -141,7 +142,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             **resolve_summarizer(options),
         )
         self._parts = make_parts(
-            settings, model, deadlines, tools, limits, tool_index, tool_choice, output, context_type
+            settings, model, deadlines, tools, limits, tool_index, tool_choice, output, validate, context_type
         )
         self._retriever, self._watchers, self._approver = retriever, tuple(watchers), approver
         self._store_location, self._pool, self._deadlines = store, pool, deadlines
@@ -425,7 +426,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
                 watchers=watchers,
                 stream=stream or must_stream(parts.settings),
                 choose_tool=parts.choose_tool,
-                check_output=parts.check_output,
+                output=parts.output_checker,
                 approver=self._approver,
                 search=self._parts.tool_layout.search,
                 pool=self._pool,

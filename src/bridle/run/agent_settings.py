@@ -44,7 +44,7 @@ from bridle.values.settings import (
 from .model_chain import ModelChain, ModelLike, make_model_chain
 from .model_connection import resolve_model
 from .private_extras import PrivateExtras, hide_extras
-from .result import find_output_error
+from .result import OutputChecker, parse_validators
 from .run_context import ContextNeed, check_context_types, list_tool_needs
 from .validate_input import check_numbers, check_round_trip
 
@@ -273,8 +273,7 @@ class AgentParts(Generic[T]):
     private_extras: PrivateExtras
     """Values of extras, which are not part of the settings."""
     context_needs: tuple[ContextNeed, ...]
-    check_output: Callable[[str], str] | None
-    """Returns the output type's objection to an answer; None without an output type."""
+    output_checker: OutputChecker
 
 
 def make_parts(
@@ -286,6 +285,7 @@ def make_parts(
     tool_index: ToolIndex | None,
     tool_choice: ToolChoiceInput,
     output: type[T] | OutputType[T] | Mapping[str, Json] | None,
+    validate: object,
     context_type: object,
 ) -> AgentParts[T]:
     """The parts of an agent, with its settings completed; raises `MisuseError` or `BadTool` for bad input."""
@@ -301,7 +301,8 @@ def make_parts(
     layout = make_tool_layout(
         known, limits, tool_index, fixed, output_type.name if output_type else "", settings.memory
     )
-    needs = list_tool_needs(layout.tools)
+    checker = OutputChecker(output_type, parse_validators(validate))
+    needs = (*list_tool_needs(layout.tools), *checker.context_needs)
     check_context_types(needs, context_type)
     settings = replace(
         settings,
@@ -312,6 +313,7 @@ def make_parts(
         catalogue=layout.catalogue,
         tool_choice=fixed,
         output=make_output_spec(output_type, chain.models, layout.tools, fixed),
+        validators=checker.names,
     )
     settings, private_extras = hide_extras(check_round_trip(label_owners(settings)))
     return AgentParts(
@@ -322,7 +324,7 @@ def make_parts(
         choose_tool=(lambda step: parse_tool_choice(choose(step), layout.tools)) if choose else None,
         private_extras=private_extras,
         context_needs=needs,
-        check_output=(lambda answer: find_output_error(answer, output_type)) if output_type else None,
+        output_checker=checker,
     )
 
 

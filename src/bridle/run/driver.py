@@ -18,10 +18,11 @@ from bridle.core.cache.prefix import end_if_prefix_moved, find_prefix_change
 from bridle.core.calls.catalogue import end_if_adjusted, reveal_forced_tool
 from bridle.core.calls.dispatch import number_calls
 from bridle.core.context.assemble import assemble_request, list_unsent_options
-from bridle.core.context.token_estimate import doubt_usage
+from bridle.core.context.token_estimate import doubt_usage, truncation_hint
 from bridle.core.effects import (
     AskModel,
     AwaitApprovals,
+    CheckOutput,
     DropPrompt,
     Effect,
     EndRun,
@@ -37,7 +38,6 @@ from bridle.core.effects import (
     StorePrompt,
     event_for_effect,
 )
-from bridle.core.evaluate_reply import find_structured_answer, truncation_hint
 from bridle.core.loop import apply_event, next_effects
 from bridle.core.state import State
 from bridle.ports.clock import Clock, RandomSource
@@ -69,6 +69,7 @@ from .cache import open_conversation, update_stored_prompt
 from .clock import SessionClock
 from .model_call import DeltaCallIds, ModelCall, describe_restart
 from .model_connection import ModelConnection
+from .result import NO_CHECKS, OutputChecker
 from .run_context import RunContexts
 from .stream import WatcherGroup
 
@@ -92,19 +93,19 @@ class Driver:
         watchers: Sequence[Watcher] = (),
         stream: bool = False,
         choose_tool: Callable[[int], ToolChoice] | None = None,
-        check_output: Callable[[str], str] | None = None,
+        output: OutputChecker = NO_CHECKS,
         approver: Approver | None = None,
         search: SearchTools | None = None,
         pool: BudgetPool = None,
         retriever: Retriever | None = None,
         context: object = None,
     ) -> None:
-        """`connections` are by model key; `check_output` returns the output type's objection to an answer."""
+        """`connections` are by model key; `output` checks answers."""
         self.session, self.state = session, State()
         self._connections, self._store, self._random_source = connections, store, random_source
         self._clock = clock = SessionClock(clock)
         self._show = WatcherGroup(session, watchers).notify
-        self._stream, self._choose_tool, self._check_output = stream, choose_tool, check_output
+        self._stream, self._choose_tool, self._output = stream, choose_tool, output
         self._budget_sources = BudgetSources(store, clock, pool, current_nested_run())
         self._parent_budget = ParentBudget(self, clock, self._budget_sources)
         self._length, self._head, self._asked_at, self._log = 0, GENESIS, 0.0, EMPTY_LOG
@@ -245,6 +246,9 @@ class Driver:
                 await update_stored_prompt(
                     effect, self._connections, self.state, self._clock, self.record, self._budget_sources
                 )
+            case CheckOutput(validator=validator, deadline=until):
+                context = self.contexts.for_step(validator, replied=True)
+                await self.record(await self._output.check(effect, context, self._seconds_left(until)))
             case OpenConversation(model_key=key):
                 await self.record(await open_conversation(self._connections[key], self._clock.wall.now()))
             case EndRun(stop=stop, reason=reason):
@@ -368,7 +372,7 @@ class Driver:
             e.ModelReplied(
                 reply=reply,
                 usd=usd,
-                output_error="" if aside else self._find_output_error(reply),
+                output_error="" if aside else self._output.find_reply_error(self.state, reply),
                 resource_claims=() if aside else self._tool_runner.list_resource_claims(reply),
                 truncation_hint=suspected,
                 usage_doubt=doubt,
@@ -410,10 +414,6 @@ class Driver:
 
     def _prove_answer(self, event: e.ApprovalAnswered) -> str:
         return prove_answer(self._store, self.session, self.state, event)
-
-    def _find_output_error(self, reply: Reply) -> str:
-        answer = find_structured_answer(self.state, reply)
-        return self._check_output(answer) if self._check_output is not None and answer is not None else ""
 
     def _seconds_left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._clock.now())

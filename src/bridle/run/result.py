@@ -1,19 +1,49 @@
-"""Builds the result of a run from the folded session, and checks answers against the output type."""
+"""Builds the result of a run from the folded session, and checks its answers.
 
+An answer is converted to the output type, then given to the agent's validators. A validator is a function of the
+answer, and optionally of the `RunContext`. It returns None or the answer to accept it, returns another answer to
+change it, or raises `ModelRetry` to send it back to the model. Each decision is recorded (`OutputChecked`) before
+anything follows from it, so that a resumed run does not call a validator again.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from decimal import Decimal
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from bridle.core.budget.limits import add_nested_spending
 from bridle.core.calls.compensation import list_compensations
+from bridle.core.effects import CheckOutput
+from bridle.core.evaluate_reply import find_structured_answer
 from bridle.core.state import State
+from bridle.ports.run_context import RunContext
+from bridle.run.calls.run_tool import ToolFailure, run_with_deadline
+from bridle.tools.function.context_parameter import find_context_parameter
+from bridle.tools.function.invoker import FunctionInvoker
+from bridle.tools.schema.json_form import to_json_text
 from bridle.tools.schema.output_type import OutputType
 from bridle.values.errors import MisuseError
+from bridle.values.events import OutputChecked
+from bridle.values.message import Reply
+from bridle.values.request import TOOL_SECONDS_DEFAULT
 from bridle.values.result import Result
-from bridle.values.text import describe_error
+from bridle.values.text import describe_error, repair_surrogates
+
+from .run_context import ContextNeed
 
 T = TypeVar("T")
+C = TypeVar("C")
+Validator = (
+    Callable[[T], T | None]
+    | Callable[[T], Awaitable[T | None]]
+    | Callable[[RunContext[C], T], T | None]
+    | Callable[[RunContext[C], T], Awaitable[T | None]]
+)
+"""A function that accepts, changes or sends back an answer."""
+VALIDATOR_SECONDS_MAX = TOOL_SECONDS_DEFAULT
+ONE_ANSWER = "a validator takes the answer, and optionally a `RunContext`"
 STOPS_WITHOUT_UNDO = ("done", "waiting", None)
 """Ends after which no compensations are listed."""
 
@@ -45,16 +75,6 @@ def make_result(session: str, state: State, output_type: OutputType[T] | None) -
     )
 
 
-def find_output_error(answer: str, output_type: OutputType[T]) -> str:
-    """Describe why the output type rejects an answer that satisfies its schema; empty if it accepts it."""
-    try:
-        output_type.convert(msgspec.json.decode(answer))
-    except Exception as error:  # noqa: BLE001 - the type is foreign code; its objection is for the model
-        message, kind = describe_error(error), type(error).__name__
-        return (message if isinstance(error, ValueError) else f"{kind}: {message}") or kind
-    return ""
-
-
 def _convert_output(session: str, answer: str | None, output_type: OutputType[T]) -> T | None:
     if answer is None:
         return None
@@ -70,3 +90,134 @@ def _convert_output(session: str, answer: str | None, output_type: OutputType[T]
 
 def _to_float(usd: Decimal | None) -> float | None:
     return None if usd is None else float(usd)
+
+
+class OutputValidator(NamedTuple):
+    name: str
+    parameter: str
+    """Name of the parameter that receives the answer."""
+    invoker: FunctionInvoker
+
+
+def parse_validators(validate: object) -> tuple[OutputValidator, ...]:
+    """Read the signatures of the validators; raises `MisuseError` for a function that cannot be one."""
+    given = () if validate is None else validate if isinstance(validate, Sequence) else (validate,)
+    validators = tuple(map(_parse_validator, given))
+    names = [validator.name for validator in validators]
+    for name in names:
+        if names.count(name) > 1:
+            raise MisuseError(
+                f"two validators are named {name!r}; the log tells them apart by name: rename one"
+            )
+    return validators
+
+
+def _parse_validator(function: object) -> OutputValidator:
+    name = str(getattr(function, "__name__", type(function).__name__))
+    if not callable(function):
+        raise MisuseError(f"`validate` must be a function or a list of functions, not {function!r}")
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        raise MisuseError(
+            f"validator `{name}`: its signature cannot be read; wrap it in a function"
+        ) from None
+    context = find_context_parameter(function)
+    free = [
+        parameter
+        for parameter in parameters.values()
+        if parameter.name != (context.name if context else "") and parameter.default is parameter.empty
+    ] or [
+        parameter for parameter in parameters.values() if parameter.name != (context.name if context else "")
+    ]
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if len(free) != 1 or free[0].kind not in kinds:
+        raise MisuseError(f"validator `{name}`: {ONE_ANSWER}, not {inspect.signature(function)}")
+    invoker = FunctionInvoker(name, function, context, returns_nothing=False)
+    return OutputValidator(name, free[0].name, invoker)
+
+
+class OutputChecker:
+    """Checks the answers of one agent."""
+
+    def __init__(self, output_type: OutputType[Any] | None, validators: Iterable[OutputValidator]) -> None:
+        self._output_type = output_type
+        self._validators = {validator.name: validator for validator in validators}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._validators)
+
+    @property
+    def context_needs(self) -> tuple[ContextNeed, ...]:
+        wanted = ((name, validator.invoker.context_type) for name, validator in self._validators.items())
+        return tuple(ContextNeed(f"validator `{name}`", type_) for name, type_ in wanted if type_ is not None)
+
+    def find_error(self, answer: str) -> str:
+        """Describe why the type rejects an answer that satisfies its schema; empty if it accepts it."""
+        try:
+            self._convert(answer)
+        except Exception as error:  # noqa: BLE001 - the type is foreign code; its objection is for the model
+            message, kind = describe_error(error), type(error).__name__
+            return (message if isinstance(error, ValueError) else f"{kind}: {message}") or kind
+        return ""
+
+    def find_reply_error(self, state: State, reply: Reply) -> str:
+        """The same for the answer in a reply; empty if there is none."""
+        if self._output_type is None:
+            return ""
+        answer = find_structured_answer(state, reply)
+        return "" if answer is None else self.find_error(answer)
+
+    async def check(self, effect: CheckOutput, context: RunContext, seconds: float | None) -> OutputChecked:
+        """Run one validator; whatever it raises is its decision."""
+        limit = VALIDATOR_SECONDS_MAX if seconds is None else min(seconds, VALIDATOR_SECONDS_MAX)
+        validator = self._validators[effect.validator]
+        decided = await run_with_deadline(
+            limit, lambda: self._validate(validator, effect.answer, context), context
+        )
+        if isinstance(decided, ToolFailure):
+            return OutputChecked(
+                validator=effect.validator,
+                answer_id=effect.answer_id,
+                verdict="retry" if decided.outcome == "retry" else "failed",
+                reason=decided.message,
+            )
+        return OutputChecked(
+            validator=effect.validator, answer_id=effect.answer_id, verdict="accepted", changed=decided
+        )
+
+    async def _validate(self, validator: OutputValidator, answer: str, context: RunContext) -> str | None:
+        """The answer as the validator changed it, as text; None if it is the same."""
+        given = self._convert(answer)
+        before = self._describe(given)
+        returned = await validator.invoker.call((), {validator.parameter: given}, context)
+        if returned is None:
+            returned = given
+        after = self._describe(returned)
+        if after is None and returned is not given:
+            raise TypeError(f"it returned a {type(returned).__name__}, which cannot be recorded as JSON")
+        if after is None or after == before:
+            return None
+        if error := self.find_error(after):
+            raise TypeError(f"it returned an answer that the output type rejects: {error}")
+        return after
+
+    def _convert(self, answer: str) -> object:
+        if self._output_type is None:
+            return answer
+        return cast("object", self._output_type.convert(msgspec.json.decode(answer)))
+
+    def _describe(self, value: object) -> str | None:
+        """The answer as it is recorded; None if it has no JSON form."""
+        if self._output_type is None:
+            if not isinstance(value, str):
+                raise TypeError(f"it must return text or None, not {type(value).__name__}")
+            return repair_surrogates(value)
+        try:
+            return to_json_text({"value": value} if self._output_type.is_wrapped else value)
+        except TypeError:
+            return None
+
+
+NO_CHECKS = OutputChecker(None, ())

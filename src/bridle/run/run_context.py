@@ -119,15 +119,15 @@ class RunContexts:
             monitor=self,
         )
 
-    def for_step(self, name: str) -> RunContext:
-        """The context of user code that runs before the next request or after a reply."""
+    def for_step(self, name: str, *, replied: bool = False) -> RunContext:
+        """The context of user code that runs before the next request, or about the latest reply."""
         run, self._loop = self._run.state.run, asyncio.get_running_loop()
         return RunContext(
             context=self.context,
             session=self.session,
             tenant=run.origin.tenant,
             caller=run.origin.caller,
-            step=run.budget.spent.steps + 1,
+            step=run.budget.spent.steps + (not replied),
             name=name,
             monitor=self,
         )

@@ -89,6 +89,8 @@ RunStop = Literal[
     "context",
 ]  # fmt: skip
 
+OutputVerdict = Literal["accepted", "retry", "failed"]
+"""Decision of a validator; `failed`: it raised something other than `ModelRetry`, or took too long."""
 ResultSource = Literal["run", "probe", "person", "receipt"]
 WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair"]
 """Basis of the wait: our backoff table, the provider, the circuit breaker, or none (the request was changed).
@@ -296,6 +298,23 @@ class Reprompted(EventBase, tag="nudged"):
     message: str
 
 
+class OutputChecked(EventBase, tag="output_checked"):
+    """A validator decided about an answer; it does not run again for that answer."""
+
+    validator: str
+    verdict: OutputVerdict
+    answer_id: str
+    """Call of the output tool that gave the answer; for an answer in text, `r` and the number of its reply."""
+    reason: str = ""
+    """Message of `ModelRetry`, or of the exception that the validator raised."""
+    changed: str | None = None
+    """The answer as the validator returned it, if it changed the answer: JSON text, or plain text."""
+
+    @property
+    def unique_key(self) -> str | None:
+        return f"check:{self.answer_id}:{self.validator}"
+
+
 class RunEnded(EventBase, tag="run_ended"):
     """A run ended. Also answers all pending calls, so that later requests are valid."""
 
@@ -343,6 +362,7 @@ Event = (
     | CompensationStarted
     | CompensationFinished
     | Reprompted
+    | OutputChecked
     | RunEnded
     | BudgetReserved
     | BudgetSettled

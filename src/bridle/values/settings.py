@@ -97,6 +97,8 @@ class Settings(Value, dict=True):
     tool_choice: ToolChoice = ToolChoice()
     max_tokens: int | None = None
     output: OutputSpec | None = None
+    validators: tuple[str, ...] = ()
+    """Names of the functions that check an answer, in order."""
     thinking: Thinking | None = None
     sampling: Sampling = Sampling()
     attempts_max: int = ATTEMPTS_DEFAULT

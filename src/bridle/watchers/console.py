@@ -122,6 +122,8 @@ class Console:
                 self.note(f"· {message.partition('. ')[0]}: asked the model to finish", "yellow")
             case e.Reprompted(why=why):
                 self.note(f"· {why}: asked the model to try again", "yellow")
+            case e.OutputChecked(validator=name, verdict=verdict, reason=reason) if verdict != "accepted":
+                self.note(f"· validator {name}: {shorten(reason)}", "yellow")
             case e.RunEnded():
                 self._running.clear()
                 self._clear_status()

@@ -220,6 +220,8 @@ class SessionPrinter:
                 return _compensation_lines(record.event)
             case e.Reprompted(why=why, message=words):
                 return [("reprompt", f"{why}: {words}")]
+            case e.OutputChecked(validator=name, verdict=verdict, reason=reason):
+                return [("check", f"{name} {verdict} {reason}".strip())]
             case e.RunEnded(stop=stop, reason=reason, partial_text=partial):
                 self._calls = self._calls if stop == "waiting" else {}
                 cut_off = [("model", f"{partial} [cut off]")] if partial.strip() else []
@@ -328,9 +330,7 @@ class SessionPrinter:
 
 def _revealed_line(event: e.ToolsRevealed) -> tuple[str, str]:
     names = ", ".join(event.names) or "no more"
-    uncached = (
-        f", {event.uncached_tokens} of the prompt not read from the cache" if event.uncached_tokens else ""
-    )
+    uncached = f", {event.uncached_tokens} of the prompt uncached" if event.uncached_tokens else ""
     return "tools", f"{names} shown from here on: {event.why} (about {event.tokens} tokens{uncached})"
 
 

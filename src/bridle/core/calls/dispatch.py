@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from bridle.core.budget.limits import TOOL_CALLS_NOTICE, TOOL_CALLS_RULE, deadline, tool_calls_left
 from bridle.core.context.assemble import visible_tools
 from bridle.core.effects import AwaitApprovals, Effect, EndRun, ProbeTool, RequestApproval, RunTool, SkipCall
+from bridle.core.evaluate_reply import answer_output_call
 from bridle.core.state import State
 from bridle.values.calls import ResourceClaim
 from bridle.values.events import ApprovalAnswered, ApprovalQuestion
@@ -40,7 +41,6 @@ from .pending import (
 from .permission import PermissionDecision, approval_binding, decide_permission
 from .validation import ArgumentProblem, check_arguments, explain_unknown_tool
 
-OUTPUT_ACCEPTED = "Accepted."
 CALLS_FORBIDDEN = "No tool may be called now. Answer without."
 ARGUMENTS_TRUNCATED = (
     "The arguments were truncated: the reply reached its length limit. Nothing was run; call again."
@@ -184,19 +184,19 @@ class _BatchDispatch:
                 skip = self._skip_without_tool(item)
                 if skip is not None:
                     self._effects.append(skip)
-                else:
+                elif item.call.name in self._by_name:
                     self._consider_call(item, self._by_name[item.call.name])
         if not self._effects and not self._running and self._waiting:
             return (AwaitApprovals(calls=tuple(self._waiting)),)
         return tuple(self._effects)
 
-    def _skip_without_tool(self, item: PendingCall) -> SkipCall | None:
-        """Result for a call that needs no tool; None if it needs one."""
+    def _skip_without_tool(self, item: PendingCall) -> Effect | None:
+        """Result for a call that needs no tool, or its check; None if it needs a tool or has to wait."""
         call, output = item.call, self._state.settings.output
         if item.problem:
             return SkipCall(call=call, outcome="invalid", why=item.problem)
         if output is not None and output.mode == "tool" and call.name == output.name:
-            return SkipCall(call=call, outcome="ok", why=OUTPUT_ACCEPTED)
+            return answer_output_call(self._state, item)
         if call.name not in self._by_name:
             # Valid when the reply arrived, but the session was resumed with other tools.
             if item.in_doubt:

@@ -8,12 +8,19 @@ from msgspec.structs import replace
 
 from bridle.core.budget.limits import TOOL_CALL_LIMITS
 from bridle.core.context.token_estimate import append_message, estimate_tool_tokens
-from bridle.core.evaluate_reply import CYCLE_LENGTH_MAX, batch_signature, count_rejected_answer
+from bridle.core.evaluate_reply import (
+    CYCLE_LENGTH_MAX,
+    batch_signature,
+    count_rejected_answer,
+    describe_rejection,
+    find_accepted_output,
+    list_output_calls,
+    record_output_check,
+)
 from bridle.core.state import CallBatch, Phase, State
 from bridle.values import events as e
 from bridle.values.errors import MisuseError
 from bridle.values.message import Message, Text, ToolResult
-from bridle.values.settings import Settings
 
 from .catalogue import name_revealed_tools
 from .compensation import record_compensation
@@ -225,6 +232,15 @@ def apply_call_reviewed(state: State, event: e.CallReviewed, at: float, proof: s
     )
 
 
+def apply_output_checked(state: State, event: e.OutputChecked, at: float, proof: str) -> State:
+    evaluation = state.run.evaluation
+    evaluation = replace(evaluation, output_progress=record_output_check(evaluation.output_progress, event))
+    after = replace(state, run=replace(state.run, evaluation=evaluation))
+    if event.verdict == "accepted" or state.phase is not Phase.RUNNING_TOOLS:
+        return after
+    return _update_call(after, event.answer_id, problem=describe_rejection(event))
+
+
 def exclude_waiting_time(state: State, at: float) -> State:
     """State with the time since the last event, spent waiting, excluded from the run's time."""
     started_at = state.run.budget.started_at + max(0.0, at - state.now)
@@ -247,14 +263,14 @@ def close_batch(state: State, at: float) -> State:
     if not calls or any(item.result is None for item in reversed(calls)):
         return state
     remembered = CYCLE_LENGTH_MAX * (state.settings.repeats_max or 0)
-    output = _accepted_output(state.settings, calls)
+    output = find_accepted_output(state, calls)
     evaluation = state.run.evaluation
     progress = evaluation.output_progress
     for item in calls:
         if progress.tool_retries or (item.result is not None and item.result.outcome == "retry"):
             progress = replace(progress, tool_retries=_count_retries(progress.tool_retries, calls))
             break
-    if output is None and _output_calls(state.settings, calls):
+    if output is None and list_output_calls(state.settings, calls):
         progress = count_rejected_answer(progress)
     signatures = (
         (*evaluation.batch_signatures, batch_signature(pair_results(calls)))[-remembered:]
@@ -353,15 +369,3 @@ def _abandon_call(item: PendingCall) -> PendingCall:
         outcome="unknown" if started else "cancelled",
     )
     return replace(item, result=result)
-
-
-def _output_calls(settings: Settings, calls: tuple[PendingCall, ...]) -> tuple[PendingCall, ...]:
-    output = settings.output
-    if output is None or output.mode != "tool":
-        return ()
-    return tuple(item for item in calls if item.call.name == output.name and item.result is not None)
-
-
-def _accepted_output(settings: Settings, calls: tuple[PendingCall, ...]) -> str | None:
-    good = [item for item in _output_calls(settings, calls) if item.result and not item.result.is_error]
-    return good[0].call.arguments if good else None

@@ -7,8 +7,16 @@ errs by stopping early.
 The window is the model's own, or a smaller one that its server reported: a self-hosted server may run with
 less than the model can read. It says so when it rejects a prompt (`Failure.window_tokens`), which applies to
 this model for the rest of the session.
+
+Truncation: some servers silently drop the beginning of a prompt. Their own count reveals it: fewer tokens
+than the prompt has words. No tokenizer produces fewer tokens than words, so counting words is conservative;
+images, reasoning and template text are not counted. It is a suspicion, not a proof, because some servers do
+not count cached tokens. Only endpoints known for it are checked (`Abilities.cuts_prompts`), and only for
+prompts long enough to be meaningful.
 """
 
+import re
+from collections.abc import Iterator
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -17,7 +25,8 @@ from bridle.core.state import Conversation, State, TokenEstimate
 from bridle.values.errors import Failure
 from bridle.values.message import Media, Message, Part, Reasoning, Reply, Text, ToolCall, ToolResult
 from bridle.values.model import Model
-from bridle.values.request import ToolSpec
+from bridle.values.request import Request, ToolSpec
+from bridle.values.usage import Usage
 
 from .media import find_unsupported_media
 from .view import count_pictures
@@ -196,3 +205,49 @@ def record_window(state: State, failure: Failure) -> tuple[tuple[str, int], ...]
 
 def _smaller_window(state: State, model: Model, own: int) -> int:
     return min(own, dict(state.estimate.reported_windows).get(model.model_key, own))
+
+
+WORD = re.compile(r"\w+")
+PROMPT_WORDS_MIN = 500
+"""Servers do not truncate shorter prompts, and template text would outweigh the words."""
+COUNTED_SHARE_MIN = 0.8
+"""A token count below this share of the words is too low."""
+
+
+def truncation_hint(request: Request, usage: Usage) -> str:
+    """Reason to believe that the beginning of the prompt was dropped; empty if there is none."""
+    counted = usage.prompt
+    # Messages stored at the provider are not sent again and may not be counted again.
+    if (
+        not request.model.abilities.cuts_prompts
+        or request.server_state_until
+        or usage.incomplete
+        or not counted
+    ):
+        return ""
+    words = sum(len(WORD.findall(text)) for text in _prompt_texts(request))
+    if words < PROMPT_WORDS_MIN or counted >= COUNTED_SHARE_MIN * words:
+        return ""
+    return (
+        f"{request.model.name} counted {counted} tokens in a prompt of {words} words: it seems to have left"
+        " out a part of it, as servers do whose context is set too small; raise it there, or send less"
+    )
+
+
+def _prompt_texts(request: Request) -> Iterator[str]:
+    for text in request.system:
+        yield text.text
+    for spec in request.tools:
+        yield f"{spec.name} {spec.description}"  # the template decides how the schema is written
+    for message in request.messages:
+        yield from _message_texts(message)
+
+
+def _message_texts(message: Message) -> Iterator[str]:
+    for part in message.parts:
+        inner: tuple[Part, ...] = part.parts if isinstance(part, ToolResult) else (part,)
+        for each in inner:
+            if isinstance(each, Text):
+                yield each.text
+            elif isinstance(each, ToolCall):
+                yield f"{each.name} {each.arguments}"

@@ -40,6 +40,7 @@ MODEL_EVENTS = (
     e.ModelFailed,
     e.ModelSwitched,
     e.Reprompted,
+    e.OutputChecked,
     e.ViewChanged,
     e.Compacted,
 )

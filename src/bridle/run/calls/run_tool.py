@@ -9,7 +9,7 @@ deadlines hold.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr, replace
@@ -33,7 +33,7 @@ NOT_STARTED_IN_TIME = "the run's time was up before it could start; it was not r
 
 async def run_tool(tool: Tool, effect: RunTool, context: RunContext, seconds: float | None) -> ToolResult:
     call = effect.call
-    ended = await _run_with_deadline(seconds, lambda: tool.run(_decode_arguments(call), context), context)
+    ended = await run_with_deadline(seconds, lambda: _run_parts(tool, call, context), context)
     if isinstance(ended, ToolFailure):
         return _failed_result(call.id, ended.outcome, ended.message)
     # getattr instead of isinstance with a protocol, which would take a tenth of a step's time.
@@ -57,7 +57,7 @@ async def probe_tool(
         return _failed_result(
             call.id, "unknown", f"{effect.unknown_notice} Its tool has no way to look for it."
         )
-    found = await _run_with_deadline(
+    found = await run_with_deadline(
         seconds, lambda: _probe_parts(probing, _decode_arguments(call), context), context
     )
     if isinstance(found, ToolFailure):
@@ -94,9 +94,13 @@ class ToolFailure(NamedTuple):
     message: str
 
 
-async def _run_with_deadline(
-    seconds: float | None, work: Callable[[], Awaitable[Sequence[Text | Media]]], context: RunContext
-) -> tuple[Text | Media, ...] | ToolFailure:
+R = TypeVar("R")
+
+
+async def run_with_deadline(
+    seconds: float | None, work: Callable[[], Awaitable[R]], context: RunContext
+) -> R | ToolFailure:
+    """The result of user code, or a description of its failure."""
     if seconds is not None and seconds <= 0:
         return ToolFailure("timeout", NOT_STARTED_IN_TIME)  # not started: a partial run could have effects
     running = asyncio.create_task(_run_safely(work))
@@ -120,12 +124,9 @@ async def _run_with_deadline(
     return ended  # the result arrived within the grace period
 
 
-async def _run_safely(
-    work: Callable[[], Awaitable[Sequence[Text | Media]]],
-) -> tuple[Text | Media, ...] | ToolFailure:
-    """The parts a tool returned, or a description of its failure."""
+async def _run_safely(work: Callable[[], Awaitable[R]]) -> R | ToolFailure:
     try:
-        return _check_parts(await work())
+        return await work()
     except asyncio.CancelledError:
         raise
     except BaseException as error:
@@ -136,11 +137,15 @@ async def _run_safely(
         return ToolFailure("error", _describe_exception(error))
 
 
+async def _run_parts(tool: Tool, call: ToolCall, context: RunContext) -> tuple[Text | Media, ...]:
+    return _check_parts(await tool.run(_decode_arguments(call), context))
+
+
 async def _probe_parts(
     tool: ProbingTool, arguments: Mapping[str, Json], context: RunContext
-) -> Sequence[Text | Media]:
+) -> tuple[Text | Media, ...]:
     found = await tool.probe(arguments, context)
-    return NO_PARTS if found is None else found or (Text(text="It was done."),)
+    return NO_PARTS if found is None else _check_parts(found or (Text(text="It was done."),))
 
 
 def _decode_arguments(call: ToolCall) -> dict[str, Json]:
@@ -149,7 +154,7 @@ def _decode_arguments(call: ToolCall) -> dict[str, Json]:
 
 
 async def _stop_task(
-    running: "asyncio.Task[tuple[Text | Media, ...] | ToolFailure]",
+    running: "asyncio.Task[R | ToolFailure]",
     context: RunContext,
     why: str | None = None,
 ) -> None:

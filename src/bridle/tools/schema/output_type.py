@@ -32,6 +32,8 @@ class OutputType(NamedTuple, Generic[T]):
     description: str
     convert: Callable[[Json], T]
     """Converts JSON that satisfies the schema; raises ValueError, worded for the model, if the type rejects it."""
+    is_wrapped: bool = False
+    """The answer is the field `value` of an object."""
 
 
 @overload
@@ -84,7 +86,9 @@ def _make_output(schema: Schema, name: str, load: Callable[[Any], Any]) -> Outpu
         except JsonMismatch as mismatch:
             raise mismatch.prefix_path("value") from None
 
-    return OutputType(encode_schema(_wrap_schema(schema)), OUTPUT_NAME_DEFAULT, description, unwrapped)
+    return OutputType(
+        encode_schema(_wrap_schema(schema)), OUTPUT_NAME_DEFAULT, description, unwrapped, is_wrapped=True
+    )
 
 
 def _wrap_schema(schema: Schema) -> Schema:

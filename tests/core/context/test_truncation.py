@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from sim_families import FAMILIES, MODELS
 
 from bridle import Agent, MisuseError, tool
-from bridle.core.evaluate_reply import truncation_hint
+from bridle.core.context.token_estimate import truncation_hint
 from bridle.providers.catalogue import find_model
 from bridle.run.model_connection import ModelConnection
 from bridle.stores.memory import MemoryStore
