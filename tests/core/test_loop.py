@@ -171,6 +171,7 @@ ONE_OF_EACH = (
     e.ConversationOpened(name="conv_1", model_key="m"),
     e.ConversationDropped(name="conv_1", model_key="m", why=""),
     e.Reprompted(why="", message=""),
+    e.OutputChecked(validator="v", verdict="accepted", answer_id="r1"),
     e.RunEnded(stop="done"),
     SubrunStarted(call_id="c", session="s"),
     SubrunCharged(call_id="c", session="s", id="i"),
