@@ -40,7 +40,6 @@ MODEL_EVENTS = (
     e.ModelFailed,
     e.ModelSwitched,
     e.Reprompted,
-    e.OutputChecked,
     e.ViewChanged,
     e.Compacted,
 )
