@@ -206,8 +206,7 @@ class SessionPrinter:
                 return [("switch", f"to {model.name}: {why}")]
             case e.ToolStarted(call_id=call_id, name=name, attempt=attempt, rule=rule):
                 self._started[call_id] = record.at
-                marks = ["again, with the same key"] if attempt > 1 else []
-                marks += [rule] if rule else []
+                marks = [*filter(None, ("again, with the same key" if attempt > 1 else "", rule))]
                 return [("start", f"{call_id} {name}: {', '.join(marks)}")] if marks else []
             case e.ToolProbed(call_id=call_id):
                 self._started.pop(call_id, None)
