@@ -146,14 +146,13 @@ class Stopwatch:
 
 def redact_reply(reply: Reply, redactor: Redactor) -> Reply:
     """The reply without the key; the same object if it contains none."""
-    parts = [_redact_part(part, redactor) for part in reply.parts]
-    texts = {
-        "id": redactor.redact_text(reply.id),
-        "stop_detail": redactor.redact_text(reply.stop_detail),
-        "cache_miss_reason": redactor.redact_text(reply.cache_miss_reason),
-    }
-    redacted = replace(reply, parts=tuple(parts), **texts)
-    return reply if redacted == reply else redacted
+    parts = tuple(_redact_part(part, redactor) for part in reply.parts)
+    id_, detail = redactor.redact_text(reply.id), redactor.redact_text(reply.stop_detail)
+    reason = redactor.redact_text(reply.cache_miss_reason)
+    kept = (reply.parts, reply.id, reply.stop_detail, reply.cache_miss_reason)
+    if (parts, id_, detail, reason) == kept:
+        return reply
+    return replace(reply, parts=parts, id=id_, stop_detail=detail, cache_miss_reason=reason)
 
 
 class StreamRedactor:
@@ -163,17 +162,23 @@ class StreamRedactor:
     """
 
     def __init__(self, redactor: Redactor, show: Callable[[Delta], None]) -> None:
-        self._redactor, self._show = redactor, show
+        self._redactor, self._has_secrets, self._show = redactor, bool(redactor), show
         self._last: Streamed | None = None
         self._before = ""
         """The last character shown: a short key is redacted only as a whole word."""
         self._waiting = ""
 
     def take(self, delta: Delta) -> None:
-        if not self._redactor:
+        if not self._has_secrets:
             self._show(delta)
         elif isinstance(delta, Streamed):
-            self._take_text(delta)
+            text = _delta_text(delta)
+            names_tool = isinstance(delta, ToolCallDelta) and delta.name
+            if self._waiting or not text or names_tool or self._redactor.is_suspect(text):
+                self._take_text(delta)
+            else:
+                self._last, self._before = delta, text[-1]
+                self._show(delta)
         else:
             self.flush()
             self._show(self._redact_call(delta) if isinstance(delta, CallReady) else delta)
@@ -321,7 +326,7 @@ class ModelCall:
         sys.audit("bridle.asked", self.digest, outgoing.url, outgoing.body)
         secrets = self._reply_secrets()
         redactor = Redactor(secrets, KEY_PLACEHOLDER) if secrets else None
-        shown = StreamRedactor(redactor, show) if redactor is not None else None
+        shown = StreamRedactor(redactor, show) if redactor else None
         take = show if shown is None else shown.take
         try:
             async with self._connection.transport.open(outgoing) as answer:

@@ -52,6 +52,7 @@ class Redactor:
         self._signs = (*self._secrets, *_ESCAPES)
         """A text without any of these needs no replacement."""
         self._pattern: re.Pattern[str] | None = None
+        self._suspect: re.Pattern[str] | None = None
 
     def redact_text(self, text: str) -> str:
         if not self._secrets:
@@ -67,6 +68,12 @@ class Redactor:
 
     def __bool__(self) -> bool:
         return bool(self._secrets)
+
+    def is_suspect(self, text: str) -> bool:
+        """False if the text surely contains no secret and no beginning of one; a quick check."""
+        if self._suspect is None:
+            self._suspect = _compile_suspects(tuple(self._secrets))
+        return self._suspect.search(text) is not None
 
     def redact_span(self, text: str, start: int, end: int) -> str:
         """Redact a span of `text`; the text around it determines word boundaries."""
@@ -166,6 +173,13 @@ def _decode_percent(text: str) -> str:
 @lru_cache(maxsize=64)
 def _compile_secrets(secrets: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(_secret_pattern, secrets)))
+
+
+@lru_cache(maxsize=64)
+def _compile_suspects(secrets: tuple[str, ...]) -> re.Pattern[str]:
+    """The first two characters of a secret, its first at the end of a text, and every escape."""
+    starts = {re.escape(secret[0]) + rf"(?:\Z|{re.escape(secret[1])})" for secret in secrets}
+    return re.compile("|".join([r"[\\%]", *sorted(starts)]))
 
 
 def _secret_pattern(secret: str) -> str:
