@@ -1,20 +1,26 @@
 """Nothing that a model, a tool, a rule, a name or a log says can steer a terminal, or hide on it."""
 
 import asyncio
+import io
 import json
+import os
 import re
 import unicodedata
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bridle import Agent, RawTool
 from bridle.cli.main import main
+from bridle.cli.terminal_approver import TerminalApprover
+from bridle.run.calls.approval import find_pending_approval
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
-from bridle.values.calls import PermissionRule, Policy
+from bridle.values.calls import PendingApproval, PermissionRule, Policy
 from bridle.values.errors import MisuseError
 from bridle.values.settings import Memory
+from bridle.watchers.console import Console
 
 ESC, CSI, BEL, ST = "\x1b", "\x1b[", "\x07", "\x1b\\"
 INJECTIONS = {
@@ -235,6 +241,22 @@ def test_defaults_are_part_of_what_is_agreed_to(tmp_path, capsys):
     assert 'approved: pay({"amount": 5, "to": {"name": "shop"}})\n  changed: amount: 7 → 5\n' in out
 
 
+def test_a_person_at_the_terminal_sees_the_defaults(monkeypatch):
+    reading, writing = os.pipe()
+    os.write(writing, b"y\n")
+    os.close(writing)
+    question = PendingApproval(
+        id="1", session="s", call_id="c", tool="pay", arguments='{"amount":7}', rule="ask", question="permission",
+        complete_arguments='{"amount":7,"to":"shop"}',
+    )  # fmt: skip
+    noted = io.StringIO()
+    with os.fdopen(reading) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        verdict = asyncio.run(TerminalApprover(Console(None, noted)).ask(question))
+    assert verdict.answer == "approve"
+    assert 'by default: to = "shop"' in noted.getvalue()
+
+
 def test_no_id_and_half_an_id_that_means_two_answer_nothing(tmp_path, capsys):
     path = str(tmp_path / "log.db")
     asked(path, capsys)
@@ -250,10 +272,10 @@ def test_no_id_and_half_an_id_that_means_two_answer_nothing(tmp_path, capsys):
         for wanted in ("", "\t"):
             with pytest.raises(MisuseError, match="empty"):
                 await agent.approve("s", wanted)
-        shared = next((c for c in "0123456789abcdef" if all(q.id.startswith(c) for q in questions)), None)
-        if shared:
-            with pytest.raises(MisuseError, match="more than one"):
-                await agent.approve("s", shared)
+        alike = [replace(question, id=f"ab{number}") for number, question in enumerate(questions)]
+        assert find_pending_approval(alike, "ab1") == alike[1]
+        with pytest.raises(MisuseError, match="matches several pending approvals"):
+            find_pending_approval(alike, "ab")
         assert len(await agent.approvals("s")) == 2
         await agent.store.close()
 

@@ -16,9 +16,9 @@ import pytest
 from bridle import Agent, tool
 from bridle.ports.transport import OutgoingRequest
 from bridle.run.model_connection import connect_model, find_model_by_name
-from bridle.testing import recording
+from bridle.testing import recording, scripted
 from bridle.transports.recorded import RecordedReply, encode_exchange, scrub_exchange
-from bridle.values.errors import MisuseError
+from bridle.values.errors import Failure, MisuseError
 from bridle.values.events import ModelReplied
 
 WIRES = ("anthropic/claude-sonnet-5-5", "openai/gpt-6.1-sol", "openai-chat/gpt-6.1-sol")
@@ -61,6 +61,19 @@ def test_a_key_that_a_reply_repeats_is_not_kept(wire, key):
     kept = [*replies(agent, "said"), *replies(agent, "called")]
     assert len(kept) == 3
     assert not any(key in each for each in kept)
+
+
+@pytest.mark.parametrize("key", [LONG, SHORT, "none"])
+def test_an_error_that_repeats_the_key_is_kept_without_it(key, tmp_path):
+    refusal = Failure(kind="unauthorized", message=f"Incorrect API key provided: {key}.", status=401)
+    script = scripted(refusal, model=f"sim:{WIRES[2]}")
+    connection = replace(line_with(key), model=script.model, transport=script.transport)
+    agent = Agent(connection, store=tmp_path / "log.db")
+    result = agent.run_sync("go", session="s")
+    asyncio.run(agent.store.close())
+    assert (result.stop, "provided: [key]" in result.reason) == ("failed", True)
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert f"provided: {key}".encode() not in kept
 
 
 def test_a_key_spelled_with_escapes_is_not_kept():

@@ -72,6 +72,14 @@ def read(path, session):
             "b",
             "belong to another session",
         ),
+        (
+            (
+                "DELETE FROM events WHERE sid = 1 AND seq = 2",
+                "UPDATE sessions SET seq = 1, updated = (SELECT at FROM events WHERE sid = 1) WHERE sid = 1",
+            ),
+            "a",
+            "record 1 is not the last record",
+        ),
         (("UPDATE sessions SET created = created + 60 WHERE uid = 'a'",), "a", "times"),
         (("UPDATE sessions SET updated = updated - 60 WHERE uid = 'd'",), "d", "times"),
     ],
@@ -82,6 +90,7 @@ def read(path, session):
         "fork renamed",
         "deleted",
         "records exchanged",
+        "end removed",
         "created",
         "updated",
     ],

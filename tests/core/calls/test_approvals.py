@@ -8,15 +8,18 @@ import subprocess
 import sys
 
 import pytest
+from msgspec.structs import replace
 from patience import PATIENCE_SECONDS
 
 from bridle import Agent, Budget, RawTool, tool
+from bridle.cli.log_access import fold_state
+from bridle.core.loop import apply_event
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.calls import ApprovalVerdict, PermissionRule, Policy
 from bridle.values.errors import MisuseError
-from bridle.values.events import ApprovalAsked, ToolFinished, ToolStarted
+from bridle.values.events import ApprovalAnswered, ApprovalAsked, ToolFinished, ToolStarted
 
 ANSWERS = ("auto", "approve", "edit", "reject", "expire")
 MODEL = "sim:anthropic/claude-sonnet-5-5"
@@ -359,6 +362,19 @@ def test_an_answer_that_fits_no_question_is_refused(answer, why):
         asyncio.run(agent.approve("s", "c1_0"))
     assert asyncio.run(agent.resume("s")).stop == "done"
     assert ran == []
+
+
+def test_an_answer_bound_to_another_question_is_refused():
+    """The question may have changed since a person saw it: other arguments, another rule."""
+    pay, _ = paying(approve=True)
+    agent = Agent(scripted(call_reply(("pay", {"amount": 1})), "ok"), tools=[pay])
+    agent.run_sync("?", session="s")
+    state = fold_state(asyncio.run(agent.store.read("s")))
+    (question,) = asyncio.run(agent.approvals("s"))
+    answer = ApprovalAnswered(call_id=question.call_id, binding=question.binding, answer="approve")
+    assert apply_event(state, answer, state.now, "") != state
+    with pytest.raises(MisuseError, match="no pending approval"):
+        apply_event(state, replace(answer, binding="0" * 64), state.now, "")
 
 
 def test_speaking_to_a_session_that_waits_closes_the_question():

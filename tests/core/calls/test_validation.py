@@ -1,6 +1,8 @@
 """Whether a call makes sense, and what the model is told when it does not."""
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from hypothesis import example, given, settings
@@ -159,9 +161,29 @@ def test_a_broken_schema_is_told_and_does_not_raise():
     assert problem.text.startswith("`odd` cannot be called: its schema is broken")
 
 
+class SchemaServer(BaseHTTPRequestHandler):
+    """Answers every request with a schema that accepts everything."""
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+
 def test_a_schema_can_never_make_the_check_fetch_anything():
-    spec = ToolSpec(name="far", parameters='{"type":"object","$ref":"http://127.0.0.1:9/schema.json"}')
-    assert check_arguments(spec, "{}").kind == "broken_tool"
+    with ThreadingHTTPServer(("127.0.0.1", 0), SchemaServer) as server:
+        server.asked = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/schema.json"
+        spec = ToolSpec(name="far", parameters=json.dumps({"type": "object", "$ref": address}))
+        problem = check_arguments(spec, "{}")
+        server.shutdown()
+    assert (problem.kind, server.asked) == ("broken_tool", [])
 
 
 @pytest.mark.parametrize(("name", "names", "expected"), [

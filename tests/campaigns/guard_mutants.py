@@ -1,0 +1,516 @@
+"""Disables each guard of SECURITY.md, one at a time, and reports if the test of its row fails:
+
+    python tests/campaigns/guard_mutants.py [PART OF A TEST'S NAME]
+
+A test that passes without its guard proves nothing. The source is copied and changed in the copy; the working tree
+stays as it is. It takes some minutes. test_guard_mutants.py checks on every run that the table matches the source and
+SECURITY.md.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+SOURCE = "src/bridle"
+COPIED = (
+    "src",
+    "tests",
+    "examples",
+    "docs",
+    "bench",
+    "pyproject.toml",
+    "SECURITY.md",
+    "README.md",
+    "ARCHITECTURE.md",
+)
+SECONDS_MAX = 150
+"""Far more than any of the tests takes; without its guard, some wait for ever."""
+
+
+class Mutant(NamedTuple):
+    """A guard that is disabled by replacing a text, and a test that must fail then."""
+
+    guard: str
+    """File below src/bridle."""
+    old: str
+    new: str
+    test: str
+    """File below tests, and name."""
+
+
+MUTANTS = (
+    Mutant(
+        "core/calls/argument_matching.py",
+        'return CONTROL_CHARACTERS.sub("", SPACES.sub(" ", text)).casefold()',
+        "return text",
+        "core/calls/test_policy_matrix.py::test_no_generated_call_gets_past_a_rule_that_asks_or_denies",
+    ),
+    Mutant(
+        "core/calls/permission.py",
+        "return any(_value_matches(schema, place, pattern) for place in found)",
+        "return any(place.value == pattern for place in found)",
+        "core/calls/test_policy_matrix.py::test_no_generated_call_gets_past_a_rule_that_asks_or_denies",
+    ),
+    Mutant(
+        "core/calls/permission.py",
+        "tools = [spec for spec in specs if unseen.get(spec.name)]",
+        "tools: list[ToolSpec] = []",
+        "core/calls/test_unseen_defaults.py::test_a_rule_about_a_default_that_only_code_knows_is_refused",
+    ),
+    Mutant(
+        "core/calls/validation.py",
+        'return _explain_malformed(phrases, f"must be a JSON object, not {_name_json_kind(parsed)}")',
+        "return {}",
+        "core/calls/test_validation.py::test_what_is_not_one_complete_json_object_is_never_run",
+    ),
+    Mutant(
+        "tools/schema/pydantic_types.py",
+        "raise ValueError(f\"unknown field `{name}`; the fields are {', '.join(names)}\")",
+        "pass",
+        "core/calls/test_policy_matrix.py::test_a_second_name_of_a_field_is_refused",
+    ),
+    Mutant(
+        "tools/process/command_tool.py",
+        'if text.startswith("-"):',
+        "if False:",
+        "tools/process/test_command_tool.py::test_text_that_would_be_read_as_an_option_is_refused",
+    ),
+    Mutant(
+        "tools/process/run_process.py",
+        "[os.fspath(word) for word in argv],",
+        '" ".join(os.fspath(word) for word in argv), shell=True,',
+        "tools/process/test_process.py::test_words_never_pass_through_a_shell",
+    ),
+    Mutant(
+        "tools/process/run_process.py",
+        "env=dict(environment),",
+        "env={**os.environ, **environment},",
+        "tools/process/test_process.py::test_of_the_environment_only_what_is_named_is_seen",
+    ),
+    Mutant(
+        "core/calls/transitions.py",
+        "if item is None or question is None or question.binding != event.binding:",
+        "if item is None or question is None:",
+        "core/calls/test_approvals.py::test_an_answer_bound_to_another_question_is_refused",
+    ),
+    Mutant(
+        "run/calls/approval.py",
+        "found = [item for item in questions if item.id.startswith(wanted) or item.call_id == wanted]",
+        "found = list(questions)[:1]",
+        "core/calls/test_approvals.py::test_an_answer_that_fits_no_question_is_refused",
+    ),
+    Mutant(
+        "core/calls/dispatch.py",
+        "if limit is not None and count > limit:",
+        "if False:",
+        "run/test_bounds.py::test_a_reply_with_more_calls_than_allowed_ends_the_run_and_runs_none",
+    ),
+    Mutant(
+        "core/budget/limits.py",
+        "if limits.steps is not None and spent.steps >= limits.steps:",
+        "if False:",
+        "core/budget/test_limits.py::test_every_limit_leaves_everything_and_can_be_raised",
+    ),
+    Mutant(
+        "core/budget/limits.py",
+        "if output_tokens_room(state) < OUTPUT_TOKENS_MIN:",
+        "if False:",
+        "core/budget/test_limits.py::test_every_limit_leaves_everything_and_can_be_raised",
+    ),
+    Mutant(
+        "run/budget/sources.py",
+        "for source in sources[len(reservations) :]:",
+        "for source in sources[:0]:",
+        "run/budget/test_shared_budget.py::test_fifty_runs_at_once_never_exceed_it",
+    ),
+    Mutant(
+        "core/context/excerpt.py",
+        "return limit is not None and sum(map(len, _text_pieces(result))) > limit",
+        "return False",
+        "run/calls/test_stored_results.py::test_the_model_gets_an_excerpt_and_reads_the_rest",
+    ),
+    Mutant(
+        "tools/function/results.py",
+        "raise TypeError(f\"tool `{tool}` returned {error}; {_suggest_type(value)}\") from None",
+        "return (Text(text=repr(value)),)",
+        "tools/function/test_tool_results.py::test_what_a_model_cannot_read_is_named",
+    ),
+    Mutant(
+        "tools/schema/json_form.py",
+        'raise TypeError(f"a {type(value).__name__} that is nested too deeply, or contains itself") from None',
+        "return None",
+        "tools/function/test_tool_results.py::test_what_contains_itself_is_named",
+    ),
+    Mutant(
+        "core/calls/validation.py",
+        "_load_closed_schema(schema), validate_formats=True, offline=True",
+        "_load_closed_schema(schema), validate_formats=True, offline=False",
+        "core/calls/test_validation.py::test_a_schema_can_never_make_the_check_fetch_anything",
+    ),
+    Mutant(
+        "tools/process/crash_guard.py",
+        'for group in $groups; do kill -KILL "-$group"; done',
+        "",
+        "tools/process/test_process.py::test_when_we_are_killed_the_family_goes_too",
+    ),
+    Mutant(
+        "stores/locks.py",
+        "    inherited.close_files()",
+        "    del inherited",
+        "stores/test_session_locks.py::test_a_child_that_a_tool_forked_does_not_keep_the_lock_of_a_killed_driver",
+    ),
+    Mutant(
+        "stores/locks.py",
+        "        status = os.fstat(descriptor)",
+        "        os.set_inheritable(descriptor, True)\n        status = os.fstat(descriptor)",
+        "stores/test_session_locks.py::test_a_program_that_a_tool_started_does_not_keep_the_lock_of_a_killed_driver",
+    ),
+    Mutant(
+        "providers/wire/decoder.py",
+        'raise self._make_error("garbled", message) from None',
+        "raise SystemError(message) from None",
+        "campaigns/test_fuzz.py::test_changed_replies_never_raise_anything_else_and_take_no_longer",
+    ),
+    Mutant(
+        "providers/wire/decoder.py",
+        "        if not isinstance(error, ProviderError):",
+        "        if not isinstance(error, ProviderError):\n            raise error",
+        "campaigns/test_mutated_replies.py::test_a_changed_reply_never_bricks_a_session",
+    ),
+    Mutant(
+        "core/context/token_estimate.py",
+        "if total <= IMPLAUSIBLE_TIMES * estimate:",
+        "if True:",
+        "campaigns/test_mutated_replies.py::test_usage_above_the_window_is_recorded_and_flagged_and_not_believed",
+    ),
+    Mutant(
+        "run/model_call.py",
+        "if self._refused and received > ERROR_BODY_BYTES_MAX:",
+        "if False:",
+        "run/test_bounds.py::test_an_error_page_is_not_read_to_its_end",
+    ),
+    Mutant(
+        "transports/http.py",
+        "over = self._ends <= now",
+        "over = False",
+        "transports/test_http.py::test_an_answer_that_takes_too_long_as_a_whole_is_given_up_and_not_asked_for_again",
+    ),
+    Mutant(
+        "transports/http.py",
+        "allow_redirects=False",
+        "allow_redirects=True",
+        "transports/test_http.py::test_a_redirect_is_an_answer_like_any_other",
+    ),
+    Mutant(
+        "run/model_call.py",
+        "return reply if redactor is None else redact_reply(reply, redactor)",
+        "return reply",
+        "run/test_redaction.py::test_a_key_that_a_reply_repeats_is_not_kept",
+    ),
+    Mutant(
+        "values/redaction.py",
+        "return self._pattern.sub(self._mark, text)",
+        "return text",
+        "run/test_redaction.py::test_a_key_that_a_reply_repeats_is_not_kept",
+    ),
+    Mutant(
+        "run/model_call.py",
+        "return Redactor(secrets, KEY_PLACEHOLDER).redact_text(text)",
+        "return text",
+        "run/test_redaction.py::test_an_error_that_repeats_the_key_is_kept_without_it",
+    ),
+    Mutant(
+        "run/model_call.py",
+        "take = show if shown is None else shown.take",
+        "take = show",
+        "values/test_stream_redaction.py::test_no_viewer_of_a_run_sees_the_key",
+    ),
+    Mutant(
+        "run/model_call.py",
+        "if self._last is None or _part_key(self._last) != _part_key(delta):",
+        "if True:",
+        "values/test_stream_redaction.py::test_what_is_shown_is_what_is_kept",
+    ),
+    Mutant(
+        "run/private_extras.py",
+        "return HIDDEN_MARK",
+        "return value",
+        "run/test_private_extras.py::test_the_provider_gets_the_value_and_no_log_recording_or_terminal_does",
+    ),
+    Mutant(
+        "run/model_call.py",
+        "secrets = self._list_secrets() | self._connection.private_extras.texts",
+        "secrets = self._list_secrets()",
+        "run/test_private_extras.py::test_an_error_that_repeats_any_value_is_kept_without_it",
+    ),
+    Mutant(
+        "run/session.py",
+        "Configured(settings=settings, omitted_extras=omitted)",
+        "Configured(settings=settings)",
+        "run/test_private_extras.py::test_not_given_again_no_mark_is_sent_and_the_omission_is_an_event",
+    ),
+    Mutant(
+        "transports/recorded.py",
+        "return {secret for secret in found if not is_plain_word(secret)}",
+        "return set()",
+        "run/test_redaction.py::test_a_recording_has_no_key_in_any_spelling",
+    ),
+    Mutant(
+        "transports/recorded.py",
+        "os.fchmod(descriptor, 0o600)",
+        "pass",
+        "run/test_redaction.py::test_a_recording_is_for_its_owner_only",
+    ),
+    Mutant(
+        "run/logged_settings.py",
+        "if trusted_host and trusted_host == host:",
+        "if True:",
+        "run/test_logged_models.py::test_an_address_from_a_log_is_not_asked_and_its_host_and_key_are_named",
+    ),
+    Mutant(
+        "run/logged_settings.py",
+        "    endpoint = logged.endpoint\n",
+        "    return logged\n",
+        "run/test_logged_models.py::test_nothing_is_imported_because_of_a_log",
+    ),
+    Mutant(
+        "run/logged_settings.py",
+        "return replace(logged, allow_rules_hold=False)",
+        "return logged",
+        "run/test_logged_settings.py::test_a_log_that_allows_everything_allows_nothing_when_a_prompt_is_put",
+    ),
+    Mutant(
+        "run/logged_settings.py",
+        "        if fault:",
+        "        if False:",
+        "run/test_logged_settings.py::test_extras_of_a_log_bring_no_address_and_no_credential",
+    ),
+    Mutant(
+        "run/calls/approval_proof.py",
+        "discards = bool(item.answer.binding) and not _is_proved(key, session, state, item)",
+        "discards = False",
+        "run/calls/test_approval_proof.py::test_an_approval_that_was_written_into_a_log_lets_nothing_run",
+    ),
+    Mutant(
+        "core/calls/transitions.py",
+        "if not event.discards_approval or item.answer is None:",
+        "if True:",
+        "run/calls/test_approval_proof.py::test_an_approval_that_was_written_into_a_log_lets_nothing_run",
+    ),
+    Mutant(
+        "run/calls/approval_proof.py",
+        '("approve", session, state.calls.request_hash, binding, arguments)',
+        '("approve", binding, arguments)',
+        "run/calls/test_approval_proof.py::test_a_proof_holds_for_its_session_and_its_history_only",
+    ),
+    Mutant(
+        "run/calls/approval_proof.py",
+        "changed = claim if claim is not None and claim != item.resource_claim else None",
+        "changed = None",
+        "run/calls/test_approval_proof.py::test_a_tools_own_word_about_a_call_is_not_taken_from_the_log",
+    ),
+    Mutant(
+        "stores/sqlite/origins.py",
+        "if _hash_origin(session, row.sid, row.parent, row.forked_at, anchor) != row.origin_hash:",
+        "if False:",
+        "stores/test_tampering.py::test_a_session_that_is_not_what_was_recorded_is_noticed",
+    ),
+    Mutant(
+        "stores/sqlite/rows.py",
+        "if expected != length + 1 or prev != head:",
+        "if False:",
+        "stores/test_tampering.py::test_a_session_that_is_not_what_was_recorded_is_noticed",
+    ),
+    Mutant(
+        "values/record.py",
+        "if _hash_record(seq, at, data, prev) != hash_:",
+        "if False:",
+        "run/recovery/test_session_log.py::test_a_broken_chain_names_the_record_and_a_fork_goes_on",
+    ),
+    Mutant(
+        "stores/sqlite/database_file.py",
+        "        return path.resolve()",
+        "        return path.absolute()",
+        "stores/test_session_locks.py::test_a_mutating_call_is_not_run_by_a_second_driver_that_came_through_a_link",
+    ),
+    Mutant(
+        "stores/locks.py",
+        '_set_byte_lock(file.descriptor, offset, "F_WRLCK")',
+        "pass",
+        "stores/test_session_locks.py::test_a_mutating_call_is_not_run_by_a_second_driver_that_came_through_a_link",
+    ),
+    Mutant(
+        "run/calls/tool_runner.py",
+        "        result = await (early or self._run_tool(effect, self._parent_budget.begin_call(call.id)))\n"
+        "        await self.finish(call, result)\n",
+        "        result = await (early or self._run_tool(effect, self._parent_budget.begin_call(call.id)))\n"
+        "        result = await self._run_tool(effect, self._parent_budget.begin_call(call.id))\n"
+        "        await self.finish(call, result)\n",
+        "story/test_kill.py::test_killed_at_every_moment_of_a_payment",
+    ),
+    Mutant(
+        "run/validate_input.py",
+        "        if session.startswith(prefix):",
+        "        if False:",
+        "run/test_tenants.py::test_reserved_names_are_refused_at_every_entry",
+    ),
+    Mutant(
+        "run/validate_input.py",
+        "        if session.startswith(prefix):",
+        "        if False:",
+        "run/test_tenants.py::test_reserved_names_are_refused_by_every_command",
+    ),
+    Mutant(
+        "run/validate_input.py",
+        "if tenant is None or state.identity.owner is None or str(tenant) == state.identity.owner:",
+        "if True:",
+        "run/test_tenants.py::test_another_tenant_cannot_go_on_fork_answer_or_read",
+    ),
+    Mutant(
+        "run/validate_input.py",
+        'return str(tenant) or "(none)"',
+        'return ""',
+        "run/test_tenants.py::test_undoing_across_tenants_is_recorded",
+    ),
+    Mutant(
+        "run/validate_input.py",
+        "if tenant is None or state.identity.owner is None or str(tenant) == state.identity.owner:",
+        "if True:",
+        "run/test_tenants.py::test_every_command_about_a_session_keeps_tenants_apart",
+    ),
+    Mutant(
+        "core/memory.py",
+        "elif notes.loaded.tenant != state.run.origin.tenant:",
+        "elif False:",
+        "run/memory/test_notes.py::test_tenants_never_see_one_anothers_notes_even_in_one_session",
+    ),
+    Mutant(
+        "values/text.py",
+        "return _NOT_ASCII.sub(lambda found: found[0] if found[0] in kept else escape(found[0]), text)",
+        "return text",
+        "cli/test_injections.py::test_no_command_prints_what_steers_a_terminal_or_is_not_seen",
+    ),
+    Mutant(
+        "cli/format/printing.py",
+        "piece if at % 2 else escape_text(piece, prose=prose)",
+        "piece",
+        "cli/test_injections.py::test_no_command_prints_what_steers_a_terminal_or_is_not_seen",
+    ),
+    Mutant(
+        "cli/terminal_approver.py",
+        "doubt = question.question == \"in_doubt\"",
+        "doubt = question.question == \"in_doubt\"; print(question.arguments)",
+        "cli/test_injections.py::test_only_one_file_of_the_commands_prints",
+    ),
+    Mutant(
+        "run/calls/approval.py",
+        "complete_arguments=complete_call_arguments(state, item.call.name, arguments),",
+        "complete_arguments=arguments,",
+        "cli/test_injections.py::test_defaults_are_part_of_what_is_agreed_to",
+    ),
+    Mutant(
+        "cli/commands/approve.py",
+        "answered, arguments=text, complete_arguments=complete_call_arguments(state, question.tool, text)",
+        "answered",
+        "cli/test_injections.py::test_defaults_are_part_of_what_is_agreed_to",
+    ),
+    Mutant(
+        "cli/terminal_approver.py",
+        "for line in format_defaults(question):",
+        "for line in ():",
+        "cli/test_injections.py::test_a_person_at_the_terminal_sees_the_defaults",
+    ),
+    Mutant(
+        "run/calls/approval.py",
+        "if len(found) == 1:",
+        "if found:",
+        "cli/test_injections.py::test_no_id_and_half_an_id_that_means_two_answer_nothing",
+    ),
+    Mutant(
+        "run/clock.py",
+        "return self._started_at + (self.monotonic() - self._monotonic_start)",
+        "return self.wall.now()",
+        "run/test_clock_steps.py::test_a_budget_in_seconds_counts_the_seconds_that_passed",
+    ),
+    Mutant(
+        "sim/server.py",
+        'if problem := check_host(request.headers.getall("Host", ())):',
+        'if problem := "":',
+        "sim/test_server_limits.py::test_a_name_that_somebody_made_point_here_is_refused_in_one_line",
+    ),
+    Mutant(
+        "sim/server.py",
+        "self._limits.header_seconds, self._refuse_head, HEAD_TOO_SLOW",
+        "86_400.0, self._refuse_head, HEAD_TOO_SLOW",
+        "sim/test_server_limits.py::test_every_byte_does_not_begin_the_time_anew",
+    ),
+)  # fmt: skip
+
+
+def read_boundaries() -> list[tuple[list[str], list[str]]]:
+    """The guards and the tests of each row of SECURITY.md."""
+    rows = [
+        line.strip("|").split(" | ")
+        for line in (ROOT / "SECURITY.md").read_text().splitlines()
+        if line.startswith(("| a", "| the "))
+    ]
+    return [(re.findall(r"`([^`]+)`", row[2]), re.findall(r"`([^`]+)`", row[3])) for row in rows]
+
+
+def run_tests(copy: Path, *tests: str) -> str:
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-o", "addopts=", "-p", "no:cacheprovider", *tests],
+            cwd=copy / "tests",
+            env={**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX * len(tests),
+        )
+    except subprocess.TimeoutExpired:
+        return "failed"  # the test never ends without the guard
+    if ended.returncode == 0:
+        return "PASSED" if " passed" in ended.stdout else "SKIPPED"
+    return "failed" if ended.returncode == 1 else f"ERROR {ended.returncode}: {ended.stdout[-300:]}"
+
+
+def run_mutant(mutant: Mutant, copy: Path) -> str:
+    """Outcome of the test with the guard disabled: `failed` is what should happen."""
+    changed = copy / SOURCE / mutant.guard
+    original = changed.read_text()
+    changed.write_text(original.replace(mutant.old, mutant.new))
+    try:
+        return run_tests(copy, mutant.test)
+    finally:
+        changed.write_text(original)
+
+
+def main(part: str = "") -> None:
+    survivors = 0
+    with tempfile.TemporaryDirectory(dir=ROOT.parent) as folder:  # recordings are found beside the repository
+        copy = Path(folder)
+        ignored = shutil.ignore_patterns("__pycache__", ".git")
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, copy / name, ignore=ignored)
+            else:
+                shutil.copy(ROOT / name, copy / name)
+        chosen = [mutant for mutant in MUTANTS if part in f"{mutant.guard} {mutant.test}"]
+        if run_tests(copy, *{mutant.test for mutant in chosen}) != "PASSED":
+            sys.exit("a test fails with every guard in place; correct it first")
+        for mutant in chosen:
+            outcome = run_mutant(mutant, copy)
+            survivors += outcome != "failed"
+            print(f"{outcome:8} {mutant.guard:40} {mutant.test}", flush=True)
+    print(f"{len(chosen)} guards disabled, {survivors} not noticed")
+    sys.exit(bool(survivors))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
