@@ -18,7 +18,7 @@ LIMITS = {
     "touched": 104,
     "closure": 48,
     "fields": 12,
-    "budget": 4,
+    "budget": 3,
     "fragments": 0,
     "lines": 78_000,
 }

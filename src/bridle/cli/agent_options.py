@@ -26,7 +26,7 @@ from bridle.values.model import Model
 from bridle.values.request import Extra, ToolEffect
 from bridle.values.settings import Settings
 from bridle.values.text import escape_text
-from bridle.values.usage import STEPS_DEFAULT, Budget
+from bridle.values.usage import LIMIT_KINDS, STEPS_DEFAULT, Budget
 from bridle.watchers.console import Console, format_count
 
 from .option_values import make_count_parser, parse_amount, parse_share
@@ -124,14 +124,9 @@ def _resolve_logged(options: argparse.Namespace, logged: Model) -> Model:
 
 
 def make_budget(options: argparse.Namespace) -> Budget:
-    return Budget(
-        usd=options.usd,
-        tokens=options.tokens,
-        steps=STEPS_DEFAULT if options.steps is None else options.steps,
-        seconds=options.seconds,
-        tool_calls=options.tool_calls,
-        wrap_up=options.wrap_up,
-    )
+    """The limits given as options; an option has the name of its kind."""
+    given = {kind: limit for kind in LIMIT_KINDS if (limit := getattr(options, kind, None)) is not None}
+    return Budget(wrap_up=options.wrap_up, **given)
 
 
 def read_policy_option(options: argparse.Namespace) -> Policy | None:

@@ -145,3 +145,7 @@ class Spending(Value):
     usd: Decimal | None = Decimal(0)
     """None as soon as one reply has no known price."""
     tool_calls: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.usage.total

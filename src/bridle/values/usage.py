@@ -12,6 +12,8 @@ service terms that the provider reports. Terms missing from the card make the pr
 
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import get_args
 
 import msgspec
 
@@ -229,8 +231,8 @@ STEPS_DEFAULT = 100
 """A run with a hundred model calls is far more often stuck than busy."""
 
 
-class Limits(Value):
-    """Upper limits. None means no limit."""
+class Limits(Value, dict=True):
+    """Upper limits. None means no limit. A kind that is counted is also a field of `Amount` and `Spending`."""
 
     usd: Decimal | None = None
     """A float or string is accepted too: `Budget(usd=0.50)`."""
@@ -251,8 +253,13 @@ class Limits(Value):
         if self.wrap_up is not None and not 0 < self.wrap_up < 1:
             raise MisuseError(f"wrap_up must be a share between 0 and 1, such as 0.8, not {self.wrap_up!r}")
 
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds with a limit."""
+        return tuple(kind for kind in LIMIT_KINDS if getattr(self, kind) is not None)
 
-class Budget(Limits):
+
+class Budget(Limits, dict=True):
     """Limits of one run, its session and its tenant. Reaching one ends the run; raise it and resume."""
 
     steps: int | None = STEPS_DEFAULT
@@ -270,12 +277,7 @@ class Budget(Limits):
 
 
 _LIMIT_TYPES: dict[str, type[int] | type[float] | type[Decimal]] = {
-    "usd": Decimal,
-    "tokens": int,
-    "steps": int,
-    "seconds": float,
-    "tool_calls": int,
-    "wrap_up": float,
+    name: get_args(annotation)[0] for name, annotation in Limits.__annotations__.items()
 }
 LIMIT_KINDS = tuple(name for name in _LIMIT_TYPES if name != "wrap_up")
 

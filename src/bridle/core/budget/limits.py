@@ -48,6 +48,15 @@ class LimitScope(NamedTuple):
     spent: Spending
     seconds: float
 
+    @property
+    def owner(self) -> str:
+        """The name as part of a sentence."""
+        return f"{self.name} " if self.name else ""
+
+    def used(self, kind: str) -> Any:
+        """Amount used of a kind; None for dollars if a price is unknown."""
+        return self.seconds if kind == "seconds" else getattr(self.spent, kind)
+
 
 def limit_scopes(state: State) -> tuple[LimitScope, ...]:
     """All scopes that limit the run, its own first."""
@@ -69,12 +78,13 @@ def add_nested_spending(own: Spending, inner: Spending) -> Spending:
     if inner == NOTHING_SPENT:
         return own
     usd = None if own.usd is None or inner.usd is None else own.usd + inner.usd
-    return Spending(
-        steps=own.steps + inner.steps, usage=own.usage + inner.usage, usd=usd, tool_calls=own.tool_calls
-    )
+    counts = {kind: getattr(own, kind) + getattr(inner, kind) for kind in NESTED_KINDS}
+    return replace(own, usage=own.usage + inner.usage, usd=usd, **counts)
 
 
 NOTHING_SPENT = Spending()
+NESTED_KINDS = tuple({*LIMIT_KINDS}.intersection(Spending.__struct_fields__) - {"usd", "tool_calls"})
+"""Counted kinds of which a nested run's use counts against the limits of its parent."""
 
 
 def deadline(state: State) -> float | None:
@@ -113,57 +123,35 @@ def wrap_up_reprompt(state: State) -> Reprompt | None:
     if run.budget.warning:
         return Reprompt(why=WRAP_UP_WHY, message=WRAP_UP_NOTICE.format(used=run.budget.warning))
     for scope in limit_scopes(state):
-        share = scope.limits.wrap_up
-        used = _used_shares(scope) if share is not None else {}
-        for name, part in used.items():
-            if part >= (share or 0):
+        limits = scope.limits
+        for kind in limits.kinds if limits.wrap_up is not None else ():
+            limit, part = getattr(limits, kind), scope.used(kind)
+            if limit and part is not None and float(part) / float(limit) >= (limits.wrap_up or 0):
                 return Reprompt(
-                    why=WRAP_UP_WHY, message=WRAP_UP_NOTICE.format(used=_describe_used(scope, name))
+                    why=WRAP_UP_WHY, message=WRAP_UP_NOTICE.format(used=_describe_used(scope, kind))
                 )
     return None
-
-
-def _used_shares(scope: LimitScope) -> dict[str, float]:
-    limits, used = scope.limits, _used_amounts(scope)
-    return {
-        name: float(part) / float(limit)
-        for name, part in used.items()
-        if (limit := getattr(limits, name)) and part is not None
-    }
-
-
-def _used_amounts(scope: LimitScope) -> dict[str, float | None]:
-    spent = scope.spent
-    return {
-        "usd": None if spent.usd is None else float(spent.usd),
-        "tokens": spent.usage.total,
-        "steps": spent.steps,
-        "seconds": scope.seconds,
-        "tool_calls": spent.tool_calls,
-    }
 
 
 def remaining_limits(state: State, now: float) -> Limits:
     """What is left of the limits of the run and its session; None where there is no limit."""
     left: dict[str, Any] = {}
     for scope in limit_scopes(state):
-        used = {**_used_amounts(scope), "usd": scope.spent.usd}
-        used["seconds"] = scope.seconds + max(0.0, now - state.now)
-        for kind in LIMIT_KINDS:
-            limit, part = getattr(scope.limits, kind), used[kind]
-            if limit is not None and part is not None:
+        current = scope._replace(seconds=scope.seconds + max(0.0, now - state.now))
+        for kind in scope.limits.kinds:
+            limit, part = getattr(scope.limits, kind), current.used(kind)
+            if part is not None:
                 room = max(type(limit)(0), limit - part)
                 left[kind] = min(left.get(kind, room), room)
     return Limits(**left)
 
 
-def _describe_used(scope: LimitScope, name: str) -> str:
-    part, limit = _used_amounts(scope)[name], getattr(scope.limits, name)
-    owner = f"{scope.name} " if scope.name else ""
-    if name == "usd":
-        return f"${part:.4f} of {owner}${limit:f}"
-    shown = f"{part:.0f}" if name == "seconds" else f"{part:,}"
-    return f"{shown} of {owner}{limit:,g} {name.replace('_', ' ')}"
+def _describe_used(scope: LimitScope, kind: str) -> str:
+    part, limit = scope.used(kind), getattr(scope.limits, kind)
+    if kind == "usd":
+        return f"${float(part):.4f} of {scope.owner}${limit:f}"
+    shown = f"{part:.0f}" if isinstance(part, float) else f"{part:,}"
+    return f"{shown} of {scope.owner}{limit:,g} {kind.replace('_', ' ')}"
 
 
 OUTPUT_TOKENS_DEFAULT = 20_000
@@ -181,11 +169,9 @@ OUTPUT_TOKENS_MIN = 16
 def find_reached_limit(state: State) -> tuple[RunStop, str] | None:
     """Stop reason and description of a limit that has been reached; None if there is none."""
     for scope in limit_scopes(state):
-        limits, spent, owner = scope.limits, scope.spent, f"{scope.name} " if scope.name else ""
-        if limits.steps is not None and spent.steps >= limits.steps:
-            return "steps", f"{spent.steps} of {owner}{limits.steps} steps taken"
-        if limits.seconds is not None and scope.seconds >= limits.seconds:
-            return "seconds", f"{scope.seconds:.1f} of {owner}{limits.seconds:g} seconds used"
+        for kind in scope.limits.kinds:
+            if kind not in CHECKED_PER_CALL and scope.used(kind) >= getattr(scope.limits, kind):
+                return OWN_STOPS.get(kind, "budget"), _describe_reached(scope, kind)
     if state.run.budget.tool_call_limit == "shared":
         return "budget", "the shared limit of tool calls is reached, and the model asked for more"
     calls = tool_calls_left(state)
@@ -195,6 +181,22 @@ def find_reached_limit(state: State) -> tuple[RunStop, str] | None:
         descriptions = [_describe_spending(scope) for scope in limit_scopes(state)]
         return "budget", " and ".join(filter(None, descriptions)) + "; the next call would not fit"
     return None
+
+
+OWN_STOPS: dict[str, RunStop] = {"steps": "steps", "seconds": "seconds"}
+"""Kinds with a stop reason of their own; the others end a run as `budget`."""
+CHECKED_PER_CALL = ("usd", "tokens", "tool_calls")
+"""Kinds of which the next call must fit into the rest; every other kind ends the run when it is used up."""
+
+
+def _describe_reached(scope: LimitScope, kind: str) -> str:
+    part, limit = scope.used(kind), getattr(scope.limits, kind)
+    amounts = (
+        f"{part:.1f} of {scope.owner}{limit:g}"
+        if isinstance(part, float)
+        else f"{part} of {scope.owner}{limit}"
+    )
+    return f"{amounts} {kind.replace('_', ' ')} {'taken' if kind == 'steps' else 'used'}"
 
 
 def output_tokens_room(state: State) -> int:
@@ -272,8 +274,8 @@ def _highest_input_rate(state: State, rates: Rates) -> Decimal:
 
 
 def _describe_spending(scope: LimitScope) -> str:
-    limits, spent, descriptions = scope.limits, scope.spent, []
-    owner = f"{scope.name} " if scope.name else ""
+    limits, spent, owner = scope.limits, scope.spent, scope.owner
+    descriptions = []
     if limits.usd is not None:
         is_known = spent.usd is not None
         descriptions.append(

@@ -9,14 +9,17 @@ that was never sent is refunded; a call that was sent and has no end may have be
 reservation counts as spent.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from bridle.core.state import State
 from bridle.values import events as e
 from bridle.values.budget import Amount, BudgetReserved, BudgetSettled, BudgetSnapshot, SubrunCharged
 from bridle.values.record import Record
 from bridle.values.usage import Limits, Reservation, Usage
+
+from .limits import limit_scopes
 
 FitReservation = Callable[[Decimal | None, int | None], Reservation | None]
 """Returns a smaller reservation for what is left (dollars, tokens); None if that is useless."""
@@ -24,27 +27,36 @@ RETRY_LATER: Final = "later"
 
 
 class RemainingBudget(NamedTuple):
-    usd: Decimal | None = None
-    tokens: int | None = None
-    steps: int | None = None
+    left: Mapping[str, Any]
+    """What is left of each kind that a model call uses; kinds without a limit are missing."""
 
     def minus(self, amount: Amount) -> "RemainingBudget":
-        return RemainingBudget(
-            **{
-                kind: None if left is None else left - getattr(amount, kind)
-                for kind, left in self._asdict().items()
-            }
-        )
+        return RemainingBudget({kind: left - getattr(amount, kind) for kind, left in self.left.items()})
 
     def can_cover(self, wanted: Reservation) -> bool:
-        if self.usd is not None and wanted.usd is None:
+        if "usd" in self.left and wanted.usd is None:
             return False  # the cost of the call is unknown
         amount = reserved_amount(wanted)
-        return all(left is None or getattr(amount, kind) <= left for kind, left in self._asdict().items())
+        return all(getattr(amount, kind) <= left for kind, left in self.left.items())
+
+
+MODEL_CALL_KINDS = tuple(kind for kind in Amount.__struct_fields__ if kind != "tool_calls")
 
 
 def remaining_budget(limits: Limits) -> RemainingBudget:
-    return RemainingBudget(**{kind: getattr(limits, kind) for kind in RemainingBudget._fields})
+    return RemainingBudget({kind: getattr(limits, kind) for kind in limits.kinds if kind in MODEL_CALL_KINDS})
+
+
+def remaining_of_run(state: State) -> RemainingBudget:
+    """What a run leaves to the runs inside its tools."""
+    left: dict[str, Any] = {}
+    for scope in limit_scopes(state):
+        for kind in scope.limits.kinds:
+            if kind in MODEL_CALL_KINDS:
+                limit, used = getattr(scope.limits, kind), scope.used(kind)
+                rest = type(limit)(0) if used is None else limit - used
+                left[kind] = min(left.get(kind, rest), rest)
+    return RemainingBudget(left)
 
 
 def reserved_amount(reservation: Reservation) -> Amount:
@@ -69,7 +81,7 @@ def offer_reservation(
         return wanted
     if not alone:
         return RETRY_LATER
-    smaller = fit(remaining.usd, remaining.tokens)
+    smaller = fit(remaining.left.get("usd"), remaining.left.get("tokens"))
     return smaller if smaller is not None and remaining.can_cover(smaller) else None
 
 
@@ -84,8 +96,8 @@ def budget_warning(limits: Limits, used: Amount, name: str) -> str:
     """Description of the budget's use once it passes the wrap-up threshold; empty before."""
     if limits.wrap_up is None:
         return ""
-    for kind in Amount.__struct_fields__:
-        part, limit = getattr(used, kind), getattr(limits, kind)
+    for kind in limits.kinds:
+        part, limit = getattr(used, kind, 0), getattr(limits, kind)
         if limit and float(part) / float(limit) >= limits.wrap_up:
             amounts = f"${part:.4f} of the ${limit}" if kind == "usd" else f"{part:,} of the {limit}"
             unit = "" if kind == "usd" else f" {kind.replace('_', ' ')}"

@@ -19,8 +19,14 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from bridle.core.budget.limits import deadline, limit_scopes
-from bridle.core.budget.shared import FitReservation, RemainingBudget, offer_reservation, reserved_amount
+from bridle.core.budget.limits import deadline
+from bridle.core.budget.shared import (
+    FitReservation,
+    RemainingBudget,
+    offer_reservation,
+    remaining_of_run,
+    reserved_amount,
+)
 from bridle.core.calls.pending import find_call
 from bridle.core.state import State
 from bridle.ports.clock import Clock
@@ -107,18 +113,7 @@ class ParentBudget:
         self.event_loop = None
 
     def remaining(self) -> RemainingBudget:
-        found = RemainingBudget()
-        for scope in limit_scopes(self.state):
-            limits, spent = scope.limits, scope.spent
-            known = Decimal(0) if spent.usd is None else (limits.usd or Decimal(0)) - spent.usd
-            found = RemainingBudget(
-                _smaller_limit(found.usd, None if limits.usd is None else known),
-                _smaller_limit(
-                    found.tokens, None if limits.tokens is None else limits.tokens - spent.usage.total
-                ),
-                _smaller_limit(found.steps, None if limits.steps is None else limits.steps - spent.steps),
-            )
-        return found.minus(self.reserved)
+        return remaining_of_run(self.state).minus(self.reserved)
 
 
 class NestedRun:
@@ -302,7 +297,3 @@ def apply_parent_context(prompted: Prompted) -> Prompted:
         tenant=prompted.tenant or outer.tenant,
         parent_session=outer.session,
     )
-
-
-def _smaller_limit(one: N | None, other: N | None) -> N | None:
-    return other if one is None else one if other is None else min(one, other)
