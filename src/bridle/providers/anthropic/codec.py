@@ -174,7 +174,7 @@ def _encode_head(request: Request, dialect: AnthropicDialect) -> bytes:
 def _add_breakpoint(blocks: list[Block | Raw], ttl: str) -> None:
     for at, block in reversed(list(enumerate(blocks))):
         marked: Block = loads(bytes(block)) if isinstance(block, Raw) else block
-        # A tool that is loaded later is not part of the prefix, so it may not carry the mark.
+        # A deferred tool is not part of the prefix, so it may not carry the breakpoint.
         if not marked.get("defer_loading"):
             blocks[at] = {**marked, "cache_control": _cache_control(ttl)}
             return
@@ -265,7 +265,7 @@ def _encode_output_config(request: Request) -> Block:
 
 def _message_breakpoints(request: Request) -> dict[int, bytes]:
     abilities = request.model.abilities
-    # Where the provider does not mark the end of a request itself, the last message is marked.
+    # If the provider does not track the end of the prompt itself, the last message is marked.
     marks = message_breakpoint_ttls(
         request, at_end=bool(abilities.cache_marks) and not abilities.automatic_cache
     )

@@ -148,7 +148,7 @@ class _AnthropicMessageReader(MessageReader):
             raise _rejection("invalid", f"messages.{index}.content: Input should be a valid list")
         beside = drop_nulls({**message, "role": None, "content": None})
         role: Role = message["role"]
-        # Results come first, as they are written: words before them would leave their calls unanswered.
+        # Results come first, as in encoded requests: text before them would leave their calls unanswered.
         blocks = sorted(blocks, key=lambda block: not _is_result(block)) if role == "user" else blocks
         groups = [(holds_results, list(group)) for holds_results, group in groupby(blocks, _is_result)]
         for holds_results, group in groups or [(False, [])]:

@@ -42,7 +42,7 @@ class PartialAnthropicBlock:
             case "thinking":
                 self.delta_type = "thinking_delta"
             case _:
-                # `input` is left out at the start by some servers, and sent in deltas all the same.
+                # Some servers omit `input` at the start and still send it in deltas.
                 self.delta_type = "input_json_delta" if self.is_call or "input" in stub else None
 
     def build_part(self, *, last_and_cut: bool) -> Part:
@@ -54,7 +54,7 @@ class PartialAnthropicBlock:
                 return decode_part({**self.stub, "thinking": said})
             case "input_json_delta" if self.is_call:
                 self._check_same_arguments(said)
-                # Nothing said is an empty object, unless the reply broke off right here.
+                # A call without fragments has empty arguments, unless the reply was cut off here.
                 return decode_part(
                     self.stub, repair_surrogates(said) or ("" if last_and_cut else self.input_text)
                 )

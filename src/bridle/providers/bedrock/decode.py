@@ -149,7 +149,7 @@ class BedrockDecoder(BaseDecoder):
                 raise ValueError("it is not an object")
         except ValueError as error:
             if self._stopped:
-                return  # everything was said; only the counts are lost
+                return  # the reply is complete; only the counts are lost
             message = f"the provider sent an event that cannot be read ({error})"
             raise self._make_error("garbled", message) from None
         if failed:
@@ -162,7 +162,7 @@ class BedrockDecoder(BaseDecoder):
             case "metadata":
                 self._update_metadata(event)
             case "messageStart":
-                # A gateway that tries again begins again: two attempts are never one reply.
+                # A gateway that retries starts again: two attempts are never joined.
                 self._blocks, self._open, self._meta, self._ready = [], {}, {}, CompletedCalls()
             case "contentBlockStart" if isinstance(event.get("start"), dict):
                 deltas += self._ready.release_held()
@@ -200,9 +200,9 @@ class BedrockDecoder(BaseDecoder):
         )
         block = self._open.get(index) if index is not None else None
         if block is not None and block.is_call and not isinstance(pieces.get(CALL), dict):
-            # A piece that is not there may have been part of the arguments.
+            # The missing piece may have been part of the arguments.
             raise self._make_error("garbled", f"the provider continued call {index!r} with nothing of a call")
-        # What is known begins a block before what is not: a member of next year must not hide it.
+        # Known members come first, so that a member added to the wire later cannot hide them.
         for kind in sorted(pieces, key=lambda kind: kind not in _KNOWN_PIECES):
             self._append_piece(index, kind, pieces[kind], deltas)
 

@@ -133,7 +133,7 @@ class _UnreadFields:
         del holders[-1][last]
         for holder, name, inner in reversed(list(zip(holders, above, holders[1:], strict=False))):
             if inner == {}:
-                del holder[name]  # it held nothing else
+                del holder[name]  # it had no other member
         return value
 
     def put_back(self, name: str, value: Block) -> None:
@@ -181,7 +181,7 @@ def _decode_system(blocks: list[Any], marks: list[Breakpoint]) -> tuple[Text, ..
         place = -1 if at == len(blocks) - 1 else len(bare) - 1
         marks.append(Breakpoint(position="system", block=place, ttl=cast("Any", ttl)))
     parts = (decode_part(block, of_model=False) for block in bare)
-    # Our system is made of texts; what has no words is carried by one that has none either.
+    # The system prompt consists of texts, so a block without text becomes the `native` of an empty one.
     return tuple(
         part if isinstance(part, Text) else Text(text="", native=dumps(block).decode())
         for part, block in zip(parts, bare, strict=True)

@@ -59,7 +59,7 @@ class PartialBedrockBlock:
             case "image", "image", {"source": {"bytes": str(packed)}}:
                 self.packed.append(packed)
             case "text" | "toolUse" | "toolResult" | "reasoningContent", _, _:
-                pass  # nothing a block of this kind is made of
+                pass  # not content of a block of this kind
             case _ if kind == self.kind:
                 self.stub = _merge_values(self.stub, value)
         if said:
@@ -77,7 +77,7 @@ class PartialBedrockBlock:
                 source = {"bytes": _join_base64(self.packed)}
                 return decode_part({"image": _sort_members({**self.stub, "source": source})}, of_model=True)
             case "toolUse" if self.is_call:
-                # Nothing said is an empty object, unless the reply broke off right here.
+                # A call without fragments has empty arguments, unless the reply was cut off here.
                 whole = dumps(self.stub.get("input") or {}).decode()
                 given = repair_surrogates(said) or ("" if last_and_cut else whole)
                 return decode_part({CALL: self.stub}, given, of_model=True)
@@ -86,7 +86,7 @@ class PartialBedrockBlock:
                     {CALL: _sort_members({**self.stub, "input": parse_arguments(said)})}, of_model=True
                 )
             case "toolResult":
-                # A result without content has no delta, and goes back with its content all the same.
+                # A result without content has no delta; sent back, it needs the empty list.
                 return decode_part({self.kind: _sort_members({"content": [], **self.stub})}, of_model=True)
         return decode_part({self.kind: _sort_members(self.stub)}, of_model=True)
 

@@ -61,7 +61,7 @@ def decode_part(block: Block, arguments: str | None = None, *, of_model: bool) -
         del said["type"]
     known = [name for name in said if name in _KNOWN_BLOCKS]
     if len(said) > 1 and len(known) == 1:
-        # A member of next year beside the one we know must not hide a call or an answer.
+        # An unknown additional member must not hide a call or an answer.
         part = decode_part({known[0]: said[known[0]]}, arguments, of_model=of_model)
         if isinstance(part, Opaque):
             return replace(part, native=dumps(said).decode())
@@ -148,7 +148,7 @@ def _decode_text_block(kind: str, inner: Any) -> Text | None:
         case "guardContent", {"text": {"text": str(words), **beside}, **rest} if not rest:
             return Text(text=repair_surrogates(words), native=dumps({kind: {"text": beside}}).decode())
         case _, {"content": [_, *_] as pieces, **beside} if any(map(_is_text_piece, pieces)):
-            # A piece of next year must not hide the words beside it.
+            # An unknown piece must not hide the text of the others.
             words = _PIECE_SEPARATORS[kind].join(piece["text"] for piece in pieces if _is_text_piece(piece))
             kept = beside if len(pieces) == 1 else inner
             return Text(text=repair_surrogates(words), native=dumps({kind: kept}).decode())
@@ -162,7 +162,7 @@ def _encode_text(text: Text, *, own: bool, blank: bool) -> Block | None:
     kind = next(iter(kept), "text")
     beside: Any = kept.get(kind)
     if kind != "text" and kind not in _TEXT_BLOCKS and not words:
-        return kept  # carried by a text because there was no other place for it
+        return kept  # a block without text, stored in an empty text
     if not words.strip() and not blank:
         return None
     match kind:

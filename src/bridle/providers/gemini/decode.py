@@ -223,7 +223,7 @@ class GeminiDecoder(BaseDecoder):
 
     def _apply_part(self, block: Block, arguments: str | None, deltas: list[Delta]) -> None:
         if block.keys() <= {"text", "thought"} and isinstance(said := block.get("text"), str):
-            # Half a character may end one piece and begin the next: nothing is mended before they are joined.
+            # A character may be split between two pieces, so they are repaired only after joining.
             if said:
                 thought = block.get("thought") is True
                 self._growing.append_text(said, thought=thought)
@@ -239,7 +239,7 @@ class GeminiDecoder(BaseDecoder):
             at = self._growing.open.place if self._growing.open else self._growing.count
             part: Part | None = self._growing.append_call_piece(block)
         elif call == {} or all(value is None for value in block.values()):
-            return  # how a call in pieces ends, where none began; or a part that says nothing
+            return  # the end marker of a call in pieces that never began, or an empty part
         else:
             part, at = decode_part(block, arguments), self._growing.count
             if isinstance(part, ToolResult):
@@ -253,7 +253,7 @@ class GeminiDecoder(BaseDecoder):
             case ToolCall(name=name, arguments=given):
                 name = self._names.get(name, name)
                 deltas.append(ToolCallDelta(index=at, name=name, arguments=given))
-                # A call comes whole, or is told to be whole by its last piece.
+                # The call is complete: it came whole, or this was its last piece.
                 deltas.append(CallReady(index=self._calls, call=replace(part, name=name)))
                 self._calls += 1
 

@@ -160,7 +160,7 @@ class _GeminiContentReader(MessageReader):
         if call is None:
             return replace(result, call_id=wire_id or name or "unknown")
         self._waiting.remove(call)
-        # What a response says otherwise than its call did is its own, and goes out again.
+        # An id or name that differs from the call's is stored with the result and sent back.
         own = {
             key: value
             for key, value in (("id", wire_id), ("name", name))

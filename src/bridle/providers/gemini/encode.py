@@ -198,12 +198,12 @@ def answer_open_calls(messages: Sequence[Message]) -> Sequence[Message]:
         calls = [call.id for call in message.calls]
         if message.role == "assistant":
             if not before.isdisjoint(calls):
-                break  # they got a result, so the next turn made the encoder answer the open ones
+                break  # these calls have results, so the next turn already answered the open ones
             called[:0] = calls
         elif message.role == "tool":
             (before if called else given).update(result.call_id for result in message.results)
         else:
-            break  # any other message did so, too
+            break  # any other message answers open calls too
     open_calls = [call_id for call_id in called if call_id not in given]
     if not open_calls:
         return messages

@@ -81,7 +81,7 @@ def _disarm_cut_call(parts: tuple[Part, ...], items: Sequence[object]) -> tuple[
     if not isinstance(last, dict) or not isinstance(call, ToolCall):
         return parts
     if item_type(last) != CUSTOM_CALL and item_type(last) not in HOSTED_CALLS:
-        return parts  # JSON shows where it ends, and what comes after a call shows that the call is whole
+        return parts  # complete JSON shows its own end, and a call before the last item is complete
     return (*parts[:-1], replace(call, arguments=call.arguments.removesuffix("}")))
 
 

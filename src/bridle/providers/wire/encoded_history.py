@@ -134,7 +134,7 @@ class EncodedMessages:
         self._hash = blake2b(digest_size=DIGEST_BYTES)
 
     def _extend(self, messages: tuple[Message, ...]) -> None:
-        # Comparing tuples looks at identity first, so a line of the very same messages costs next to nothing.
+        # Tuple comparison checks identity first, so comparing the same message objects is cheap.
         if messages[: len(self._seen)] != self._seen:
             self._restart()
         known, start = len(self._seen), len(self._buffer)
