@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-newer check format bench footprint docs lock wheel oracles foreign clean help
+.PHONY: demo test test-newer check format bench footprint docs lock wheel oracles foreign pyright clean help
 
 help:
 	@echo "make demo       watch an agent work, with no key and no network"
@@ -18,6 +18,7 @@ help:
 	@echo "make footprint  packages, size and import time, compared with another library"
 	@echo "make docs       generate the pages that come from tables"
 	@echo "make oracles    vendors' SDKs and other agent libraries against the simulator (installs them)"
+	@echo "make pyright    types as pyright infers them (installs it)"
 	@echo "make foreign    clients and servers of other projects, each in its own environment (installs them)"
 	@echo "make lock       update the lock file"
 	@echo "make wheel      build, install in an empty environment, and try it"
@@ -85,6 +86,13 @@ oracles:
 	$(ORACLES)/bin/python tests/wire/vendors/make_vendor_shapes.py --check
 	BRIDLE_SCENARIOS=2500 BRIDLE_REPLIES=2000 $(ORACLES)/bin/python -m pytest -s tests/wire/vendors/test_vendor_types.py tests/wire/vendors/test_vendor_replies.py
 	BRIDLE_CAMPAIGN=50 $(ORACLES)/bin/python -m pytest tests/wire/vendors/test_vendor_streams.py
+
+# basedpyright is pyright with its own node, so that nothing else has to be installed.
+PYRIGHT := bench/.work/pyright
+pyright: $(READY)
+	@test -x $(PYRIGHT)/bin/python || $(PYTHON) -m venv $(PYRIGHT)
+	@$(PYTHON) -m pip --python $(PYRIGHT)/bin/python install -q --disable-pip-version-check basedpyright
+	BRIDLE_PYRIGHT=$(CURDIR)/$(PYRIGHT)/bin/basedpyright $(BIN)/python -m pytest -rs tests/run/context/test_context_typing.py
 
 foreign: $(READY)
 	@failed=0; \

@@ -53,6 +53,13 @@ PROMPT_LAYERS = (
         has_breakpoint=True,
     ),
     PromptLayer(
+        name="session",
+        stability="session",
+        content="instructions that functions of the agent wrote for the session",
+        changed_by="the agent's functions changed",
+        has_breakpoint=True,
+    ),
+    PromptLayer(
         name="history",
         stability="session",
         content="the conversation so far, with its retrieved context",
@@ -75,6 +82,12 @@ PROMPT_LAYERS = (
         name="facts",
         stability="turn",
         content="facts that hold only now",
+        changed_by="never: recorded once",
+    ),
+    PromptLayer(
+        name="turn",
+        stability="turn",
+        content="instructions that functions of the agent wrote for the prompt",
         changed_by="never: recorded once",
         has_breakpoint=True,
     ),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from bridle.run.agent import Agent as Agent
     from bridle.run.budget.shared import SharedBudget as SharedBudget
     from bridle.run.budget.stored import StoredBudget as StoredBudget
+    from bridle.run.context.instructions import per_turn as per_turn
+    from bridle.run.context.prompt_template import PromptTemplate as PromptTemplate
     from bridle.run.history import export_history as export_history
     from bridle.run.history import import_history as import_history
     from bridle.run.lineage import compare_sessions as compare_sessions
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
     from bridle.values.lineage import Fork as Fork
     from bridle.values.memory import Chunk as Chunk
     from bridle.values.memory import ContextRetrieved as ContextRetrieved
+    from bridle.values.memory import InstructionWritten as InstructionWritten
     from bridle.values.memory import Memory as Memory
     from bridle.values.memory import MemoryLoaded as MemoryLoaded
     from bridle.values.memory import Note as Note
@@ -146,6 +149,8 @@ _HOMES = {
     "run.agent": ("Agent",),
     "run.budget.shared": ("SharedBudget",),
     "run.budget.stored": ("StoredBudget",),
+    "run.context.instructions": ("per_turn",),
+    "run.context.prompt_template": ("PromptTemplate",),
     "run.history": ("export_history", "import_history"),
     "run.lineage": ("compare_sessions", "fork_session", "list_branches"),
     "run.memory.notes": ("Notes",),
@@ -177,8 +182,8 @@ _HOMES = {
     ),
     "values.lineage": ("Branch", "Comparison", "CrossTenant", "Fork"),
     "values.memory": (
-        "Chunk", "ContextRetrieved", "Memory", "MemoryLoaded", "Note", "NoteRemoved",
-        "NoteWritten", "Query",
+        "Chunk", "ContextRetrieved", "InstructionWritten", "Memory", "MemoryLoaded", "Note",
+        "NoteRemoved", "NoteWritten", "Query",
     ),
     "values.message": (
         "Media", "Message", "Opaque", "Reasoning", "Reply", "Stop", "Text", "ToolCall",

@@ -147,6 +147,7 @@ ONE_OF_EACH = (
     e.Compacted(strategies=(), why=""),
     e.MemoryLoaded(notes=(), why=""),
     e.ContextRetrieved(),
+    e.InstructionWritten(name="n"),
     e.NoteWritten(note=Note(id="t1", text="x")),
     e.NoteRemoved(id="t1"),
     e.ToolsRevealed(names=(), why=""),

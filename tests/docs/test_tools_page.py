@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     [
         ("tools.md", 11),
         ("output.md", 3),
-        ("context.md", 4),
+        ("context.md", 6),
         ("catalogue.md", 3),
         ("caching.md", 4),
         ("memory.md", 5),

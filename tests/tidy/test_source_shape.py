@@ -19,7 +19,7 @@ BROAD_EXCEPTS = {
     "run/calls/run_tool.py": "a tool is foreign code",
     "run/stream.py": "a watcher can never change a run",
     "run/calls/catalogue.py": "an index of tools is foreign code",
-    "run/memory/retrieval.py": "a retriever is foreign code",
+    "run/context/user_functions.py": "retrieval, facts and instructions are foreign code",
     "run/driver.py": "a failed write ends the driver",
     "run/result.py": "the type of an answer is foreign code; what it raises is its objection",
     "cli/commands/wire.py": "a codec that raises is a defect to list, not one to stop at",

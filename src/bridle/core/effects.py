@@ -12,6 +12,7 @@ from bridle.values.base import Value
 from bridle.values.cache import PromptStored
 from bridle.values.errors import FailureKind
 from bridle.values.events import ApprovalQuestion, Compacted, RunStop, ViewChange, WaitSource
+from bridle.values.memory import InstructionFunction
 from bridle.values.message import Outcome, ToolCall
 from bridle.values.model import Model
 from bridle.values.request import Request
@@ -191,6 +192,17 @@ class RetrieveContext(Value):
         return "gather"
 
 
+class WriteInstruction(Value):
+    """Call a function of the agent that writes instructions."""
+
+    function: InstructionFunction
+    deadline: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"instruct:{self.function.name}"
+
+
 class SwitchModel(Value):
     """Continue with another model of the chain."""
 
@@ -287,6 +299,7 @@ Effect = (
     | FindTools
     | LoadMemory
     | RetrieveContext
+    | WriteInstruction
     | SwitchModel
     | StorePrompt
     | DropPrompt

@@ -60,7 +60,6 @@ from bridle.values import events as e
 from bridle.values.budget import SubrunCharged, SubrunStarted
 from bridle.values.errors import MisuseError
 from bridle.values.message import Message, Stop, Text
-from bridle.values.settings import Settings
 
 from .effects import Effect, EndRun
 from .evaluate_reply import (
@@ -70,7 +69,7 @@ from .evaluate_reply import (
     final_text,
     restart_output_progress,
 )
-from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_retrieval_error
+from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_prompt_errors
 from .model_turn import apply_model_asked, apply_model_failed, apply_model_replied, choose_next_effect
 from .state import (
     Attempt,
@@ -128,14 +127,9 @@ def _apply_configured(state: State, event: e.Configured, at: float, proof: str) 
         after = replace(
             after, cache=replace(after.cache, chained_from=len(state.conversation.transcript.messages))
         )
-    if _prompt_head(event.settings) != _prompt_head(state.settings):
+    if event.settings.prompt_head != state.settings.prompt_head:
         after = mark_all_stale(after)
     return rebuild_view(after)
-
-
-def _prompt_head(settings: Settings) -> tuple[object, ...]:
-    """Settings that form the prompt before the conversation."""
-    return settings.instructions, settings.tools, settings.output, settings.memory is None
 
 
 def _apply_imported(state: State, event: e.Imported, at: float, proof: str) -> State:
@@ -227,7 +221,7 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
         ),
         adjustments=RequestAdjustments(recorded_notes=run.adjustments.recorded_notes),
         compaction=progress_after_resume(state),
-        prompt=clear_retrieval_error(run.prompt),
+        prompt=clear_prompt_errors(run.prompt),
         end=RunEnd(answer=run.end.answer),
     )
     calls = tuple(

@@ -69,7 +69,7 @@ from .evaluate_reply import (
     list_calls,
     repetition_notice,
 )
-from .memory import plan_memory_load, plan_retrieval
+from .memory import plan_instruction, plan_memory_load, plan_retrieval
 from .state import Attempt, CallBatch, EndpointRefusals, Phase, State
 
 TOOL_RETRIES_MAX = 3
@@ -101,7 +101,9 @@ def choose_next_effect(state: State) -> Effect:
         if fallback_state is None:
             return _switch_or_end(state, wait.why)
         state, wait = fallback_state, RetryWait(seconds=0.0, source="repair")
-    preparation = plan_memory_load(state) or plan_retrieval(state, deadline(state))
+    preparation: Effect | None = plan_memory_load(state) or plan_retrieval(state, deadline(state))
+    if preparation is None and state.settings.instruction_functions:
+        preparation = plan_instruction(state, deadline(state))
     if preparation is not None:
         return preparation
     change = find_due_view_change(state) or stale_reasoning(state)

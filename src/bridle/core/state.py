@@ -17,7 +17,7 @@ from bridle.values.cache import PromptDropped, PromptStored
 from bridle.values.calls import Compensation, StoredResult
 from bridle.values.errors import Failure, FailureKind
 from bridle.values.events import Compacted, PartRef, PrefixMoved, RunStop, ViewChanged
-from bridle.values.memory import MemoryLoaded, Note
+from bridle.values.memory import InstructionWritten, MemoryLoaded, Note
 from bridle.values.message import Message, Opaque, Reply, Transcript
 from bridle.values.model import Origin
 from bridle.values.settings import Settings
@@ -74,7 +74,7 @@ class CompactionProgress(Value):
 
 
 class CurrentPrompt(Value):
-    """The current prompt and the notes and context loaded for it; see core/memory.py."""
+    """The current prompt, and the notes, context and instructions added to it; see core/memory.py."""
 
     text: str = ""
     """The prompt without retrieved context."""
@@ -86,6 +86,10 @@ class CurrentPrompt(Value):
     """The context was retrieved."""
     retrieval_error: str = ""
     """Reason why retrieval failed, if the run must not continue without it."""
+    instructed_by: tuple[str, ...] = ()
+    """Functions that wrote instructions for this prompt."""
+    instruction_error: str = ""
+    """Reason why a function that writes instructions failed."""
 
 
 class MemoryState(Value):
@@ -103,6 +107,8 @@ class MemoryState(Value):
     """Prompts that begin with retrieved context, by message id."""
     reload_reason: str = ""
     """Reason to load the notes again before the next request."""
+    instructions: tuple[InstructionWritten, ...] = ()
+    """Instructions that functions wrote for the session."""
 
 
 class Phase(StrEnum):

@@ -24,6 +24,7 @@ from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import apply_parent_context
 from bridle.run.budget.sources import BudgetPool, check_pool, check_tenant_budget
 from bridle.run.calls.approval import Approver, encode_arguments
+from bridle.run.context.instructions import Instructions
 from bridle.run.memory.notes import Notes
 from bridle.run.memory.retrieval import Facts, Retrieval, Retrieve, Retriever
 from bridle.stores import open_store
@@ -31,7 +32,6 @@ from bridle.tools.collect_tools import collect_compensations
 from bridle.tools.schema.output_type import OutputType
 from bridle.transports.deadlines import Deadlines
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval, Policy
-from bridle.values.events import Prompted
 from bridle.values.lineage import Branch, Comparison, CrossTenant, Fork, ForkPlace
 from bridle.values.message import Prompt
 from bridle.values.request import Extra, Sampling
@@ -43,7 +43,6 @@ from bridle.values.settings import (
     Settings,
     ToolCatalogue,
 )
-from bridle.values.text import repair_surrogates
 from bridle.values.usage import Budget
 
 from .agent_settings import (
@@ -65,7 +64,7 @@ from .result import Validator, make_result
 from .session import Session
 from .stream import Stream, ViewerBuffers
 from .sync import run_in_background
-from .validate_input import check_session, check_text, check_types, parse_prompt, resolve_session
+from .validate_input import check_session, check_types, make_prompted, resolve_session
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -103,7 +102,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         model: ModelLike | Sequence[ModelLike],
         *,
         tools: Iterable[Tool[C_contra] | Callable[..., object]] = NO_TOOLS,
-        instructions: str | None = None,
+        instructions: Instructions[C_contra] | None = None,
         budget: Budget | None = None,
         pool: BudgetPool = None,
         store: StoreLike = None,
@@ -127,13 +126,12 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         random_source: RandomSource = random.random,
         **options: Unpack[AgentOptions],
     ) -> None:
-        check_types(instructions, budget)
+        check_types(budget)
         check_pool(pool)
         check_options(options, Agent.__init__)
-        limits = ToolCatalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max)
         retriever = Retriever.create(retrieve, facts)
         settings = Settings(
-            instructions=repair_surrogates(instructions or "").strip(),
+            catalogue=ToolCatalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max),
             sampling=sampling or Sampling(),
             policy=load_policy(policy),
             tools_at_once_max=tools_at_once,
@@ -141,8 +139,9 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             retrieval=retriever.settings if retriever else None,
             **resolve_summarizer(options),
         )
+        tooling = tools, tool_index, tool_choice
         self._parts = make_parts(
-            settings, model, deadlines, tools, limits, tool_index, tool_choice, output, validate, context_type
+            settings, instructions, model, deadlines, tooling, output, validate, context_type
         )
         self._retriever, self._watchers, self._approver = retriever, tuple(watchers), approver
         self._store_location, self._pool, self._deadlines = store, pool, deadlines
@@ -358,11 +357,9 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         stream: bool = False,
     ) -> tuple[str, Callable[..., Coroutine[None, None, Result[T]]]]:
         """Check the arguments of `run`; returns the session id and the function that runs the prompt."""
-        check_types(None, budget, history)
-        names = {"caller": check_text(caller=caller), "tenant": str(check_text(tenant=tenant))}
-        prompted = apply_parent_context(
-            Prompted(parts=parse_prompt(prompt), budget=budget or self._budget, **names)
-        )
+        check_types(budget, history)
+        given = make_prompted(prompt, budget or self._budget, caller, tenant)
+        prompted = apply_parent_context(given)
         check_tenant_budget(prompted.budget, prompted.tenant)
         name, fresh = resolve_session(session, new=new, now=self._clock.now())
         # A run inside a tool inherits the tenant of the outer run unless it names another.
@@ -387,7 +384,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         stream: bool = False,
     ) -> Callable[..., Coroutine[None, None, Result[T]]]:
         """Check the arguments of `resume`; returns the function that finishes the run."""
-        check_types(None, budget)
+        check_types(budget)
         check_session(session)
         self._parts.model_chain.check_price(budget, self._pool, self._clock.now())
 
@@ -431,6 +428,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
                 search=self._parts.tool_layout.search,
                 pool=self._pool,
                 retriever=self._retriever,
+                instructions=parts.instructions,
                 context=context,
             )
 

@@ -21,6 +21,8 @@ from bridle.ports.tool_index import ToolIndex
 from bridle.providers import load_codec
 from bridle.providers.ownership import find_field_owners, find_tool_owners
 from bridle.run.calls.catalogue import ToolLayout, make_tool_layout
+from bridle.run.context.instructions import AgentInstructions, parse_instructions
+from bridle.run.context.run_context import ContextNeed, check_context_types, list_tool_needs
 from bridle.tools.collect_tools import collect_tools
 from bridle.tools.schema.output_type import OutputType, make_output_type
 from bridle.transports.deadlines import Deadlines
@@ -45,7 +47,6 @@ from .model_chain import ModelChain, ModelLike, make_model_chain
 from .model_connection import resolve_model
 from .private_extras import PrivateExtras, hide_extras
 from .result import OutputChecker, parse_validators
-from .run_context import ContextNeed, check_context_types, list_tool_needs
 from .validate_input import check_numbers, check_round_trip
 
 
@@ -273,22 +274,26 @@ class AgentParts(Generic[T]):
     private_extras: PrivateExtras
     """Values of extras, which are not part of the settings."""
     context_needs: tuple[ContextNeed, ...]
+    instructions: AgentInstructions
     output_checker: OutputChecker
 
 
 def make_parts(
     settings: Settings,
+    instructions: object,
     model: ModelLike | Sequence[ModelLike],
     deadlines: Deadlines | None,
-    tools: Iterable[Tool | Callable[..., object]],
-    limits: ToolCatalogue,
-    tool_index: ToolIndex | None,
-    tool_choice: ToolChoiceInput,
+    tooling: tuple[Iterable[Tool | Callable[..., object]], ToolIndex | None, ToolChoiceInput],
     output: type[T] | OutputType[T] | Mapping[str, Json] | None,
     validate: object,
     context_type: object,
 ) -> AgentParts[T]:
-    """The parts of an agent, with its settings completed; raises `MisuseError` or `BadTool` for bad input."""
+    """The parts of an agent, with its settings completed; raises `MisuseError` or `BadTool` for bad input.
+
+    `tooling` are the tools, their index and the tool choice.
+    """
+    tools, tool_index, tool_choice = tooling
+    limits = settings.catalogue or ToolCatalogue()
     check_numbers(
         tools_at_once=settings.tools_at_once_max,
         tools_shown_max=limits.shown_max,
@@ -301,11 +306,15 @@ def make_parts(
     layout = make_tool_layout(
         known, limits, tool_index, fixed, output_type.name if output_type else "", settings.memory
     )
+    parsed = parse_instructions(instructions)
     checker = OutputChecker(output_type, parse_validators(validate))
-    needs = (*list_tool_needs(layout.tools), *checker.context_needs)
+    needs = (*list_tool_needs(layout.tools), *parsed.context_needs, *checker.context_needs)
     check_context_types(needs, context_type)
     settings = replace(
         settings,
+        instructions=parsed.text,
+        instruction_functions=parsed.functions,
+        templates=parsed.templates,
         model=chain.models[0],
         models=chain.chain_models,
         tools=layout.visible,
@@ -324,6 +333,7 @@ def make_parts(
         choose_tool=(lambda step: parse_tool_choice(choose(step), layout.tools)) if choose else None,
         private_extras=private_extras,
         context_needs=needs,
+        instructions=parsed,
         output_checker=checker,
     )
 

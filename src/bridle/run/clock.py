@@ -32,5 +32,8 @@ class SessionClock:
     def now(self) -> float:
         return self._started_at + (self.monotonic() - self._monotonic_start)
 
+    def seconds_left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self.now())
+
     async def sleep(self, seconds: float) -> None:
         await self.wall.sleep(seconds)

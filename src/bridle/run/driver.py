@@ -36,6 +36,7 @@ from bridle.core.effects import (
     RunTool,
     SkipCall,
     StorePrompt,
+    WriteInstruction,
     event_for_effect,
 )
 from bridle.core.loop import apply_event, next_effects
@@ -51,6 +52,8 @@ from bridle.run.calls.approval import Approver
 from bridle.run.calls.approval_proof import prove_answer, review_calls
 from bridle.run.calls.stored_results import ResultStore
 from bridle.run.calls.tool_runner import ToolRunner
+from bridle.run.context.instructions import AgentInstructions
+from bridle.run.context.run_context import RunContexts
 from bridle.run.memory.retrieval import Retriever
 from bridle.run.memory.runner import MemoryRunner
 from bridle.run.recovery.breakers import AdmittedRequest
@@ -70,7 +73,6 @@ from .clock import SessionClock
 from .model_call import DeltaCallIds, ModelCall, describe_restart
 from .model_connection import ModelConnection
 from .result import NO_CHECKS, OutputChecker
-from .run_context import RunContexts
 from .stream import WatcherGroup
 
 LOG = logging.getLogger("bridle")
@@ -98,6 +100,7 @@ class Driver:
         search: SearchTools | None = None,
         pool: BudgetPool = None,
         retriever: Retriever | None = None,
+        instructions: AgentInstructions | None = None,
         context: object = None,
     ) -> None:
         """`connections` are by model key; `output` checks answers."""
@@ -119,7 +122,7 @@ class Driver:
         self._call_ids = DeltaCallIds(turn=0)
         self.contexts = RunContexts(self, context, clock, self._show)
         self.result_store = ResultStore(store, lambda: self.state)
-        self._memory_runner = MemoryRunner(session, store, clock, lambda: self.state, self.record, retriever)
+        self._memory_runner = MemoryRunner(self, self.contexts, store, clock, retriever, instructions)
         self._tools = {**self.result_store.tools, **self._memory_runner.tools, **tools}
         fit, prove = self.result_store.fit_result, self._prove_answer
         self._tool_runner = ToolRunner(
@@ -240,7 +243,7 @@ class Driver:
                 await self._tool_runner.reveal_tools(effect)
             case FindTools():
                 await self._tool_runner.find_initial_tools(effect, self.state)
-            case LoadMemory() | RetrieveContext():
+            case LoadMemory() | RetrieveContext() | WriteInstruction():
                 await self._memory_runner.perform(effect)
             case StorePrompt() | DropPrompt():
                 await update_stored_prompt(
@@ -248,7 +251,7 @@ class Driver:
                 )
             case CheckOutput(validator=validator, deadline=until):
                 context = self.contexts.for_step(validator, replied=True)
-                await self.record(await self._output.check(effect, context, self._seconds_left(until)))
+                await self.record(await self._output.check(effect, context, self._clock.seconds_left(until)))
             case OpenConversation(model_key=key):
                 await self.record(await open_conversation(self._connections[key], self._clock.wall.now()))
             case EndRun(stop=stop, reason=reason):
@@ -266,7 +269,7 @@ class Driver:
             self._show(describe_restart(effect, self.state))
         if effect.wait_seconds > 0:
             await self._clock.sleep(effect.wait_seconds)
-        left = self._seconds_left(effect.deadline)
+        left = self._clock.seconds_left(effect.deadline)
         async with reserve(self._budget_sources, self.state, effect, left, self._length) as held:
             connection = self._connections[effect.request.model.model_key]
             if held.end is not None:
@@ -330,7 +333,7 @@ class Driver:
         self._model_call, self._asked_at = call, self.state.now
         self._call_ids = DeltaCallIds(self.state.totals.reply_count + 1)
         try:
-            async with asyncio.timeout(self._seconds_left(effect.deadline)):
+            async with asyncio.timeout(self._clock.seconds_left(effect.deadline)):
                 show = self._show_delta if not aside else lambda _: None
                 reply = await held.send(
                     call, show, self._clock.wall.now(), admitted.record_answer_begun, self._cost
@@ -414,6 +417,3 @@ class Driver:
 
     def _prove_answer(self, event: e.ApprovalAnswered) -> str:
         return prove_answer(self._store, self.session, self.state, event)
-
-    def _seconds_left(self, deadline: float | None) -> float | None:
-        return None if deadline is None else max(0.0, deadline - self._clock.now())

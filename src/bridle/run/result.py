@@ -20,6 +20,7 @@ from bridle.core.evaluate_reply import find_structured_answer
 from bridle.core.state import State
 from bridle.ports.run_context import RunContext
 from bridle.run.calls.run_tool import ToolFailure, run_with_deadline
+from bridle.run.context.run_context import ContextNeed
 from bridle.tools.function.context_parameter import find_context_parameter
 from bridle.tools.function.invoker import FunctionInvoker
 from bridle.tools.schema.json_form import to_json_text
@@ -30,8 +31,6 @@ from bridle.values.message import Reply
 from bridle.values.request import TOOL_SECONDS_DEFAULT
 from bridle.values.result import Result
 from bridle.values.text import describe_error, repair_surrogates
-
-from .run_context import ContextNeed
 
 T = TypeVar("T")
 C = TypeVar("C")

@@ -25,6 +25,7 @@ from bridle.ports.tool import Json, Tool
 from bridle.run.budget.sources import check_tenant_budget
 from bridle.run.calls.approval import find_pending_approval, list_pending_approvals
 from bridle.run.calls.run_tool import run_tool
+from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
 from bridle.values import events as e
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
@@ -36,7 +37,6 @@ from bridle.values.usage import Budget
 
 from .cancellation import finish_despite_cancel
 from .driver import Driver
-from .run_context import ContextNeed, check_context, list_tool_needs
 from .validate_input import check_tenant
 
 SETTLED_BY_PERSON = "A person has seen to it: there is nothing left to undo."
@@ -134,7 +134,7 @@ class Session:
             driver = self.new_driver()
             await driver.restore_and_repair()
             self._check_new(new, begun=driver.has_begun)
-            check_context(self.context_needs, driver.contexts.context, "run")
+            self._check_context(driver, "run")
             prompted = replace(prompted, cross_tenant=check_tenant(self.session, driver.state, tenant))
             if driver.state.phase not in (Phase.NEW, Phase.IDLE):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
@@ -160,11 +160,15 @@ class Session:
             if state.phase is Phase.IDLE and state.run.end.stop in FINISHED_STOPS:
                 return state
             check_tenant_budget(budget or state.run.budget.limits, state.run.origin.tenant)
-            check_context(self.context_needs, driver.contexts.context, "resume")
+            self._check_context(driver, "resume")
             await self._configure(driver, self._settings_to_resume(state))
             await driver.record(Resumed(budget=budget, cross_tenant=across))
             await driver.review_calls(trusts_approvals=trusts_approvals)
             return await self._drive(driver)
+
+    def _check_context(self, driver: Driver, method: str) -> None:
+        needs = list_due_needs(self.context_needs, driver.state, prompting=method == "run")
+        check_context(needs, driver.contexts.context, method)
 
     def _check_new(self, new: bool | None, *, begun: bool) -> None:  # noqa: FBT001
         if new is False and not begun:

@@ -15,8 +15,9 @@ from bridle.core.context.excerpt import RESULT_CHARACTERS_MIN
 from bridle.core.state import State
 from bridle.values.budget import BUDGET_LOG_PREFIX
 from bridle.values.errors import MisuseError
+from bridle.values.events import Prompted
 from bridle.values.lineage import CrossTenant
-from bridle.values.memory import NOTES_PREFIX
+from bridle.values.memory import NOTES_PREFIX, FilledPrompt, TemplateVersion
 from bridle.values.message import Media, Prompt, Text
 from bridle.values.result import History
 from bridle.values.settings import Settings
@@ -30,9 +31,7 @@ NUMBER_MINIMUMS = {"repeats_max": 2, "result_characters": RESULT_CHARACTERS_MIN}
 """Minimums other than one."""
 
 
-def check_types(instructions: object, budget: object, history: object = None) -> None:
-    if instructions is not None and not isinstance(instructions, str):
-        raise MisuseError(f"`instructions` must be a string, not `{type(instructions).__name__}`")
+def check_types(budget: object, history: object = None) -> None:
     if budget is not None and not isinstance(budget, Budget):
         kinds = ", ".join(f"{name}=…" for name in LIMIT_KINDS)
         raise MisuseError(f"`budget` must be a Budget({kinds}), not {budget!r}")
@@ -95,7 +94,7 @@ def parse_prompt(prompt: Prompt) -> tuple[Text | Media, ...]:
 
 def _parse_prompt_part(given: object) -> Text | Media:
     if isinstance(given, str):
-        return Text(text=repair_surrogates(given))
+        return Text(text=repair_surrogates(str(given)))  # a subclass of str cannot be encoded
     if isinstance(given, Text):
         return msgspec.structs.replace(given, text=repair_surrogates(given.text))
     if isinstance(given, Media):
@@ -135,3 +134,21 @@ def is_generated_id(session: str) -> bool:
 def new_session_id(now: float) -> str:
     day = datetime.fromtimestamp(now, UTC).strftime("%Y%m%d")
     return f"{day}-{''.join(secrets.choice(SESSION_ID_ALPHABET) for _ in range(SESSION_ID_LENGTH))}"
+
+
+def make_prompted(prompt: Prompt, budget: Budget, caller: str, tenant: str) -> Prompted:
+    """The event of a prompt; raises `MisuseError` for bad input."""
+    return Prompted(
+        parts=parse_prompt(prompt),
+        budget=budget,
+        caller=check_text(caller=caller),
+        tenant=str(check_text(tenant=tenant)),
+        templates=list_templates(prompt),
+    )
+
+
+def list_templates(given: object) -> tuple[TemplateVersion, ...]:
+    """Templates that a text, or the texts of a list, were made from."""
+    texts = given if isinstance(given, list | tuple) else (given,)
+    found = (text.template for text in texts if isinstance(text, FilledPrompt))
+    return tuple(dict.fromkeys(found))

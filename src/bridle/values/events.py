@@ -30,7 +30,14 @@ from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
 from .calls import ResourceClaim, StoredResult
 from .errors import Failure, FailureKind
-from .memory import ContextRetrieved, MemoryLoaded, NoteRemoved, NoteWritten
+from .memory import (
+    ContextRetrieved,
+    InstructionWritten,
+    MemoryLoaded,
+    NoteRemoved,
+    NoteWritten,
+    TemplateVersion,
+)
 from .message import Media, Message, Reply, Text, ToolResult
 from .model import Model
 from .request import Breakpoint, ToolChoice
@@ -119,6 +126,8 @@ class Prompted(EventBase, tag="prompted"):
     """The tenant again, if the session belongs to another tenant and the caller confirmed it."""
     parent_session: str = ""
     """Session whose tool started this run."""
+    templates: tuple[TemplateVersion, ...] = ()
+    """Templates that texts of the prompt were made from."""
 
 
 class Imported(EventBase, tag="imported"):
@@ -338,6 +347,7 @@ Event = (
     | Prompted
     | MemoryLoaded
     | ContextRetrieved
+    | InstructionWritten
     | NoteWritten
     | NoteRemoved
     | ViewChanged

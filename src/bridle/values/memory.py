@@ -1,4 +1,4 @@
-"""Memory notes, and context retrieved for a turn.
+"""Memory notes, context retrieved for a turn, and instructions that functions of the agent write.
 
 The notes of a tenant are a log of their own in the store (`notes_log_name`), so that many sessions can write
 them concurrently; the notes of a session are in its own log. Both use the same two events. The notes *shown*
@@ -7,9 +7,11 @@ to the model are a third event: notes may change at any time, the prompt must no
 Retrieved chunks and facts are requested once per turn, outside the core, and recorded. From then on they are
 part of the turn's message and never change; they stand after everything that sessions share, so that the
 shared prefix stays cached.
+
+Instructions that a function writes are recorded in the same way, once per session or once per turn.
 """
 
-from typing import Literal
+from typing import Literal, Self
 
 from .base import EventBase, Value
 
@@ -108,6 +110,51 @@ class RetrievalSettings(Value):
     characters_max: int = CHUNKS_CHARACTERS_DEFAULT
     required: bool = False
     """If True, the run ends when retrieval fails; otherwise it continues without chunks."""
+
+
+InstructionScope = Literal["session", "turn"]
+"""`session`: written once, before the first request. `turn`: written once per prompt."""
+INSTRUCTION_SECONDS_MAX = 10.0
+
+
+class InstructionFunction(Value):
+    """A function of the agent that writes instructions."""
+
+    name: str
+    scope: InstructionScope = "session"
+
+
+class TemplateVersion(Value):
+    """A prompt template that a text was made from."""
+
+    name: str
+    version: str
+    """Hash of its text and variables."""
+
+
+class FilledPrompt(str):
+    """A text made from a template; it is a string like any other."""
+
+    __slots__ = ("template",)
+    template: TemplateVersion
+
+    def __new__(cls, text: str, template: TemplateVersion) -> Self:
+        filled = super().__new__(cls, text)
+        filled.template = template
+        return filled
+
+
+class InstructionWritten(EventBase, tag="instruction_written"):
+    """A function of the agent wrote instructions; it is not called again for this session or turn."""
+
+    name: str
+    """Name of the function."""
+    instructions: str = ""
+    scope: InstructionScope = "session"
+    templates: tuple[TemplateVersion, ...] = ()
+    """Template that the text was made from, if any."""
+    write_error: str = ""
+    """Reason why the function failed; the run ends, and the function is called again when it is resumed."""
 
 
 class ContextRetrieved(EventBase, tag="context_gathered"):

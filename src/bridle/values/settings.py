@@ -10,7 +10,7 @@ from typing import Literal
 from .base import Value
 from .cache import ServerStateStrategy
 from .calls import Policy
-from .memory import Memory, RetrievalSettings
+from .memory import InstructionFunction, Memory, RetrievalSettings, TemplateVersion
 from .model import Abilities, Endpoint, Model, Ttl
 from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
 
@@ -88,6 +88,10 @@ class Settings(Value, dict=True):
     name: str = ""
     """Name of the agent in reports across sessions; derived from its settings if empty."""
     instructions: str = ""
+    instruction_functions: tuple[InstructionFunction, ...] = ()
+    """Functions that write further instructions, in order."""
+    templates: tuple[TemplateVersion, ...] = ()
+    """Templates that `instructions` was made from."""
     tools: tuple[ToolSpec, ...] = ()
     """Tools visible to the model from the start."""
     hidden_tools: tuple[ToolSpec, ...] = ()
@@ -135,6 +139,17 @@ class Settings(Value, dict=True):
     """Set if notes precede the conversation."""
     retrieval: RetrievalSettings | None = None
     """Set if context is retrieved for every prompt."""
+
+    @cached_property
+    def session_functions(self) -> tuple[InstructionFunction, ...]:
+        """Functions whose instructions are part of the system prompt."""
+        return tuple(function for function in self.instruction_functions if function.scope == "session")
+
+    @property
+    def prompt_head(self) -> tuple[object, ...]:
+        """Settings that form the prompt before the conversation."""
+        head = self.instructions, self.session_functions
+        return *head, self.tools, self.output, self.memory is None
 
     @cached_property
     def window_tokens(self) -> int:

@@ -7,7 +7,7 @@ import pytest
 from prompt_layers import PROMPT_LAYERS, STABILITY_LEVELS
 from test_retrieval import FAMILIES
 
-from bridle import Agent, Memory, tool
+from bridle import Agent, Memory, per_turn, tool
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.memory.notes import Notes
@@ -24,10 +24,12 @@ WORDS = {
     "tools": "Weighs the tools-word.",
     "system": "The system-word.",
     "memory": "The memory-word.",
+    "session": "The session-word.",
     "history": "The history-word.",
     "chunks": "The chunks-word.",
     "message": "The message-word.",
     "facts": "The facts-word.",
+    "turn": "The turn-word.",
 }
 
 
@@ -35,6 +37,14 @@ WORDS = {
 def weigh(at: int) -> str:
     """Weighs the tools-word."""
     return str(at)
+
+
+def write_session() -> str:
+    return WORDS["session"]
+
+
+def write_turn() -> str:
+    return WORDS["turn"]
 
 
 def answering(request):
@@ -55,7 +65,11 @@ def test_every_wire_keeps_the_order(model):
     line = ModelConnection(
         model=located, codec=load_codec(located.endpoint.family), transport=InProcessTransport(answer)
     )
-    settings = {"tools": [weigh], "instructions": WORDS["system"], "memory": Memory(tools=False)}
+    settings = {
+        "tools": [weigh],
+        "instructions": [write_session, per_turn(write_turn), WORDS["system"]],
+        "memory": Memory(tools=False),
+    }
     asyncio.run(Notes(store).add(WORDS["memory"], tenant="acme"))
     Agent(line, store=store, clock=clock, **settings).run_sync(WORDS["history"], session="s", tenant="acme")
     asked = Agent(
@@ -71,7 +85,8 @@ def test_every_wire_keeps_the_order(model):
         families.find_prompt_reader(located.endpoint.family).lay_out(bodies[-1], located.abilities).blocks
     )
     laid_out = "\n".join(block.text for block in blocks)
-    places = [laid_out.index(WORDS[row.name]) for row in PROMPT_LAYERS]
+    # The newest turn counts: the history has instructions of its own turn.
+    places = [laid_out.rindex(WORDS[row.name]) for row in PROMPT_LAYERS]
     assert places == sorted(places)
 
 

@@ -32,7 +32,7 @@ from bridle.cli.format.printing import print_error, print_line, print_text
 from bridle.cli.log_access import add_store_option, fold_state, open_log, read_session
 from bridle.cli.main import EXIT_CANCELLED, EXIT_MISUSE
 from bridle.cli.tool_loader import load_tools
-from bridle.core.memory import FORGET_TOOL, REMEMBER_TOOL
+from bridle.core.note_tools import FORGET_TOOL, REMEMBER_TOOL
 from bridle.core.state import State
 from bridle.ports.store import Store
 from bridle.providers.catalogue import choose_default_model

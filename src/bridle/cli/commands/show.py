@@ -34,7 +34,7 @@ from bridle.values.budget import (
 from bridle.values.cache import CacheDegraded, CacheEvent, PrefixMoved, PromptDropped, PromptStored
 from bridle.values.errors import MisuseError
 from bridle.values.events import Latency
-from bridle.values.memory import ContextRetrieved, MemoryLoaded, NoteRemoved, NoteWritten
+from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
 from bridle.values.message import Media, Text, ToolCall
 from bridle.values.record import Record
 from bridle.values.text import escape_text
@@ -76,6 +76,7 @@ def _format_degraded(alarm: CacheDegraded) -> str:
 
 LABEL_WIDTH = 22
 """Columns of time and label before the text of a line."""
+OMITTED_EXTRA = "the extra {name!r}: its values are not in the log"
 LINES_MAX = 1_000_000
 PROSE_LABELS = ("model", "you", "harness")
 """Lines that may contain long text."""
@@ -169,9 +170,7 @@ class SessionPrinter:
             case e.Configured(settings=settings, omitted_extras=omitted):
                 tools = ", ".join(spec.name for spec in settings.tools) or "no tools"
                 skipped = [("skipped", reason) for _, reason in settings.skipped_models]
-                left_out = [
-                    ("left out", f"the extra {name!r}: its values are not in the log") for name in omitted
-                ]
+                left_out = [("left out", OMITTED_EXTRA.format(name=name)) for name in omitted]
                 return [("settings", f"{settings.model.name}, {tools}"), *skipped, *left_out]
             case e.Prompted(parts=parts):
                 return [("you", _prompt_text(parts))]
@@ -184,6 +183,8 @@ class SessionPrinter:
                 return _compaction_lines(shorter)
             case MemoryLoaded() | ContextRetrieved() | NoteWritten() | NoteRemoved() as kept:
                 return [_memory_line(kept)]
+            case InstructionWritten(name=name, instructions=text, write_error=error):
+                return [("instruction", f"{name}: {error or text}")]
             case e.ToolsRevealed() as revealed:
                 return [_revealed_line(revealed)]
             case PrefixMoved() | CacheDegraded() | PromptStored() | PromptDropped() as cached:
@@ -394,8 +395,7 @@ def _compaction_lines(event: e.Compacted) -> list[tuple[str, str]]:
     """One line: what was shortened, by how much, and the cost in cached tokens."""
     maker = " that the provider made" if event.native_parts else ""
     turns = f"everything up to {event.summarized_until} is a summary{maker}" if event.summarized_until else ""
-    parts = format_count(len(event.changes), "part") if event.changes else ""
-    what = " and ".join(filter(None, (turns, parts)))
+    what = " and ".join(filter(None, (turns, format_count(len(event.changes), "part") * bool(event.changes))))
     cost = f", {format_dollars(float(event.usd))}" if event.usd is not None else ""
     sizes = f"{event.before_tokens:,} -> {event.after_tokens:,} tokens"
     anew = f"{event.uncached_tokens:,} of them not read from the cache{cost}"

@@ -7,7 +7,7 @@ matter, most valuable first:
     before   the end of the previous request, if more was added since than the lookback covers; without it a
              turn of sixty blocks loses the whole conversation
     fixed    after tools and system: read by other sessions of the same agent
-    shared   the same without the notes, if there are any: read by sessions of other tenants
+    shared   the same without notes and written instructions, if there are any: read by all sessions
 
 A breakpoint is not part of the compared prefix, so it may move; the blocks before it may not. A message is
 marked on its last block that accepts a breakpoint (blank text and reasoning do not); messages without one are
@@ -72,7 +72,8 @@ WRITES_BILLED = ("marks", "points")
 def place_breakpoints(
     settings: Settings, tools: tuple[ToolSpec, ...], view: tuple[Message, ...], *, remembers: bool = False
 ) -> tuple[Breakpoint, ...]:
-    """Breakpoints of the next request, in prompt order. `remembers`: notes end its system prompt."""
+    """Breakpoints of the next request, in prompt order. `remembers`: content of a tenant or session ends its
+    system prompt."""
     abilities = settings.model.abilities
     if not abilities.cache_marks:
         return ()

@@ -131,7 +131,8 @@ def _list_prefix_differences(
             at = _first_difference(declared, called)
             why = "it was called but is not offered, and the provider requires it to be declared"
             yield "tools", f"tool {at + 1} ({called[at] if at < len(called) else 'gone'})", "tool_called", why
-    if settings.instructions != before.instructions:
+    head, head_before = settings.instructions, before.instructions
+    if head != head_before or settings.session_functions != before.session_functions:
         yield "system", "instructions", "settings_changed", "the agent's instructions changed"
     if memory_text(state) != last.memory:
         yield "memory", *_explain_memory_change(state, last)

@@ -30,6 +30,7 @@ from bridle.values.request import OutputSpec, Request, Thinking, ToolChoice, Too
 from bridle.values.settings import Settings
 
 from .model_constraints import apply_model_constraints, settled_losses
+from .token_estimate import written_instructions
 
 
 def assemble_request(
@@ -66,7 +67,7 @@ def assemble_request(
         thinking=_fit_thinking_budget(options.thinking, output_tokens, settings.model),
         sampling=options.sampling,
         breakpoints=place_breakpoints(
-            settings, tools, state.conversation.view, remembers=bool(memory_text(state))
+            settings, tools, state.conversation.view, remembers=_has_own_head(state)
         )
         if cached
         else (),
@@ -149,12 +150,22 @@ def _release_forced_choice(state: State, choice: ToolChoice) -> ToolChoice:
 
 
 def system_prompt(state: State) -> tuple[Text, ...]:
-    """Instructions, shared by all sessions of an agent, followed by the notes, which are not."""
-    return tuple(Text(text=text) for text in (state.settings.instructions, memory_text(state)) if text)
+    """Instructions of the agent, the notes of its tenant, and the instructions written for the session.
+
+    In this order, the beginning is shared by as many sessions as possible.
+    """
+    settings = state.settings
+    written = written_instructions(state) if settings.session_functions else ""
+    return tuple(Text(text=text) for text in (settings.instructions, memory_text(state), written) if text)
 
 
 def memory_text(state: State) -> str:
     return state.memory.text if state.settings.memory is not None else ""
+
+
+def _has_own_head(state: State) -> bool:
+    """True if content that not all sessions of the agent share ends the system prompt."""
+    return bool(memory_text(state) or (state.settings.session_functions and written_instructions(state)))
 
 
 def offered_tools(state: State) -> tuple[ToolSpec, ...]:

@@ -144,9 +144,21 @@ def is_substantial(part: Part) -> bool:
     return not isinstance(part, Reasoning)
 
 
+def written_instructions(state: State) -> str:
+    """Instructions that functions of the agent wrote for the session, in the order of the functions."""
+    texts = {written.name: written.instructions for written in state.memory.instructions}
+    found = (texts.get(function.name, "") for function in state.settings.session_functions)
+    return "\n\n".join(text for text in found if text)
+
+
 def estimate_overhead(state: State) -> int:
     settings = state.settings
-    texts = [settings.instructions, state.memory.text, settings.output.parameters if settings.output else ""]
+    texts = [
+        settings.instructions,
+        written_instructions(state) if settings.session_functions else "",
+        state.memory.text,
+        settings.output.parameters if settings.output else "",
+    ]
     tokens = sum(estimate_text_tokens(text) for text in texts) + estimate_tool_tokens(settings.tools)
     revealed = tuple(spec for spec in settings.hidden_tools if spec.name in state.tools.revealed)
     return tokens + estimate_tool_tokens(revealed) + MESSAGE_TOKENS

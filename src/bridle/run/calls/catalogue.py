@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bridle.core.context.excerpt import READ_RESULT
 from bridle.core.context.token_estimate import estimate_tool_tokens
-from bridle.core.memory import FORGET_TOOL, REMEMBER_TOOL
+from bridle.core.note_tools import FORGET_TOOL, REMEMBER_TOOL
 from bridle.ports.tool import Tool
 from bridle.ports.tool_index import ToolIndex
 from bridle.tools.search.lexical_index import LexicalIndex

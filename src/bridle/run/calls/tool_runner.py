@@ -23,10 +23,10 @@ from bridle.core.calls.early_start import count_reads, start_early
 from bridle.core.calls.pending import Receipt
 from bridle.core.effects import AwaitApprovals, FindTools, ProbeTool, RevealTools, RunTool, SkipCall
 from bridle.core.state import State
-from bridle.ports.clock import Clock
 from bridle.ports.tool import Tool
 from bridle.run.budget.nested import NestedRun, ParentBudget, enter_nested_run
-from bridle.run.run_context import RunContexts
+from bridle.run.clock import SessionClock
+from bridle.run.context.run_context import RunContexts
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
 from bridle.values.calls import ApprovalVerdict, PendingApproval, ResourceClaim, StoredResult
@@ -53,7 +53,7 @@ class ToolRunner:
         self,
         contexts: RunContexts,
         tools: Mapping[str, Tool],
-        clock: Clock,
+        clock: SessionClock,
         record: Callable[[e.Event], Awaitable[None]],
         fit_result: Callable[[ToolResult], Awaitable[tuple[ToolResult, StoredResult | None]]],
         parent_budget: ParentBudget,
@@ -146,7 +146,7 @@ class ToolRunner:
 
     async def find_initial_tools(self, effect: FindTools, state: State) -> None:
         found, error = await find_initial_tools(
-            self._search, effect.query, effect.limit, self._seconds_left(effect.deadline)
+            self._search, effect.query, effect.limit, self._clock.seconds_left(effect.deadline)
         )
         await self.reveal_tools(choose_initial_tools(state, found, error))
 
@@ -207,13 +207,13 @@ class ToolRunner:
         if self._approver is None:
             return None
         try:
-            async with asyncio.timeout(self._seconds_left(question.expires_at)) as time:
+            async with asyncio.timeout(self._clock.seconds_left(question.expires_at)) as time:
                 verdict = await self._approver(question)
         except TimeoutError:
             if not time.expired():
                 raise  # raised by the approver itself
             return EXPIRED
-        return EXPIRED if self._seconds_left(question.expires_at) == 0 else verdict
+        return EXPIRED if self._clock.seconds_left(question.expires_at) == 0 else verdict
 
     async def answer(self, question: PendingApproval, verdict: ApprovalVerdict) -> None:
         """Record a person's answer, for a run that is resumed later, perhaps in another process."""
@@ -259,11 +259,8 @@ class ToolRunner:
 
     def _call_seconds(self, effect: RunTool | ProbeTool) -> float | None:
         """The tool's timeout, or the time left for the run if that is shorter."""
-        limit, left = effect.timeout_seconds, self._seconds_left(effect.deadline)
+        limit, left = effect.timeout_seconds, self._clock.seconds_left(effect.deadline)
         return left if limit is None else limit if left is None else min(limit, left)
-
-    def _seconds_left(self, deadline: float | None) -> float | None:
-        return None if deadline is None else max(0.0, deadline - self._clock.now())
 
 
 class EarlyCalls:

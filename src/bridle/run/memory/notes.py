@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from bridle.core.memory import explain_no_room, explain_unknown_note
+from bridle.core.note_tools import explain_no_room, explain_unknown_note
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import MemoryState
 from bridle.ports.clock import Clock

@@ -5,18 +5,18 @@ sentence in the log: a failing search does not end a run, unless the agent sets 
 context is decided here, once, before anything is recorded.
 """
 
-import asyncio
-import inspect
-import logging
-import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from bridle.core.memory import fit_chunks
 from bridle.core.state import State
+from bridle.run.context.user_functions import (
+    FunctionError,
+    call_user_function,
+    call_with_deadline,
+    shorter_time,
+)
 from bridle.run.validate_input import check_numbers
-from bridle.tools.function.threads import run_in_thread
 from bridle.values.errors import MisuseError
 from bridle.values.memory import (
     CHUNKS_CHARACTERS_DEFAULT,
@@ -37,11 +37,7 @@ FactMapping = Mapping[str, FactValue]
 Facts = FactMapping | Callable[[], FactMapping] | Callable[[], Awaitable[FactMapping]]
 """Current values by name, such as the time or a ticket id."""
 
-T = TypeVar("T")
-LOG = logging.getLogger("bridle")
 FACTS_SECONDS_MAX = 5.0
-ERROR_CHARACTERS_KEPT = 500
-"""Longer error messages are cut."""
 
 
 @dataclass(frozen=True)
@@ -98,19 +94,19 @@ class Retriever:
         errors: list[str] = []
         failed = False
         if self.retrieval is not None:
-            found = await _call_with_deadline(
-                "retrieve", self._find_chunks(query), _shorter_time(self.retrieval.seconds, left_seconds)
+            found = await call_with_deadline(
+                "retrieve", self._find_chunks(query), shorter_time(self.retrieval.seconds, left_seconds)
             )
-            if isinstance(found, _RetrievalError):
+            if isinstance(found, FunctionError):
                 errors.append(found)
                 failed = True
             else:
                 chunks = found
         if self.facts is not None:
-            values = await _call_with_deadline(
-                "facts", self._read_facts(), _shorter_time(FACTS_SECONDS_MAX, left_seconds)
+            values = await call_with_deadline(
+                "facts", self._read_facts(), shorter_time(FACTS_SECONDS_MAX, left_seconds)
             )
-            if isinstance(values, _RetrievalError):
+            if isinstance(values, FunctionError):
                 errors.append(values)
             else:
                 facts = values
@@ -122,7 +118,7 @@ class Retriever:
     async def _find_chunks(self, query: Query) -> tuple[Chunk, ...]:
         assert self.retrieval is not None
         find = self.retrieval.find
-        found: object = await _call_user_function(lambda: find(query), find)
+        found: object = await call_user_function(lambda: find(query), find)
         if isinstance(found, str | Chunk) or not isinstance(found, Sequence):
             raise TypeError(f"a list of Chunk or str was expected, not {type(found).__name__}")
         chunks = tuple(map(_parse_chunk, found))
@@ -131,7 +127,7 @@ class Retriever:
     async def _read_facts(self) -> tuple[tuple[str, str], ...]:
         given = self.facts
         values: object = (
-            given if isinstance(given, Mapping) else await _call_user_function(given, given) if given else {}
+            given if isinstance(given, Mapping) else await call_user_function(given, given) if given else {}
         )
         if not isinstance(values, Mapping):
             raise TypeError(f"a mapping of names to values was expected, not {type(values).__name__}")
@@ -144,40 +140,6 @@ class Retriever:
         return facts
 
 
-class _RetrievalError(str):
-    __slots__ = ()
-
-
-async def _call_with_deadline(name: str, work: Awaitable[T], seconds: float) -> T | _RetrievalError:
-    try:
-        async with asyncio.timeout(seconds) as time:
-            return await work
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        message = f"{name} was cancelled by its own code"  # the run itself was not cancelled
-    except Exception as error:  # noqa: BLE001 - foreign code, and what it raises is for the log
-        if isinstance(error, TimeoutError) and time.expired():
-            message = f"{name} took longer than {seconds:g} seconds"
-        else:
-            # format_exception_only handles errors whose __str__ raises.
-            description = traceback.format_exception_only(error)[-1].strip()
-            message = repair_surrogates(f"{name} failed with {description}"[:ERROR_CHARACTERS_KEPT])
-    LOG.warning("%s", message)
-    return _RetrievalError(message)
-
-
-async def _call_user_function(call: Callable[[], object], function: object) -> object:
-    """Call a user function; an ordinary one runs in a thread so that it does not block the event loop."""
-    inner = inspect.unwrap(function) if callable(function) else function
-    asynchronous = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(
-        getattr(inner, "__call__", None)  # noqa: B004 - an object whose call is a coroutine
-    )
-    found = call() if asynchronous else await run_in_thread(call)
-    return await found if inspect.isawaitable(found) else found
-
-
 def _parse_chunk(given: object) -> Chunk:
     if isinstance(given, str):
         return Chunk(text=repair_surrogates(given))
@@ -188,7 +150,3 @@ def _parse_chunk(given: object) -> Chunk:
             source=repair_surrogates(given.source),
         )
     raise TypeError(f"chunks must be Chunk or str, not {type(given).__name__}")
-
-
-def _shorter_time(seconds: float, left: float | None) -> float:
-    return seconds if left is None else min(seconds, left)

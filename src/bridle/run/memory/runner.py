@@ -1,4 +1,4 @@
-"""Carries out memory effects for a driver, and provides the model's tools `remember` and `forget`.
+"""Carries out effects that prepare a prompt for a driver, and provides the model's tools `remember` and `forget`.
 
 Each effect ends in an event.  A note is durable before the tool answers, and appears in the prompt from the
 next refresh on (core/memory.py), as the tool's answer says.  An interrupted call is repeated: its
@@ -7,14 +7,15 @@ idempotency key prevents a second note.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from bridle.core.effects import LoadMemory, RetrieveContext
-from bridle.core.memory import FORGET_TOOL, REMEMBER_TOOL, make_memory_loaded
-from bridle.core.state import State
-from bridle.ports.clock import Clock
+from bridle.core.effects import LoadMemory, RetrieveContext, WriteInstruction
+from bridle.core.memory import make_memory_loaded
+from bridle.core.note_tools import FORGET_TOOL, REMEMBER_TOOL
 from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
 from bridle.ports.tool import Json, Tool
-from bridle.values.events import Event
+from bridle.run.clock import SessionClock
+from bridle.run.context.instructions import AgentInstructions
+from bridle.run.context.run_context import RunContexts, RunOwner
 from bridle.values.memory import ContextRetrieved, Memory
 from bridle.values.message import Text
 from bridle.values.request import ToolSpec
@@ -34,39 +35,50 @@ NOTE_REMOVED = "{id} is removed. It may stand among the notes above for a while;
 
 
 class MemoryRunner:
-    """Loads memory and context for one session; `state` returns its current state."""
+    """Loads memory, context and instructions for one session."""
 
     def __init__(
         self,
-        session: str,
+        run: RunOwner,
+        contexts: RunContexts,
         store: Store,
-        clock: Clock,
-        state: Callable[[], State],
-        record: Callable[[Event], Awaitable[None]],
+        clock: SessionClock,
         retriever: Retriever | None,
+        instructions: AgentInstructions | None,
     ) -> None:
-        self._session, self._store, self._clock = session, store, clock
-        self._state, self._record, self._retriever = state, record, retriever
+        self._run, self._contexts, self._store, self._clock = run, contexts, store, clock
+        self._session, self._record = run.session, run.record
+        self._retriever, self._instructions = retriever, instructions
         self.tools: Mapping[str, Tool] = {
             REMEMBER_TOOL.name: _NoteTool(REMEMBER_TOOL, self._remember),
             FORGET_TOOL.name: _NoteTool(FORGET_TOOL, self._forget),
         }
 
-    async def perform(self, effect: LoadMemory | RetrieveContext) -> None:
-        state = self._state()
-        if isinstance(effect, LoadMemory):
+    async def perform(self, effect: LoadMemory | RetrieveContext | WriteInstruction) -> None:
+        state = self._run.state
+        if isinstance(effect, WriteInstruction):
+            await self._write_instruction(effect)
+        elif isinstance(effect, LoadMemory):
             notes, load_error = await read_notes(self._store, effect.tenant)
             await self._record(make_memory_loaded(state, notes, effect, load_error))
         elif self._retriever is None:
             await self._record(ContextRetrieved(load_error=NO_RETRIEVER))
         else:
-            left = None if effect.deadline is None else max(0.0, effect.deadline - self._clock.now())
+            left = self._clock.seconds_left(effect.deadline)
             await self._record(
                 await self._retriever.retrieve_context(effect.query, self._session, state, left)
             )
 
+    async def _write_instruction(self, effect: WriteInstruction) -> None:
+        assert self._instructions is not None
+        context, left = (
+            self._contexts.for_step(effect.function.name),
+            self._clock.seconds_left(effect.deadline),
+        )
+        await self._record(await self._instructions.write(effect, context, left))
+
     async def _remember(self, arguments: Mapping[str, Json], context: RunContext) -> str:
-        text, state = repair_surrogates(str(arguments["note"])).strip(), self._state()
+        text, state = repair_surrogates(str(arguments["note"])).strip(), self._run.state
         memory = state.settings.memory or Memory()
         if arguments.get("scope") == "conversation":
             existing = state.memory
@@ -91,7 +103,7 @@ class MemoryRunner:
         return NOTE_KEPT.format(id=id_, when=NOTE_SHOWN_WHEN[memory.refresh])
 
     async def _forget(self, arguments: Mapping[str, Json], context: RunContext) -> str:
-        id_, state = str(arguments["id"]).strip(), self._state()
+        id_, state = str(arguments["id"]).strip(), self._run.state
         notes = Notes(self._store, memory=state.settings.memory, clock=self._clock)
         own = id_.startswith("s")
         left = state.memory.notes if own else await notes.list(tenant=state.run.origin.tenant)

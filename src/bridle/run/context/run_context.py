@@ -12,11 +12,14 @@ from typing import Any, NamedTuple, Protocol, Union, get_args, get_origin
 
 from bridle.core.budget.limits import add_nested_spending, remaining_limits
 from bridle.core.effects import ProbeTool, RunTool
+from bridle.core.memory import is_instruction_due
 from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock
 from bridle.ports.run_context import RunContext
 from bridle.ports.tool import ContextTool, Tool
 from bridle.values.errors import MisuseError
+from bridle.values.events import Event
+from bridle.values.memory import InstructionFunction
 from bridle.values.result import Delta, Progress
 from bridle.values.usage import Limits, Usage
 
@@ -28,11 +31,22 @@ class ContextNeed(NamedTuple):
     """What needs it, such as "tool `pay`"."""
     type: object
     """The type, or its name if it could not be resolved."""
+    function: InstructionFunction | None = None
+    """The function that writes instructions, if it is one; it needs the context only while it is due."""
 
 
 def list_tool_needs(tools: Mapping[str, Tool]) -> tuple[ContextNeed, ...]:
     wanted = ((name, tool.context_type) for name, tool in tools.items() if isinstance(tool, ContextTool))
     return tuple(ContextNeed(f"tool `{name}`", type_) for name, type_ in wanted if type_ is not None)
+
+
+def list_due_needs(needs: Iterable[ContextNeed], state: State, *, prompting: bool) -> tuple[ContextNeed, ...]:
+    """The needs of this run; `prompting`: it starts with a new prompt."""
+    return tuple(need for need in needs if need.function is None or _is_due(state, need.function, prompting))
+
+
+def _is_due(state: State, function: InstructionFunction, prompting: bool) -> bool:  # noqa: FBT001
+    return (prompting and function.scope == "turn") or is_instruction_due(state, function)
 
 
 def check_context(needs: Iterable[ContextNeed], context: object, method: str) -> None:
@@ -90,6 +104,8 @@ class RunOwner(Protocol):
 
     session: str
     state: State
+
+    async def record(self, event: Event) -> None: ...
 
 
 class RunContexts:
