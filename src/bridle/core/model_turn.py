@@ -5,6 +5,8 @@ waiting cannot fix (switch models or end), notes and retrieval, due view changes
 then the model call itself.
 """
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
 from bridle.core.budget.limits import (
@@ -16,7 +18,12 @@ from bridle.core.budget.limits import (
     wrap_up_reprompt,
 )
 from bridle.core.cache.diagnosis import record_call_answered, record_call_sent
-from bridle.core.cache.prefix import end_if_prefix_moved, snapshot_request, stale_reasoning
+from bridle.core.cache.prefix import (
+    end_if_prefix_moved,
+    find_prefix_change,
+    snapshot_request,
+    stale_reasoning,
+)
 from bridle.core.cache.server_state import (
     classify_failure,
     mark_conversation_answered,
@@ -27,7 +34,7 @@ from bridle.core.cache.server_state import (
     stored_prompt_name,
 )
 from bridle.core.calls.catalogue import adjustments_after_request, end_if_adjusted, plan_tool_reveal
-from bridle.core.calls.dispatch import open_calls
+from bridle.core.calls.dispatch import number_calls, open_calls
 from bridle.core.calls.pending import PendingCall
 from bridle.core.compaction.plan import SummaryRequest, plan_compaction
 from bridle.core.compaction.summary import (
@@ -38,12 +45,14 @@ from bridle.core.compaction.summary import (
     record_overflow,
     state_for_summarizer,
 )
-from bridle.core.context.assemble import assemble_request
+from bridle.core.context.assemble import assemble_request, list_unsent_options
 from bridle.core.context.token_estimate import (
+    doubt_usage,
     estimate_after_reply,
     extend_conversation,
     is_substantial,
     record_window,
+    truncation_hint,
 )
 from bridle.core.context.view import find_due_view_change, find_removable_parts, is_echo_refused
 from bridle.core.recovery.failure_policy import (
@@ -57,6 +66,7 @@ from bridle.core.recovery.failure_policy import (
 from bridle.core.recovery.fallback import explain_failure, next_model
 from bridle.values import events as e
 from bridle.values.message import Message, Part, Reply, Stop, Text, ToolCall
+from bridle.values.request import Request, ToolChoice
 
 from .effects import AskModel, ChangeView, Effect, EndRun, Reprompt, SwitchModel
 from .evaluate_reply import (
@@ -224,6 +234,21 @@ def _latest_calls(state: State, batches: int) -> tuple[ToolCall, ...]:
     return tuple(call for calls in with_calls[-batches:] for call in calls)
 
 
+def check_request(
+    state: State, request: Request, choice: ToolChoice | None, *, aside: bool
+) -> Iterator[e.RequestAdjusted | e.PrefixMoved]:
+    """Events to record before a request is sent: options that are left out, and a changed prefix."""
+    if not aside and (lost := list_unsent_options(state, choice)):
+        yield e.RequestAdjusted(adjustments=lost)
+    if change := find_prefix_change(state, request, aside=aside, chosen=choice is not None):
+        yield change
+
+
+def may_send_request(state: State) -> bool:
+    """False if an event of `check_request` ends the run."""
+    return end_if_prefix_moved(state) is None and end_if_adjusted(state) is None
+
+
 def apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
     if event.summarizes_until:
         return apply_summary_asked(state, event, at)
@@ -321,6 +346,16 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
             server_conversation=mark_conversation_answered(state, reply),
         ),
         estimate=estimate_after_reply(state, reply, doubted=bool(event.usage_doubt)),
+    )
+
+
+def describe_reply(state: State, request: Request, reply: Reply, summarizes_until: str) -> e.ModelReplied:
+    """The event of a reply as core sees it: its calls numbered, and doubts about its counts."""
+    return e.ModelReplied(
+        reply=number_calls(reply, state.totals.reply_count + 1),
+        truncation_hint=truncation_hint(request, reply.usage),
+        usage_doubt=doubt_usage(state, reply),
+        summarizes_until=summarizes_until,
     )
 
 

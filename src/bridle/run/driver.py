@@ -13,12 +13,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
+from msgspec.structs import replace
+
 from bridle.core.cache.diagnosis import find_cache_alarm
-from bridle.core.cache.prefix import end_if_prefix_moved, find_prefix_change
-from bridle.core.calls.catalogue import end_if_adjusted, reveal_forced_tool
-from bridle.core.calls.dispatch import number_calls
-from bridle.core.context.assemble import assemble_request, list_unsent_options
-from bridle.core.context.token_estimate import doubt_usage, truncation_hint
+from bridle.core.calls.catalogue import reveal_forced_tool
+from bridle.core.context.assemble import assemble_request
 from bridle.core.effects import (
     AskModel,
     AwaitApprovals,
@@ -40,6 +39,7 @@ from bridle.core.effects import (
     event_for_effect,
 )
 from bridle.core.loop import apply_event, next_effects
+from bridle.core.model_turn import check_request, describe_reply, may_send_request
 from bridle.core.state import State
 from bridle.ports.clock import Clock, RandomSource
 from bridle.ports.codec import EncodedHistory
@@ -62,7 +62,6 @@ from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.events import Latency
-from bridle.values.message import Reply
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.request import Request, ToolChoice
 from bridle.values.result import CallReady, Delta, ToolCallDelta
@@ -291,11 +290,9 @@ class Driver:
         if choice is not None:
             await self._tool_runner.reveal_tools(reveal_forced_tool(self.state, choice))
             request, notes = assemble_request(self.state, choice, request.max_tokens)
-        if not aside and await self._ends_on_adjustment(choice):
-            return
-        if change := find_prefix_change(self.state, request, aside=bool(aside), chosen=choice is not None):
-            await self.record(change)
-            if end_if_prefix_moved(self.state):
+        for finding in check_request(self.state, request, choice, aside=bool(aside)):
+            await self.record(finding)
+            if not may_send_request(self.state):
                 return
         await self._tool_runner.early_calls.discard()
         kept = self._encoded_histories[connection.model.model_key]
@@ -345,13 +342,7 @@ class Driver:
             await self._record_failure(call, RUN_TIME_UP)
         else:
             admitted.record_success()
-            await self._record_reply(call, reply, truncation_hint(request, reply.usage), aside)
-
-    async def _ends_on_adjustment(self, choice: ToolChoice | None) -> bool:
-        """Record the options that are not sent; True if that ends the run."""
-        if lost := list_unsent_options(self.state, choice):
-            await self.record(e.RequestAdjusted(adjustments=lost))
-        return end_if_adjusted(self.state) is not None
+            await self._record_reply(call, describe_reply(self.state, request, reply, aside))
 
     def _new_codec_notes(self, connection: ModelConnection, request: Request) -> tuple[str, ...]:
         """Losses of encoding the request on this wire that this run has not recorded yet."""
@@ -365,21 +356,17 @@ class Driver:
             if note not in self.state.run.adjustments.recorded_notes
         )
 
-    async def _record_reply(self, call: ModelCall, reply: Reply, suspected: str, aside: str) -> None:
+    async def _record_reply(self, call: ModelCall, event: e.ModelReplied) -> None:
+        reply, aside = event.reply, event.summarizes_until
         usd, self._model_call = self._cost(reply.usage), None
-        doubt = doubt_usage(self.state, reply)
-        for warning in filter(None, (suspected, doubt)):
+        for warning in filter(None, (event.truncation_hint, event.usage_doubt)):
             LOG.warning("session %s: %s", self.session, warning)
-        reply = number_calls(reply, self.state.totals.reply_count + 1)
         await self.record(
-            e.ModelReplied(
-                reply=reply,
+            replace(
+                event,
                 usd=usd,
                 output_error="" if aside else self._output.find_reply_error(self.state, reply),
                 resource_claims=() if aside else self._tool_runner.list_resource_claims(reply),
-                truncation_hint=suspected,
-                usage_doubt=doubt,
-                summarizes_until=aside,
                 latency=call.latency,
             )
         )
