@@ -122,6 +122,8 @@ def wrap_up_reprompt(state: State) -> Reprompt | None:
         return None  # nothing is inserted between two attempts or into an answer
     if run.budget.warning:
         return Reprompt(why=WRAP_UP_WHY, message=WRAP_UP_NOTICE.format(used=run.budget.warning))
+    if run.budget.limits.wrap_up is None and run.budget.limits.session is None:
+        return None
     for scope in limit_scopes(state):
         limits = scope.limits
         for kind in limits.kinds if limits.wrap_up is not None else ():
@@ -208,12 +210,11 @@ def output_tokens_room(state: State) -> int:
     default = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
     window = window_tokens(state)
     window_room = max(window - estimate.prompt_tokens + estimate.margin_tokens, int(window * REPLY_SHARE_MIN))
-    rooms = [
-        min(
-            window_room,
-            requested_output_tokens(settings) or (limit if run.evaluation.needs_full_output else default),
-        )
-    ]
+    requested = requested_output_tokens(settings) or (limit if run.evaluation.needs_full_output else default)
+    rooms = [min(window_room, requested)]
+    own = run.budget.limits
+    if own.tokens is None and own.usd is None and own.session is None:
+        return rooms[0]
     for _, limits, spent, _ in limit_scopes(state):
         if limits.tokens is not None:
             rooms.append(limits.tokens - spent.usage.total - estimate.prompt_tokens)
