@@ -113,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "core/budget/limits.py",
-        "if limits.steps is not None and spent.steps >= limits.steps:",
+        "if kind not in CHECKED_PER_CALL and scope.used(kind) >= getattr(scope.limits, kind):",
         "if False:",
         "core/budget/test_limits.py::test_every_limit_leaves_everything_and_can_be_raised",
     ),
@@ -197,8 +197,8 @@ MUTANTS = (
     ),
     Mutant(
         "transports/http.py",
-        "over = self._ends <= now",
-        "over = False",
+        "self._ends = started + _seconds_or_infinity(self._deadlines.total_seconds)",
+        "self._ends = inf",
         "transports/test_http.py::test_an_answer_that_takes_too_long_as_a_whole_is_given_up_and_not_asked_for_again",
     ),
     Mutant(
