@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from bridle.values.result import DoneResult as DoneResult
     from bridle.values.result import FinalAnswer as FinalAnswer
     from bridle.values.result import History as History
+    from bridle.values.result import PartialOutput as PartialOutput
     from bridle.values.result import Progress as Progress
     from bridle.values.result import ReasoningDelta as ReasoningDelta
     from bridle.values.result import Result as Result
@@ -194,7 +195,7 @@ _HOMES = {
     "values.request": ("Sampling", "Thinking", "ToolChoice"),
     "values.result": (
         "AttemptRestarted", "CallReady", "DeltasSkipped", "DoneResult", "FinalAnswer", "History",
-        "Progress", "ReasoningDelta", "Result", "RunStopped", "TextDelta", "ToolCallDelta",
+        "Progress", "PartialOutput", "ReasoningDelta", "Result", "RunStopped", "TextDelta", "ToolCallDelta",
     ),
     "values.settings": ("Compaction",),
     "values.usage": ("Budget", "Limits", "Usage"),

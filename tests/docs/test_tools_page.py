@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     ("name", "blocks_least"),
     [
         ("tools.md", 11),
-        ("output.md", 3),
+        ("output.md", 5),
         ("context.md", 6),
         ("catalogue.md", 3),
         ("caching.md", 4),

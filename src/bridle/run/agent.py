@@ -29,7 +29,6 @@ from bridle.run.memory.notes import Notes
 from bridle.run.memory.retrieval import Facts, Retrieval, Retrieve, Retriever
 from bridle.stores import open_store
 from bridle.tools.collect_tools import collect_compensations
-from bridle.tools.schema.output_type import OutputType
 from bridle.transports.deadlines import Deadlines
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval, Policy
 from bridle.values.lineage import Branch, Comparison, CrossTenant, Fork, ForkPlace
@@ -47,7 +46,9 @@ from bridle.values.usage import Budget
 
 from .agent_settings import (
     NO_TOOLS,
+    TEXT_OUTPUT,
     AgentOptions,
+    OutputLike,
     TextOutputDefault,
     ToolChoiceInput,
     check_options,
@@ -106,8 +107,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         budget: Budget | None = None,
         pool: BudgetPool = None,
         store: StoreLike = None,
-        output: type[T] | OutputType[T] | Mapping[str, Json] | None = None,
-        validate: Validator[T, C_contra] | Sequence[Validator[T, C_contra]] | None = None,
+        output: OutputLike[T] | None = TEXT_OUTPUT,  # type: ignore[assignment]
+        validate: Validator[T, C_contra] | Sequence[Callable[..., object]] | None = None,
         context_type: type[C_contra] | None = None,
         tool_choice: ToolChoiceInput = "auto",
         sampling: Sampling | None = None,
@@ -231,7 +232,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         name, start = self._prepare_run(
             prompt, session, new, budget, history, caller, tenant, context, stream=deltas
         )
-        return Stream(name, start, lambda: self._read_result(name))
+        return Stream(name, start, lambda: self._read_result(name), self._parts.output_type)
 
     async def resume(
         self,
@@ -272,7 +273,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     ) -> Stream[T]:
         """`resume`, yielding deltas and events."""
         start = self._prepare_resume(session, budget, tenant, context, trusts=trust_approvals, stream=True)
-        return Stream(session, start, lambda: self._read_result(session))
+        return Stream(session, start, lambda: self._read_result(session), self._parts.output_type)
 
     async def approvals(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
         """List what a run that ended with `stop == "waiting"` waits for."""

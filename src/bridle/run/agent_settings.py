@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -159,7 +159,21 @@ def parse_tool_choice(wanted: ToolChoiceLike, tools: Collection[str]) -> ToolCho
 T = TypeVar("T")
 
 
-def parse_output(output: type[T] | OutputType[T] | Mapping[str, Json] | None) -> OutputType[T] | None:
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+    OutputLike: TypeAlias = (
+        type[T] | TypeForm[T] | OutputType[T] | Sequence[type[T] | TypeForm[T]] | Mapping[str, Json]
+    )
+    TEXT_OUTPUT: OutputType[str]
+else:
+    OutputLike = type[T] | OutputType[T] | Sequence[type[T]] | Mapping[str, Json]
+    TEXT_OUTPUT = None
+"""Type of an answer: one type, a union or a list of types, or a JSON Schema. `TEXT_OUTPUT` is None; its declared
+type lets type checkers infer `str` for an agent without an output type."""
+
+
+def parse_output(output: OutputLike[T] | None) -> OutputType[T] | None:
     if output is None or isinstance(output, OutputType):
         return output
     # A JSON schema yields plain data, so T is unconstrained.
@@ -284,7 +298,7 @@ def make_parts(
     model: ModelLike | Sequence[ModelLike],
     deadlines: Deadlines | None,
     tooling: tuple[Iterable[Tool | Callable[..., object]], ToolIndex | None, ToolChoiceInput],
-    output: type[T] | OutputType[T] | Mapping[str, Json] | None,
+    output: OutputLike[T] | None,
     validate: object,
     context_type: object,
 ) -> AgentParts[T]:

@@ -26,6 +26,8 @@ import msgspec
 
 from bridle.ports.watcher import Watcher
 from bridle.tools.schema.json_form import to_json_form
+from bridle.tools.schema.output_type import OutputType
+from bridle.tools.schema.partial_output import PartialTracker
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 from bridle.values.events import Event
@@ -35,6 +37,7 @@ from bridle.values.result import (
     Delta,
     DeltasSkipped,
     FinalAnswer,
+    PartialOutput,
     Progress,
     ReasoningDelta,
     Result,
@@ -43,12 +46,16 @@ from bridle.values.result import (
 )
 
 T = TypeVar("T")
+
+
 StreamItem = Event | Delta | DeltasSkipped
 STREAM_TYPES = frozenset(get_args(StreamItem))
 DELTA_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, CallReady, Progress)
 """Items that may be skipped: the reply repeats them in full, except for progress."""
 DELTAS_BUFFERED_MAX = 1_000
 """About a page of text, in the smallest deltas that providers send."""
+PARTIALS_BEHIND_MAX = 32
+"""With more items waiting than this, the partial answers between them are skipped."""
 LOG = logging.getLogger("bridle")
 
 
@@ -279,8 +286,9 @@ class Stream(Generic[T]):
         session: str,
         start: Callable[[ViewerBuffers], Coroutine[None, None, Result[T]]],
         cancelled: Callable[[], Coroutine[None, None, Result[T]]],
+        output_type: OutputType[T] | None = None,
     ) -> None:
-        self.session = session
+        self.session, self._output_type = session, output_type
         self._start, self._read_cancelled_result = start, cancelled
         self._run: RunHandle[T] | None = None
         self._is_cancelled = False
@@ -314,5 +322,37 @@ class Stream(Generic[T]):
                     break
                 await buffer.wait_for_more()
             yield FinalAnswer(result=await run.result())
+        finally:
+            await run.cancel_and_wait()
+
+    async def result(self) -> Result[T]:
+        """Wait for the result of a run that was started or iterated over."""
+        if self._run is None:
+            raise MisuseError("this stream has not started; iterate over it, or call start()")
+        return await self._run.result()
+
+    async def partial(self) -> AsyncGenerator[PartialOutput[T], None]:
+        """Run, and yield the answer as it grows; then `await stream.result()` returns the result.
+
+        Leaving the loop ends the run.  A slow reader skips values, never the last one.
+        """
+        tracker, run = PartialTracker(self._output_type), self.start()
+        buffer, latest = run.add_viewer(None), None
+        try:
+            while True:
+                while buffer.items:
+                    has_grown = tracker.apply(buffer.take())
+                    partial = (
+                        tracker.read() if has_grown and len(buffer.items) < PARTIALS_BEHIND_MAX else None
+                    )
+                    if partial is not None and partial != latest:
+                        latest = partial
+                        yield partial
+                if run.done:
+                    break
+                await buffer.wait_for_more()
+            result = await run.result()
+            if result.done:
+                yield tracker.finish(result)
         finally:
             await run.cancel_and_wait()

@@ -209,6 +209,20 @@ class History:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartialOutput(Generic[T]):
+    """An answer while it arrives; see `Stream.partial`."""
+
+    value: object
+    """The answer so far as plain JSON data, or as text without an output type."""
+    output: T | None = None
+    """The same as the requested type, once the type accepts what has arrived."""
+    answer: int = 1
+    """Number of the answer: higher if the model was asked again and starts from the beginning."""
+    complete: bool = False
+    """True for the last item: `output` is the answer of the run."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FinalAnswer(Generic[T]):
     """The last item of a stream. Its text has been shown already, so `text` is empty."""
 

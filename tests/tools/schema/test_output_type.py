@@ -73,7 +73,7 @@ def test_there_and_back(wanted, value):
 
 
 def test_names_and_descriptions():
-    schema, name, description, _ = make_output_type(Weather)
+    schema, name, description, *_ = make_output_type(Weather)
     assert (name, description) == ("Weather", "What the weather is like.")
     assert json.loads(schema)["required"] == ["city", "degrees", "warnings"]
     assert make_output_type(list[int]).name == "final_answer"

@@ -6,7 +6,7 @@ Providers require an object at the top.  Other types (`list[int]`, a `Literal`, 
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, Union, overload
 
 from bridle.ports.tool import Json
 from bridle.values.errors import MisuseError
@@ -49,7 +49,11 @@ def make_output_type(wanted: object) -> OutputType[object]: ...
 
 
 def make_output_type(wanted: object) -> OutputType[Any]:
-    """Make an output type from any type that a tool parameter may have, or from a JSON Schema dict."""
+    """Make an output type from any type that a tool parameter may have, a list of types, or a JSON Schema dict."""
+    if isinstance(wanted, list | tuple):
+        if not wanted:
+            raise MisuseError("`output` is an empty list; name at least one type")
+        wanted = Union[tuple(wanted)]  # noqa: UP007 - of any number of types
     if isinstance(wanted, Mapping):
         return _output_from_schema(wanted)
     named = str(getattr(wanted, "__name__", ""))

@@ -1,0 +1,183 @@
+"""Reads an answer while it is still arriving, as plain data and as the output type.
+
+    partial = PartialJson()
+    partial.feed('{"city": "Ro')
+    partial.value()                   {"city": "Ro"}
+
+Strings grow with the text. Numbers, `true`, `false`, `null` and keys appear once they are complete, because a part of
+them would be another value: 12 is not 120.
+"""
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from bridle.ports.tool import Json
+from bridle.values.events import ModelReplied
+from bridle.values.message import Stop
+from bridle.values.result import AttemptRestarted, PartialOutput, Result, TextDelta, ToolCallDelta
+
+from .output_type import OutputType
+
+T = TypeVar("T")
+_SPACE = " \t\r\n"
+_ESCAPE_LENGTHS = {"u": 5}
+
+
+class PartialJson:
+    """The text of one JSON object so far."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._closers: list[str] = []
+        """Brackets that close what is open, outermost first."""
+        self._expected = (
+            "value"  # value, key, colon, comma, or the kind of token being read: string, name, scalar
+        )
+        self._escape_start, self._escape_left = 0, 0
+        self._end, self._end_closers = 0, ""
+        """Length of the text that is complete, and the brackets to close it."""
+
+    def feed(self, piece: str) -> None:
+        start = len(self._text)
+        self._text += piece
+        for place in range(start, len(self._text)):
+            self._read(self._text[place], place)
+
+    def value(self) -> Json:
+        """The object so far; None if it has not begun or is not JSON."""
+        if self._expected == "string":
+            end = self._escape_start if self._escape_left else len(self._text)
+            found = _decode(self._text[:end] + '"' + "".join(reversed(self._closers)))
+            if found is not None:
+                return found
+        return _decode(self._text[: self._end] + self._end_closers)
+
+    def _read(self, character: str, place: int) -> None:
+        if self._expected in ("string", "name"):
+            self._read_string(character, place)
+            return
+        if self._expected == "scalar":
+            if character not in ",]}" + _SPACE:
+                return
+            self._complete(place)
+        if character in _SPACE:
+            return
+        if character in "{[":
+            self._closers.append("}" if character == "{" else "]")
+            self._complete(place + 1)
+            self._expected = "key" if character == "{" else "value"
+        elif character in "]}":
+            if self._closers:
+                self._closers.pop()
+            self._complete(place + 1)
+        elif character == ",":
+            self._expected = "key" if self._closers[-1:] == ["}"] else "value"
+        elif character == ":":
+            self._expected = "value"
+        elif character == '"':
+            self._expected = "name" if self._expected == "key" else "string"
+        else:
+            self._expected = "scalar"
+
+    def _read_string(self, character: str, place: int) -> None:
+        if self._escape_left:
+            is_first = place == self._escape_start + 1
+            self._escape_left = _ESCAPE_LENGTHS.get(character, 1) if is_first else self._escape_left
+            self._escape_left -= 1
+        elif character == "\\":
+            self._escape_start, self._escape_left = place, 1
+        elif character == '"':
+            if self._expected == "name":
+                self._expected = "colon"
+            else:
+                self._complete(place + 1)
+
+    def _complete(self, end: int) -> None:
+        self._end, self._end_closers = end, "".join(reversed(self._closers))
+        self._expected = "comma"
+
+
+def _decode(text: str) -> Json:
+    try:
+        found: Json = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return found
+
+
+class PartialTracker(Generic[T]):
+    """Follows the items of a run to the answer that is arriving: in the text, or as a call of the output tool."""
+
+    def __init__(self, output_type: OutputType[T] | None) -> None:
+        self._output_type = output_type
+        self._answer, self._is_over, self._call_index = 1, False, -1
+        self._text, self._json = "", PartialJson()
+
+    def apply(self, item: object) -> bool:
+        """Take one item of a run; True if more of an answer has arrived."""
+        match item:
+            case TextDelta(text=text) if self._call_index < 0 or self._is_over:
+                self._begin_reply()
+                return self._add_text(text)
+            case ToolCallDelta(index=index, name=name, arguments=arguments):
+                self._begin_reply()
+                if not self._is_output_call(index, name):
+                    return False
+                if self._call_index < 0:  # text before the call is not the answer
+                    self._restart(self._answer)
+                    self._call_index = index
+                self._json.feed(arguments)
+                return True
+            case AttemptRestarted():
+                self._restart(self._answer)
+            case ModelReplied(reply=reply, summarizes_until=""):
+                is_continued = reply.stop in (Stop.LENGTH, Stop.PAUSED) and not reply.calls
+                self._is_over = not is_continued
+        return False
+
+    def read(self) -> PartialOutput[T] | None:
+        """The answer so far; None before it begins."""
+        if self._output_type is None:
+            return PartialOutput(value=self._text, answer=self._answer) if self._text else None
+        found = self._json.value()
+        if not isinstance(found, dict) or (self._output_type.is_wrapped and "value" not in found):
+            return None
+        value = found["value"] if self._output_type.is_wrapped else found
+        return PartialOutput(value=value, output=_try_convert(self._output_type, found), answer=self._answer)
+
+    def finish(self, result: Result[T]) -> PartialOutput[T]:
+        """The answer of a run that is done."""
+        self._restart(self._answer)
+        self._add_text(result.text)
+        last = self.read()
+        value = last.value if last is not None else result.text
+        return PartialOutput(value=value, output=result.output, answer=self._answer, complete=True)
+
+    def _begin_reply(self) -> None:
+        if self._is_over:
+            self._restart(self._answer + (self.read() is not None))
+
+    def _add_text(self, text: str) -> bool:
+        if self._output_type is not None:
+            if not self._text:  # some models put a code fence before the object
+                text = text[text.index("{") :] if "{" in text else ""
+            self._json.feed(text)
+        self._text += text
+        return bool(text)
+
+    def _is_output_call(self, index: int, name: str) -> bool:
+        is_output = self._output_type is not None and name == self._output_type.name
+        return is_output and self._call_index in (-1, index)
+
+    def _restart(self, answer: int) -> None:
+        self._answer, self._is_over, self._call_index = answer, False, -1
+        self._text, self._json = "", PartialJson()
+
+
+def _try_convert(output_type: OutputType[T], value: Json) -> T | None:
+    """The value as the output type; None if the type does not accept it, for example because it is incomplete."""
+    try:
+        return output_type.convert(value)
+    except Exception:  # noqa: BLE001 - the type is foreign code, and half an answer may break it
+        return None

@@ -1,0 +1,71 @@
+"""Types of answers as a strict type checker infers them, through result, stream and validators."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+from dataclasses import dataclass
+from typing import assert_type
+
+from bridle import Agent, DoneResult, PartialOutput, RunContext
+
+@dataclass
+class Refund:
+    cents: int
+
+@dataclass
+class Escalation:
+    why: str
+
+@dataclass
+class Shop:
+    limit: int
+
+def check(refund: Refund) -> Refund:
+    return refund
+
+def check_limit(ctx: RunContext[Shop], refund: Refund) -> None: ...
+
+async def check_later(refund: Refund) -> Refund:
+    return refund
+
+text = Agent("sim:")
+one = Agent("sim:", output=Refund, validate=check)
+listed = Agent("sim:", output=Refund, validate=[check, check_later])
+shop = Agent("sim:", output=Refund, validate=check_limit)
+union = Agent[object, Refund | Escalation]("sim:", output=Refund | Escalation)
+types = Agent[object, Refund | Escalation]("sim:", output=[Refund, Escalation])
+
+assert_type(text.run_sync("x").raise_for_stop().output, str)
+assert_type(one.run_sync("x").output, Refund | None)
+assert_type(one.run_sync("x").raise_for_stop(), DoneResult[Refund])
+assert_type(one.run_sync("x").raise_for_stop().output, Refund)
+assert_type(listed.run_sync("x").raise_for_stop().output, Refund)
+assert_type(shop, Agent[Shop, Refund])
+assert_type(union.run_sync("x").raise_for_stop().output, Refund | Escalation)
+assert_type(types.run_sync("x").raise_for_stop().output, Refund | Escalation)
+assert_type(Agent("sim:", output=list[int]).run_sync("x").raise_for_stop().output, list[int])
+
+async def main() -> None:
+    async for partial in one.stream("x").partial():
+        assert_type(partial, PartialOutput[Refund])
+        assert_type(partial.output, Refund | None)
+
+one.run_sync("x").output.cents  # wrong
+shop.run_sync("x", context=3)  # wrong
+Agent("sim:", output=Escalation, validate=check)  # wrong
+"""
+
+
+def test_answers_are_typed(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    seen = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(ROOT / ".mypy_cache"), str(program)],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    wrong = [number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")]
+    found = sorted({int(line.split(":")[1]) for line in seen.stdout.splitlines() if ": error:" in line})
+    assert found == wrong, seen.stdout
