@@ -7,11 +7,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-newer check format bench footprint docs lock wheel oracles foreign pyright clean help
+.PHONY: demo test quick test-newer check format bench footprint docs lock wheel oracles foreign pyright clean help
 
 help:
 	@echo "make demo       watch an agent work, with no key and no network"
 	@echo "make test       format, lint, strict types, all tests"
+	@echo "make quick      format, lint and a quick selection of the tests, for the inner loop"
 	@echo "make test-newer all tests with a newer Python, if there is one (python3.x or pyenv's)"
 	@echo "make check      format, lint and types only"
 	@echo "make bench      speed compared with other libraries (installs them)"
@@ -30,6 +31,16 @@ test: check
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 	$(BIN)/python bench/footprint.py --check
+
+# The rules of the tree, the values, the core without caching and compaction, the encoders of every wire and the
+# basics of an agent.
+# Tests marked `slow` wait for `make test`, and so do types: `make check` has them.
+QUICK := tests/tidy tests/values tests/core/*.py tests/core/budget tests/core/calls tests/core/context \
+  tests/core/recovery tests/providers/wire tests/providers/*/test_*_encode.py tests/run/test_agent.py
+quick: $(READY)
+	$(BIN)/ruff format --check -q .
+	$(BIN)/ruff check -q .
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" $(QUICK)
 
 # With the newest Python that is installed and newer than the default one.
 NEWER := bench/.work/newer

@@ -40,6 +40,7 @@ def counted(steps: int) -> dict[str, dict[str, int]]:
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.slow
 def test_every_kind_of_step_is_recorded():
     assert counted(STEPS).keys() == CALLS.keys()
 
@@ -52,6 +53,7 @@ def test_a_step_takes_no_more_calls_than_recorded(kind):
         assert found["all"] <= all_calls * TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CALLS)
 def test_a_late_step_takes_no_more_calls_than_an_early_one(kind):
     early, late = counted(STEPS)[kind], counted(STEPS_MORE)[kind]

@@ -44,6 +44,7 @@ def words(count: int) -> tuple[Text, ...]:
     return tuple(Text(text=f"word {number}") for number in range(count))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "shape"),
     [
@@ -66,6 +67,7 @@ def test_fifty_steps_read_nearly_all_that_could_be_read(model: str, shape: str) 
     assert row["share"] >= 0.95, row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", ["anthropic:claude-sonnet-5-5", "openai:gpt-6.1-sol", "deepseek:deepseek-v4-pro"]
 )

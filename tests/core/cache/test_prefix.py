@@ -226,6 +226,7 @@ async def converse(path, seed):
         await store.close()
 
 
+@pytest.mark.slow
 def test_over_random_conversations_the_prefix_stays_or_an_event_says_why(tmp_path):
     path = tmp_path / "log.db"
 

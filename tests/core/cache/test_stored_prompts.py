@@ -119,6 +119,7 @@ def test_where_it_does_not_pay_nothing_is_stored(model, pause):
     assert world.events(PromptStored, PromptDropped) == []
 
 
+@pytest.mark.slow
 def test_a_conversation_of_many_calls_is_better_kept_for_nothing():
     world = World()
     talk = "Say " + "nothing much happened on that day " * 2_000

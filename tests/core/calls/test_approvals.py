@@ -439,6 +439,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_ask_answer_and_go_on_in_three_processes(tmp_path):
     def step(word):
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / "log.db"), word]

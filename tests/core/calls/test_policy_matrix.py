@@ -153,6 +153,7 @@ def decide(schema, arguments, path, pattern, decision):
     return decide_permission(State(settings=Settings(policy=policy)), item, spec).permission
 
 
+@pytest.mark.slow
 def test_no_generated_call_gets_past_a_rule_that_asks_or_denies():
     tried, bypassed = 0, []
     # A prime step, so that every pair of dimensions is met; the whole matrix has 161,280 cells.

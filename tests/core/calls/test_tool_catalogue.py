@@ -409,6 +409,7 @@ print([asyncio.run(index.find(question, specs, 30)) for question, _ in t.QUESTIO
 """
 
 
+@pytest.mark.slow
 def test_two_processes_find_the_same_and_send_the_same_bytes_whatever_their_hashes():
     command = [sys.executable, "-c", OTHER_PROCESS, str(Path(__file__).parent)]
     running = [

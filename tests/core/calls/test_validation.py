@@ -210,6 +210,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.dictionaries(KEYS, ANYTHING))
 def test_any_object_is_either_let_through_unchanged_or_explained(arguments):
