@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bridle import Agent, PermissionRule, Policy, tool
+from bridle import Agent, PermissionRule, Policy, PromptTemplate, per_turn, tool
 from bridle.cli.main import main
+from bridle.stores import open_store
 from bridle.testing import ProviderSim
 from bridle.watchers.console import Console
 
@@ -181,3 +182,24 @@ def test_lines_about_a_run_fit_the_terminal(monkeypatch):
         "on",
         "boundaries",
     }
+
+
+def test_resume_uses_the_instructions_that_functions_wrote_and_cannot_write_others(store, capsys):
+    def describe() -> str:
+        return "You work for Acme."
+
+    def roster() -> str:
+        return "Two are on duty."
+
+    instructions = [PromptTemplate("tone", "Be {tone}.", variables=["tone"]).fill(tone="brief"), describe]
+    agent = Agent("sim:", instructions=instructions, store=store)
+    agent.run_sync("hello", "s")
+    assert main(["run", "--session", "s", "!say Yes"]) == 0
+    records = asyncio.run(open_store(store).read("s"))
+    kinds = [type(record.event).__name__ for record in records]
+    assert kinds.count("InstructionWritten") == 1
+    assert "PrefixMoved" not in kinds
+    Agent("sim:", instructions=[*instructions, per_turn(roster)], store=store).run_sync("hello", "s")
+    assert main(["run", "--session", "s", "!say No"]) != 0
+    shown = capsys.readouterr()
+    assert "instruction `roster` failed with LookupError: its code is not here" in shown.out + shown.err

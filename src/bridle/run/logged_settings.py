@@ -9,16 +9,19 @@ again.  Extras are request fields; those that contain an address, a credential o
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from bridle.providers.catalogue import find_model, missing_address
+from bridle.run.context.instructions import TurnInstruction, per_turn
 from bridle.values.calls import Policy
 from bridle.values.errors import MisuseError
+from bridle.values.memory import FilledPrompt
 from bridle.values.model import Model
 from bridle.values.request import Extra
+from bridle.values.settings import Settings
 from bridle.values.text import parse_json
 
 
@@ -94,6 +97,28 @@ _CREDENTIAL_NAME = re.compile(
 )
 _TOKEN_COUNT_NAME = re.compile(r"(^|_)tokens$|^token_count$")
 _CAMEL_CASE_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class _MissingFunction:
+    """Stands in for a function that writes instructions and whose code is not here."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __call__(self) -> str:
+        raise LookupError("its code is not here; continue the session with the agent that has it")
+
+
+def take_logged_instructions(logged: Settings) -> list[str | Callable[[], str] | TurnInstruction[object]]:
+    """The logged instructions.  What functions wrote for the session is used; calling one of them fails."""
+    text: str = logged.instructions
+    if len(logged.templates) == 1:
+        text = FilledPrompt(text, logged.templates[0])
+    found: list[str | Callable[[], str] | TurnInstruction[object]] = [text] if text else []
+    for function in logged.instruction_functions:
+        missing = _MissingFunction(function.name)
+        found.append(missing if function.scope == "session" else per_turn(missing))
+    return found
 
 
 def take_logged_policy(logged: Policy) -> Policy:

@@ -37,6 +37,7 @@ from bridle.core.state import State
 from bridle.ports.store import Store
 from bridle.providers.catalogue import choose_default_model
 from bridle.run.agent import Agent
+from bridle.run.logged_settings import take_logged_instructions
 from bridle.run.stream import Stream
 from bridle.values.errors import MisuseError
 from bridle.values.lineage import CrossTenant
@@ -89,7 +90,7 @@ def run_agent(options: argparse.Namespace, *, session: str | None, prompt: str |
         return Agent(
             choose_models(options, model, before),
             tools=tools,
-            instructions=before.instructions,
+            instructions=take_logged_instructions(before),
             name=before.name,
             budget=budget,
             store=store,
@@ -131,7 +132,8 @@ async def _run_session(
         elif options.instructions or options.memory:
             instructions = options.instructions or before.instructions
             memory = Memory() if options.memory else before.memory
-            before = replace(before, instructions=instructions, memory=memory)
+            kept = before.templates if instructions == before.instructions else ()
+            before = replace(before, instructions=instructions, templates=kept, memory=memory)
         if not before.model.id:
             model = model or os.environ.get("BRIDLE_MODEL") or choose_default_model(os.environ)
         agent = make(model, store, before)
