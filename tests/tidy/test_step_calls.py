@@ -19,18 +19,18 @@ COUNTED_BY = (3, 11)
 TOLERANCE = 1.02
 STEPS, STEPS_MORE = 24, 96
 CALLS = {  # a step: all calls, those of our own functions
-    "anthropic/whole": (1533, 755),
-    "anthropic/streamed": (3382, 1404),
-    "openai_responses/whole": (1499, 722),
-    "openai_responses/streamed": (3836, 1550),
-    "openai_chat/whole": (1731, 810),
-    "openai_chat/whole, with a key": (1757, 824),
-    "openai_chat/streamed": (3339, 1400),
-    "openai_chat/streamed, with a key": (3610, 1526),
-    "gemini/whole": (1450, 688),
-    "gemini/streamed": (2052, 897),
-    "bedrock_converse/whole": (1515, 748),
-    "bedrock_converse/streamed": (3292, 1337),
+    "anthropic/whole": (1512, 740),
+    "anthropic/streamed": (3335, 1362),
+    "openai_responses/whole": (1495, 717),
+    "openai_responses/streamed": (3805, 1518),
+    "openai_chat/whole": (1714, 801),
+    "openai_chat/whole, with a key": (1746, 822),
+    "openai_chat/streamed": (3304, 1373),
+    "openai_chat/streamed, with a key": (3591, 1518),
+    "gemini/whole": (1436, 681),
+    "gemini/streamed": (2032, 884),
+    "bedrock_converse/whole": (1513, 748),
+    "bedrock_converse/streamed": (3273, 1320),
 }
 
 
