@@ -7,15 +7,17 @@ import json
 import msgspec
 import pytest
 
-from bridle import Agent, Media, Text
+from bridle import Agent, Media, Text, tool
 from bridle.core.context.media import find_unsupported_media
 from bridle.ports.transport import OutgoingRequest
 from bridle.providers import load_codec
 from bridle.run.model_connection import find_model_by_name
 from bridle.run.sync import run_in_background
 from bridle.sim.simulator import Simulator
+from bridle.testing import simulator
 from bridle.values.errors import MisuseError
 from bridle.values.events import ViewChanged
+from bridle.values.media import recognize_bytes
 from bridle.values.message import Message
 from bridle.values.request import Request
 
@@ -238,3 +240,115 @@ def test_the_simulator_refuses_media_in_the_familys_words(model, media, words):
 def test_an_address_that_nobody_fetches_is_refused(address):
     with pytest.raises(MisuseError, match=r"Media\.from_url takes a URL"):
         Media.from_url(address)
+
+
+# ── data and label agree ────────────────────────────────────────────────────
+
+MP3 = b"\xff\xfb\x90\x64" + b"\0" * 40
+PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj<</Type/Catalog>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF"
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type", "words"),
+    [
+        (PNG, "application/pdf", "its data is image/png, not application/pdf"),
+        (PNG, "audio/wav", "its data is image/png, not audio/wav"),
+        (WAV, "audio/mpeg", "its data is audio/wav, not audio/mpeg"),
+        (PDF, "image/png", "its data is application/pdf"),
+        (b"<!doctype html><title>404</title>", "image/png", "its data is not image/png; it begins with"),
+        (b"<!doctype html><title>404</title>", "application/pdf", "its data is not application/pdf"),
+        (b"\0\0\0\0", "audio/wav", "its data is not audio/wav"),
+    ],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_data_that_is_not_what_its_label_or_name_says_is_refused(data, media_type, words, named, tmp_path):
+    ending = media_type.rpartition("/")[2].replace("mpeg", "mp3")
+    path = tmp_path / f"file.{ending}"
+    path.write_bytes(data)
+    if named and "begins" not in words and not words.startswith("its data is not"):
+        assert Media.from_path(path).media_type == recognize_bytes(data)  # the content decides, not the name
+        return
+    with pytest.raises(MisuseError, match="its data is") as refusal:
+        Media.from_path(path) if named else Media.from_bytes(data, media_type=media_type)
+    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_containers_and_plain_text_keep_their_labels():
+    assert Media.from_bytes(MP4, media_type="audio/mp4").kind == "audio"
+    assert Media.from_bytes(MP4, media_type="video/quicktime").kind == "video"
+    assert Media.from_bytes(MP3).media_type == "audio/mpeg"
+    assert Media.from_bytes(b"ID3 tags are older than ID3v2.").media_type == "text/plain"
+    assert Media.from_bytes(b"%PDF- is how a PDF begins", media_type="text/plain").kind == "document"
+
+
+@pytest.mark.parametrize(
+    "address", ["ftp://host/a.png", "file:///a.png", "https:///a.png", "a.png", "https://[x/a.png"]
+)
+@pytest.mark.parametrize("made", ["from_url", "Media"])
+def test_an_address_without_a_provider_that_fetches_it_is_refused(address, made):
+    with pytest.raises(MisuseError, match=r"https://…"):
+        Media.from_url(address) if made == "from_url" else Media(kind="image", url=address)
+
+
+def test_schemes_are_read_in_any_case():
+    assert Media.from_url("HTTPS://host/a.png").kind == "image"
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"a.png"])
+def test_what_is_no_path_is_one_line(wrong):
+    with pytest.raises(MisuseError, match=r"Media\.from_path takes a path, not"):
+        Media.from_path(wrong)
+
+
+@pytest.mark.parametrize("fields", [{"media_type": 5}, {"name": 5}, {"kind": "document"}, {"kind": "audio"}])
+def test_labels_that_cannot_be_are_one_line(fields):
+    with pytest.raises(MisuseError, match="Media"):
+        Media.from_bytes(PNG, **fields)
+
+
+# ── on every wire, in prompts and in results ────────────────────────────────
+
+WIRES = {
+    "anthropic": "sim:anthropic/claude-sonnet-5-5",
+    "openai": "sim:openai/gpt-6.1-sol",
+    "openai-chat": "sim:openai-chat/gpt-6.1-sol",
+    "gemini": "sim:gemini/gemini-3.8-flash",
+    "bedrock": "sim:bedrock/global.anthropic.claude-sonnet-5-5",
+}
+SENT = {
+    "picture": Media.from_bytes(PNG, name="pixel.png"),
+    "document": Media.from_bytes(PDF, name="paper.pdf"),
+    "audio": Media.from_bytes(WAV + b"\0" * 32, name="sound.wav"),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("place", ["prompt", "result"])
+@pytest.mark.parametrize("what", SENT)
+@pytest.mark.parametrize("wire", WIRES)
+def test_media_reaches_the_model_or_its_absence_is_said(wire, what, place, stream):
+    media = SENT[what]
+
+    @tool(effect="read")
+    def draw() -> list[object]:
+        """Draw."""
+        return ["Here:", media]
+
+    async def story():
+        script = ("!call draw {}", "Seen.") if place == "result" else ("Seen.",)
+        async with simulator(*script) as provider:
+            agent = Agent(provider.model(WIRES[wire]), tools=[draw])
+            prompt = "Draw." if place == "result" else [media, "Look."]
+            async for event in agent.stream(prompt, deltas=stream):
+                last = event
+            assert not provider.refusals
+            records = await agent.store.read(last.result.session)
+            changed = [r.event for r in records if isinstance(r.event, ViewChanged)]
+            return last.result, provider.exchanges[-1].body.decode(), changed
+
+    result, body, changed = asyncio.run(story())
+    assert (result.stop, result.text) == ("done", "Seen.")
+    taken = what != "audio" or wire == "gemini"
+    assert (media.data in body) is taken
+    assert (f"[audio {media.name} left out: this model takes no audio]" in body) is not taken
+    assert len(changed) == (0 if taken else 1)

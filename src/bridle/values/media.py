@@ -6,6 +6,7 @@ Files are read here on behalf of the caller, before a `Media` exists; no lower l
 import binascii
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from .errors import MisuseError
 from .text import repair_surrogates
@@ -22,7 +23,12 @@ _SIGNATURES = (
     (b"WEBP", 8, "image/webp"),
     (b"%PDF-", 0, "application/pdf"),
     (b"WAVE", 8, "audio/wav"),
-    (b"ID3", 0, "audio/mpeg"),
+    (b"ID3\x02", 0, "audio/mpeg"),
+    (b"ID3\x03", 0, "audio/mpeg"),
+    (b"ID3\x04", 0, "audio/mpeg"),
+    (b"\xff\xfb", 0, "audio/mpeg"),
+    (b"\xff\xf3", 0, "audio/mpeg"),
+    (b"\xff\xf2", 0, "audio/mpeg"),
     (b"OggS", 0, "audio/ogg"),
     (b"fLaC", 0, "audio/flac"),
     (b"ftypheic", 4, "image/heic"),
@@ -32,6 +38,11 @@ _SIGNATURES = (
     (b"ftyp", 4, "video/mp4"),
     (b"\x1aE\xdf\xa3", 0, "video/webm"),
 )
+SIGNED_TYPES = frozenset(type_ for _, _, type_ in _SIGNATURES)
+_CONTAINERS = ("video/mp4", "video/webm")
+"""Formats that hold audio or video of several types."""
+FETCHED_SCHEMES = ("https", "http", "gs", "s3")
+"""URL schemes that at least one provider fetches."""
 _EXTENSIONS = {
     "csv": "text/csv",
     "doc": "application/msword",
@@ -99,8 +110,26 @@ def choose_type(data: bytes, name: str) -> str:
     return "text/plain"
 
 
+def check_signature(data: bytes, media_type: str) -> None:
+    """Raise `MisuseError` if files of this type begin with a signature and the data does not."""
+    label = _canonical_type(media_type.partition(";")[0].strip().lower())
+    if label in SIGNED_TYPES and not recognize_bytes(data):
+        raise MisuseError(f"Media: its data is not {label}; it begins with {data[:12]!r}")
+
+
+def is_fetched_url(url: str) -> bool:
+    """True for a URL that at least one provider fetches."""
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        return False
+    return split.scheme in FETCHED_SCHEMES and bool(split.netloc) and url == url.strip()
+
+
 def read_file(path: AnyPath) -> tuple[bytes, str]:
     """Content and name of the file. Raises `MisuseError` if it cannot be read or is empty."""
+    if not isinstance(path, str | os.PathLike):
+        raise MisuseError(f"Media.from_path takes a path, not {type(path).__name__}")
     found = Path(path)
     try:
         data = found.read_bytes()
@@ -141,15 +170,20 @@ def explain_unsendable(kind: str, media_type: str, data: str, url: str, file_id:
             )
     label = media_type.partition(";")[0].strip().lower()
     detected = recognize_bytes(decode_head(data)) if data else ""
-    if (
-        detected.startswith("image/")
-        and label.startswith(("image/", "text/"))
-        and detected != _canonical_type(label)
-    ):
+    if _contradicts(detected, label):
         return f"its data is {detected}, not {label}"
     if kind == "image" and detected and not detected.startswith("image/"):
         return f"its data is {detected}, which is no image"
     return ""
+
+
+def _contradicts(detected: str, label: str) -> bool:
+    """True if data with this signature cannot be of the type that it is labelled with."""
+    if not detected or not label or detected == _canonical_type(label):
+        return False
+    if label.startswith(("image/", "text/")):
+        return detected.startswith("image/")
+    return label in SIGNED_TYPES and not (detected in _CONTAINERS and label.startswith(("audio/", "video/")))
 
 
 def explain_misuse(fields: dict[str, object]) -> str:
@@ -168,8 +202,10 @@ def explain_misuse(fields: dict[str, object]) -> str:
     texts = {name: str(fields.get(name, "")) for name in ("kind", "media_type", "data", "url", "file_id")}
     if why := explain_unsendable(**texts):
         return f"{why}; use {CONSTRUCTORS}"
-    kind, label = texts["kind"], texts["media_type"].lower()
-    wrong_kind = kind != "document" and label and kind_of_type(label) != kind
+    kind, label, url = texts["kind"], texts["media_type"].lower(), texts["url"]
+    if url and not is_fetched_url(url):
+        return f"no provider fetches {url[:80]!r}; use a URL such as https://…"
+    wrong_kind = label and kind_of_type(label) != kind
     if label and ("/" not in label.strip("/") or wrong_kind):
         return f"media_type {label!r} is not the type of {'an' if kind[0] in 'ai' else 'a'} {kind}"
     return ""

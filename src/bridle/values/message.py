@@ -19,10 +19,12 @@ from .base import Value, ValueMeta
 from .errors import MisuseError
 from .media import (
     AnyPath,
+    check_signature,
     choose_type,
     decode_head,
     encode_bytes,
     explain_misuse,
+    is_fetched_url,
     kind_of_type,
     read_file,
     recognize_bytes,
@@ -60,10 +62,6 @@ class _CheckedMeta(ValueMeta):
             if fields.get("data") and not fields.get("media_type"):
                 fields["media_type"] = recognize_bytes(decode_head(fields["data"]))
             return super().__call__(**fields)
-
-
-FETCHED_SCHEMES = ("https://", "http://", "gs://", "s3://")
-"""URL schemes that at least one provider fetches."""
 
 
 class Media(Value, tag="media", metaclass=_CheckedMeta):
@@ -105,7 +103,10 @@ class Media(Value, tag="media", metaclass=_CheckedMeta):
         if not isinstance(data, bytes | bytearray | memoryview) or not data:
             received = "none" if isinstance(data, bytes) else type(data).__name__
             raise MisuseError(f"Media.from_bytes takes bytes, not {received}")
+        if not isinstance(media_type, str) or not isinstance(name, str):
+            raise MisuseError("Media.from_bytes: media_type and name must be strings")
         type_ = media_type or choose_type(bytes(data), name)
+        check_signature(bytes(data[:64]), type_)
         kind_ = kind or cast("MediaKind", kind_of_type(type_))
         return cls(kind=kind_, media_type=type_, data=encode_bytes(data), name=name)
 
@@ -114,7 +115,7 @@ class Media(Value, tag="media", metaclass=_CheckedMeta):
         cls, url: str, *, kind: MediaKind | None = None, media_type: str = "", name: str = ""
     ) -> "Media":
         """Media at a URL, for the provider to fetch. Set `kind` if the URL does not show it."""
-        if not isinstance(url, str) or not url.startswith(FETCHED_SCHEMES):
+        if not isinstance(url, str) or not is_fetched_url(url):
             raise MisuseError(f"Media.from_url takes a URL such as https://…, not {url!r}")
         type_ = media_type or recognize_name(url.partition("?")[0].partition("#")[0])
         if kind is None and not type_:
