@@ -26,6 +26,13 @@ PROGRAMS = (
         "Tools get an object of the caller, such as a database connection; it is never stored.",
     ),
     (
+        "validators",
+        "Validators",
+        """\
+Code checks the answer, and the model is asked again with the reason. Bridle records each decision, so that a resumed
+run does not call the validator again.""",
+    ),
+    (
         "approvals",
         "Approvals across processes",
         """\

@@ -22,6 +22,7 @@ EXPECTED = {
     "typed_tools": "It is warmer in Tokyo: 24 °C",
     "structured_output": "City(name=",
     "context": "order_status returned: sent",
+    "validators": "391",
 }
 HERE = importlib.util.find_spec
 PEERS = [
