@@ -5,8 +5,8 @@ Files are read here on behalf of the caller, before a `Media` exists; no lower l
 
 import binascii
 import os
+import re
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from .errors import MisuseError
 from .text import repair_surrogates
@@ -41,8 +41,8 @@ _SIGNATURES = (
 SIGNED_TYPES = frozenset(type_ for _, _, type_ in _SIGNATURES)
 _CONTAINERS = ("video/mp4", "video/webm")
 """Formats that hold audio or video of several types."""
-FETCHED_SCHEMES = ("https", "http", "gs", "s3")
-"""URL schemes that at least one provider fetches."""
+_FETCHED_URL = re.compile(r"(https?|gs|s3)://(\[[\da-f:.]+\]|[^\s/?#\[\]]+)(:\d+)?([/?#].*)?", re.IGNORECASE)
+"""Schemes that at least one provider fetches, and a host."""
 _EXTENSIONS = {
     "csv": "text/csv",
     "doc": "application/msword",
@@ -119,11 +119,7 @@ def check_signature(data: bytes, media_type: str) -> None:
 
 def is_fetched_url(url: str) -> bool:
     """True for a URL that at least one provider fetches."""
-    try:
-        split = urlsplit(url)
-    except ValueError:
-        return False
-    return split.scheme in FETCHED_SCHEMES and bool(split.netloc) and url == url.strip()
+    return _FETCHED_URL.fullmatch(url) is not None and url == url.strip()
 
 
 def read_file(path: AnyPath) -> tuple[bytes, str]:
