@@ -103,10 +103,13 @@ BYTES = {
         test_wire_failures.py
         """,
     ),
-    "transports": (r"def open\(self", "test_bounds.py test_early_start.py test_tool_catalogue.py"),
+    "transports": (
+        r"def open\(self",
+        "test_bounds.py test_early_start.py test_private_extras.py test_tool_catalogue.py",
+    ),
     "recordings": (
         r"\bRecordedReply\(|\breplaying\(",
-        "test_inprocess.py test_recordings.py test_redaction.py",
+        "test_inprocess.py test_private_extras.py test_recordings.py test_redaction.py",
     ),
 }
 """By kind: files that give a decoder bytes of their own, or stand between an agent and its provider.
