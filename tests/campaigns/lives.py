@@ -528,6 +528,8 @@ NOT_DRAWN = {
     "clock": "a clock that jumps over waits",
     "random_source": "fixed, so that a seed is a bug report",
     "thinking": "drawn from what the model has",
+    "context_type": "it is for type checkers and changes no run (test_run_context, test_context_typing)",
+    "validate": "lives have no validator; test_validators has its own",
     "compaction": "drawn with and without the provider's own",
 }
 """Options of an agent that are not drawn by name, and why."""
