@@ -92,6 +92,14 @@ if TYPE_CHECKING:
     from bridle.values.events import ToolStarted as ToolStarted
     from bridle.values.events import UnknownEvent as UnknownEvent
     from bridle.values.events import ViewChanged as ViewChanged
+    from bridle.values.hooks import Answer as Answer
+    from bridle.values.hooks import Change as Change
+    from bridle.values.hooks import FinishedRun as FinishedRun
+    from bridle.values.hooks import HookDecided as HookDecided
+    from bridle.values.hooks import HookDecision as HookDecision
+    from bridle.values.hooks import HookSpec as HookSpec
+    from bridle.values.hooks import ModelInput as ModelInput
+    from bridle.values.hooks import Refuse as Refuse
     from bridle.values.lineage import Branch as Branch
     from bridle.values.lineage import Comparison as Comparison
     from bridle.values.lineage import CrossTenant as CrossTenant
@@ -185,6 +193,9 @@ _HOMES = {
     "values.memory": (
         "Chunk", "ContextRetrieved", "InstructionWritten", "Memory", "MemoryLoaded", "Note",
         "NoteRemoved", "NoteWritten", "Query",
+    ),
+    "values.hooks": (
+        "Answer", "Change", "FinishedRun", "HookDecided", "HookDecision", "HookSpec", "ModelInput", "Refuse",
     ),
     "values.message": (
         "Media", "Message", "Opaque", "Reasoning", "Reply", "Stop", "Text", "ToolCall",

@@ -173,6 +173,7 @@ ONE_OF_EACH = (
     e.ConversationDropped(name="conv_1", model_key="m", why=""),
     e.Reprompted(why="", message=""),
     e.OutputChecked(validator="v", verdict="accepted", answer_id="r1"),
+    e.HookDecided(hook="h", point="on_end"),
     e.RunEnded(stop="done"),
     SubrunStarted(call_id="c", session="s"),
     SubrunCharged(call_id="c", session="s", id="i"),

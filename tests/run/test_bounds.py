@@ -26,12 +26,11 @@ from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply, text_reply
 from bridle.values import events as e
 from bridle.values.calls import ResourceClaim
-from bridle.values.message import Reply, Stop, Text, ToolCall, ToolResult
+from bridle.values.message import Reply, Stop, Text, ToolCall, ToolResult, ViewChange, ViewChanged
 from bridle.values.model import Origin
 from bridle.values.record import GENESIS, Record, seal_record
 from bridle.values.settings import Settings
 from bridle.values.usage import Usage
-from bridle.values.view import ViewChange, ViewChanged
 
 PAGE_BYTES_MAX = 1024 * 1024
 MODEL = find_model_by_name("sim:")

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2] / "src" / "bridle"
 FILES = sorted(ROOT.rglob("*.py"))
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 
-EDGES = {"providers", "tools", "stores", "transports", "watchers"}
+EDGES = {"providers", "tools", "hooks", "stores", "transports", "watchers"}
 BELOW = {"values", "ports"}
 MAY_IMPORT = {
     "values": {"values"},

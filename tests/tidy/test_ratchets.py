@@ -16,7 +16,7 @@ LIMITS = {
     "participles": 0.3,
     "classes": 0,
     "touched": 104,
-    "closure": 48,
+    "closure": 49,
     "fields": 12,
     "budget": 3,
     "fragments": 0,

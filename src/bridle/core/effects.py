@@ -12,6 +12,7 @@ from bridle.values.base import Value
 from bridle.values.cache import PromptStored
 from bridle.values.errors import FailureKind
 from bridle.values.events import ApprovalQuestion, Compacted, RunStop, ViewChange, WaitSource
+from bridle.values.hooks import HookPoint
 from bridle.values.memory import InstructionFunction
 from bridle.values.message import Outcome, ToolCall
 from bridle.values.model import Model
@@ -62,13 +63,27 @@ class SkipCall(Value):
     outcome: Outcome
     why: str
     rule: str = ""
-    source: Literal["run", "person", "receipt"] = "run"
+    source: Literal["run", "person", "receipt", "hook"] = "run"
     receipt: Receipt | None = None
     """Receipt of an equal completed call; its result follows `why`."""
 
     @property
     def name(self) -> str:
         return f"excuse:{self.call.id}"
+
+
+class RunHook(Value):
+    """Let a hook decide; with an empty `hook`, only record that no hook is due any more."""
+
+    hook: str
+    point: HookPoint
+    subject: str
+    """Number of the step, reply or run, or id of the call, that it decides about."""
+    timeout_seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return f"hook:{self.point}:{self.subject}:{self.hook}"
 
 
 class ProbeTool(Value):
@@ -288,6 +303,7 @@ class EndRun(Value):
 Effect = (
     AskModel
     | RunTool
+    | RunHook
     | ProbeTool
     | SkipCall
     | RequestApproval

@@ -23,7 +23,12 @@ from bridle.core.budget.limits import (
     apply_subrun_started,
     charge_partial_reply,
 )
-from bridle.core.cache.prefix import apply_prefix_moved, mark_all_stale, mark_stale_after, stale_reasoning
+from bridle.core.cache.prefix import (
+    apply_prefix_moved,
+    mark_all_stale,
+    mark_stale_after,
+    stale_reasoning,
+)
 from bridle.core.cache.server_state import CACHE_TRANSITIONS, CONVERSATION_TRANSITIONS, allow_new_conversation
 from bridle.core.calls.catalogue import apply_request_adjusted
 from bridle.core.calls.compensation import (
@@ -31,7 +36,6 @@ from bridle.core.calls.compensation import (
     apply_compensation_started,
     compensation_notices,
     mark_compensations_reported,
-    record_compensation,
 )
 from bridle.core.calls.dispatch import choose_call_effects
 from bridle.core.calls.orphaned import apply_forked, apply_log_repaired, ignore_unknown_event
@@ -46,9 +50,10 @@ from bridle.core.calls.transitions import (
     apply_tool_probed,
     apply_tool_started,
     apply_tools_revealed,
+    doubt_if_running,
     exclude_waiting_time,
     recheck_calls,
-    record_call_in_doubt,
+    remember_abandoned_call,
 )
 from bridle.core.compaction.plan import apply_compacted
 from bridle.core.compaction.strategies import cap_estimate
@@ -68,6 +73,13 @@ from .evaluate_reply import (
     evaluate_reply,
     final_text,
     restart_output_progress,
+)
+from .hooks import (
+    HOOK_TRANSITIONS,
+    REVIEW_TRANSITIONS,
+    apply_before_model,
+    drop_unreviewed_reply,
+    insert_hooks,
 )
 from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_prompt_errors
 from .model_turn import apply_model_asked, apply_model_failed, apply_model_replied, choose_next_effect
@@ -89,15 +101,17 @@ CONTINUE_NOTICE = "Continue where you stopped."
 
 def apply_event(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> State:
     """State after an event; `at` and `proof` are the time and the hash of its record."""
-    handle = TRANSITIONS.get((state.phase, type(event)))
+    handle = (HOOKED_TRANSITIONS if state.settings.hooks else TRANSITIONS).get((state.phase, type(event)))
     if handle is None:
         raise MisuseError(f"{type(event).__name__} cannot happen while the session is {state.phase}")
     after = handle(state, event, at, proof)
     return replace(after, now=at if at > state.now else state.now)
 
 
-def next_effects(state: State) -> tuple[Effect, ...]:
+def next_effects(state: State, *, with_hooks: bool = True) -> tuple[Effect, ...]:
     evaluation = state.run.evaluation
+    if with_hooks and (state.settings.hooks or evaluation.hooks.is_used):
+        return insert_hooks(state, next_effects(state, with_hooks=False))
     if state.phase is Phase.CALLING_MODEL:
         return (choose_next_effect(state),)
     if evaluation.suspected_truncation and state.phase in (Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS):
@@ -218,16 +232,14 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
             output_progress=restart_output_progress(run.evaluation.output_progress),
             pauses=0,
             suspected_truncation="",
+            hooks=replace(run.evaluation.hooks, failure="", refusal=""),
         ),
         adjustments=RequestAdjustments(recorded_notes=run.adjustments.recorded_notes),
         compaction=progress_after_resume(state),
         prompt=clear_prompt_errors(run.prompt),
         end=RunEnd(answer=run.end.answer),
     )
-    calls = tuple(
-        replace(item, in_doubt=item.result is None and (item.running or item.in_doubt), running=False)
-        for item in state.calls.batch.pending
-    )
+    calls = tuple(map(doubt_if_running, state.calls.batch.pending))
     resumed = replace(
         state,
         run=run,
@@ -267,6 +279,8 @@ def _apply_reprompted(state: State, event: e.Reprompted, at: float, proof: str) 
 
 def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     """End the run with a transcript that any later request can continue."""
+    if state.phase is Phase.REVIEWING_REPLY:
+        state = drop_unreviewed_reply(state, at, proof)
     after = charge_partial_reply(state, event.usage, event.usd)
     after = replace(
         after,
@@ -279,9 +293,7 @@ def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> 
         closed = abandon_calls(state.calls.batch.pending)
         for before, item in zip(state.calls.batch.pending, closed, strict=True):
             if before.result is None:
-                after = record_compensation(after, item, None)
-                if item.result is not None and item.result.outcome == "unknown":
-                    after = record_call_in_doubt(after, item, at)
+                after = remember_abandoned_call(after, item, at)
         after = append_results(after, closed, at)
     partial = event.partial_text.strip()
     if partial:
@@ -297,6 +309,14 @@ def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> 
     return replace(after, phase=Phase.IDLE, run=run)
 
 
+def _apply_request_hook(state: State, event: e.HookDecided, at: float, proof: str) -> State:
+    after = apply_before_model(state, event, at)
+    if not event.edits:
+        return after
+    changed = e.ViewChanged(changes=event.edits, why=f"hook {event.hook}")
+    return _apply_view_changed(after, changed, at, proof)
+
+
 EventHandler = Callable[[State, Any, float, str], State]
 
 
@@ -308,6 +328,7 @@ def _in_phases(
 
 TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
     (Phase.NEW, e.Configured): _apply_configured,
+    (Phase.REVIEWING_REPLY, e.RunEnded): _apply_run_ended,
     (Phase.IDLE, e.Imported): _apply_imported,
     (Phase.IDLE, e.Prompted): _apply_prompted,
     (Phase.IDLE, e.CompensationStarted): apply_compensation_started,
@@ -353,7 +374,12 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
         Phase,
         {e.Forked: apply_forked, e.LogRepaired: apply_log_repaired, e.UnknownEvent: ignore_unknown_event},
     ),
+    (Phase.CALLING_MODEL, e.HookDecided): _apply_request_hook,
+    (Phase.EVALUATING_REPLY, e.HookDecided): _apply_request_hook,
+    **HOOK_TRANSITIONS,
     **MEMORY_TRANSITIONS,
     **CACHE_TRANSITIONS,
     **CONVERSATION_TRANSITIONS,
 }
+HOOKED_TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {**TRANSITIONS, **REVIEW_TRANSITIONS}
+"""The same for a session with hooks, which may hold back replies and results."""

@@ -16,7 +16,7 @@ from bridle.values.budget import Spending, Subrun
 from bridle.values.cache import PromptDropped, PromptStored
 from bridle.values.calls import Compensation, StoredResult
 from bridle.values.errors import Failure, FailureKind
-from bridle.values.events import Compacted, PartRef, PrefixMoved, RunStop, ViewChanged
+from bridle.values.events import Compacted, ModelReplied, PartRef, PrefixMoved, RunStop, ViewChanged
 from bridle.values.memory import InstructionWritten, MemoryLoaded, Note
 from bridle.values.message import Message, Opaque, Reply, Transcript
 from bridle.values.model import Origin
@@ -115,6 +115,7 @@ class Phase(StrEnum):
     NEW = "new"
     IDLE = "resting"  # waits for a prompt
     CALLING_MODEL = "asking"  # the next step is a model call
+    REVIEWING_REPLY = "reviewing"  # hooks decide about a reply
     EVALUATING_REPLY = "judging"  # decides if a reply without calls is an answer
     RUNNING_TOOLS = "acting"  # calls of the last reply are open
     AWAITING_APPROVAL = "waiting"  # waits for answers about calls
@@ -209,6 +210,23 @@ class OutputProgress(Value):
     """Tools whose latest results all asked the model to try again (`ModelRetry`), with the number of replies."""
 
 
+class HookProgress(Value):
+    """Hooks that decided at the current point of a run; see core/hooks.py."""
+
+    is_used: bool = False
+    """A hook took part in this run."""
+    decided: tuple[str, ...] = ()
+    """Names of the hooks that decided at the current point."""
+    asked_step: int = 0
+    """Step whose request all `before_model` hooks have decided about."""
+    unreviewed: ModelReplied | None = None
+    """Reply that `after_model` hooks have not decided about yet; not part of the conversation."""
+    refusal: str = ""
+    """Reason of a hook that ends the run as refused."""
+    failure: str = ""
+    """Reason why a hook ends the run as failed."""
+
+
 class ReplyEvaluation(Value):
     """The reply being evaluated and the evaluations of the run so far."""
 
@@ -231,6 +249,7 @@ class ReplyEvaluation(Value):
     """Tool calls are forbidden in the next reply; not every wire can express that."""
     batch_signatures: tuple[str, ...] = ()
     """Signatures of the latest batches of calls and their results."""
+    hooks: HookProgress = HookProgress()
 
 
 class RequestAdjustments(Value):

@@ -59,6 +59,7 @@ from .agent_settings import (
 )
 from .clock import SystemClock
 from .driver import Driver
+from .hooks import Hook, collect_hooks
 from .lineage import compare_sessions, fork_session, list_branches
 from .model_chain import ModelLike, settings_for_first_model
 from .result import Validator, make_result
@@ -92,8 +93,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     the run stops as waiting and is resumed later.  With more tools than `tools_shown_max`, or larger ones
     than `tool_tokens_max`, the model searches for tools, by words or with `tool_index`.  `pool` is a
     budget shared with other runs.  `retrieve` finds chunks for a prompt and `facts` returns current
-    values (time, ids); both are called once per prompt.  `deadlines` apply to each request.
-    `random_source` adds jitter to retries.  run/agent_settings.py lists the other options.
+    values, once per prompt.  `hooks` decide at five points of a run.  `deadlines` apply to each request.
+    run/agent_settings.py lists the other options.
     """
 
     _store: Store | None = None
@@ -120,6 +121,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tool_index: ToolIndex | None = None,
         retrieve: Retrieval | Retrieve | None = None,
         facts: Facts | None = None,
+        hooks: Sequence[Hook[C_contra]] = (),
         extras: Sequence[Extra] = (),
         deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
@@ -130,7 +132,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         check_types(budget)
         check_pool(pool)
         check_options(options, Agent.__init__)
-        retriever = Retriever.create(retrieve, facts)
+        retriever, hooking = Retriever.create(retrieve, facts), collect_hooks(hooks)
         settings = Settings(
             catalogue=ToolCatalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max),
             sampling=sampling or Sampling(),
@@ -138,6 +140,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             tools_at_once_max=tools_at_once,
             extras=tuple(extras),
             retrieval=retriever.settings if retriever else None,
+            hooks=hooking.specs,
             **resolve_summarizer(options),
         )
         tooling = tools, tool_index, tool_choice
@@ -147,7 +150,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         self._retriever, self._watchers, self._approver = retriever, tuple(watchers), approver
         self._store_location, self._pool, self._deadlines = store, pool, deadlines
         self._budget, self._clock = budget or Budget(), clock or SystemClock()
-        self._random_source = random_source
+        self._random_source, self._hooks = random_source, hooking.by_name
 
     @property
     def settings(self) -> Settings:
@@ -406,12 +409,10 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     ) -> Session:
         """Open a session for this agent; nothing is read or written yet."""
         check_session(session)
-        connections = self._parts.model_chain.open_connections(
-            self._clock, self._deadlines, self._parts.private_extras
-        )
-        settings = replace(self._parts.settings, skipped_models=self._parts.model_chain.skipped_models)
+        parts, chain = self._parts, self._parts.model_chain
+        connections = chain.open_connections(self._clock, self._deadlines, parts.private_extras)
+        settings = replace(parts.settings, skipped_models=chain.skipped_models)
         watchers = self._watchers if viewers is None else (*self._watchers, viewers)
-        parts = self._parts
 
         def new_driver() -> Driver:
             return Driver(
@@ -430,6 +431,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
                 pool=self._pool,
                 retriever=self._retriever,
                 instructions=parts.instructions,
+                hooks=self._hooks,
                 context=context,
             )
 

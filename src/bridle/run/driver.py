@@ -32,6 +32,7 @@ from bridle.core.effects import (
     RequestApproval,
     RetrieveContext,
     RevealTools,
+    RunHook,
     RunTool,
     SkipCall,
     StorePrompt,
@@ -69,6 +70,7 @@ from bridle.values.usage import Usage
 
 from .cache import open_conversation, update_stored_prompt
 from .clock import SessionClock
+from .hooks import HookRefusal, HookRunner, ReplyFilter
 from .model_call import DeltaCallIds, ModelCall, describe_restart
 from .model_connection import ModelConnection
 from .result import NO_CHECKS, OutputChecker
@@ -100,6 +102,7 @@ class Driver:
         pool: BudgetPool = None,
         retriever: Retriever | None = None,
         instructions: AgentInstructions | None = None,
+        hooks: Mapping[str, object] | None = None,
         context: object = None,
     ) -> None:
         """`connections` are by model key; `output` checks answers."""
@@ -117,6 +120,7 @@ class Driver:
             key: connection.codec.new_history() for key, connection in connections.items()
         }
         self._model_call: ModelCall | None = None
+        self._reply_filter: ReplyFilter | None = None
         self._noted_requests: set[tuple[str, ToolChoice]] = set()
         self._call_ids = DeltaCallIds(turn=0)
         self.contexts = RunContexts(self, context, clock, self._show)
@@ -127,7 +131,7 @@ class Driver:
         self._tool_runner = ToolRunner(
             self.contexts, self._tools, clock, self.record, fit, self._parent_budget, approver, search, prove
         )
-        self.answer = self._tool_runner.answer
+        self.answer, self._hooks = self._tool_runner.answer, hooks or {}
 
     @property
     def has_begun(self) -> bool:
@@ -143,7 +147,8 @@ class Driver:
         """Text received of an incomplete reply; empty for a summary."""
         if self.state.run.compaction.summary.until:
             return ""
-        return self._model_call.partial_text if self._model_call else self.state.run.attempt.partial_text
+        text = self._model_call.partial_text if self._model_call else self.state.run.attempt.partial_text
+        return self._reply_filter.filter_partial_text(text) if self._reply_filter is not None else text
 
     @property
     def usage(self) -> Usage | None:
@@ -232,6 +237,8 @@ class Driver:
                 await self._call_model(effect)
             case RunTool():
                 await self._tool_runner.run(effect)
+            case RunHook():
+                await HookRunner(self._hooks, self._tools, self, self._output).perform(effect)
             case ProbeTool():
                 await self._tool_runner.probe(effect)
             case SkipCall():
@@ -257,9 +264,9 @@ class Driver:
                 # A reply that core rejected may have started tools.
                 discarded = await self._tool_runner.early_calls.discard()
                 partial = self.state.run.attempt.partial_text
-                await self.record(
-                    e.RunEnded(stop=stop, reason=reason, partial_text=partial, discarded_tools=discarded)
-                )
+                end = e.RunEnded(stop=stop, reason=reason, partial_text=partial, discarded_tools=discarded)
+                await self.record(replace(end, usage=self.usage, usd=self.usd, latency=self.latency))
+                self._model_call = None  # set if a hook blocked its reply
             case _:
                 await self.record(event_for_effect(effect))
 
@@ -332,12 +339,19 @@ class Driver:
         try:
             async with asyncio.timeout(self._clock.seconds_left(effect.deadline)):
                 show = self._show_delta if not aside else lambda _: None
+                if self._hooks and not aside:
+                    self._reply_filter = ReplyFilter(self._hooks, show)
+                    show = self._reply_filter.take
                 reply = await held.send(
                     call, show, self._clock.wall.now(), admitted.record_answer_begun, self._cost
                 )
+                if self._reply_filter is not None and not aside:
+                    reply = self._reply_filter.finish(reply)
         except ProviderError as error:
             admitted.record_failure(error.failure, self._clock.monotonic())
             await self._record_failure(call, error.failure)
+        except HookRefusal as refusal:
+            await self.record(refusal.event)
         except TimeoutError:
             await self._record_failure(call, RUN_TIME_UP)
         else:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from bridle.core.calls.compensation import list_compensations
 from bridle.core.context.view import rename_imported_calls
 from bridle.core.effects import RunTool
+from bridle.core.loop import next_effects
 from bridle.core.recovery.fallback import set_model
 from bridle.core.state import Phase, State
 from bridle.ports.tool import Json, Tool
@@ -140,6 +141,7 @@ class Session:
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
             imported = history.instructions if history is not None else ""
             await self._configure(driver, self.settings(), imported)
+            await self._finish_hooks(driver)
             if history is not None:
                 await self._import_history(driver, history)
             await driver.record(prompted)
@@ -158,7 +160,7 @@ class Session:
                 raise MisuseError(f"session {self.session!r} was never prompted: there is nothing to resume")
             across = check_tenant(self.session, state, tenant)
             if state.phase is Phase.IDLE and state.run.end.stop in FINISHED_STOPS:
-                return state
+                return await self._finish_hooks(driver)
             check_tenant_budget(budget or state.run.budget.limits, state.run.origin.tenant)
             self._check_context(driver, "resume")
             await self._configure(driver, self._settings_to_resume(state))
@@ -244,6 +246,11 @@ class Session:
             omitted = tuple(name for name in before if name not in given)
             await driver.record(Configured(settings=settings, omitted_extras=omitted))
 
+    async def _finish_hooks(self, driver: Driver) -> State:
+        """Run the `on_end` hooks that a crash prevented."""
+        is_due = driver.state.settings.hooks and next_effects(driver.state)
+        return await self._drive(driver) if is_due else driver.state
+
     async def _drive(self, driver: Driver) -> State:
         try:
             await driver.run_effects()
@@ -272,6 +279,7 @@ class Session:
                     latency=latency,
                 )
                 await driver.record(end)
+                await driver.run_effects()
             except Conflict:
                 continue  # the interrupted write succeeded after all: read again
             return

@@ -30,6 +30,7 @@ from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
 from .calls import ResourceClaim, StoredResult
 from .errors import Failure, FailureKind
+from .hooks import HookDecided as HookDecided
 from .memory import (
     ContextRetrieved,
     InstructionWritten,
@@ -38,15 +39,15 @@ from .memory import (
     NoteWritten,
     TemplateVersion,
 )
+from .message import Compacted as Compacted
 from .message import Media, Message, Reply, Text, ToolResult
+from .message import PartRef as PartRef
+from .message import ViewChange as ViewChange
+from .message import ViewChanged as ViewChanged
 from .model import Model
 from .request import Breakpoint, ToolChoice
 from .settings import Settings
 from .usage import Budget, Reservation, Usage
-from .view import Compacted as Compacted
-from .view import PartRef as PartRef
-from .view import ViewChange as ViewChange
-from .view import ViewChanged as ViewChanged
 
 
 class Latency(Value):
@@ -98,7 +99,7 @@ RunStop = Literal[
 
 OutputVerdict = Literal["accepted", "retry", "failed"]
 """Decision of a validator; `failed`: it raised something other than `ModelRetry`, or took too long."""
-ResultSource = Literal["run", "probe", "person", "receipt"]
+ResultSource = Literal["run", "probe", "person", "receipt", "hook"]
 WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair"]
 """Basis of the wait: our backoff table, the provider, the circuit breaker, or none (the request was changed).
 """
@@ -369,6 +370,7 @@ Event = (
     | ApprovalAsked
     | ApprovalAnswered
     | CallReviewed
+    | HookDecided
     | CompensationStarted
     | CompensationFinished
     | Reprompted

@@ -10,6 +10,7 @@ from typing import Literal
 from .base import Value
 from .cache import ServerStateStrategy
 from .calls import Policy
+from .hooks import HookPoint, HookSpec
 from .memory import InstructionFunction, Memory, RetrievalSettings, TemplateVersion
 from .model import Abilities, Endpoint, Model, Ttl
 from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
@@ -139,6 +140,13 @@ class Settings(Value, dict=True):
     """Set if notes precede the conversation."""
     retrieval: RetrievalSettings | None = None
     """Set if context is retrieved for every prompt."""
+    hooks: tuple[HookSpec, ...] = ()
+    """Registered hooks, in the order in which they decide."""
+
+    @cached_property
+    def hook_points(self) -> frozenset[HookPoint]:
+        """Points at which a hook is registered."""
+        return frozenset(point for hook in self.hooks for point in hook.points)
 
     @cached_property
     def session_functions(self) -> tuple[InstructionFunction, ...]:

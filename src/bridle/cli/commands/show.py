@@ -6,6 +6,14 @@ import sys
 from collections.abc import Sequence
 
 from bridle.cli.format.columns import screen_width, wrap_text
+from bridle.cli.format.event_lines import (
+    format_budget_event,
+    format_conversation,
+    format_hook,
+    format_memory,
+    format_revealed,
+    format_view_change,
+)
 from bridle.cli.format.printing import print_line, write_raw
 from bridle.cli.log_access import (
     add_across_option,
@@ -23,7 +31,6 @@ from bridle.core.state import State
 from bridle.run.calls.approval import make_approval_id
 from bridle.values import events as e
 from bridle.values.budget import (
-    Amount,
     BudgetReserved,
     BudgetSettled,
     BudgetSnapshot,
@@ -177,22 +184,20 @@ class SessionPrinter:
             case e.Imported(messages=messages, repairs=repairs):
                 said = [("imported", f"{format_count(len(messages), 'message')} from elsewhere")]
                 return [*said, *(("repaired", repair) for repair in repairs)]
-            case e.ViewChanged(changes=changes, why=why):
-                return [("view", f"{format_count(len(changes), 'part')} no longer sent: {why}")]
-            case e.Compacted() as shorter:
-                return _compaction_lines(shorter)
+            case e.ViewChanged() | e.Compacted() as changed:
+                return format_view_change(changed)
             case MemoryLoaded() | ContextRetrieved() | NoteWritten() | NoteRemoved() as kept:
-                return [_memory_line(kept)]
+                return [format_memory(kept)]
             case InstructionWritten(name=name, instructions=text, write_error=error):
                 return [("instruction", f"{name}: {error or text}")]
             case e.ToolsRevealed() as revealed:
-                return [_revealed_line(revealed)]
+                return [format_revealed(revealed)]
             case PrefixMoved() | CacheDegraded() | PromptStored() | PromptDropped() as cached:
                 return [cache_line(cached)]
             case e.RequestAdjusted(adjustments=what):
                 return [("not sent", each) for each in what]
             case e.ConversationOpened() | e.ConversationDropped() as stored:
-                return [_conversation_line(stored)]
+                return [format_conversation(stored)]
             case e.Resumed():
                 return [("resumed", "by a new driver"), *self._resume_lines()]
             case e.ModelAsked() as question:
@@ -203,6 +208,8 @@ class SessionPrinter:
                 early = f"{', '.join(discarded)}: started early, result discarded"
                 void = [("discarded", early)] if discarded else []
                 return [("failed", f"{failure.kind}: {failure.message}{format_latency(latency)}"), *void]
+            case e.HookDecided() as decided:
+                return format_hook(decided)
             case e.ModelSwitched(model=model, why=why):
                 return [("switch", f"to {model.name}: {why}")]
             case e.ToolStarted(call_id=call_id, name=name, attempt=attempt, rule=rule):
@@ -227,7 +234,7 @@ class SessionPrinter:
                 cut_off = [("model", f"{partial} [cut off]")] if partial.strip() else []
                 return [*cut_off, ("ended", f"{stop} {reason}".strip())]
             case SubrunStarted() | SubrunCharged() | BudgetReserved() | BudgetSettled() | BudgetSnapshot():
-                return _budget_lines(record.event)
+                return format_budget_event(record.event)
             case e.Forked() as fork:
                 return self._fork_lines(fork)
             case e.LogRepaired(items=items, records_lost=lost):
@@ -328,41 +335,10 @@ class SessionPrinter:
         return f"\x1b[2m{words}\x1b[0m" if self._colour else words
 
 
-def _revealed_line(event: e.ToolsRevealed) -> tuple[str, str]:
-    names = ", ".join(event.names) or "no more"
-    uncached = f", {event.uncached_tokens} of the prompt uncached" if event.uncached_tokens else ""
-    return "tools", f"{names} shown from here on: {event.why} (about {event.tokens} tokens{uncached})"
-
-
-def _conversation_line(event: e.ConversationOpened | e.ConversationDropped) -> tuple[str, str]:
-    if isinstance(event, e.ConversationOpened):
-        return "state", f"the provider stores the conversation as {event.name}"
-    dropped = f", {event.name} is no longer used" if event.name else ""
-    return "state", f"the whole conversation is sent{dropped}: {event.why}"
-
-
 def _compensation_lines(event: e.CompensationStarted | e.CompensationFinished) -> list[tuple[str, str]]:
     if isinstance(event, e.CompensationStarted):
         return [("compensate", f"{event.call_id} by {event.name}")]
     return [("compensated", f"{event.call_id} {event.result.outcome} {shorten(event.result.text)}")]
-
-
-BudgetEvent = SubrunStarted | SubrunCharged | BudgetReserved | BudgetSettled | BudgetSnapshot
-
-
-def _budget_lines(event: BudgetEvent) -> list[tuple[str, str]]:
-    match event:
-        case SubrunStarted(call_id=call_id, session=session):
-            return [("nested", f"{call_id} runs session {session}")]
-        case SubrunCharged(session=session, usage=usage, usd=usd):
-            cost = format_dollars(None if usd is None else float(usd))
-            return [("nested", f"{session}: {format_usage(usage)} · {cost}")]
-        case BudgetReserved(id=id_, amount=amount):
-            return [("reserved", f"{id_} {_format_amount(amount)}")]
-        case BudgetSettled(id=id_, amount=amount, source=how):
-            return [("settled", f"{id_} {_format_amount(amount)}" + (f" ({how})" if how else ""))]
-        case BudgetSnapshot(spent=spent, open_reservations=open_):
-            return [("snapshot", f"{_format_amount(spent)} spent, {format_count(len(open_), 'call')} open")]
 
 
 def format_latency(latency: Latency | None) -> str:
@@ -383,37 +359,5 @@ def _harness_notices(state: State) -> dict[float, list[tuple[str, str]]]:
     return found
 
 
-def _format_amount(amount: Amount) -> str:
-    return f"{format_dollars(float(amount.usd))} · {amount.tokens:,} tokens"
-
-
 def _prompt_text(parts: Sequence[Text | Media]) -> str:
     return " ".join(part.text if isinstance(part, Text) else f"[{part.kind}]" for part in parts)
-
-
-def _compaction_lines(event: e.Compacted) -> list[tuple[str, str]]:
-    """One line: what was shortened, by how much, and the cost in cached tokens."""
-    maker = " that the provider made" if event.native_parts else ""
-    turns = f"everything up to {event.summarized_until} is a summary{maker}" if event.summarized_until else ""
-    what = " and ".join(filter(None, (turns, format_count(len(event.changes), "part") * bool(event.changes))))
-    cost = f", {format_dollars(float(event.usd))}" if event.usd is not None else ""
-    sizes = f"{event.before_tokens:,} -> {event.after_tokens:,} tokens"
-    anew = f"{event.uncached_tokens:,} of them not read from the cache{cost}"
-    return [("compact", f"{', '.join(event.strategies)}: {what}; {sizes}, {anew}: {event.why}")]
-
-
-def _memory_line(event: MemoryLoaded | ContextRetrieved | NoteWritten | NoteRemoved) -> tuple[str, str]:
-    match event:
-        case NoteWritten(note=note):
-            return "note", f"{note.id} by {note.written_by}: {note.text}"
-        case NoteRemoved(id=note_id, removed_by=by):
-            return "note", f"{note_id} removed by {by}"
-    left = f"; {event.omitted_count} left out for lack of space" if event.omitted_count else ""
-    trouble = f"; {event.load_error}" if event.load_error else ""
-    if isinstance(event, MemoryLoaded):
-        return "memory", f"{format_count(len(event.notes), 'note')} from here on: {event.why}{left}{trouble}"
-    sources = ", ".join(
-        dict.fromkeys(chunk.source or chunk.id for chunk in event.chunks if chunk.source or chunk.id)
-    )
-    chunks, facts = format_count(len(event.chunks), "chunk"), format_count(len(event.facts), "fact")
-    return "retrieved", f"{chunks}{f' ({sources})' if sources else ''}, {facts}{left}{trouble}"

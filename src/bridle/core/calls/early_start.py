@@ -46,6 +46,8 @@ def start_early(
         arguments=ready[index].arguments,
     )
     item, spec = PendingCall(call=call), known.get(call.name)
+    if not state.settings.hook_points.isdisjoint(("before_tool", "after_model")):
+        return None
     if (
         state.run.evaluation.tools_forbidden
         or spec is None

@@ -78,7 +78,7 @@ def _is_owned_by_parent(item: PendingCall, spec: ToolSpec | None) -> bool:
 
 def _inherit_call(item: PendingCall, spec: ToolSpec | None) -> PendingCall:
     """A pending call as the fork inherits it: not running here."""
-    if item.result is not None:
+    if item.result is not None or item.hooks.unreviewed is not None:
         return item
     started = item.running or item.in_doubt
     if not _is_owned_by_parent(item, spec):

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from bridle.values.base import Value
 from bridle.values.calls import ResourceClaim, StoredResult
-from bridle.values.events import ApprovalAnswered, ApprovalAsked, ResultSource
+from bridle.values.events import ApprovalAnswered, ApprovalAsked, ResultSource, ToolFinished
 from bridle.values.message import ToolCall, ToolResult
 from bridle.values.request import ToolSpec
 from bridle.values.text import parse_json
@@ -29,6 +29,25 @@ from .argument_matching import fill_defaults, read_schema
 INDEX_DIGITS_MAX = 10
 SEARCHED_MAX = 8
 """For so few calls, a search is faster than parsing the id."""
+
+
+class CallHooks(Value):
+    """Decisions of hooks about a call."""
+
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    """Names of the hooks that decided before and after it ran."""
+    decided_by: str = ""
+    """Hook that refused or answered it."""
+    edited_by: str = ""
+    """Hook that changed its arguments."""
+    refusal: str = ""
+    answer: str | None = None
+    """Result that a hook gave in place of the tool's."""
+    unreviewed: ToolFinished | None = None
+    """Its result, until all hooks have decided about it."""
+    original: ToolFinished | None = None
+    """Its result before a hook changed it; compensation needs it."""
 
 
 class PendingCall(Value):
@@ -57,6 +76,7 @@ class PendingCall(Value):
     answer: ApprovalAnswered | None = None
     approvals_discarded: int = 0
     """Number of its approvals in the log that were ignored for lack of a valid proof."""
+    hooks: CallHooks = CallHooks()
 
     @property
     def unanswered_question(self) -> ApprovalAsked | None:

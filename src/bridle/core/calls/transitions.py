@@ -42,6 +42,8 @@ CALL_INTERRUPTED = (
 )
 CALL_NOT_STARTED = "This call was not run: the run ended first."
 ARGUMENTS_EDITED = "A person changed the arguments of this call to {arguments}\n"
+ARGUMENTS_CHANGED = "The arguments of this call were changed to {arguments}\n"
+RESULT_UNREVIEWED = "The call was run. Its result is withheld: the run ended before it was reviewed."
 
 
 def apply_tool_started(state: State, event: e.ToolStarted, at: float, proof: str) -> State:
@@ -74,7 +76,7 @@ def apply_tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) 
     item = _share_call_doubt(state, state.calls.batch.pending[place])
     spec = state.settings.find_tool(item.call.name)
     doubts = settle_doubts(state.calls.in_doubt, item, spec) if spec is not None else state.calls.in_doubt
-    return _update_call(
+    return update_call(
         replace(state, calls=replace(state.calls, in_doubt=doubts)),
         event.call_id,
         in_doubt=False,
@@ -103,7 +105,7 @@ def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: s
     place = find_call(state.calls.batch.pending, event.result.call_id)
     if place is not None and state.calls.batch.pending[place].unanswered_question is not None:
         before = _exclude_person_time(before, at)  # for an answer that never came
-    after = _update_call(before, event.result.call_id, result=event.result, running=False)
+    after = update_call(before, event.result.call_id, result=event.result, running=False)
     item = after.calls.batch.pending[place] if place is not None else None
     return close_batch(_remember_finished_call(after, item, event, at) if item is not None else after, at)
 
@@ -113,7 +115,7 @@ def _remember_finished_call(state: State, item: PendingCall, event: e.ToolFinish
     found = _share_call_doubt(state, item) if event.source in LOOKED_UP_SOURCES else item
     if found.repeated_call_id and not is_still_unknown(found, event.source):
         found = replace(found, attempt=1)  # this result is of the earlier call's attempt
-    after = record_compensation(state, found, event.stored_result)
+    after = _record_undo(state, found, event)
     if found.attempt == 0:
         return after
     if is_still_unknown(found, event.source):
@@ -130,6 +132,34 @@ def _remember_finished_call(state: State, item: PendingCall, event: e.ToolFinish
             after.calls, receipts=receipts, in_doubt=settle_doubts(after.calls.in_doubt, found, spec)
         ),
     )
+
+
+def _record_undo(state: State, item: PendingCall, event: e.ToolFinished) -> State:
+    """Record the compensation of a call, by the result before hooks changed it."""
+    original = item.hooks.original
+    if original is None:
+        return record_compensation(state, item, event.stored_result)
+    return record_compensation(state, replace(item, result=original.result), original.stored_result)
+
+
+def remember_abandoned_call(state: State, item: PendingCall, at: float) -> State:
+    """Record what is known about a call that the end of the run answered."""
+    finished = item.hooks.unreviewed
+    if finished is not None:
+        hooks = replace(item.hooks, original=item.hooks.original or finished)
+        withheld = replace(finished, result=item.result or finished.result, stored_result=None)
+        return _remember_finished_call(state, replace(item, hooks=hooks), withheld, at)
+    after = record_compensation(state, item, None)
+    if item.result is not None and item.result.outcome == "unknown":
+        return record_call_in_doubt(after, item, at)
+    return after
+
+
+def doubt_if_running(item: PendingCall) -> PendingCall:
+    """The call after its driver is gone: in doubt if it was running, unless its result is only unreviewed."""
+    if item.hooks.unreviewed is not None:
+        return item
+    return replace(item, in_doubt=item.result is None and (item.running or item.in_doubt), running=False)
 
 
 def record_call_in_doubt(state: State, item: PendingCall, at: float) -> State:
@@ -177,7 +207,7 @@ def apply_tools_revealed(state: State, event: e.ToolsRevealed, at: float, proof:
 
 
 def apply_approval_asked(state: State, event: e.ApprovalAsked, at: float, proof: str) -> State:
-    return _update_call(state, event.call_id, question=event, asked_at=at)
+    return update_call(state, event.call_id, question=event, asked_at=at)
 
 
 def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof: str) -> State:
@@ -204,7 +234,7 @@ def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, 
     if is_doubted and item.answer is not None:
         # It was started with arguments from an earlier answer; its key stands for them.
         event = replace(event, arguments=item.answer.arguments, resource_claim=item.answer.resource_claim)
-    return _update_call(
+    return update_call(
         replace(waited, calls=replace(waited.calls, batch=CallBatch(pending=waited.calls.batch.pending))),
         event.call_id,
         answer=event,
@@ -218,11 +248,11 @@ def apply_call_reviewed(state: State, event: e.CallReviewed, at: float, proof: s
     item = state.calls.batch.pending[place]
     claim = event.resource_claim or item.resource_claim
     if not event.discards_approval or item.answer is None:
-        return _update_call(state, event.call_id, resource_claim=claim)
+        return update_call(state, event.call_id, resource_claim=claim)
     # A started call keeps its arguments: its key stands for them.
     kept_answer = replace(item.answer, binding="") if item.attempt else None
     discarded = item.approvals_discarded + 1
-    return _update_call(
+    return update_call(
         state,
         event.call_id,
         resource_claim=claim,
@@ -238,7 +268,7 @@ def apply_output_checked(state: State, event: e.OutputChecked, at: float, proof:
     after = replace(state, run=replace(state.run, evaluation=evaluation))
     if event.verdict == "accepted" or state.phase is not Phase.RUNNING_TOOLS:
         return after
-    return _update_call(after, event.answer_id, problem=describe_rejection(event))
+    return update_call(after, event.answer_id, problem=describe_rejection(event))
 
 
 def exclude_waiting_time(state: State, at: float) -> State:
@@ -336,7 +366,7 @@ def _make_results_message(calls: tuple[PendingCall, ...], at: float) -> Message:
     return Message(role="tool", parts=results, at=at, provenance="tool")
 
 
-def _update_call(state: State, call_id: str, **changes: object) -> State:
+def update_call(state: State, call_id: str, **changes: object) -> State:
     batch = state.calls.batch
     pending = _change_call(batch.pending, call_id, **changes)
     batch = CallBatch(pending=pending, tools_started=batch.tools_started)
@@ -354,14 +384,20 @@ def _result_for_model(item: PendingCall) -> ToolResult:
     result = item.result
     assert result is not None
     edited = item.answer.arguments if item.answer is not None else None
+    notice = ARGUMENTS_EDITED
+    if edited is None and item.hooks.edited_by:
+        edited, notice = item.call.arguments, ARGUMENTS_CHANGED
     if edited is None or result.outcome in ("denied", "cancelled", "invalid"):
         return result
-    return replace(result, parts=(Text(text=ARGUMENTS_EDITED.format(arguments=edited)), *result.parts))
+    return replace(result, parts=(Text(text=notice.format(arguments=edited)), *result.parts))
 
 
 def _abandon_call(item: PendingCall) -> PendingCall:
     if item.result is not None:
         return item
+    if item.hooks.unreviewed is not None:
+        notice = (Text(text=RESULT_UNREVIEWED),)
+        return replace(item, result=replace(item.hooks.unreviewed.result, parts=notice))
     started = item.running or item.in_doubt
     result = ToolResult(
         call_id=item.call.id,

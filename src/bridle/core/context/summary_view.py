@@ -19,9 +19,8 @@ covers everything before its end.
 from collections.abc import Iterable, Sequence
 
 from bridle.core.state import State
-from bridle.values.message import Media, Message, Opaque, Part, Reply, Text
+from bridle.values.message import Compacted, Media, Message, Opaque, Part, Reply, Text, ViewChanged
 from bridle.values.model import Model
-from bridle.values.view import Compacted, ViewChanged
 
 NATIVE_KIND = "compaction"
 """Kind of such an item, for every provider that makes one."""

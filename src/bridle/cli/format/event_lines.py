@@ -1,0 +1,87 @@
+"""Events as lines for a person: a label and its text."""
+
+from bridle.values import events as e
+from bridle.values.budget import (
+    Amount,
+    BudgetReserved,
+    BudgetSettled,
+    BudgetSnapshot,
+    SubrunCharged,
+    SubrunStarted,
+)
+from bridle.values.memory import ContextRetrieved, MemoryLoaded, NoteRemoved, NoteWritten
+from bridle.watchers.console import format_count, format_dollars, format_usage
+
+
+def format_revealed(event: e.ToolsRevealed) -> tuple[str, str]:
+    names = ", ".join(event.names) or "no more"
+    uncached = f", {event.uncached_tokens} of the prompt uncached" if event.uncached_tokens else ""
+    return "tools", f"{names} shown from here on: {event.why} (about {event.tokens} tokens{uncached})"
+
+
+def format_conversation(event: e.ConversationOpened | e.ConversationDropped) -> tuple[str, str]:
+    if isinstance(event, e.ConversationOpened):
+        return "state", f"the provider stores the conversation as {event.name}"
+    dropped = f", {event.name} is no longer used" if event.name else ""
+    return "state", f"the whole conversation is sent{dropped}: {event.why}"
+
+
+def format_view_change(event: e.ViewChanged | e.Compacted) -> list[tuple[str, str]]:
+    """One line: what was changed or shortened, by how much, and the cost in cached tokens."""
+    if isinstance(event, e.ViewChanged):
+        return [("view", f"{format_count(len(event.changes), 'part')} no longer sent: {event.why}")]
+    maker = " that the provider made" if event.native_parts else ""
+    turns = f"everything up to {event.summarized_until} is a summary{maker}" if event.summarized_until else ""
+    what = " and ".join(filter(None, (turns, format_count(len(event.changes), "part") * bool(event.changes))))
+    cost = f", {format_dollars(float(event.usd))}" if event.usd is not None else ""
+    sizes = f"{event.before_tokens:,} -> {event.after_tokens:,} tokens"
+    anew = f"{event.uncached_tokens:,} of them not read from the cache{cost}"
+    return [("compact", f"{', '.join(event.strategies)}: {what}; {sizes}, {anew}: {event.why}")]
+
+
+def format_hook(event: e.HookDecided) -> list[tuple[str, str]]:
+    """One line about a hook that changed, refused, answered or failed; none if it continued."""
+    if event.action == "continue":
+        return []
+    subject = f"{event.point} {event.call_id}".strip()
+    what = event.reason or event.arguments or event.replacement or format_count(len(event.edits), "edit")
+    return [("hook", f"{event.hook}, {subject}: {event.action}: {what}")]
+
+
+def format_memory(event: MemoryLoaded | ContextRetrieved | NoteWritten | NoteRemoved) -> tuple[str, str]:
+    match event:
+        case NoteWritten(note=note):
+            return "note", f"{note.id} by {note.written_by}: {note.text}"
+        case NoteRemoved(id=note_id, removed_by=by):
+            return "note", f"{note_id} removed by {by}"
+    left = f"; {event.omitted_count} left out for lack of space" if event.omitted_count else ""
+    trouble = f"; {event.load_error}" if event.load_error else ""
+    if isinstance(event, MemoryLoaded):
+        return "memory", f"{format_count(len(event.notes), 'note')} from here on: {event.why}{left}{trouble}"
+    sources = ", ".join(
+        dict.fromkeys(chunk.source or chunk.id for chunk in event.chunks if chunk.source or chunk.id)
+    )
+    chunks, facts = format_count(len(event.chunks), "chunk"), format_count(len(event.facts), "fact")
+    return "retrieved", f"{chunks}{f' ({sources})' if sources else ''}, {facts}{left}{trouble}"
+
+
+BudgetEvent = SubrunStarted | SubrunCharged | BudgetReserved | BudgetSettled | BudgetSnapshot
+
+
+def format_budget_event(event: BudgetEvent) -> list[tuple[str, str]]:
+    match event:
+        case SubrunStarted(call_id=call_id, session=session):
+            return [("nested", f"{call_id} runs session {session}")]
+        case SubrunCharged(session=session, usage=usage, usd=usd):
+            cost = format_dollars(None if usd is None else float(usd))
+            return [("nested", f"{session}: {format_usage(usage)} · {cost}")]
+        case BudgetReserved(id=id_, amount=amount):
+            return [("reserved", f"{id_} {_format_amount(amount)}")]
+        case BudgetSettled(id=id_, amount=amount, source=how):
+            return [("settled", f"{id_} {_format_amount(amount)}" + (f" ({how})" if how else ""))]
+        case BudgetSnapshot(spent=spent, open_reservations=open_):
+            return [("snapshot", f"{_format_amount(spent)} spent, {format_count(len(open_), 'call')} open")]
+
+
+def _format_amount(amount: Amount) -> str:
+    return f"{format_dollars(float(amount.usd))} · {amount.tokens:,} tokens"

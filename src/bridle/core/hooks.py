@@ -1,0 +1,339 @@
+"""Places hooks in the loop, and applies their decisions.
+
+`insert_hooks` exchanges an effect for the hook that has to decide first. A hook decides once per point (per
+step, reply, call, result or run); `HookDecided` records it, and the next hook or the effect itself follows.
+Sessions without hooks never get here.
+
+    before_model  before the first request of a step; not before retries and summaries
+    after_model   a complete reply, before it becomes part of the conversation
+    before_tool   a valid call, before rules and approvals decide about it
+    after_tool    the result of a call that ran, before the model receives it
+    on_end        the end of a run, for any reason but a wait for an approval
+
+A hook that raises or takes too long has failed. The run then ends as `failed`, and resuming it calls the hook
+again: a guard that does not work must not let anything pass.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from msgspec.structs import replace
+
+from bridle.core.calls.dispatch import callable_tools, find_call_problem
+from bridle.core.calls.pending import PendingCall, find_call
+from bridle.core.calls.transitions import apply_tool_finished, update_call
+from bridle.core.context.token_estimate import append_message
+from bridle.values import events as e
+from bridle.values.hooks import HookDecided, HookPoint, HookSpec
+from bridle.values.message import Media, Message, Part, Reply, Stop, Text, ToolCall, ViewChange
+from bridle.values.model import Origin
+
+from .effects import AskModel, Effect, EndRun, RequestApproval, RunHook, RunTool, SkipCall
+from .evaluate_reply import REJECTED_ANSWERS_MAX, count_rejected_answer
+from .model_turn import apply_model_replied
+from .state import HookProgress, Phase, State
+
+REFUSED_BY = "hook {hook}: {reason}"
+HOOK_FAILED = "hook {hook} failed: {reason}"
+CALL_REFUSED = "This call was refused and not run: {reason}"
+RESULT_WITHHELD = "The call was run. Its result is withheld: {reason}"
+REPLY_REJECTED = "Your reply was not accepted: {reason}\nAnswer again, in full."
+REJECTED_TOO_OFTEN = "hook {hook} rejected {count} replies in a row; the last because: {reason}"
+HOOK_MISSING = "the session was resumed without the hook that was due"
+SENT_ALREADY = "a hook can edit only messages that were not sent yet; {message} was sent"
+
+
+def insert_hooks(state: State, effects: tuple[Effect, ...]) -> tuple[Effect, ...]:
+    """The effects, each exchanged for the hook that has to decide first."""
+    progress = state.run.evaluation.hooks
+    if state.phase is Phase.IDLE:
+        hook = _find_due_hook(state, "on_end", progress.decided) if state.run.end.stop else None
+        return (_run_hook(hook, "on_end", f"{len(state.conversation.prompt_ids)}"),) if hook else ()
+    if progress.failure:
+        return (EndRun(stop="failed", reason=progress.failure),)
+    if progress.refusal:
+        return (EndRun(stop="refused", reason=progress.refusal),)
+    match state.phase:
+        case Phase.CALLING_MODEL | Phase.EVALUATING_REPLY:
+            return tuple(_before_model(state, effect) for effect in effects)
+        case Phase.REVIEWING_REPLY:
+            hook = _find_due_hook(state, "after_model", progress.decided)
+            return (_run_hook(hook, "after_model", f"{state.totals.reply_count + 1}"),)
+        case Phase.RUNNING_TOOLS:
+            return (*_review_results(state), *(_before_tool(state, effect) for effect in effects))
+    return effects
+
+
+def list_unsent_messages(state: State) -> tuple[Message, ...]:
+    """The messages after the last reply, which no request of this session contained."""
+    messages = state.conversation.transcript.messages
+    start = next((at for at in range(len(messages), 0, -1) if messages[at - 1].role == "assistant"), 0)
+    return messages[start:]
+
+
+def _find_due_hook(state: State, point: HookPoint, decided: Collection[str]) -> HookSpec | None:
+    """The first hook of this point that has not decided yet."""
+    for spec in state.settings.hooks:
+        if point in spec.points and spec.name not in decided:
+            return spec
+    return None
+
+
+def _run_hook(hook: HookSpec | None, point: HookPoint, subject: str) -> RunHook:
+    """The effect of a due hook; without one, an effect that only records that there is none any more."""
+    if hook is None:
+        return RunHook(hook="", point=point, subject=subject)
+    return RunHook(hook=hook.name, point=point, subject=subject, timeout_seconds=hook.timeout_seconds)
+
+
+def _before_model(state: State, effect: Effect) -> Effect:
+    progress = state.run.evaluation.hooks
+    if not isinstance(effect, AskModel) or effect.summarizes_until or progress.asked_step == effect.step:
+        return effect
+    hook = _find_due_hook(state, "before_model", progress.decided)
+    return _run_hook(hook, "before_model", f"{effect.step}") if hook else effect
+
+
+def _review_results(state: State) -> list[Effect]:
+    return [
+        _run_hook(_find_due_hook(state, "after_tool", item.hooks.after), "after_tool", item.call.id)
+        for item in state.calls.batch.pending
+        if item.hooks.unreviewed is not None and item.result is None
+    ]
+
+
+def _before_tool(state: State, effect: Effect) -> Effect:
+    """The hook of a call that would start or ask a person now; its result, if a hook gave one."""
+    if not isinstance(effect, RunTool | RequestApproval):
+        return effect
+    item = _find_pending(state, effect.call.id)
+    if item is None or item.attempt or item.in_doubt:
+        return effect
+    call, hooks, rule = item.call, item.hooks, f"hook {item.hooks.decided_by}"
+    if hooks.refusal:
+        return SkipCall(call=call, outcome="denied", why=CALL_REFUSED.format(reason=hooks.refusal), rule=rule)
+    if hooks.answer is not None:
+        return SkipCall(call=call, outcome="ok", why=hooks.answer, rule=rule, source="hook")
+    hook = _find_due_hook(state, "before_tool", hooks.before)
+    return _run_hook(hook, "before_tool", call.id) if hook else effect
+
+
+def _find_pending(state: State, call_id: str) -> PendingCall | None:
+    calls = state.calls.batch.pending
+    place = find_call(calls, call_id)
+    return calls[place] if place is not None else None
+
+
+def _set_progress(state: State, progress: HookProgress) -> State:
+    return replace(state, run=replace(state.run, evaluation=replace(state.run.evaluation, hooks=progress)))
+
+
+def _add_decision(progress: HookProgress, event: HookDecided) -> HookProgress:
+    progress = replace(progress, is_used=True)
+    decided = (*progress.decided, event.hook)
+    match event.action:
+        case "fail":
+            return replace(progress, failure=HOOK_FAILED.format(hook=event.hook, reason=event.reason))
+        case "refuse":
+            refusal = REFUSED_BY.format(hook=event.hook, reason=event.reason)
+            return replace(progress, decided=decided, refusal=refusal)
+    return replace(progress, decided=decided)
+
+
+def apply_before_model(state: State, event: HookDecided, at: float) -> State:
+    """State after a decision about a request; the loop applies its edits."""
+    progress = _add_decision(state.run.evaluation.hooks, event)
+    if event.action == "answer" or _find_due_hook(state, "before_model", progress.decided) is None:
+        progress = replace(progress, asked_step=state.run.budget.spent.steps + 1, decided=())
+    after = _set_progress(state, progress)
+    if event.action == "answer":
+        return _answer_for_model(after, event.replacement or "", at)
+    if event.replacement is not None:
+        notice = (Text(text=event.replacement),)
+        after = append_message(after, Message(role="user", parts=notice, at=at, provenance="harness"))
+    return after
+
+
+def check_edits(state: State, edits: tuple[ViewChange, ...]) -> str:
+    """Reason why these edits are not possible; empty if they are."""
+    unsent = {message.id for message in list_unsent_messages(state)}
+    sent = [edit.message for edit in edits if edit.message not in unsent]
+    return SENT_ALREADY.format(message=sent[0]) if sent else ""
+
+
+def _answer_for_model(state: State, text: str, at: float) -> State:
+    """State in which a hook's text is the reply to be evaluated; no model was asked."""
+    model = state.settings.model
+    origin = Origin(family=model.endpoint.family, endpoint=model.endpoint.endpoint_id, model=model.id)
+    reply = Reply(parts=(Text(text=text),), stop=Stop.DONE, origin=origin)
+    message = Message(role="assistant", parts=reply.parts, at=at, stop=Stop.DONE, provenance="harness")
+    evaluation = replace(state.run.evaluation, reply=reply, output_error="", suspected_truncation="")
+    run = replace(state.run, evaluation=evaluation)
+    return append_message(replace(state, phase=Phase.EVALUATING_REPLY, run=run), message)
+
+
+def _apply_after_model(state: State, event: HookDecided, at: float, proof: str) -> State:
+    progress = _add_decision(state.run.evaluation.hooks, event)
+    held = progress.unreviewed
+    assert held is not None
+    if event.action == "retry":
+        return _reject_reply(state, event, at, proof)
+    if event.action in ("answer", "change"):
+        held = replace(held, reply=_change_reply(held.reply, event), output_error=event.output_error)
+        state = _forget_server_state(state)
+    after = _set_progress(state, replace(progress, unreviewed=held))
+    is_open = _find_due_hook(state, "after_model", progress.decided) is not None
+    if is_open or progress.failure or progress.refusal:
+        return after
+    accepted = _set_progress(after, replace(progress, decided=(), unreviewed=None))
+    return apply_model_replied(accepted, held, at, proof)
+
+
+def _change_reply(reply: Reply, event: HookDecided) -> Reply:
+    """The reply with the hook's text; without its provider id, because the provider has another text."""
+    text: tuple[Part, ...] = (Text(text=event.replacement or ""),)
+    if event.action == "answer":
+        return replace(reply, parts=text, stop=Stop.DONE, id="")
+    places = [at for at, part in enumerate(reply.parts) if isinstance(part, Text)]
+    first = places[0] if places else len(reply.parts)
+    rest = tuple(part for part in reply.parts[first:] if not isinstance(part, Text))
+    return replace(reply, parts=(*reply.parts[:first], *text, *rest), id="")
+
+
+def _forget_server_state(state: State) -> State:
+    """State in which the next request sends everything: the provider's copy differs from the conversation."""
+    return replace(
+        state, run=replace(state.run, refusals=replace(state.run.refusals, server_state_lost=True))
+    )
+
+
+def drop_unreviewed_reply(state: State, at: float, proof: str) -> State:
+    """State after a reply that no hook accepted: it is paid for, and not part of the conversation."""
+    return _close_review(state, (), at, proof)
+
+
+def _close_review(state: State, parts: tuple[Part, ...], at: float, proof: str) -> State:
+    """State after a reply of which only these parts become part of the conversation."""
+    progress = state.run.evaluation.hooks
+    held = progress.unreviewed
+    if held is None:
+        return state
+    kept = replace(held, reply=replace(held.reply, parts=parts, stop=Stop.DONE, id=""))
+    cleared = _set_progress(state, replace(progress, unreviewed=None, decided=()))
+    after = _forget_server_state(apply_model_replied(cleared, kept, at, proof))
+    return replace(
+        after,
+        phase=Phase.CALLING_MODEL,
+        run=replace(after.run, evaluation=replace(after.run.evaluation, reply=None)),
+    )
+
+
+def _reject_reply(state: State, event: HookDecided, at: float, proof: str) -> State:
+    """Run no call of the reply and ask the model again, a limited number of times."""
+    held = state.run.evaluation.hooks.unreviewed
+    assert held is not None
+    words = tuple(part for part in held.reply.parts if not isinstance(part, ToolCall))
+    after = _close_review(state, words, at, proof)
+    evaluation, progress = after.run.evaluation, after.run.evaluation.hooks
+    progress_of_output = count_rejected_answer(evaluation.output_progress)
+    count = progress_of_output.rejected_answers
+    if count > REJECTED_ANSWERS_MAX:
+        reason = REJECTED_TOO_OFTEN.format(hook=event.hook, count=count, reason=event.reason)
+        return _set_progress(after, replace(progress, failure=reason))
+    run = replace(after.run, evaluation=replace(evaluation, output_progress=progress_of_output))
+    notice = (Text(text=REPLY_REJECTED.format(reason=event.reason)),)
+    message = Message(role="user", parts=notice, at=at, provenance="harness")
+    return append_message(replace(after, run=run), message)
+
+
+def _apply_tool_hook(state: State, event: HookDecided, at: float, proof: str) -> State:
+    item = _find_pending(state, event.call_id)
+    if item is None:
+        return state
+    if event.action == "fail":
+        return _set_progress(state, _add_decision(state.run.evaluation.hooks, event))
+    if event.point == "before_tool":
+        return _apply_before_tool(state, item, event)
+    return _apply_after_tool(state, item, event, at, proof)
+
+
+def _apply_before_tool(state: State, item: PendingCall, event: HookDecided) -> State:
+    hooks = replace(item.hooks, before=(*item.hooks.before, event.hook), decided_by=event.hook)
+    match event.action:
+        case "refuse":
+            return update_call(state, item.call.id, hooks=replace(hooks, refusal=event.reason))
+        case "answer":
+            return update_call(state, item.call.id, hooks=replace(hooks, answer=event.replacement or ""))
+        case "change":
+            call = replace(item.call, arguments=event.arguments or "{}")
+            problem = find_call_problem(call, callable_tools(state))
+            if problem:
+                failed = replace(event, action="fail", reason=f"its arguments are invalid: {problem}")
+                return _set_progress(state, _add_decision(state.run.evaluation.hooks, failed))
+            hooks = replace(hooks, edited_by=event.hook)
+            return update_call(state, call.id, call=call, hooks=hooks, resource_claim=event.resource_claim)
+    return update_call(state, item.call.id, hooks=replace(hooks, decided_by=item.hooks.decided_by))
+
+
+def _apply_after_tool(state: State, item: PendingCall, event: HookDecided, at: float, proof: str) -> State:
+    held = item.hooks.unreviewed
+    assert held is not None
+    hooks = replace(item.hooks, after=(*item.hooks.after, event.hook))
+    if event.action != "continue":
+        parts: tuple[Text | Media, ...] = event.parts or (Text(text=event.replacement or ""),)
+        if event.action == "refuse":
+            parts = (Text(text=RESULT_WITHHELD.format(reason=event.reason)),)
+        hooks = replace(hooks, original=hooks.original or held)
+        # The stored whole result would let the model read what the hook replaced.
+        held = replace(held, result=replace(held.result, parts=parts), stored_result=None)
+    is_open = _find_due_hook(state, "after_tool", hooks.after) is not None
+    hooks = replace(hooks, unreviewed=held if is_open else None)
+    after = update_call(state, item.call.id, hooks=hooks)
+    return after if is_open else apply_tool_finished(after, held, at, proof)
+
+
+def _apply_on_end(state: State, event: HookDecided, at: float, proof: str) -> State:
+    progress, end = state.run.evaluation.hooks, state.run.end
+    progress = replace(progress, decided=(*progress.decided, event.hook))
+    match event.action:
+        case "change" | "answer":
+            end = replace(end, answer=event.replacement or "")
+        case "refuse":
+            reason = REFUSED_BY.format(hook=event.hook, reason=event.reason)
+            end = replace(end, stop="refused", reason=reason, answer="")
+        case "fail":
+            failure = HOOK_FAILED.format(hook=event.hook, reason=event.reason)
+            end = replace(end, reason=f"{end.reason}; {failure}" if end.reason else failure)
+    evaluation = replace(state.run.evaluation, hooks=progress)
+    if event.action in ("change", "answer", "refuse"):
+        evaluation = replace(evaluation, output=None)
+    return replace(state, run=replace(state.run, end=end, evaluation=evaluation))
+
+
+def _receive_reply(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
+    """Hold a reply back if hooks have to review it before it becomes part of the conversation."""
+    if "after_model" not in state.settings.hook_points or event.summarizes_until:
+        return apply_model_replied(state, event, at, proof)
+    progress = replace(state.run.evaluation.hooks, is_used=True, decided=(), unreviewed=event)
+    return _set_progress(replace(state, phase=Phase.REVIEWING_REPLY), progress)
+
+
+def _receive_result(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
+    """Hold back the result of a call that ran if hooks have to review it; until then the call counts as running."""
+    item = _find_pending(state, event.result.call_id)
+    if "after_tool" not in state.settings.hook_points or item is None or not item.attempt:
+        return apply_tool_finished(state, event, at, proof)
+    held = _set_progress(state, replace(state.run.evaluation.hooks, is_used=True))
+    hooks = replace(item.hooks, unreviewed=event)
+    return update_call(held, item.call.id, hooks=hooks, running=True, in_doubt=False)
+
+
+REVIEW_TRANSITIONS: dict[tuple[Phase, type], Callable[[State, Any, float, str], State]] = {
+    (Phase.CALLING_MODEL, e.ModelReplied): _receive_reply,
+    (Phase.RUNNING_TOOLS, e.ToolFinished): _receive_result,
+}
+HOOK_TRANSITIONS: dict[tuple[Phase, type], Callable[[State, Any, float, str], State]] = {
+    (Phase.REVIEWING_REPLY, HookDecided): _apply_after_model,
+    (Phase.RUNNING_TOOLS, HookDecided): _apply_tool_hook,
+    (Phase.IDLE, HookDecided): _apply_on_end,
+}

@@ -1,0 +1,21 @@
+"""Hooks that ship with Bridle, and decorators to write your own.
+
+A hook is any object with one or more of the methods `before_model`, `after_model`, `before_tool`, `after_tool`
+and `on_end`; register it with `Agent(hooks=[...])`. Not here: calling hooks (run/hooks.py) and applying their
+decisions (core/hooks.py).
+"""
+
+from .function_hook import after_model as after_model
+from .function_hook import after_tool as after_tool
+from .function_hook import before_model as before_model
+from .function_hook import before_tool as before_tool
+from .function_hook import guard_input as guard_input
+from .function_hook import guard_output as guard_output
+from .function_hook import on_end as on_end
+from .pii import PII as PII
+from .pii import RedactPii as RedactPii
+from .text_filter import PatternFilter as PatternFilter
+from .text_filter import TextBlocked as TextBlocked
+from .text_filter import TextFilter as TextFilter
+from .text_filter import TextPattern as TextPattern
+from .text_filter import edit_texts as edit_texts

@@ -1,0 +1,110 @@
+"""Personal data as patterns, and the hook that redacts or blocks it.
+
+Patterns find data by its form. They cannot find names or addresses, and they may redact a number that only
+looks like personal data; add patterns of your own for identifiers of your domain.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from bridle.ports.run_context import RunContext
+from bridle.values.errors import MisuseError
+from bridle.values.hooks import Change, HookDecision, ModelInput, Refuse
+
+from .text_filter import PatternFilter, TextBlocked, TextPattern, edit_texts
+
+CARD_DIGITS = range(13, 20)
+
+
+def is_card_number(text: str) -> bool:
+    """True if the digits have the length and the check digit of a payment card (Luhn)."""
+    digits = [int(each) for each in text if each.isdigit()]
+    doubled = [value * 2 - 9 * (value > 4) for value in digits[-2::-2]]
+    return len(digits) in CARD_DIGITS and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+def is_iban(text: str) -> bool:
+    """True if the check digits of an IBAN are right (ISO 13616: remainder 1 modulo 97)."""
+    plain = "".join(text.split())
+    digits = "".join(str(int(each, 36)) for each in plain[4:] + plain[:4])
+    return int(digits) % 97 == 1
+
+
+PII: dict[str, TextPattern] = {
+    each.name: each
+    for each in (
+        TextPattern(
+            name="email",
+            pattern=r"[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}",
+            open_end=r"[\w.+-]{1,64}(?:@[A-Za-z0-9.-]{0,255})?",
+        ),
+        TextPattern(
+            name="card number",
+            pattern=r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)",
+            open_end=r"(?<!\d)\d(?:[ -]?\d){0,18}[ -]?",
+            check=is_card_number,
+        ),
+        TextPattern(
+            name="IBAN",
+            pattern=r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b",
+            open_end=r"\b[A-Z]{1,2}\d{0,2}(?: ?[A-Z0-9]{1,4}){0,9} ?",
+            check=is_iban,
+        ),
+        TextPattern(
+            name="phone number",
+            pattern=r"(?<![\w+])\+\d(?:[ ().-]{0,2}\d){7,14}(?!\d)",
+            open_end=r"(?<![\w+])\+(?:\d?(?:[ ().-]{0,2}\d){0,14})[ ().-]{0,2}",
+        ),
+        TextPattern(
+            name="US social security number",
+            pattern=r"(?<![\d-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\d-])",
+            open_end=r"(?<![\d-])\d{1,3}(?:-\d{0,2}(?:-\d{0,4})?)?",
+        ),
+        TextPattern(
+            name="IP address",
+            pattern=r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])",
+            open_end=r"(?<![\d.])\d{1,3}(?:\.\d{0,3}){0,3}",
+        ),
+    )
+}
+
+
+class RedactPii:
+    """Redacts personal data in what models are sent and in what they answer, or refuses it.
+
+    `input` is what the model is sent for the first time: prompts and tool results. `output` is the model's
+    text, filtered while it streams and before it is recorded. Each is "redact", "refuse" or "allow". The log
+    keeps the prompt as it was given.
+    """
+
+    name = "redact_pii"
+
+    def __init__(
+        self,
+        kinds: Sequence[str] = tuple(PII),
+        *,
+        patterns: Sequence[TextPattern] = (),
+        input: Literal["redact", "refuse", "allow"] = "redact",  # noqa: A002 - the word users expect
+        output: Literal["redact", "refuse", "allow"] = "redact",
+    ) -> None:
+        unknown = [kind for kind in kinds if kind not in PII]
+        if unknown:
+            raise MisuseError(f"unknown kind of personal data: {', '.join(unknown)}; known: {', '.join(PII)}")
+        self._patterns = (*(PII[kind] for kind in kinds), *patterns)
+        self._input, self._output = input, output
+
+    def before_model(self, run: RunContext[object], request: ModelInput) -> HookDecision:
+        """Edit or refuse the messages that are sent for the first time."""
+        if self._input == "allow":
+            return None
+        changing = PatternFilter(self._patterns, block=self._input == "refuse")
+        try:
+            edits = edit_texts(request.new_messages, changing.replace)
+        except TextBlocked as found:
+            return Refuse(reason=str(found).replace("the reply", "the prompt"))
+        return Change(edits=edits) if edits else None
+
+    def text_filter(self) -> PatternFilter | None:
+        return (
+            None if self._output == "allow" else PatternFilter(self._patterns, block=self._output == "refuse")
+        )

@@ -1,0 +1,351 @@
+"""Calls hooks for a driver and records their decisions.
+
+core/hooks.py decides which hook is due. An exception, a timeout and a wrong return value are recorded as a
+failure of the hook, which ends the run.
+"""
+
+import functools
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.core.calls.pending import PendingCall, find_call
+from bridle.core.effects import RunHook
+from bridle.core.hooks import HOOK_MISSING, check_edits, list_unsent_messages
+from bridle.core.state import State
+from bridle.hooks.text_filter import TextBlocked, TextFilter
+from bridle.ports.run_context import RunContext
+from bridle.ports.tool import Tool
+from bridle.run.calls.run_tool import ToolFailure, find_resource_claim, run_with_deadline
+from bridle.run.context.run_context import RunContexts
+from bridle.run.result import OutputChecker
+from bridle.tools.function.threads import run_in_thread
+from bridle.values.errors import MisuseError, ModelRetry
+from bridle.values.events import Event
+from bridle.values.hooks import (
+    HOOK_POINTS,
+    HOOK_SECONDS_DEFAULT,
+    Answer,
+    Change,
+    FinishedRun,
+    HookDecided,
+    HookDecision,
+    HookPoint,
+    HookSpec,
+    ModelInput,
+    Refuse,
+)
+from bridle.values.message import Reply, Text, ToolCall, ToolResult
+from bridle.values.result import Delta, TextDelta
+from bridle.values.text import repair_surrogates
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    C_contra = TypeVar("C_contra", contravariant=True, default=object)
+else:
+    from typing import TypeVar
+
+    C_contra = TypeVar("C_contra", contravariant=True)
+
+Decided = HookDecision | Awaitable[HookDecision]
+
+
+class BeforeModelHook(Protocol[C_contra]):
+    def before_model(self, run: RunContext[C_contra], request: ModelInput, /) -> Decided: ...
+
+
+class AfterModelHook(Protocol[C_contra]):
+    def after_model(self, run: RunContext[C_contra], reply: Reply, /) -> Decided: ...
+
+
+class BeforeToolHook(Protocol[C_contra]):
+    def before_tool(self, run: RunContext[C_contra], call: ToolCall, /) -> Decided: ...
+
+
+class AfterToolHook(Protocol[C_contra]):
+    def after_tool(self, run: RunContext[C_contra], call: ToolCall, result: ToolResult, /) -> Decided: ...
+
+
+class OnEndHook(Protocol[C_contra]):
+    def on_end(self, run: RunContext[C_contra], end: FinishedRun, /) -> Decided: ...
+
+
+@runtime_checkable
+class FilterHook(Protocol):
+    def text_filter(self) -> TextFilter | None: ...
+
+
+Hook = (
+    BeforeModelHook[C_contra]
+    | AfterModelHook[C_contra]
+    | BeforeToolHook[C_contra]
+    | AfterToolHook[C_contra]
+    | OnEndHook[C_contra]
+    | FilterHook
+)
+"""A hook: an object with at least one of these methods."""
+LOG = logging.getLogger("bridle")
+
+
+class HookRefusal(Exception):
+    """A text filter blocked the reply."""
+
+    def __init__(self, hook: str, reason: str) -> None:
+        super().__init__(reason)
+        self.event = HookDecided(hook=hook, point="after_model", action="refuse", reason=reason)
+
+
+ACCEPTED_FIELDS: Mapping[HookPoint, tuple[str, ...]] = {
+    "before_model": ("text", "edits"),
+    "after_model": ("text",),
+    "before_tool": ("arguments",),
+    "after_tool": ("text", "parts"),
+    "on_end": ("text",),
+}
+"""Fields of `Change` that each point accepts."""
+
+
+class CollectedHooks(NamedTuple):
+    specs: tuple[HookSpec, ...]
+    by_name: dict[str, object]
+
+
+def collect_hooks(hooks: Sequence[object]) -> CollectedHooks:
+    """Check the registered hooks; return their specs for the settings, and the hooks by name."""
+    specs, by_name = [], dict[str, object]()
+    for hook in hooks:
+        if isinstance(hook, type):
+            raise MisuseError(f"hooks=[{hook.__name__}] is a class; write {hook.__name__}()")
+        name = str(getattr(hook, "name", "") or type(hook).__name__)
+        points = tuple(point for point in HOOK_POINTS if callable(getattr(hook, point, None)))
+        if not points and not callable(getattr(hook, "text_filter", None)):
+            wanted = ", ".join(HOOK_POINTS)
+            raise MisuseError(f"{name} is not a hook: it has none of the methods {wanted}")
+        if name in by_name:
+            raise MisuseError(f"two hooks have the name {name!r}; give one of them another `name`")
+        seconds = getattr(hook, "timeout_seconds", HOOK_SECONDS_DEFAULT)
+        if not isinstance(seconds, int | float) or not seconds > 0:
+            raise MisuseError(f"the timeout of hook {name!r} must be a number of seconds above 0")
+        specs.append(HookSpec(name=name, points=points, timeout_seconds=float(seconds)))
+        by_name[name] = hook
+    return CollectedHooks(tuple(specs), by_name)
+
+
+class ReplyFilter:
+    """Filters the text of one reply with the text filters of hooks, while it streams and when it is complete."""
+
+    def __init__(self, hooks: Mapping[str, object], show: Callable[[Delta], None]) -> None:
+        self._hooks = {name: hook for name, hook in hooks.items() if isinstance(hook, FilterHook)}
+        self._show = show
+        self._filters = self._make_filters()
+
+    def _make_filters(self) -> list[tuple[str, TextFilter]]:
+        made = [(name, hook.text_filter()) for name, hook in self._hooks.items()]
+        return [(name, each) for name, each in made if each is not None]
+
+    def take(self, delta: Delta) -> None:
+        """Show a delta; text that is not final yet is shown with a later one."""
+        if not isinstance(delta, TextDelta):
+            self.flush()
+            self._show(delta)
+        elif text := self._pass_on(delta.text, last=False):
+            self._show(replace(delta, text=text))
+
+    def flush(self) -> None:
+        """Show the text that was held back; the next text belongs to another part."""
+        if text := self._pass_on("", last=True):
+            self._show(TextDelta(text=text))
+        self._filters = self._make_filters()
+
+    def _pass_on(self, text: str, *, last: bool) -> str:
+        for name, each in self._filters:
+            try:
+                text = each.feed(text) + (each.finish() if last else "")
+            except TextBlocked as blocked:
+                raise HookRefusal(name, str(blocked)) from None
+        return text
+
+    def filter_text(self, text: str) -> str:
+        self._filters = self._make_filters()
+        return self._pass_on(text, last=True)
+
+    def filter_partial_text(self, text: str) -> str:
+        """The filtered text of an incomplete reply; empty if a filter blocks it."""
+        try:
+            return self.filter_text(text)
+        except HookRefusal:
+            return ""
+
+    def finish(self, reply: Reply) -> Reply:
+        """Show what was held back, and filter the complete reply; without its provider id if it changed."""
+        self.flush()
+        parts = tuple(
+            replace(part, text=self.filter_text(part.text)) if isinstance(part, Text) else part
+            for part in reply.parts
+        )
+        return reply if parts == reply.parts else replace(reply, parts=parts, id="")
+
+
+class HookedDriver(Protocol):
+    """The driver of the run, as hooks need it."""
+
+    contexts: RunContexts
+    state: State
+
+    async def record(self, event: Event) -> None: ...
+
+
+class HookRunner:
+    """Calls the hooks of one run."""
+
+    def __init__(
+        self,
+        hooks: Mapping[str, object],
+        tools: Mapping[str, Tool],
+        driver: HookedDriver,
+        output: OutputChecker,
+    ) -> None:
+        self._hooks, self._tools, self._driver, self._output = hooks, tools, driver, output
+
+    async def perform(self, effect: RunHook) -> None:
+        """Let the hook decide, and record its decision."""
+        await self._driver.record(await self._decide(effect))
+
+    async def _decide(self, effect: RunHook) -> HookDecided:
+        hook, point = self._hooks.get(effect.hook), effect.point
+        call_id = effect.subject if point in ("before_tool", "after_tool") else ""
+        if hook is None:
+            return HookDecided(hook=effect.hook, point=point, call_id=call_id, reason=HOOK_MISSING)
+        if call_id and not self._applies(hook, call_id):
+            return HookDecided(hook=effect.hook, point=point, call_id=call_id)
+        context = self._driver.contexts.for_step(effect.hook)
+        decided = await run_with_deadline(
+            effect.timeout_seconds, lambda: self._call(hook, effect, context), context
+        )
+        if isinstance(decided, ToolFailure):
+            LOG.warning("hook %s failed at %s: %s", effect.hook, point, decided.message)
+            return HookDecided(
+                hook=effect.hook, point=point, call_id=call_id, action="fail", reason=decided.message
+            )
+        return decided
+
+    def _applies(self, hook: object, call_id: str) -> bool:
+        tools = getattr(hook, "tools", None)
+        return tools is None or self._find_call(call_id).name in tools
+
+    async def _call(self, hook: object, effect: RunHook, context: RunContext) -> HookDecided:
+        method: Callable[..., object] = getattr(hook, effect.point)
+        arguments = (context, *self._list_arguments(effect))
+        try:
+            if inspect.iscoroutinefunction(method) or getattr(hook, "is_async", False):
+                found = method(*arguments)
+            else:
+                found = await run_in_thread(functools.partial(method, *arguments))
+            decision = await found if inspect.isawaitable(found) else found
+        except ModelRetry as retry:
+            return self._make_retry(effect, str(retry))
+        return self._make_decided(effect, decision)
+
+    def _list_arguments(self, effect: RunHook) -> tuple[object, ...]:
+        """Arguments of the hook's method after the context."""
+        state = self._driver.state
+        match effect.point:
+            case "before_model":
+                new = list_unsent_messages(state)
+                return (
+                    ModelInput(
+                        step=state.run.budget.spent.steps + 1,
+                        model=state.settings.model,
+                        messages=state.conversation.view,
+                        new_messages=new,
+                    ),
+                )
+            case "after_model":
+                held = state.run.evaluation.hooks.unreviewed
+                assert held is not None
+                return (held.reply,)
+            case "before_tool":
+                return (self._find_call(effect.subject),)
+            case "after_tool":
+                item = self._find_pending(effect.subject)
+                assert item.hooks.unreviewed is not None
+                return (item.call, item.hooks.unreviewed.result)
+            case "on_end":
+                end = state.run.end
+                return (FinishedRun(stop=end.stop or "", reason=end.reason, answer=end.answer),)
+
+    def _find_pending(self, call_id: str) -> PendingCall:
+        calls = self._driver.state.calls.batch.pending
+        place = find_call(calls, call_id)
+        assert place is not None, call_id
+        return calls[place]
+
+    def _find_call(self, call_id: str) -> ToolCall:
+        return self._find_pending(call_id).call
+
+    def _make_retry(self, effect: RunHook, reason: str) -> HookDecided:
+        if effect.point != "after_model":
+            raise TypeError(
+                f"ModelRetry may be raised in after_model, not in {effect.point}; return Refuse(…)"
+            )
+        return HookDecided(
+            hook=effect.hook, point=effect.point, action="retry", reason=repair_surrogates(reason)
+        )
+
+    def _make_decided(self, effect: RunHook, decision: object) -> HookDecided:
+        """The event for a hook's return value; raises `TypeError` if the point does not accept it."""
+        point = effect.point
+        call_id = effect.subject if point in ("before_tool", "after_tool") else ""
+        decided = HookDecided(hook=effect.hook, point=point, call_id=call_id)
+        match decision:
+            case None:
+                return decided
+            case Refuse(reason=reason):
+                return replace(decided, action="refuse", reason=repair_surrogates(reason))
+            case Answer(text=text):
+                return self._check_reply(
+                    replace(decided, action="answer", replacement=repair_surrogates(text))
+                )
+            case Change():
+                return self._make_change(decided, decision)
+        raise TypeError(f"{point} must return None, Change, Refuse or Answer, not {type(decision).__name__}")
+
+    def _make_change(self, decided: HookDecided, change: Change) -> HookDecided:
+        accepted = ACCEPTED_FIELDS[decided.point]
+        given = [name for name in change.__struct_fields__ if getattr(change, name) not in (None, (), [])]
+        wrong = [name for name in given if name not in accepted]
+        if wrong or not given:
+            raise TypeError(
+                f"Change at {decided.point} takes {' or '.join(accepted)}, not {', '.join(wrong) or 'nothing'}"
+            )
+        arguments = claim = None
+        if change.arguments is not None:
+            arguments = msgspec.json.encode(change.arguments).decode()
+            call = replace(self._find_call(decided.call_id), arguments=arguments)
+            claim = find_resource_claim(self._tools, call)
+        edits = tuple(change.edits)
+        if problem := check_edits(self._driver.state, edits):
+            raise ValueError(problem)
+        changed = replace(
+            decided,
+            action="change",
+            replacement=None if change.text is None else repair_surrogates(change.text),
+            parts=tuple(change.parts),
+            arguments=arguments,
+            resource_claim=claim,
+            edits=edits,
+        )
+        return self._check_reply(changed)
+
+    def _check_reply(self, decided: HookDecided) -> HookDecided:
+        """The decision with the objection of the output type to a changed reply."""
+        held = self._driver.state.run.evaluation.hooks.unreviewed
+        if decided.point != "after_model" or held is None:
+            return decided
+        changed = replace(held.reply, parts=(Text(text=decided.replacement or ""),))
+        return replace(decided, output_error=self._output.find_reply_error(self._driver.state, changed))
