@@ -164,6 +164,8 @@ async def run_life(seed: int) -> dict[str, list[str]]:
 
 def describe_request(exchange: object) -> str:
     body = exchange.body.decode("utf-8", "surrogateescape")
+    for new, old in RENAMES["hidden"].items():
+        body = body.replace(new, old)
     for new, old in RENAMES["texts"].items():
         body = body.replace(json.dumps(new)[1:-1], json.dumps(old)[1:-1])
     return f"{exchange.path} {body}"

@@ -153,12 +153,9 @@ def written_instructions(state: State) -> str:
 
 def estimate_overhead(state: State) -> int:
     settings = state.settings
-    texts = [
-        settings.instructions,
-        written_instructions(state) if settings.session_functions else "",
-        state.memory.text,
-        settings.output.parameters if settings.output else "",
-    ]
+    texts = [settings.instructions, state.memory.text, settings.output.parameters if settings.output else ""]
+    if settings.session_functions:
+        texts.append(written_instructions(state))
     tokens = sum(estimate_text_tokens(text) for text in texts) + estimate_tool_tokens(settings.tools)
     revealed = tuple(spec for spec in settings.hidden_tools if spec.name in state.tools.revealed)
     return tokens + estimate_tool_tokens(revealed) + MESSAGE_TOKENS
