@@ -9,30 +9,26 @@ import pytest
 STEP = 10 if os.environ.get("BRIDLE_CAMPAIGN", "1") == "1" else 1
 
 
-def recorded(kind):
-    return (freeze.HERE / f"{kind}.txt").read_text().splitlines()
-
-
 @pytest.mark.refusals(*freeze.REFUSED)
 @pytest.mark.parametrize("seed", freeze.SEEDS[::STEP])
 def test_a_seeded_run_is_the_same(seed):
-    assert freeze.freeze_run(seed) == recorded("runs")[seed - freeze.SEEDS[0]]
+    assert freeze.freeze_run(seed) == freeze.read_record("runs")[seed - freeze.SEEDS[0]]
 
 
 def test_recorded_requests_are_sent_as_before():
     if not freeze.WIRE.exists():
         pytest.skip("the recorded traffic is not here")
-    assert list(freeze.freeze_requests()) == recorded("requests")
+    assert list(freeze.freeze_requests()) == freeze.read_record("requests")
 
 
 def test_commands_print_the_same_json(tmp_path, monkeypatch):
     for name in ("BRIDLE_STORE", *freeze.SETTINGS):
         monkeypatch.setenv(name, "")  # restored after the test
-    assert list(freeze.freeze_commands(tmp_path)) == recorded("commands")
+    assert list(freeze.freeze_commands(tmp_path)) == freeze.read_record("commands")
 
 
 @pytest.mark.skipif(
     sys.version_info[:2] != (3, 11), reason="signatures are spelled otherwise by other Pythons"
 )
 def test_public_signatures_are_the_same():
-    assert list(freeze.freeze_names()) == recorded("names")
+    assert list(freeze.freeze_names()) == freeze.read_record("names")
