@@ -17,19 +17,24 @@ from typing import Any
 
 from bridle import (
     Agent,
+    Answer,
     Budget,
+    Change,
     Compaction,
     CrossTenant,
     Media,
     Memory,
+    ModelRetry,
     PermissionRule,
     Policy,
+    Refuse,
     Sampling,
     Text,
     Thinking,
     import_history,
     tool,
 )
+from bridle.hooks import RedactPii, edit_texts
 from bridle.sim.faults.catalogue import FAULTS
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
@@ -240,6 +245,55 @@ def label_of(choice: object) -> str:
     return text if len(text) <= 60 and text.isprintable() else f"{type(choice).__name__} of {len(text)}"
 
 
+class RandomHook:
+    """A hook that decides at random, and sometimes fails."""
+
+    name = "random"
+
+    def __init__(self, draws):
+        self._draws = draws
+
+    def _decide(self, point, decisions):
+        label = self._draws.pick(f"decision {point}", (*("none",) * 12, *decisions, "raise"))
+        if label == "raise" and self._draws.maybe("hook raises", 0.3):
+            raise RuntimeError(self._draws.pick("exception text", POISON))
+        return decisions.get(label)
+
+    async def before_model(self, run, request):
+        edits = edit_texts(request.new_messages, str.swapcase)
+        return self._decide(
+            "before_model",
+            {
+                "add": Change(text="Be brief."),
+                "edit": Change(edits=edits) if edits and len(request.messages) < 3 else None,
+                "refuse": Refuse(reason="not now"),
+                "answer": Answer(text="answered by a hook"),
+            },
+        )
+
+    async def after_model(self, run, reply):
+        decisions = {"refuse": Refuse(reason="bad words"), "answer": Answer(text="in other words")}
+        if reply.text:
+            decisions["change"] = Change(text="changed words")
+        if self._draws.maybe("reply sent back", 0.1):
+            raise ModelRetry("say it again")
+        return self._decide("after_model", decisions)
+
+    async def before_tool(self, run, call):
+        decisions = {"refuse": Refuse(reason="not this one"), "answer": Answer(text="it is so")}
+        if call.name == "look":
+            decisions["change"] = Change(arguments={"at": "window"})
+        if call.name == "pay":
+            del decisions["answer"]  # a payment that a hook answered would count as made
+        return self._decide("before_tool", decisions)
+
+    async def after_tool(self, run, call, result):
+        return self._decide("after_tool", {"change": Change(text="seen"), "refuse": Refuse(reason="private")})
+
+    async def on_end(self, run, end):
+        return self._decide("on_end", {"change": Change(text="the end"), "refuse": Refuse(reason="no")})
+
+
 class Death(BaseException):
     """The process is gone: nothing more is written."""
 
@@ -391,6 +445,7 @@ class Life:
             compaction=draws.pick("compaction", {"default": compaction, "none": None}),
             context_tokens=draws.pick("context_tokens", WINDOWS),
             memory=draws.pick("memory", {"none": None, "session": Memory(refresh="session"), "run": Memory(refresh="run")}),
+            hooks=draws.pick("hooks", {"none": (), "none again": (), "random": [RandomHook(draws)], "two": [RandomHook(draws), RedactPii()]}),
             on_adjusted=draws.pick("on_adjusted", ("event", "event", "error")),
             on_truncation=draws.pick("on_truncation", ("event", "error")),
             **shared,
