@@ -47,7 +47,7 @@ PII: dict[str, TextPattern] = {
         TextPattern(
             name="IBAN",
             pattern=r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b",
-            open_end=r"\b[A-Z]{1,2}\d{0,2}(?: ?[A-Z0-9]{1,4}){0,9} ?",
+            open_end=r"\b[A-Z](?:[A-Z](?:\d(?:\d[A-Z0-9 ]{0,40})?)?)?",
             check=is_iban,
         ),
         TextPattern(
@@ -57,13 +57,13 @@ PII: dict[str, TextPattern] = {
         ),
         TextPattern(
             name="US social security number",
-            pattern=r"(?<![\d-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\d-])",
-            open_end=r"(?<![\d-])\d{1,3}(?:-\d{0,2}(?:-\d{0,4})?)?",
+            pattern=r"(?<![\d-])(?!000|666|9)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?!-?\d)",
+            open_end=r"(?<![\d-])\d{1,3}(?:-\d{0,2}(?:-\d{0,4}-?)?)?",
         ),
         TextPattern(
             name="IP address",
-            pattern=r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])",
-            open_end=r"(?<![\d.])\d{1,3}(?:\.\d{0,3}){0,3}",
+            pattern=r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?!\.?\d)",
+            open_end=r"(?<![\d.])\d{1,3}(?:\.\d{0,3}){0,4}",
         ),
     )
 }

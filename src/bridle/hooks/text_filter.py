@@ -4,13 +4,15 @@ A hook with a method `text_filter` makes one filter per reply. Text whose end co
 is held back until the next piece arrives, so that nothing is shown that a later piece would have redacted.
 """
 
-import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bridle.values.base import Value
 from bridle.values.message import Message, Text, ToolResult, ViewChange
+
+LOOKBEHIND_CHARACTERS = 64
+"""Characters before a match that its pattern can look at."""
 
 
 class TextBlocked(Exception):
@@ -42,43 +44,80 @@ class TextPattern(Value):
 
 
 class PatternFilter:
-    """Replaces every match by the name of its pattern, or raises `TextBlocked`."""
+    """Replaces every match by the name of its pattern, or raises `TextBlocked`.
+
+    The result does not depend on the pieces in which the text arrives: patterns are matched against the
+    original text, from left to right, and a match counts once nothing that follows can change it. Among
+    matches that begin at the same place the first pattern wins.
+    """
 
     def __init__(self, patterns: Sequence[TextPattern], *, block: bool = False) -> None:
-        self._patterns, self._block, self._held = tuple(patterns), block, ""
+        self._patterns, self._block = tuple(patterns), block
+        self._text, self._at = "", 0
 
     def feed(self, text: str) -> str:
-        held = self._held + text
-        end = min((_find_open_end(each, held) for each in self._patterns), default=len(held))
-        # A match that reaches over the end is complete only with the text that follows.
-        for each in self._patterns:
-            for found in compile_pattern(each.pattern).finditer(held):
-                if found.start() < end < found.end() or found.end() == len(held):
-                    end = min(end, found.start())
-        self._held = held[end:]
-        return self.replace(held[:end])
+        self._text += text
+        end = min((_find_open_start(each, self._text, self._at) for each in self._patterns), default=None)
+        return self._take(len(self._text) if end is None else end)
 
     def finish(self) -> str:
-        held, self._held = self._held, ""
-        return self.replace(held)
+        final = self._take(len(self._text))
+        self._text, self._at = "", 0
+        return final
 
     def replace(self, text: str) -> str:
         """The text with every match replaced."""
-        for each in self._patterns:
-            text = compile_pattern(each.pattern).sub(functools.partial(self._mark, each), text)
-        return text
+        whole = PatternFilter(self._patterns, block=self._block)
+        return whole.feed(text) + whole.finish()
 
-    def _mark(self, pattern: TextPattern, found: re.Match[str]) -> str:
-        if pattern.check is not None and not pattern.check(found[0]):
-            return found[0]
-        if self._block:
-            raise TextBlocked(f"the reply contains: {pattern.name}")
-        return f"[{pattern.name}]"
+    def _take(self, end: int) -> str:
+        """The filtered text up to `end`, or up to the end of a match that begins before it."""
+        text, at, pieces = self._text, self._at, list[str]()
+        matches = [_find_match(each, text, at, end) for each in self._patterns]
+        while found := [(match, place) for place, match in enumerate(matches) if match]:
+            (start, stop), first = min(found, key=lambda each: (each[0][0], each[1]))
+            name = self._patterns[first].name
+            if self._block:
+                raise TextBlocked(f"the reply contains: {name}")
+            pieces += (text[at:start], f"[{name}]")
+            at = stop
+            for match, place in found:
+                if match[0] < at:
+                    matches[place] = _find_match(self._patterns[place], text, at, end)
+        pieces.append(text[at:end])
+        at = max(at, end)
+        kept = max(at - LOOKBEHIND_CHARACTERS, 0)
+        self._text, self._at = text[kept:], at - kept
+        return "".join(pieces)
 
 
-def _find_open_end(pattern: TextPattern, text: str) -> int:
-    found = compile_pattern(f"(?:{pattern.open_end})$").search(text)
-    return found.start() if found else len(text)
+def _find_match(pattern: TextPattern, text: str, at: int, end: int) -> tuple[int, int] | None:
+    """Start and end of the first match that passes the check of the pattern and begins before `end`."""
+    expression = compile_pattern(pattern.pattern)
+    while (found := expression.search(text, at)) and found.start() < end:
+        if pattern.check is None:
+            return found.span()
+        # A number before or after the data may be part of the match: "2 4111 1111 1111 1111".
+        for stop in range(found.end(), found.start(), -1):
+            if text[stop - 1 : stop + 1].isalnum() and stop < found.end():
+                continue
+            shorter = expression.fullmatch(text, found.start(), stop)
+            if shorter and pattern.check(shorter[0]):
+                return shorter.span()
+        at = found.start() + 1
+    return None
+
+
+def _find_open_start(pattern: TextPattern, text: str, at: int) -> int:
+    """Start of the text at the end that could become a match, or another one, with the text that follows."""
+    opened = compile_pattern(rf"(?:{pattern.open_end})\Z").search(text, at)
+    start = opened.start() if opened else len(text)
+    expression = compile_pattern(pattern.pattern)
+    while (found := expression.search(text, at)) and found.start() < start:
+        if found.end() == len(text):
+            return found.start()
+        at = found.start() + 1 if pattern.check else found.end()
+    return start
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
