@@ -33,6 +33,13 @@ Code checks the answer, and the model is asked again with the reason. Bridle rec
 run does not call the validator again.""",
     ),
     (
+        "sub_agents",
+        "Sub-agents",
+        """\
+An agent is a tool of another ([agents.md](agents.md)). With Bridle its run has a session of its own, which a resumed
+outer run finds again.""",
+    ),
+    (
         "approvals",
         "Approvals across processes",
         """\

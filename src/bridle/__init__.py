@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from bridle.values.budget import Subrun as Subrun
     from bridle.values.budget import SubrunCharged as SubrunCharged
     from bridle.values.budget import SubrunStarted as SubrunStarted
+    from bridle.values.budget import SubrunWaiting as SubrunWaiting
     from bridle.values.cache import CacheDegraded as CacheDegraded
     from bridle.values.cache import PromptDropped as PromptDropped
     from bridle.values.cache import PromptStored as PromptStored
@@ -139,6 +140,8 @@ if TYPE_CHECKING:
     from bridle.values.result import ReasoningDelta as ReasoningDelta
     from bridle.values.result import Result as Result
     from bridle.values.result import RunStopped as RunStopped
+    from bridle.values.result import SubrunDelta as SubrunDelta
+    from bridle.values.result import SubrunItem as SubrunItem
     from bridle.values.result import TextDelta as TextDelta
     from bridle.values.result import ToolCallDelta as ToolCallDelta
     from bridle.values.settings import Compaction as Compaction
@@ -174,7 +177,7 @@ _HOMES = {
     "transports.deadlines": ("Deadlines",),
     "values.budget": (
         "Amount", "BudgetReserved", "BudgetSettled", "BudgetSnapshot", "Subrun", "SubrunCharged",
-        "SubrunStarted",
+        "SubrunStarted", "SubrunWaiting",
     ),
     "values.cache": ("CacheDegraded", "PromptDropped", "PromptStored"),
     "values.calls": ("ApprovalVerdict", "Compensation", "PendingApproval", "PermissionRule", "Policy"),
@@ -206,7 +209,8 @@ _HOMES = {
     "values.request": ("Sampling", "Thinking", "ToolChoice"),
     "values.result": (
         "AttemptRestarted", "CallReady", "DeltasSkipped", "DoneResult", "FinalAnswer", "History",
-        "Progress", "PartialOutput", "ReasoningDelta", "Result", "RunStopped", "TextDelta", "ToolCallDelta",
+        "Progress", "PartialOutput", "ReasoningDelta", "Result", "RunStopped", "SubrunDelta",
+        "SubrunItem", "TextDelta", "ToolCallDelta",
     ),
     "values.settings": ("Compaction",),
     "values.usage": ("Budget", "Limits", "Usage"),

@@ -46,6 +46,7 @@ from bridle.core.calls.transitions import (
     apply_approval_asked,
     apply_call_reviewed,
     apply_output_checked,
+    apply_subrun_waiting,
     apply_tool_finished,
     apply_tool_probed,
     apply_tool_started,
@@ -62,7 +63,7 @@ from bridle.core.context.token_estimate import append_message, append_prompt
 from bridle.core.context.view import rebuild_view
 from bridle.core.recovery.fallback import apply_model_switched
 from bridle.values import events as e
-from bridle.values.budget import SubrunCharged, SubrunStarted
+from bridle.values.budget import SubrunCharged, SubrunStarted, SubrunWaiting
 from bridle.values.errors import MisuseError
 from bridle.values.message import Message, Stop, Text
 
@@ -353,6 +354,7 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
     (Phase.RUNNING_TOOLS, e.ToolStarted): apply_tool_started,
     (Phase.RUNNING_TOOLS, e.ToolProbed): apply_tool_probed,
     (Phase.RUNNING_TOOLS, e.ToolFinished): apply_tool_finished,
+    (Phase.RUNNING_TOOLS, SubrunWaiting): apply_subrun_waiting,
     (Phase.RUNNING_TOOLS, e.ApprovalAsked): apply_approval_asked,
     (Phase.RUNNING_TOOLS, e.ApprovalAnswered): apply_approval_answered,
     (Phase.RUNNING_TOOLS, e.CallReviewed): apply_call_reviewed,

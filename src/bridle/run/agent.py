@@ -14,20 +14,18 @@ import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Unpack
 
-from msgspec.structs import replace
-
 from bridle.ports.clock import Clock, RandomSource
 from bridle.ports.store import Store
 from bridle.ports.tool import Json, Tool
 from bridle.ports.tool_index import ToolIndex
 from bridle.ports.watcher import Watcher
-from bridle.run.budget.nested import apply_parent_context
+from bridle.run.budget.nested import NestedRun, apply_parent_context, current_nested_run
 from bridle.run.budget.sources import BudgetPool, check_pool, check_tenant_budget
+from bridle.run.calls.agent_tool import AgentTool, AgentToolOptions
 from bridle.run.calls.approval import Approver, encode_arguments
 from bridle.run.context.instructions import Instructions
 from bridle.run.memory.notes import Notes
 from bridle.run.memory.retrieval import Facts, Retrieval, Retrieve, Retriever
-from bridle.stores import open_store
 from bridle.tools.collect_tools import collect_compensations
 from bridle.transports.deadlines import Deadlines
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval, Policy
@@ -54,16 +52,14 @@ from .agent_settings import (
     check_options,
     load_policy,
     make_parts,
-    must_stream,
     resolve_summarizer,
 )
 from .clock import SystemClock
-from .driver import Driver
 from .hooks import Hook, collect_hooks
 from .lineage import compare_sessions, fork_session, list_branches
-from .model_chain import ModelLike, settings_for_first_model
+from .model_chain import ModelLike
 from .result import Validator, make_result
-from .session import Session
+from .session import RunResources, Session, StoreLike
 from .stream import Stream, ViewerBuffers
 from .sync import run_in_background
 from .validate_input import check_session, check_types, make_prompted, resolve_session
@@ -78,8 +74,6 @@ else:
 
     C_contra = TypeVar("C_contra", contravariant=True)
     T = TypeVar("T")
-
-StoreLike = Store | str | os.PathLike[str] | None
 
 
 class Agent(TextOutputDefault, Generic[C_contra, T]):
@@ -96,8 +90,6 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     values, once per prompt.  `hooks` decide at five points of a run.  `deadlines` apply to each request.
     run/agent_settings.py lists the other options.
     """
-
-    _store: Store | None = None
 
     def __init__(
         self,
@@ -147,10 +139,18 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         self._parts = make_parts(
             settings, instructions, model, deadlines, tooling, output, validate, context_type
         )
-        self._retriever, self._watchers, self._approver = retriever, tuple(watchers), approver
-        self._store_location, self._pool, self._deadlines = store, pool, deadlines
-        self._budget, self._clock = budget or Budget(), clock or SystemClock()
-        self._random_source, self._hooks = random_source, hooking.by_name
+        self._budget, self._clock, self._pool = budget or Budget(), clock or SystemClock(), pool
+        self._resources = RunResources(
+            store_location=store,
+            pool=pool,
+            deadlines=deadlines,
+            clock=self._clock,
+            random_source=random_source,
+            watchers=tuple(watchers),
+            approver=approver,
+            retriever=retriever,
+            hooks=hooking.by_name,
+        )
 
     @property
     def settings(self) -> Settings:
@@ -167,10 +167,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
     @property
     def store(self) -> Store:
-        if self._store is None:
-            given = self._store_location
-            self._store = open_store(given) if isinstance(given, str | os.PathLike | None) else given
-        return self._store
+        return self._resources.store
 
     @property
     def notes(self) -> Notes:
@@ -330,6 +327,29 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tools = collect_compensations(self.tools)
         return await self.open_session(session, context=context).compensate(tools, settled, tenant)
 
+    def as_tool(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        budget: Budget | None = None,
+        **options: Unpack[AgentToolOptions],
+    ) -> AgentTool[C_contra]:
+        """This agent as a tool of another agent: a call runs its prompt and returns the answer.
+
+        The run has a session of its own, named after the call, and draws on the outer run's budget; `budget`
+        limits each call.  A resumed outer run finishes that session instead of starting another.  An agent
+        without a store of its own uses that of the outer run.
+        """
+        check_types(budget)
+
+        def run(prompt: str, session: str | None, context: object) -> Coroutine[None, None, Result[T]]:
+            given = prompt, session, None, budget, None, "", "", context
+            return self._prepare_run(*given, inside=current_nested_run())[1]()
+
+        types = (need.type for need in self._parts.context_needs)
+        return AgentTool(name or self.settings.name, description, run, next(types, None), options)
+
     async def fork(
         self, session: str, at: ForkPlace = None, *, new: str | None = None, tenant: str | None = None
     ) -> Fork:
@@ -359,8 +379,12 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         context: object,
         *,
         stream: bool = False,
+        inside: NestedRun | None = None,
     ) -> tuple[str, Callable[..., Coroutine[None, None, Result[T]]]]:
-        """Check the arguments of `run`; returns the session id and the function that runs the prompt."""
+        """Check the arguments of `run`; returns the session id and the function that runs the prompt.
+
+        `inside` is the call of a tool that this agent is.
+        """
         check_types(budget, history)
         given = make_prompted(prompt, budget or self._budget, caller, tenant)
         prompted = apply_parent_context(given)
@@ -371,8 +395,13 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
         async def start(viewers: ViewerBuffers | None = None) -> Result[T]:
             self._parts.model_chain.check_price(prompted.budget, self._pool, self._clock.now())
-            conversation = self.open_session(name, stream=stream, viewers=viewers, context=context)
-            state = await conversation.prompt(prompted, history, new=fresh, tenant=owner)
+            conversation = self.open_session(
+                name, stream=stream, viewers=viewers, context=context, inside=inside
+            )
+            if inside is not None:
+                state = await conversation.prompt_once(prompted)
+            else:
+                state = await conversation.prompt(prompted, history, new=fresh, tenant=owner)
             return make_result(name, state, self._parts.output_type)
 
         return name, start
@@ -406,41 +435,11 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         stream: bool = False,
         viewers: ViewerBuffers | None = None,
         context: object = None,
+        inside: NestedRun | None = None,
     ) -> Session:
         """Open a session for this agent; nothing is read or written yet."""
-        check_session(session)
-        parts, chain = self._parts, self._parts.model_chain
-        connections = chain.open_connections(self._clock, self._deadlines, parts.private_extras)
-        settings = replace(parts.settings, skipped_models=chain.skipped_models)
-        watchers = self._watchers if viewers is None else (*self._watchers, viewers)
-
-        def new_driver() -> Driver:
-            return Driver(
-                session,
-                connections=connections,
-                store=self.store,
-                clock=self._clock,
-                random_source=self._random_source,
-                tools=parts.tool_layout.tools,
-                watchers=watchers,
-                stream=stream or must_stream(parts.settings),
-                choose_tool=parts.choose_tool,
-                output=parts.output_checker,
-                approver=self._approver,
-                search=self._parts.tool_layout.search,
-                pool=self._pool,
-                retriever=self._retriever,
-                instructions=parts.instructions,
-                hooks=self._hooks,
-                context=context,
-            )
-
-        return Session(
-            session=session,
-            settings=lambda: settings_for_first_model(settings, connections, self._clock.monotonic()),
-            lease=lambda: self.store.lease(session),
-            new_driver=new_driver,
-            context_needs=self._parts.context_needs,
+        return self._resources.open_session(
+            session, self._parts, stream=stream, viewers=viewers, context=context, inside=inside
         )
 
     async def _read_result(self, session: str) -> Result[T]:

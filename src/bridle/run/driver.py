@@ -47,7 +47,7 @@ from bridle.ports.codec import EncodedHistory
 from bridle.ports.store import Store
 from bridle.ports.tool import Tool
 from bridle.ports.watcher import Watcher
-from bridle.run.budget.nested import ParentBudget, current_nested_run
+from bridle.run.budget.nested import ParentBudget, current_nested_run, forwarding_watcher
 from bridle.run.budget.sources import BudgetPool, BudgetSources, ReservedCall, reserve
 from bridle.run.calls.approval import Approver
 from bridle.run.calls.approval_proof import prove_answer, review_calls
@@ -106,11 +106,11 @@ class Driver:
         context: object = None,
     ) -> None:
         """`connections` are by model key; `output` checks answers."""
-        self.session, self.state = session, State()
-        self._connections, self._store, self._random_source = connections, store, random_source
+        self.session, self.state, self.approver = session, State(), approver
+        self._connections, self.store, self._random_source = connections, store, random_source
         self._clock = clock = SessionClock(clock)
-        self._show = WatcherGroup(session, watchers).notify
-        self._stream, self._choose_tool, self._output = stream, choose_tool, output
+        self.show = WatcherGroup(session, (*watchers, *forwarding_watcher())).notify
+        self.streams, self._choose_tool, self._output = stream, choose_tool, output
         self._budget_sources = BudgetSources(store, clock, pool, current_nested_run())
         self._parent_budget = ParentBudget(self, clock, self._budget_sources)
         self._length, self._head, self._asked_at, self._log = 0, GENESIS, 0.0, EMPTY_LOG
@@ -123,7 +123,7 @@ class Driver:
         self._reply_filter: ReplyFilter | None = None
         self._noted_requests: set[tuple[str, ToolChoice]] = set()
         self._call_ids = DeltaCallIds(turn=0)
-        self.contexts = RunContexts(self, context, clock, self._show)
+        self.contexts = RunContexts(self, context, clock, self.show)
         self.result_store = ResultStore(store, lambda: self.state)
         self._memory_runner = MemoryRunner(self, self.contexts, store, clock, retriever, instructions)
         self._tools = {**self.result_store.tools, **self._memory_runner.tools, **tools}
@@ -171,7 +171,7 @@ class Driver:
 
     async def restore(self) -> None:
         """Read the log; write nothing."""
-        self._log = log = await load_log(self._store, self.session)
+        self._log = log = await load_log(self.store, self.session)
         self.state, self._length, self._head = log.state, log.length, log.head
         self._clock.start_after(log.state.now)
         self._budget_sources.set_session(self.session, log.length)
@@ -184,7 +184,7 @@ class Driver:
 
     async def review_calls(self, *, trusts_approvals: bool) -> None:
         """Record which approvals and claims of pending calls a resumed run does not accept from the log."""
-        store, tools = self._store, self._tools
+        store, tools = self.store, self._tools
         for event in review_calls(store, self.session, self.state, tools, trusts_approvals=trusts_approvals):
             await self.record(event)
 
@@ -196,14 +196,14 @@ class Driver:
             record = seal_record(self._length + 1, self._clock.now(), event, self._head)
             state = apply_event(self.state, record.event, record.at, record.hash)
             try:
-                await append_record(self._store, self.session, record, torn=self._log.is_torn)
+                await append_record(self.store, self.session, record, torn=self._log.is_torn)
             except BaseException as error:
                 self._broken = error
                 raise
             self.state, self._length, self._head = state, record.seq, record.hash
             self._log = EMPTY_LOG
         sys.audit("bridle.recorded", self.session, record)
-        self._show(record)
+        self.show(record)
 
     async def run_effects(self) -> None:
         """Perform effects until core has none left."""
@@ -272,7 +272,7 @@ class Driver:
 
     async def _call_model(self, effect: AskModel) -> None:
         if effect.attempt > 1 or effect.after_failure is not None:
-            self._show(describe_restart(effect, self.state))
+            self.show(describe_restart(effect, self.state))
         if effect.wait_seconds > 0:
             await self._clock.sleep(effect.wait_seconds)
         left = self._clock.seconds_left(effect.deadline)
@@ -307,7 +307,7 @@ class Driver:
             connection,
             request,
             kept,
-            stream=self._stream,
+            stream=self.streams,
             now=self._clock.monotonic,
             bytes_max=self.state.settings.reply_bytes_max,
         )
@@ -405,10 +405,10 @@ class Driver:
 
     def _show_delta(self, delta: Delta) -> None:
         if not isinstance(delta, CALL_DELTAS):
-            self._show(delta)
+            self.show(delta)
             return
         delta = self._call_ids.identify(delta)
-        self._show(delta)
+        self.show(delta)
         if isinstance(delta, CallReady):
             self._tool_runner.start_early(self.state, delta)
 
@@ -417,4 +417,4 @@ class Driver:
         return price.cost(usage, self._asked_at) if price and usage and usage.is_known else None
 
     def _prove_answer(self, event: e.ApprovalAnswered) -> str:
-        return prove_answer(self._store, self.session, self.state, event)
+        return prove_answer(self.store, self.session, self.state, event)

@@ -9,9 +9,12 @@ finished follows its tool's policy, like any other call.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -22,11 +25,18 @@ from bridle.core.effects import RunTool
 from bridle.core.loop import next_effects
 from bridle.core.recovery.fallback import set_model
 from bridle.core.state import Phase, State
+from bridle.ports.clock import Clock, RandomSource
+from bridle.ports.store import Store
 from bridle.ports.tool import Json, Tool
-from bridle.run.budget.sources import check_tenant_budget
-from bridle.run.calls.approval import find_pending_approval, list_pending_approvals
+from bridle.ports.watcher import Watcher
+from bridle.run.budget.nested import NestedRun, current_nested_run
+from bridle.run.budget.sources import BudgetPool, check_tenant_budget
+from bridle.run.calls.approval import Approver, find_pending_approval, list_pending_approvals
 from bridle.run.calls.run_tool import run_tool
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
+from bridle.run.memory.retrieval import Retriever
+from bridle.stores import open_store
+from bridle.transports.deadlines import Deadlines
 from bridle.values import events as e
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
@@ -36,9 +46,12 @@ from bridle.values.result import History
 from bridle.values.settings import Settings
 from bridle.values.usage import Budget
 
+from .agent_settings import AgentParts, must_stream
 from .cancellation import finish_despite_cancel
 from .driver import Driver
-from .validate_input import check_tenant
+from .model_chain import settings_for_first_model
+from .stream import ViewerBuffers
+from .validate_input import check_session, check_tenant
 
 SETTLED_BY_PERSON = "A person has seen to it: there is nothing left to undo."
 
@@ -168,6 +181,22 @@ class Session:
             await driver.review_calls(trusts_approvals=trusts_approvals)
             return await self._drive(driver)
 
+    async def prompt_once(self, prompted: Prompted) -> State:
+        """Run a prompt in a session of its own; if an earlier driver began it, finish or return that run.
+
+        A run that ended without being cancelled is not continued: its end is the result.
+        """
+        driver = self.new_driver()
+        await driver.restore()
+        state, outer = driver.state, current_nested_run()
+        if not state.conversation.prompt_ids:
+            return await self.prompt(prompted)
+        if outer is not None:
+            await outer.charge_missing(self.session, state)
+        if state.phase is Phase.IDLE and state.run.end.stop != "cancelled":
+            return state
+        return await self.resume(None)
+
     def _check_context(self, driver: Driver, method: str) -> None:
         needs = list_due_needs(self.context_needs, driver.state, prompting=method == "run")
         check_context(needs, driver.contexts.context, method)
@@ -283,3 +312,78 @@ class Session:
             except Conflict:
                 continue  # the interrupted write succeeded after all: read again
             return
+
+
+StoreLike = Store | str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResources:
+    """The resources of an agent's runs besides its settings, which are logged: objects of this process."""
+
+    store_location: StoreLike
+    pool: BudgetPool
+    deadlines: Deadlines | None
+    clock: Clock
+    random_source: RandomSource
+    watchers: tuple[Watcher, ...]
+    approver: Approver | None
+    retriever: Retriever | None
+    hooks: Mapping[str, object]
+
+    @cached_property
+    def store(self) -> Store:
+        given = self.store_location
+        return open_store(given) if isinstance(given, str | os.PathLike | None) else given
+
+    def open_session(
+        self,
+        session: str,
+        parts: AgentParts[Any],
+        *,
+        stream: bool = False,
+        viewers: ViewerBuffers | None = None,
+        context: object = None,
+        inside: NestedRun | None = None,
+    ) -> Session:
+        """Open a session; nothing is read or written yet.
+
+        `inside` is the tool call whose run lends its store and approver if the agent has none.
+        """
+        check_session(session)
+        outer = inside.parent_budget.run if inside is not None else None
+        store = outer.store if outer is not None and self.store_location is None else self.store
+        approver = self.approver or (outer.approver if outer is not None else None)
+        streams = stream or (outer is not None and outer.streams) or must_stream(parts.settings)
+        connections = parts.model_chain.open_connections(self.clock, self.deadlines, parts.private_extras)
+        settings = replace(parts.settings, skipped_models=parts.model_chain.skipped_models)
+        watchers = self.watchers if viewers is None else (*self.watchers, viewers)
+
+        def new_driver() -> Driver:
+            return Driver(
+                session,
+                connections=connections,
+                store=store,
+                clock=self.clock,
+                random_source=self.random_source,
+                tools=parts.tool_layout.tools,
+                watchers=watchers,
+                stream=streams,
+                choose_tool=parts.choose_tool,
+                output=parts.output_checker,
+                approver=approver,
+                search=parts.tool_layout.search,
+                pool=self.pool,
+                retriever=self.retriever,
+                instructions=parts.instructions,
+                hooks=self.hooks,
+                context=context,
+            )
+
+        return Session(
+            session=session,
+            settings=lambda: settings_for_first_model(settings, connections, self.clock.monotonic()),
+            lease=lambda: store.lease(session),
+            new_driver=new_driver,
+            context_needs=parts.context_needs,
+        )

@@ -33,16 +33,12 @@ from bridle.values.errors import MisuseError
 from bridle.values.events import Event
 from bridle.values.record import Record, encode_item
 from bridle.values.result import (
-    CallReady,
+    DELTA_TYPES,
     Delta,
     DeltasSkipped,
     FinalAnswer,
     PartialOutput,
-    Progress,
-    ReasoningDelta,
     Result,
-    TextDelta,
-    ToolCallDelta,
 )
 
 T = TypeVar("T")
@@ -50,8 +46,6 @@ T = TypeVar("T")
 
 StreamItem = Event | Delta | DeltasSkipped
 STREAM_TYPES = frozenset(get_args(StreamItem))
-DELTA_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, CallReady, Progress)
-"""Items that may be skipped: the reply repeats them in full, except for progress."""
 DELTAS_BUFFERED_MAX = 1_000
 """About a page of text, in the smallest deltas that providers send."""
 PARTIALS_BEHIND_MAX = 32

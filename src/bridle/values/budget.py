@@ -126,6 +126,18 @@ class SubrunCharged(EventBase, tag="subrun_charged"):
     steps: int = 0
 
 
+class SubrunWaiting(EventBase, tag="subrun_waiting"):
+    """A run inside a tool waits for a person. Its call has no result yet; a resumed run runs it again."""
+
+    call_id: str
+    session: str
+    """Session of the run that waits; its pending approvals are there."""
+    reason: str = ""
+    name: str = ""
+    arguments: str = ""
+    """As in `SubrunStarted`."""
+
+
 class Subrun(Value):
     """Total spending of a run inside a tool."""
 

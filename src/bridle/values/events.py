@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Literal
 
 from .base import EventBase, Value
-from .budget import BudgetReserved, BudgetSettled, BudgetSnapshot, SubrunCharged, SubrunStarted
+from .budget import BudgetReserved, BudgetSettled, BudgetSnapshot, SubrunCharged, SubrunStarted, SubrunWaiting
 from .cache import CacheDegraded as CacheDegraded
 from .cache import CacheEvent, ConversationEvent
 from .cache import ConversationDropped as ConversationDropped
@@ -127,6 +127,8 @@ class Prompted(EventBase, tag="prompted"):
     """The tenant again, if the session belongs to another tenant and the caller confirmed it."""
     parent_session: str = ""
     """Session whose tool started this run."""
+    parent_call_id: str = ""
+    """Call of that session inside which this run started."""
     templates: tuple[TemplateVersion, ...] = ()
     """Templates that texts of the prompt were made from."""
 
@@ -367,6 +369,7 @@ Event = (
     | ToolFinished
     | SubrunStarted
     | SubrunCharged
+    | SubrunWaiting
     | ApprovalAsked
     | ApprovalAnswered
     | CallReviewed

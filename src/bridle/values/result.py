@@ -13,7 +13,7 @@ from .base import Value
 from .budget import Subrun
 from .calls import Compensation
 from .errors import BridleError, Failure, FailureKind
-from .events import RunStop, WaitSource
+from .events import Event, RunStop, WaitSource
 from .message import Message, ToolCall
 from .text import render_result
 from .usage import Usage
@@ -107,7 +107,33 @@ class Progress(SilentItem, tag="progress"):
     """Id of the tool call; empty outside of tools."""
 
 
-Delta = TextDelta | ReasoningDelta | ToolCallDelta | CallReady | AttemptRestarted | Progress
+class SubrunItem(SilentItem, tag="subrun_item"):
+    """An event of a run inside a tool, as the viewers of the outer run see it."""
+
+    call_id: str
+    """Call of the outer run inside which it happened."""
+    session: str
+    """Session of the run inside the tool; its log holds the event."""
+    item: "Event | Delta"
+    """The event; itself a `SubrunItem` if it happened in a run inside a tool of that run."""
+
+
+class SubrunDelta(SubrunItem, tag="subrun_delta"):
+    """The same for a delta, which a slow viewer may miss."""
+
+
+Delta = (
+    TextDelta
+    | ReasoningDelta
+    | ToolCallDelta
+    | CallReady
+    | AttemptRestarted
+    | Progress
+    | SubrunItem
+    | SubrunDelta
+)
+DELTA_TYPES = (TextDelta, ReasoningDelta, ToolCallDelta, CallReady, Progress, SubrunDelta)
+"""Items that a slow viewer may miss: the reply repeats them in full, except for progress."""
 
 
 T = TypeVar("T")

@@ -66,6 +66,11 @@ class Usage(Value):
             searches=self.searches + other.searches,
         )
 
+    def excess_over(self, other: "Usage") -> "Usage":
+        """Each count by which this exceeds `other`, or 0."""
+        counts = ("input", "cache_read", "cache_write", "output", "reasoning", "cache_write_1h", "searches")
+        return Usage(**{name: max(0, getattr(self, name) - getattr(other, name)) for name in counts})
+
 
 class Rates(Value):
     """Dollars per million tokens, for prompts longer than `above_prompt_tokens`."""

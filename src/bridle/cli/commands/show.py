@@ -12,6 +12,7 @@ from bridle.cli.format.event_lines import (
     format_hook,
     format_memory,
     format_revealed,
+    format_subrun,
     format_view_change,
 )
 from bridle.cli.format.printing import print_line, write_raw
@@ -37,6 +38,7 @@ from bridle.values.budget import (
     Spending,
     SubrunCharged,
     SubrunStarted,
+    SubrunWaiting,
 )
 from bridle.values.cache import CacheDegraded, CacheEvent, PrefixMoved, PromptDropped, PromptStored
 from bridle.values.errors import MisuseError
@@ -186,10 +188,8 @@ class SessionPrinter:
                 return [*said, *(("repaired", repair) for repair in repairs)]
             case e.ViewChanged() | e.Compacted() as changed:
                 return format_view_change(changed)
-            case MemoryLoaded() | ContextRetrieved() | NoteWritten() | NoteRemoved() as kept:
-                return [format_memory(kept)]
-            case InstructionWritten(name=name, instructions=text, write_error=error):
-                return [("instruction", f"{name}: {error or text}")]
+            case MemoryLoaded() | ContextRetrieved() | NoteWritten() | NoteRemoved() | InstructionWritten():
+                return [format_memory(record.event)]
             case e.ToolsRevealed() as revealed:
                 return [format_revealed(revealed)]
             case PrefixMoved() | CacheDegraded() | PromptStored() | PromptDropped() as cached:
@@ -233,7 +233,9 @@ class SessionPrinter:
                 self._calls = self._calls if stop == "waiting" else {}
                 cut_off = [("model", f"{partial} [cut off]")] if partial.strip() else []
                 return [*cut_off, ("ended", f"{stop} {reason}".strip())]
-            case SubrunStarted() | SubrunCharged() | BudgetReserved() | BudgetSettled() | BudgetSnapshot():
+            case SubrunStarted() | SubrunCharged() | SubrunWaiting() as subrun:
+                return [format_subrun(subrun)]
+            case BudgetReserved() | BudgetSettled() | BudgetSnapshot():
                 return format_budget_event(record.event)
             case e.Forked() as fork:
                 return self._fork_lines(fork)

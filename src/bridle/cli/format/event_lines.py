@@ -8,8 +8,9 @@ from bridle.values.budget import (
     BudgetSnapshot,
     SubrunCharged,
     SubrunStarted,
+    SubrunWaiting,
 )
-from bridle.values.memory import ContextRetrieved, MemoryLoaded, NoteRemoved, NoteWritten
+from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
 from bridle.watchers.console import format_count, format_dollars, format_usage
 
 
@@ -48,8 +49,13 @@ def format_hook(event: e.HookDecided) -> list[tuple[str, str]]:
     return [("hook", f"{event.hook}, {subject}: {event.action}: {what}")]
 
 
-def format_memory(event: MemoryLoaded | ContextRetrieved | NoteWritten | NoteRemoved) -> tuple[str, str]:
+MemoryEvent = MemoryLoaded | ContextRetrieved | NoteWritten | NoteRemoved | InstructionWritten
+
+
+def format_memory(event: MemoryEvent) -> tuple[str, str]:
     match event:
+        case InstructionWritten(name=name, instructions=text, write_error=error):
+            return "instruction", f"{name}: {error or text}"
         case NoteWritten(note=note):
             return "note", f"{note.id} by {note.written_by}: {note.text}"
         case NoteRemoved(id=note_id, removed_by=by):
@@ -65,16 +71,22 @@ def format_memory(event: MemoryLoaded | ContextRetrieved | NoteWritten | NoteRem
     return "retrieved", f"{chunks}{f' ({sources})' if sources else ''}, {facts}{left}{trouble}"
 
 
-BudgetEvent = SubrunStarted | SubrunCharged | BudgetReserved | BudgetSettled | BudgetSnapshot
+BudgetEvent = BudgetReserved | BudgetSettled | BudgetSnapshot
+
+
+def format_subrun(event: SubrunStarted | SubrunCharged | SubrunWaiting) -> tuple[str, str]:
+    match event:
+        case SubrunStarted(call_id=call_id, session=session):
+            return "nested", f"{call_id} runs session {session}"
+        case SubrunWaiting(call_id=call_id, session=session, reason=reason):
+            return "nested", f"{call_id} waits for session {session}: {reason}"
+        case SubrunCharged(session=session, usage=usage, usd=usd):
+            cost = format_dollars(None if usd is None else float(usd))
+            return "nested", f"{session}: {format_usage(usage)} · {cost}"
 
 
 def format_budget_event(event: BudgetEvent) -> list[tuple[str, str]]:
     match event:
-        case SubrunStarted(call_id=call_id, session=session):
-            return [("nested", f"{call_id} runs session {session}")]
-        case SubrunCharged(session=session, usage=usage, usd=usd):
-            cost = format_dollars(None if usd is None else float(usd))
-            return [("nested", f"{session}: {format_usage(usage)} · {cost}")]
         case BudgetReserved(id=id_, amount=amount):
             return [("reserved", f"{id_} {_format_amount(amount)}")]
         case BudgetSettled(id=id_, amount=amount, source=how):

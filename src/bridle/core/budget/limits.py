@@ -350,6 +350,22 @@ def apply_subrun_charged(state: State, event: SubrunCharged, at: float, proof: s
     )
 
 
+def find_missing_charge(subrun: Subrun, known: Subrun | None) -> SubrunCharged | None:
+    """Charge for the part of a subrun's spending that is not in `known`; None if nothing is missing."""
+    recorded = known or Subrun(session=subrun.session, call_id="")
+    if subrun.usage.total <= recorded.usage.total and subrun.steps <= recorded.steps:
+        return None
+    usd = None if subrun.usd is None or recorded.usd is None else subrun.usd - recorded.usd
+    return SubrunCharged(
+        call_id="",
+        session=subrun.session,
+        id=f"{subrun.session}#unrecorded",
+        usage=subrun.usage.excess_over(recorded.usage),
+        usd=usd,
+        steps=max(0, subrun.steps - recorded.steps),
+    )
+
+
 def _add_charge(subrun: Subrun, event: SubrunCharged) -> Subrun:
     known: Decimal | None = None if subrun.usd is None or event.usd is None else subrun.usd + event.usd
     return replace(subrun, usage=subrun.usage + event.usage, usd=known, steps=subrun.steps + event.steps)

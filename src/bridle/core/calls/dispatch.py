@@ -207,7 +207,8 @@ class _BatchDispatch:
         return None
 
     def _consider_call(self, item: PendingCall, spec: ToolSpec) -> None:
-        if _is_call_running(item):
+        if _is_call_running(item) or item.waiting_session:
+            self._waiting += [item] if item.waiting_session else []
             self._add_unfinished(item, spec)
             return
         if self._tools_started and self._must_wait(item, spec):

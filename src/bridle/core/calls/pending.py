@@ -68,6 +68,8 @@ class PendingCall(Value):
     """Started by the driver that currently writes this log."""
     in_doubt: bool = False
     """Started by an earlier driver, without a result."""
+    waiting_session: str = ""
+    """Session of a run inside it that waits for a person."""
     result: ToolResult | None = None
     resource_claim: ResourceClaim | None = None
     question: ApprovalAsked | None = None

@@ -19,6 +19,7 @@ from bridle.core.evaluate_reply import (
 )
 from bridle.core.state import CallBatch, Phase, State
 from bridle.values import events as e
+from bridle.values.budget import SubrunWaiting
 from bridle.values.errors import MisuseError
 from bridle.values.message import Message, Text, ToolResult
 
@@ -66,6 +67,10 @@ def apply_tool_started(state: State, event: e.ToolStarted, at: float, proof: str
         run=replace(state.run, budget=replace(used, spent=replace(spent, tool_calls=spent.tool_calls + 1))),
         totals=replace(state.totals, spent=replace(total, tool_calls=total.tool_calls + 1)),
     )
+
+
+def apply_subrun_waiting(state: State, event: SubrunWaiting, at: float, proof: str) -> State:
+    return update_call(state, event.call_id, running=False, waiting_session=event.session)
 
 
 def apply_tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> State:
@@ -159,7 +164,12 @@ def doubt_if_running(item: PendingCall) -> PendingCall:
     """The call after its driver is gone: in doubt if it was running, unless its result is only unreviewed."""
     if item.hooks.unreviewed is not None:
         return item
-    return replace(item, in_doubt=item.result is None and (item.running or item.in_doubt), running=False)
+    in_doubt = item.result is None and _has_started(item)
+    return replace(item, in_doubt=in_doubt, running=False, waiting_session="")
+
+
+def _has_started(item: PendingCall) -> bool:
+    return item.running or item.in_doubt or bool(item.waiting_session)
 
 
 def record_call_in_doubt(state: State, item: PendingCall, at: float) -> State:
@@ -398,7 +408,7 @@ def _abandon_call(item: PendingCall) -> PendingCall:
     if item.hooks.unreviewed is not None:
         notice = (Text(text=RESULT_UNREVIEWED),)
         return replace(item, result=replace(item.hooks.unreviewed.result, parts=notice))
-    started = item.running or item.in_doubt
+    started = _has_started(item)
     result = ToolResult(
         call_id=item.call.id,
         parts=(Text(text=CALL_INTERRUPTED if started else CALL_NOT_STARTED),),

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from bridle.core.budget.limits import deadline
+from bridle.core.budget.limits import deadline, find_missing_charge
 from bridle.core.budget.shared import (
     FitReservation,
     RemainingBudget,
@@ -30,9 +30,14 @@ from bridle.core.budget.shared import (
 from bridle.core.calls.pending import find_call
 from bridle.core.state import State
 from bridle.ports.clock import Clock
+from bridle.ports.store import Store
+from bridle.run.calls.approval import Approver
 from bridle.run.cancellation import finish_despite_cancel
-from bridle.values.budget import Amount, SubrunCharged, SubrunStarted
+from bridle.values.budget import Amount, Subrun, SubrunCharged, SubrunStarted, SubrunWaiting
+from bridle.values.errors import MisuseError
 from bridle.values.events import Event, Prompted
+from bridle.values.record import Record
+from bridle.values.result import DELTA_TYPES, Delta, SubrunDelta, SubrunItem
 from bridle.values.usage import Budget, Reservation, Usage
 
 from .source import BudgetSource, CallCost, OpenReservation, WaitQueue
@@ -41,6 +46,8 @@ T = TypeVar("T")
 N = TypeVar("N", int, Decimal)
 SourceFactory = Callable[[str], BudgetSource]
 """Makes the source for a session that reserves from it."""
+NESTED_RUNS_MAX = 8
+"""Runs that may be inside one another, the outermost included."""
 CALL_IS_OVER = "the outer run's tool call, inside which it ran, has ended"
 
 
@@ -49,11 +56,21 @@ class ParentRun(Protocol):
 
     session: str
     state: State
+    store: Store
+    streams: bool
+    """True if deltas are requested from models."""
+    approver: Approver | None
+
+    @property
+    def show(self) -> Callable[[Record | Delta], None]: ...
 
     async def record(self, event: Event) -> None: ...
 
 
 class SourceLister(Protocol):
+    nested_run: "NestedRun | None"
+    """Call inside which the run itself runs."""
+
     def limits_tool_calls(self, state: State) -> bool: ...
 
     async def count_call(self, state: State, call_id: str) -> str: ...
@@ -71,6 +88,12 @@ class ParentBudget:
         self.wait_queue = WaitQueue()
         self.event_loop: asyncio.AbstractEventLoop | None = None
         self._calls: dict[str, NestedRun] = {}
+        self.waiting: dict[str, SubrunWaiting] = {}
+        """Calls, by id, inside which a run waits for a person."""
+
+    @property
+    def nested_run(self) -> "NestedRun | None":
+        return self._budget_sources.nested_run
 
     @property
     def state(self) -> State:
@@ -140,6 +163,62 @@ class NestedRun:
     @property
     def caller(self) -> str:
         return self.parent_budget.state.run.origin.caller
+
+    @property
+    def tool(self) -> tuple[str, str]:
+        """Name of the tool and arguments of the call; both empty before its reply is complete."""
+        pending = self.parent_budget.state.calls.batch.pending
+        place = find_call(pending, self.call_id)
+        return (pending[place].call.name, pending[place].arguments) if place is not None else ("", "")
+
+    def list_outer(self) -> "list[NestedRun]":
+        """This call and those around it, innermost first."""
+        outer = self.parent_budget.nested_run
+        return [self, *(outer.list_outer() if outer is not None else ())]
+
+    def forward(self, session: str, happening: Record | Delta) -> None:
+        """Show something that happened in a run inside this call to the viewers of the outer run."""
+        item = happening.event if isinstance(happening, Record) else happening
+        make = SubrunDelta if isinstance(item, DELTA_TYPES) else SubrunItem
+        shown = make(call_id=self.call_id, session=session, item=item)
+        parent = self.parent_budget
+        if parent.event_loop is None or self._over:
+            return
+        if parent.event_loop is _running_loop():
+            parent.run.show(shown)
+        elif not parent.event_loop.is_closed():
+            parent.event_loop.call_soon_threadsafe(parent.run.show, shown)
+
+    def wait_for_person(self, session: str, reason: str) -> None:
+        """Keep this call without a result, because a run inside it waits for a person."""
+        name, arguments = self.tool
+        self.parent_budget.waiting[self.call_id] = SubrunWaiting(
+            call_id=self.call_id, session=session, reason=reason, name=name, arguments=arguments
+        )
+
+    async def charge_missing(self, session: str, state: State) -> None:
+        """Charge what an earlier driver of this session spent and could not charge before it crashed."""
+        used = state.run.budget
+        own = Subrun(
+            session=session, call_id="", usage=used.spent.usage, usd=used.spent.usd, steps=used.spent.steps
+        )
+        for nested in self.list_outer():
+            for subrun in (own, *used.subruns):
+                await nested.charge_subrun(subrun)
+
+    async def charge_subrun(self, subrun: Subrun) -> None:
+        """Record the part of a subrun's spending that the outer run has not recorded."""
+        run, (name, arguments) = self.parent_budget.run, self.tool
+        known = next((each for each in run.state.run.budget.subruns if each.session == subrun.session), None)
+        missing = find_missing_charge(subrun, known)
+        if missing is None:
+            return
+        if known is None:
+            started = SubrunStarted(
+                call_id=self.call_id, session=subrun.session, name=name, arguments=arguments
+            )
+            await run.record(started)
+        await run.record(replace(missing, call_id=self.call_id))
 
     def list_sources(self) -> Sequence[tuple[object, SourceFactory]]:
         return ((self, lambda by: NestedBudgetSource(self, by)), *self.parent_budget.list_sources())
@@ -216,11 +295,7 @@ class NestedBudgetSource:
         parent.reserved += reserved_amount(reserved.reservation)
         if any(each.session == self._session for each in parent.state.run.budget.subruns):
             return
-        call_id = self._nested_run.call_id
-        pending = parent.state.calls.batch.pending
-        place = find_call(pending, call_id)
-        item = pending[place] if place is not None else None
-        name, arguments = (item.call.name, item.arguments) if item is not None else ("", "")
+        call_id, (name, arguments) = self._nested_run.call_id, self._nested_run.tool
         try:
             await parent.run.record(
                 SubrunStarted(call_id=call_id, session=self._session, name=name, arguments=arguments)
@@ -258,6 +333,13 @@ class NestedBudgetSource:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def _usage_of_reservation(reservation: Reservation) -> Usage:
     """Usage for a call without counts: everything that was reserved."""
     output = reservation.output_tokens
@@ -285,15 +367,40 @@ def enter_nested_run(nested_run: NestedRun) -> Iterator[None]:
         _current_nested_run.reset(token)
 
 
+def forwarding_watcher() -> "tuple[SubrunWatcher, ...]":
+    """The watcher that shows a run to the viewers of the run around it; none if there is no such run."""
+    outer = current_nested_run()
+    return () if outer is None else (SubrunWatcher(outer),)
+
+
+class SubrunWatcher:
+    def __init__(self, nested_run: NestedRun) -> None:
+        self._nested_run = nested_run
+
+    def on_event(self, session: str, happening: Record | Delta) -> None:
+        self._nested_run.forward(session, happening)
+
+
 def apply_parent_context(prompted: Prompted) -> Prompted:
-    """A prompt inside a tool inherits caller, tenant and remaining time of the outer run."""
+    """A prompt inside a tool inherits caller, tenant and remaining time of the outer run.
+
+    Raises `MisuseError` if too many runs are nested: an agent that calls itself would never end.
+    """
     outer = current_nested_run()
     if outer is None:
         return prompted
+    around = outer.list_outer()
+    if len(around) >= NESTED_RUNS_MAX:
+        names = " > ".join(each.tool[0] or "?" for each in reversed(around))
+        raise MisuseError(
+            f"{len(around)} runs are inside one another ({names}) and at most {NESTED_RUNS_MAX} may be;"
+            " an agent probably calls itself through its tools"
+        )
     return replace(
         prompted,
         budget=outer.limit_seconds(prompted.budget),
         caller=prompted.caller or outer.caller,
         tenant=prompted.tenant or outer.tenant,
         parent_session=outer.session,
+        parent_call_id=outer.call_id,
     )

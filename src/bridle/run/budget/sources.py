@@ -49,7 +49,7 @@ class BudgetSources:
     """The budget sources of one session."""
 
     def __init__(self, store: Store, clock: Clock, pool: BudgetPool, nested_run: NestedRun | None) -> None:
-        self._store, self._clock, self._pool, self._nested_run = store, clock, pool, nested_run
+        self._store, self._clock, self._pool, self.nested_run = store, clock, pool, nested_run
         self._session, self._driver_start = "", 0
 
     def set_session(self, session: str, driver_start: int) -> None:
@@ -57,7 +57,7 @@ class BudgetSources:
 
     def list_sources(self, state: State) -> list[tuple[object, SourceFactory]]:
         """The outer run first, then the others by name; no source appears twice."""
-        found = dict(self._nested_run.list_sources()) if self._nested_run is not None else {}
+        found = dict(self.nested_run.list_sources()) if self.nested_run is not None else {}
         tenant, run = state.run.budget.limits.tenant, state.run
         if tenant is not None:
             check_tenant_budget(run.budget.limits, run.origin.tenant)

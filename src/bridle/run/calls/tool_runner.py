@@ -96,6 +96,10 @@ class ToolRunner:
         if early is not None:
             self._parent_budget.confirm_call(call.id)
         result = await (early or self._run_tool(effect, self._parent_budget.begin_call(call.id)))
+        if call.id in self._parent_budget.waiting:
+            await self._record(self._parent_budget.waiting.pop(call.id))
+            self._parent_budget.end_call(call.id)
+            return
         await self.finish(call, result)
 
     async def finish(
@@ -175,6 +179,9 @@ class ToolRunner:
             await self.finish(effect.call, found, source="probe")
 
     async def await_answers(self, effect: AwaitApprovals, state: State) -> None:
+        if all(item.waiting_session for item in effect.calls):
+            await self._end_waiting(effect)
+            return
         for item in effect.calls:
             question = make_pending_approval(self._session, item, state)
             if question is None:
@@ -190,8 +197,7 @@ class ToolRunner:
                 await self.finish(item.call, result, skip.rule)
                 continue
             if verdict is None:
-                names = ", ".join(item.call.name for item in effect.calls)
-                await self._record(e.RunEnded(stop="waiting", reason=f"waiting for an answer about {names}"))
+                await self._end_waiting(effect)
                 return
             try:
                 await self._record_answer(question, verdict, self._prove_if_possible)
@@ -201,6 +207,15 @@ class ToolRunner:
                 if verdict.arguments is None or len(errors) >= INVALID_EDITS_MAX:
                     raise
                 return  # the question is still open, so it is asked again, with the error
+
+    async def _end_waiting(self, effect: AwaitApprovals) -> None:
+        named = (
+            item.call.name + (f" in session {item.waiting_session}" if item.waiting_session else "")
+            for item in effect.calls
+        )
+        await self._record(
+            e.RunEnded(stop="waiting", reason=f"waiting for an answer about {', '.join(named)}")
+        )
 
     async def _ask_approver(self, question: PendingApproval) -> ApprovalVerdict | Literal["late"] | None:
         """The approver's verdict; `EXPIRED` if the question expires first."""
