@@ -317,7 +317,7 @@ class Permission(enum.Flag):
     (os.PathLike, "no JSON form"),
     (typing.Callable[[], int], "no JSON form"),
     (Annotated[str, msgspec.Meta(ge=1)], "the bound `ge`"),
-    (enum.Enum("Odd", {"A": (1, 2)}), "no JSON constant"),
+    (enum.Enum("Odd", {"A": (1, 2)}), "not a JSON constant"),
     (msgspec.defstruct("Row", [("a", int)], array_like=True), "array_like"),
     (typing.ForwardRef("Nowhere"), "unresolved name"),
 ])  # fmt: skip

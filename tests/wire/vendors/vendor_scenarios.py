@@ -151,6 +151,8 @@ class Scenario:
     def __init__(self, seed):
         self.seed, self.chance, self.clock = seed, random.Random(seed), FakeClock()
         self.provider = ProviderSim(clock=self.clock, seed=seed)
+        self.bodies, self.answer = [], self.provider.simulator.answer
+        self.provider.simulator.answer = self.keep_and_answer
         self.store = MemoryStore()
         every = models()
         self.chain = self.drew("chain", 0.1)
@@ -184,10 +186,15 @@ class Scenario:
         else:
             await agent.run(prompt, session="s")
 
+    async def keep_and_answer(self, outgoing):
+        self.bodies.append(outgoing.body)
+        return await self.answer(outgoing)
+
     def sent(self):
+        """The bytes that were sent: exchanges are recorded without the values of extras."""
         return [
-            Sent(each.path, dict(each.headers).get("anthropic-beta", ""), each.body, self.seed)
-            for each in self.provider.exchanges
+            Sent(each.path, dict(each.headers).get("anthropic-beta", ""), body, self.seed)
+            for each, body in zip(self.provider.exchanges, self.bodies, strict=True)
         ]
 
     def imported(self):
