@@ -81,12 +81,15 @@ if TYPE_CHECKING:
     from bridle.values.events import ModelReplied as ModelReplied
     from bridle.values.events import ModelSwitched as ModelSwitched
     from bridle.values.events import OutputChecked as OutputChecked
+    from bridle.values.events import PauseRequested as PauseRequested
     from bridle.values.events import PrefixMoved as PrefixMoved
     from bridle.values.events import Prompted as Prompted
     from bridle.values.events import Reprompted as Reprompted
     from bridle.values.events import RequestAdjusted as RequestAdjusted
     from bridle.values.events import Resumed as Resumed
     from bridle.values.events import RunEnded as RunEnded
+    from bridle.values.events import Steered as Steered
+    from bridle.values.events import SteeringTaken as SteeringTaken
     from bridle.values.events import ToolFinished as ToolFinished
     from bridle.values.events import ToolProbed as ToolProbed
     from bridle.values.events import ToolsRevealed as ToolsRevealed
@@ -188,9 +191,9 @@ _HOMES = {
     "values.events": (
         "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
         "CompensationStarted", "Configured", "Forked", "Imported", "LogRepaired", "ModelAsked",
-        "ModelFailed", "ModelReplied", "ModelSwitched", "OutputChecked", "PrefixMoved", "Prompted", "Reprompted",
-        "RequestAdjusted", "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted",
-        "ToolsRevealed", "UnknownEvent", "ViewChanged",
+        "ModelFailed", "ModelReplied", "ModelSwitched", "OutputChecked", "PauseRequested", "PrefixMoved",
+        "Prompted", "Reprompted", "RequestAdjusted", "Resumed", "RunEnded", "Steered", "SteeringTaken",
+        "ToolFinished", "ToolProbed", "ToolStarted", "ToolsRevealed", "UnknownEvent", "ViewChanged",
     ),
     "values.lineage": ("Branch", "Comparison", "CrossTenant", "Fork"),
     "values.memory": (

@@ -40,3 +40,11 @@ def test_the_server_streams_an_answer():
     text = "".join(data["text"] for name, data in shown if name == "text_delta")
     assert text.endswith(shown[-1][1]["text"])
     assert not [name for name, _ in shown if name in ("configured", "model_replied")]
+
+
+def test_a_run_is_steered_paused_and_resumed(capsys):
+    asyncio.run(runpy.run_path(str(EXAMPLES / "steering.py"))["main"]())
+    assert capsys.readouterr().out.splitlines() == [
+        "paused: paused by the caller, after 1 step",
+        "done: Twelve pallets, as you asked in between.",
+    ]

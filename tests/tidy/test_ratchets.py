@@ -16,7 +16,7 @@ LIMITS = {
     "participles": 0.3,
     "classes": 0,
     "touched": 104,
-    "closure": 49,
+    "closure": 50,
     "fields": 12,
     "budget": 3,
     "fragments": 0,

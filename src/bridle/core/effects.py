@@ -277,6 +277,16 @@ class DropConversation(Value):
         return f"part:{self.conversation}"
 
 
+class TakeSteering(Value):
+    """Add messages that a person sent to the running run to its conversation."""
+
+    count: int
+
+    @property
+    def name(self) -> str:
+        return "steer"
+
+
 class CheckOutput(Value):
     """Let a validator decide about an answer."""
 
@@ -322,11 +332,14 @@ Effect = (
     | OpenConversation
     | DropConversation
     | CheckOutput
+    | TakeSteering
     | EndRun
 )
 
 
-RecordedEffect = ChangeView | Compact | DropConversation | Reprompt | RequestApproval | SwitchModel
+RecordedEffect = (
+    ChangeView | Compact | DropConversation | Reprompt | RequestApproval | SwitchModel | TakeSteering
+)
 """Effects that consist of recording one event."""
 
 
@@ -350,5 +363,7 @@ def event_for_effect(effect: RecordedEffect) -> e.Event:
             return e.ModelSwitched(model=model, why=why)
         case DropConversation(conversation=name, model_key=model_key, why=why):
             return e.ConversationDropped(name=name, model_key=model_key, why=why)
+        case TakeSteering(count=count):
+            return e.SteeringTaken(count=count)
         case Compact(event=event):
             return event

@@ -185,6 +185,17 @@ def find_last_output_problem(state: State) -> str:
     return ""
 
 
+def find_last_retry_reason(state: State, name: str) -> str:
+    """Reason of the latest `ModelRetry` of a tool."""
+    results = dict[str, str]()
+    for message in reversed(state.conversation.transcript.messages):
+        results.update((result.call_id, result.text) for result in message.results)
+        for call in reversed(message.calls):
+            if call.name == name and call.id in results:
+                return results[call.id]
+    return ""
+
+
 def _continue_truncated(state: State) -> Effect:
     if not state.run.evaluation.continued_text and not has_content(state):
         notice = "Your reply ran out of room before you said anything. Think less and answer."

@@ -95,7 +95,9 @@ from .state import (
     RunEnd,
     RunOrigin,
     State,
+    Steering,
 )
+from .steering import STEERING_TRANSITIONS, append_waiting, continue_instead
 
 CONTINUE_NOTICE = "Continue where you stopped."
 
@@ -118,10 +120,16 @@ def next_effects(state: State, *, with_hooks: bool = True) -> tuple[Effect, ...]
     if evaluation.suspected_truncation and state.phase in (Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS):
         return (EndRun(stop="failed", reason=evaluation.suspected_truncation),)
     if state.phase is Phase.EVALUATING_REPLY:
-        return (evaluate_reply(state) or choose_next_effect(state),)
+        effect = evaluate_reply(state) or choose_next_effect(state)
+        return (continue_instead(state, effect) if state.run.prompt.steering.waiting else effect,)
     if state.phase is Phase.RUNNING_TOOLS:
         return choose_call_effects(state)
     return ()
+
+
+def is_replaced(state: State, effect: Effect) -> bool:
+    """True if a message that arrived after this effect was chosen is taken up in its place."""
+    return bool(state.run.prompt.steering.waiting) and effect not in next_effects(state)
 
 
 def _apply_configured(state: State, event: e.Configured, at: float, proof: str) -> State:
@@ -188,6 +196,8 @@ def _settle_refusal(state: State) -> Run:
 def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=event.parts, at=at, provenance="person")
     prompt, notice = begin_prompt(state, event.parts), compensation_notices(state)
+    if waiting := state.run.prompt.steering.waiting:  # the run before could not take them up
+        state = append_waiting(state, len(waiting), at)
     run = Run(
         budget=BudgetUse(limits=event.budget, started_at=at),
         origin=RunOrigin(caller=event.caller, tenant=event.tenant),
@@ -237,7 +247,9 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
         ),
         adjustments=RequestAdjustments(recorded_notes=run.adjustments.recorded_notes),
         compaction=progress_after_resume(state),
-        prompt=clear_prompt_errors(run.prompt),
+        prompt=replace(
+            clear_prompt_errors(run.prompt), steering=Steering(waiting=run.prompt.steering.waiting)
+        ),
         end=RunEnd(answer=run.end.answer),
     )
     calls = tuple(map(doubt_if_running, state.calls.batch.pending))
@@ -252,7 +264,10 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
     if state.phase is not Phase.IDLE:
         return resumed
     prepared = mark_compensations_reported(replace(resumed, phase=Phase.CALLING_MODEL))
-    to_continue = state.conversation.transcript.messages[-1].role == "assistant"
+    to_continue = (
+        state.conversation.transcript.messages[-1].role == "assistant"
+        and not state.run.prompt.steering.waiting
+    )
     notices = (*compensation_notices(state), *((Text(text=CONTINUE_NOTICE),) if to_continue else ()))
     return _append_notice(prepared, notices, at) if notices else prepared
 
@@ -380,6 +395,7 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
     (Phase.EVALUATING_REPLY, e.HookDecided): _apply_request_hook,
     **HOOK_TRANSITIONS,
     **MEMORY_TRANSITIONS,
+    **STEERING_TRANSITIONS,
     **CACHE_TRANSITIONS,
     **CONVERSATION_TRANSITIONS,
 }

@@ -1,7 +1,7 @@
 """The model's turn: chooses the next effect, and applies the request, its reply or its failure.
 
-`choose_next_effect` checks in this order: limits, forbidden prefix changes, repetition, wrap-up, failures that
-waiting cannot fix (switch models or end), notes and retrieval, due view changes, tools to reveal, compaction;
+`choose_next_effect` checks in this order: limits, steering, forbidden prefix changes, repetition, wrap-up, failures
+that waiting cannot fix (switch models or end), notes and retrieval, due view changes, tools to reveal, compaction;
 then the model call itself.
 """
 
@@ -76,11 +76,13 @@ from .evaluate_reply import (
     final_text,
     find_cycle,
     find_last_output_problem,
+    find_last_retry_reason,
     list_calls,
     repetition_notice,
 )
 from .memory import plan_instruction, plan_memory_load, plan_retrieval
 from .state import Attempt, CallBatch, EndpointRefusals, Phase, State
+from .steering import plan_steering
 
 TOOL_RETRIES_MAX = 3
 """Replies in a row that one tool may answer with `ModelRetry` alone; the next one ends the run."""
@@ -90,6 +92,9 @@ def choose_next_effect(state: State) -> Effect:
     reached = find_reached_limit(state)
     if reached:
         return EndRun(stop=reached[0], reason=reached[1])
+    steering = state.run.prompt.steering
+    if (steering.waiting or steering.pause_reason) and (steered := plan_steering(state)):
+        return steered
     refused = end_if_prefix_moved(state) or end_if_adjusted(state)
     if refused is not None:
         return refused
@@ -116,6 +121,8 @@ def choose_next_effect(state: State) -> Effect:
         preparation = plan_instruction(state, deadline(state))
     if preparation is not None:
         return preparation
+    if steering.waiting and (steered := plan_steering(state, prepared=True)):
+        return steered
     change = find_due_view_change(state) or stale_reasoning(state)
     if change:
         return ChangeView(changes=change.changes, why=change.why, model_key=change.model_key)
@@ -214,19 +221,9 @@ def _end_after_retries(state: State) -> EndRun | None:
         if count > TOOL_RETRIES_MAX:
             asked = f"`{name}` asked the model to try again {count} times in a row"
             return EndRun(
-                stop="no_progress", reason=f"{asked}; last reason: {_last_retry_reason(state, name)}"
+                stop="no_progress", reason=f"{asked}; last reason: {find_last_retry_reason(state, name)}"
             )
     return None
-
-
-def _last_retry_reason(state: State, name: str) -> str:
-    results = dict[str, str]()
-    for message in reversed(state.conversation.transcript.messages):
-        results.update((result.call_id, result.text) for result in message.results)
-        for call in reversed(message.calls):
-            if call.name == name and call.id in results:
-                return results[call.id]
-    return ""
 
 
 def _latest_calls(state: State, batches: int) -> tuple[ToolCall, ...]:

@@ -73,6 +73,13 @@ class CompactionProgress(Value):
     """Native compaction failed or was unusable; models write summaries from now on."""
 
 
+class Steering(Value):
+    """Messages of a person that wait to be taken up, and the reason to pause if one was given; core/steering.py."""
+
+    waiting: tuple[str, ...] = ()
+    pause_reason: str = ""
+
+
 class CurrentPrompt(Value):
     """The current prompt, and the notes, context and instructions added to it; see core/memory.py."""
 
@@ -90,6 +97,7 @@ class CurrentPrompt(Value):
     """Functions that wrote instructions for this prompt."""
     instruction_error: str = ""
     """Reason why a function that writes instructions failed."""
+    steering: Steering = Steering()
 
 
 class MemoryState(Value):
@@ -340,8 +348,7 @@ class CallBatch(Value):
 
     pending: tuple[PendingCall, ...] = ()
     tools_started: bool = False
-    """A tool was started after the calls arrived or the session was resumed. Every call that needs no tool was
-    answered before that."""
+    """A tool was started for this batch; every call that needs no tool was answered before that."""
 
 
 class SessionCalls(Value):

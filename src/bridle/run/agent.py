@@ -60,7 +60,7 @@ from .lineage import compare_sessions, fork_session, list_branches
 from .model_chain import ModelLike
 from .result import Validator, make_result
 from .session import RunResources, Session, StoreLike
-from .stream import Stream, ViewerBuffers
+from .stream import RunControl, Stream
 from .sync import run_in_background
 from .validate_input import check_session, check_types, make_prompted, resolve_session
 
@@ -185,15 +185,16 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         caller: str = "",
         tenant: str = "",
         context: C_contra | None = None,
+        queue: bool = False,
     ) -> Result[T]:
         """Run one prompt to its end.  With a session id, continue that session.
 
         A name you choose starts a new session if none exists; a generated id must exist.  `new=True`
         requires that the session does not exist yet, `new=False` that it does.  An imported `history`
         starts a new session.  `caller` and `tenant` identify the user to the policy and in the log.
-        Tools get `context` in their `RunContext`; it is never stored.
+        Tools get `context` in their `RunContext`; it is never stored.  `queue` waits for a running session.
         """
-        _, start = self._prepare_run(prompt, session, new, budget, history, caller, tenant, context)
+        _, start = self._prepare_run(prompt, session, new, budget, history, caller, tenant, context, queue)
         return await start()
 
     def run_sync(
@@ -207,8 +208,9 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         caller: str = "",
         tenant: str = "",
         context: C_contra | None = None,
+        queue: bool = False,
     ) -> Result[T]:
-        _, start = self._prepare_run(prompt, session, new, budget, history, caller, tenant, context)
+        _, start = self._prepare_run(prompt, session, new, budget, history, caller, tenant, context, queue)
         return run_in_background(start())
 
     def stream(
@@ -223,6 +225,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         caller: str = "",
         tenant: str = "",
         context: C_contra | None = None,
+        queue: bool = False,
     ) -> Stream[T]:
         """`run`, yielding deltas and events, and a `FinalAnswer` at the end.
 
@@ -230,7 +233,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         the run; `.start()` runs it independently, for any number of viewers.
         """
         name, start = self._prepare_run(
-            prompt, session, new, budget, history, caller, tenant, context, stream=deltas
+            prompt, session, new, budget, history, caller, tenant, context, queue, stream=deltas
         )
         return Stream(name, start, lambda: self._read_result(name), self._parts.output_type)
 
@@ -344,7 +347,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         check_types(budget)
 
         def run(prompt: str, session: str | None, context: object) -> Coroutine[None, None, Result[T]]:
-            given = prompt, session, None, budget, None, "", "", context
+            given = prompt, session, None, budget, None, "", "", context, False
             return self._prepare_run(*given, inside=current_nested_run())[1]()
 
         types = (need.type for need in self._parts.context_needs)
@@ -377,6 +380,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         caller: str,
         tenant: str,
         context: object,
+        queue: bool,  # noqa: FBT001
         *,
         stream: bool = False,
         inside: NestedRun | None = None,
@@ -386,22 +390,19 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         `inside` is the call of a tool that this agent is.
         """
         check_types(budget, history)
-        given = make_prompted(prompt, budget or self._budget, caller, tenant)
-        prompted = apply_parent_context(given)
+        prompted = apply_parent_context(make_prompted(prompt, budget or self._budget, caller, tenant))
         check_tenant_budget(prompted.budget, prompted.tenant)
         name, fresh = resolve_session(session, new=new, now=self._clock.now())
         # A run inside a tool inherits the tenant of the outer run unless it names another.
         owner = tenant if isinstance(tenant, CrossTenant) else prompted.tenant
 
-        async def start(viewers: ViewerBuffers | None = None) -> Result[T]:
+        async def start(control: RunControl | None = None) -> Result[T]:
             self._parts.model_chain.check_price(prompted.budget, self._pool, self._clock.now())
-            conversation = self.open_session(
-                name, stream=stream, viewers=viewers, context=context, inside=inside
-            )
+            opened = self.open_session(name, stream=stream, control=control, context=context, inside=inside)
             if inside is not None:
-                state = await conversation.prompt_once(prompted)
+                state = await opened.prompt_once(prompted)
             else:
-                state = await conversation.prompt(prompted, history, new=fresh, tenant=owner)
+                state = await opened.prompt(prompted, history, new=fresh, tenant=owner, queue=queue)
             return make_result(name, state, self._parts.output_type)
 
         return name, start
@@ -421,8 +422,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         check_session(session)
         self._parts.model_chain.check_price(budget, self._pool, self._clock.now())
 
-        async def start(viewers: ViewerBuffers | None = None) -> Result[T]:
-            conversation = self.open_session(session, stream=stream, viewers=viewers, context=context)
+        async def start(control: RunControl | None = None) -> Result[T]:
+            conversation = self.open_session(session, stream=stream, control=control, context=context)
             state = await conversation.resume(budget, tenant, trusts_approvals=trusts)
             return make_result(session, state, self._parts.output_type)
 
@@ -433,13 +434,13 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         session: str,
         *,
         stream: bool = False,
-        viewers: ViewerBuffers | None = None,
+        control: RunControl | None = None,
         context: object = None,
         inside: NestedRun | None = None,
     ) -> Session:
         """Open a session for this agent; nothing is read or written yet."""
         return self._resources.open_session(
-            session, self._parts, stream=stream, viewers=viewers, context=context, inside=inside
+            session, self._parts, stream=stream, control=control, context=context, inside=inside
         )
 
     async def _read_result(self, session: str) -> Result[T]:

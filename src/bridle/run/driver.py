@@ -39,7 +39,7 @@ from bridle.core.effects import (
     WriteInstruction,
     event_for_effect,
 )
-from bridle.core.loop import apply_event, next_effects
+from bridle.core.loop import apply_event, is_replaced, next_effects
 from bridle.core.model_turn import check_request, describe_reply, may_send_request
 from bridle.core.state import State
 from bridle.ports.clock import Clock, RandomSource
@@ -62,7 +62,6 @@ from bridle.run.recovery.session_log import EMPTY_LOG, append_record, load_log
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
 from bridle.values.errors import Failure, ProviderError
-from bridle.values.events import Latency
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.request import Request, ToolChoice
 from bridle.values.result import CallReady, Delta, ToolCallDelta
@@ -160,7 +159,7 @@ class Driver:
         return self._cost(self.usage)
 
     @property
-    def latency(self) -> Latency | None:
+    def latency(self) -> e.Latency | None:
         """Latency of the incomplete reply so far."""
         return self._model_call.latency if self._model_call else None
 
@@ -188,11 +187,13 @@ class Driver:
         for event in review_calls(store, self.session, self.state, tools, trusts_approvals=trusts_approvals):
             await self.record(event)
 
-    async def record(self, event: e.Event) -> None:
-        """Apply the event (core may reject it), then store it, then show it."""
+    async def record(self, event: e.Event, due: Effect | None = None) -> None:
+        """Apply the event (core may reject it), store it, show it; unless steering replaced the `due` effect."""
         async with self._record_lock:
             if self._broken is not None:
                 raise self._broken
+            if due is not None and is_replaced(self.state, due):
+                return
             record = seal_record(self._length + 1, self._clock.now(), event, self._head)
             state = apply_event(self.state, record.event, record.at, record.hash)
             try:
@@ -265,7 +266,7 @@ class Driver:
                 discarded = await self._tool_runner.early_calls.discard()
                 partial = self.state.run.attempt.partial_text
                 end = e.RunEnded(stop=stop, reason=reason, partial_text=partial, discarded_tools=discarded)
-                await self.record(replace(end, usage=self.usage, usd=self.usd, latency=self.latency))
+                await self.record(replace(end, usage=self.usage, usd=self.usd, latency=self.latency), effect)
                 self._model_call = None  # set if a hook blocked its reply
             case _:
                 await self.record(event_for_effect(effect))
@@ -302,11 +303,10 @@ class Driver:
             if not may_send_request(self.state):
                 return
         await self._tool_runner.early_calls.discard()
-        kept = self._encoded_histories[connection.model.model_key]
         call = ModelCall(
             connection,
             request,
-            kept,
+            self._encoded_histories[connection.model.model_key],
             stream=self.streams,
             now=self._clock.monotonic,
             bytes_max=self.state.settings.reply_bytes_max,

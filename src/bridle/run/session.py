@@ -11,7 +11,7 @@ finished follows its tool's policy, like any other call.
 import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,6 +36,7 @@ from bridle.run.calls.run_tool import run_tool
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
 from bridle.run.memory.retrieval import Retriever
 from bridle.stores import open_store
+from bridle.stores.locks import wait_for_lease
 from bridle.transports.deadlines import Deadlines
 from bridle.values import events as e
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval
@@ -50,7 +51,7 @@ from .agent_settings import AgentParts, must_stream
 from .cancellation import finish_despite_cancel
 from .driver import Driver
 from .model_chain import settings_for_first_model
-from .stream import ViewerBuffers
+from .stream import RunControl
 from .validate_input import check_session, check_tenant
 
 SETTLED_BY_PERSON = "A person has seen to it: there is nothing left to undo."
@@ -130,10 +131,16 @@ class Session:
     session: str
     settings: Callable[[], Settings]
     """Returns the settings for a new prompt."""
-    lease: Callable[[], AbstractContextManager[None]]
+    store: Store
     new_driver: Callable[[], Driver]
     """Makes a fresh driver for this session; a broken driver is replaced, not repaired."""
+    clock: Clock
+    control: RunControl | None = None
+    """Records for a person while a run works."""
     context_needs: tuple[ContextNeed, ...] = ()
+
+    def lease(self) -> AbstractContextManager[None]:
+        return self.store.lease(self.session)
 
     async def prompt(
         self,
@@ -142,9 +149,17 @@ class Session:
         *,
         new: bool | None = None,
         tenant: str | None = None,
+        queue: bool = False,
     ) -> State:
-        """Run a prompt.  The session must not exist (`new=True`), must exist (False), or either (None)."""
-        with self.lease():
+        """Run a prompt.  The session must not exist (`new=True`), must exist (False), or either (None).
+
+        With `queue`, wait until the session is free; otherwise a session in use raises `Conflict`.
+        """
+        with ExitStack() as held:
+            if queue:
+                await wait_for_lease(self.store, self.session, held, self.clock.sleep)
+            else:
+                held.enter_context(self.lease())
             driver = self.new_driver()
             await driver.restore_and_repair()
             self._check_new(new, begun=driver.has_begun)
@@ -172,7 +187,8 @@ class Session:
             if not state.conversation.transcript.messages:
                 raise MisuseError(f"session {self.session!r} was never prompted: there is nothing to resume")
             across = check_tenant(self.session, state, tenant)
-            if state.phase is Phase.IDLE and state.run.end.stop in FINISHED_STOPS:
+            is_finished = state.phase is Phase.IDLE and state.run.end.stop in FINISHED_STOPS
+            if is_finished and not state.run.prompt.steering.waiting:
                 return await self._finish_hooks(driver)
             check_tenant_budget(budget or state.run.budget.limits, state.run.origin.tenant)
             self._check_context(driver, "resume")
@@ -281,6 +297,8 @@ class Session:
         return await self._drive(driver) if is_due else driver.state
 
     async def _drive(self, driver: Driver) -> State:
+        if self.control is not None:
+            self.control.attach(driver.record)
         try:
             await driver.run_effects()
         except asyncio.CancelledError:
@@ -342,7 +360,7 @@ class RunResources:
         parts: AgentParts[Any],
         *,
         stream: bool = False,
-        viewers: ViewerBuffers | None = None,
+        control: RunControl | None = None,
         context: object = None,
         inside: NestedRun | None = None,
     ) -> Session:
@@ -357,7 +375,7 @@ class RunResources:
         streams = stream or (outer is not None and outer.streams) or must_stream(parts.settings)
         connections = parts.model_chain.open_connections(self.clock, self.deadlines, parts.private_extras)
         settings = replace(parts.settings, skipped_models=parts.model_chain.skipped_models)
-        watchers = self.watchers if viewers is None else (*self.watchers, viewers)
+        watchers = self.watchers if control is None else (*self.watchers, control.viewers)
 
         def new_driver() -> Driver:
             return Driver(
@@ -383,7 +401,9 @@ class RunResources:
         return Session(
             session=session,
             settings=lambda: settings_for_first_model(settings, connections, self.clock.monotonic()),
-            lease=lambda: store.lease(session),
+            store=store,
             new_driver=new_driver,
+            clock=self.clock,
+            control=control,
             context_needs=parts.context_needs,
         )

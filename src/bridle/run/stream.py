@@ -5,7 +5,9 @@
     run = agent.stream(prompt).start()          the run is independent
     async for event in run.view()               watch it; leaving changes nothing
     await run.result()                          wait for the end; giving up changes nothing
-    run.cancel()                                the only way to end it from outside
+    await run.steer("…")                        add a message, taken up before the next request
+    await run.pause()                           stop after the current step; `agent.resume` continues
+    run.cancel()                                end it at once
     to_sse(event)                               an item as server-sent event, for a browser
 
 Each viewer has its own buffer.  When `deltas_max` deltas wait in it, further deltas are counted instead of
@@ -25,12 +27,13 @@ from typing import Generic, Self, TypeVar, get_args
 import msgspec
 
 from bridle.ports.watcher import Watcher
+from bridle.run.cancellation import finish_despite_cancel
 from bridle.tools.schema.json_form import to_json_form
 from bridle.tools.schema.output_type import OutputType
 from bridle.tools.schema.partial_output import PartialTracker
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
-from bridle.values.events import Event
+from bridle.values.events import Event, PauseRequested, Steered
 from bridle.values.record import Record, encode_item
 from bridle.values.result import (
     DELTA_TYPES,
@@ -40,6 +43,7 @@ from bridle.values.result import (
     PartialOutput,
     Result,
 )
+from bridle.values.text import repair_surrogates
 
 T = TypeVar("T")
 
@@ -167,6 +171,39 @@ class ViewerBuffers:
         self._buffers.remove(reference)
 
 
+RUN_OVER = "the run has ended; send a new prompt with agent.run(…, session={session!r})"
+PAUSE_REASON = "paused by the caller"
+
+
+class RunControl:
+    """Connects a started run with its viewers, and records what a person asks of it."""
+
+    def __init__(self, session: str) -> None:
+        self._session, self.viewers = session, ViewerBuffers()
+        self._record: Callable[[Event], Coroutine[None, None, None]] | None = None
+        self._begun = asyncio.Event()
+
+    def attach(self, record: Callable[[Event], Coroutine[None, None, None]]) -> None:
+        """`record` writes to the log of the run, which has begun."""
+        self._record = record
+        self._begun.set()
+
+    def close(self) -> None:
+        self._record = None
+        self._begun.set()
+
+    async def record(self, event: Event) -> None:
+        """Record the event once the run has begun; the event is durable when this returns."""
+        await self._begun.wait()
+        if self._record is None:
+            raise MisuseError(RUN_OVER.format(session=self._session))
+        try:
+            # A cancelled write would break the driver of the run.
+            await finish_despite_cancel(self._record(event))
+        except MisuseError:  # core takes these events in every phase of a run, and not after its end
+            raise MisuseError(RUN_OVER.format(session=self._session)) from None
+
+
 class WatcherGroup:
     """Shows everything to the watchers in order; a watcher that raises is removed."""
 
@@ -192,14 +229,14 @@ class RunHandle(Generic[T]):
     def __init__(
         self,
         session: str,
-        start: Callable[[ViewerBuffers], Coroutine[None, None, Result[T]]],
+        start: Callable[[RunControl], Coroutine[None, None, Result[T]]],
         cancelled: Callable[[], Coroutine[None, None, Result[T]]],
     ) -> None:
         """`start` is the run; `cancelled` tells how things stand in one that was ended from outside."""
         self.session = session
         self._start, self._read_cancelled_result = start, cancelled
         self._has_begun = self._is_cancelled = False
-        self._viewers = ViewerBuffers()
+        self._control = RunControl(session)
         self._task = asyncio.create_task(self._run())
         _running_tasks.add(self._task)
         self._task.add_done_callback(self._on_done)
@@ -215,6 +252,19 @@ class RunHandle(Generic[T]):
             if self._has_begun:
                 self._task.cancel()
 
+    async def steer(self, text: str) -> None:
+        """Add a message to the run, which takes it up before its next request; it is durable at once.
+
+        A run that was about to end continues with it.  Raises `MisuseError` if the run has ended.
+        """
+        if not isinstance(text, str) or not text.strip():
+            raise MisuseError(f"steer takes the text of a message, not {text!r}")
+        await self._control.record(Steered(message=repair_surrogates(text)))
+
+    async def pause(self) -> None:
+        """Ask the run to stop as `paused` after its current step; `agent.resume` continues it."""
+        await self._control.record(PauseRequested(reason=PAUSE_REASON))
+
     async def result(self) -> Result[T]:
         """Wait for the result.  Cancelling the wait does not cancel the run."""
         await asyncio.wait((self._task,))
@@ -228,13 +278,13 @@ class RunHandle(Generic[T]):
         return RunView(self, self.add_viewer(deltas_max))
 
     def add_viewer(self, deltas_max: int | None) -> ViewerBuffer:
-        return self._viewers.add_viewer(deltas_max)
+        return self._control.viewers.add_viewer(deltas_max)
 
     async def _run(self) -> Result[T]:
         self._has_begun = True
         try:
             if not self._is_cancelled:
-                return await self._start(self._viewers)
+                return await self._start(self._control)
         except asyncio.CancelledError:
             if not self._is_cancelled:
                 raise
@@ -242,7 +292,8 @@ class RunHandle(Generic[T]):
 
     def _on_done(self, task: "asyncio.Task[Result[T]]") -> None:
         _running_tasks.discard(task)
-        self._viewers.wake()
+        self._control.close()
+        self._control.viewers.wake()
 
     async def cancel_and_wait(self) -> None:
         """Cancel the run and wait for its cleanup."""
@@ -278,7 +329,7 @@ class Stream(Generic[T]):
     def __init__(
         self,
         session: str,
-        start: Callable[[ViewerBuffers], Coroutine[None, None, Result[T]]],
+        start: Callable[[RunControl], Coroutine[None, None, Result[T]]],
         cancelled: Callable[[], Coroutine[None, None, Result[T]]],
         output_type: OutputType[T] | None = None,
     ) -> None:
@@ -302,6 +353,14 @@ class Stream(Generic[T]):
         if self._run is not None:
             self._run.cancel()
 
+    async def steer(self, text: str) -> None:
+        """Add a message to the run, as `RunHandle.steer` does."""
+        await self._require_run().steer(text)
+
+    async def pause(self) -> None:
+        """Ask the run to stop after its current step, as `RunHandle.pause` does."""
+        await self._require_run().pause()
+
     async def __aiter__(self) -> AsyncGenerator[StreamItem | FinalAnswer[T], None]:
         if self._run is not None:
             raise MisuseError("a stream can be iterated once; call agent.stream() again for another run")
@@ -321,9 +380,12 @@ class Stream(Generic[T]):
 
     async def result(self) -> Result[T]:
         """Wait for the result of a run that was started or iterated over."""
+        return await self._require_run().result()
+
+    def _require_run(self) -> RunHandle[T]:
         if self._run is None:
             raise MisuseError("this stream has not started; iterate over it, or call start()")
-        return await self._run.result()
+        return self._run
 
     async def partial(self) -> AsyncGenerator[PartialOutput[T], None]:
         """Run, and yield the answer as it grows; then `await stream.result()` returns the result.

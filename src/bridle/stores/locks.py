@@ -19,17 +19,20 @@ Where the platform has no OFD locks, POSIX locks are used.  Where the file syste
 processes are not noticed, and the store's conflict is what remains.
 """
 
+import asyncio
 import errno
 import os
 import struct
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from bridle.ports.store import Store
 from bridle.values.errors import Conflict, Unusable
 
 Inode = tuple[int, int]
@@ -124,6 +127,29 @@ def lease_session(log: str, session: str, path: Path | None = None) -> Iterator[
         # In a child made by fork() the locks still belong to the parent.
         if holdings is _process_locks:
             holdings.release(log, session, file, scope)
+
+
+POLL_SECONDS = (0.02, 1.0)
+"""First and longest interval between attempts to lock a session that is in use."""
+_Queues = WeakValueDictionary[tuple[int, str], asyncio.Lock]
+_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queues] = WeakKeyDictionary()
+
+
+async def wait_for_lease(
+    store: Store, session: str, held: ExitStack, sleep: Callable[[float], Awaitable[None]]
+) -> None:
+    """Enter the lease of a session into `held` once it is free; waiting tasks of one event loop keep their order."""
+    queues = _queues.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+    pause, longest = POLL_SECONDS
+    async with queues.setdefault((id(store), session), asyncio.Lock()):
+        while True:
+            try:
+                held.enter_context(store.lease(session))
+            except Conflict:
+                await sleep(pause)
+                pause = min(2 * pause, longest)
+            else:
+                return
 
 
 def _prepare_fork() -> None:

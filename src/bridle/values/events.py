@@ -94,7 +94,7 @@ class UnknownEvent(EventBase, tag="unknown"):
 
 RunStop = Literal[
     "done", "budget", "steps", "seconds", "no_progress", "refused", "cancelled", "failed", "waiting",
-    "context",
+    "context", "paused",
 ]  # fmt: skip
 
 OutputVerdict = Literal["accepted", "retry", "failed"]
@@ -310,6 +310,25 @@ class Reprompted(EventBase, tag="nudged"):
     message: str
 
 
+class Steered(EventBase, tag="steered"):
+    """A person sent a message to a running run; it waits for the next safe point (`SteeringTaken`)."""
+
+    message: str
+
+
+class SteeringTaken(EventBase, tag="steering_taken"):
+    """Messages of `Steered` events joined the conversation, oldest first."""
+
+    count: int
+    """Number of messages; later ones keep waiting."""
+
+
+class PauseRequested(EventBase, tag="pause_requested"):
+    """A person asked a run to stop after its current step; `resume` continues it."""
+
+    reason: str
+
+
 class OutputChecked(EventBase, tag="output_checked"):
     """A validator decided about an answer; it does not run again for that answer."""
 
@@ -378,6 +397,9 @@ Event = (
     | CompensationFinished
     | Reprompted
     | OutputChecked
+    | Steered
+    | SteeringTaken
+    | PauseRequested
     | RunEnded
     | BudgetReserved
     | BudgetSettled

@@ -201,6 +201,7 @@ NEXT_MOVES: dict[RunStop, str] = {
     "cancelled": "call `agent.resume({session!r})` to finish it",
     "failed": "remove the cause and call `agent.resume({session!r})`",
     "no_progress": "change the tools or the instructions, or prompt again with `session={session!r}`",
+    "paused": "call `agent.resume({session!r})` to continue it",
     "refused": "change the prompt; `result.messages` has the refusal",
     "context": "use a model with a larger window, or shorten the conversation",
 }

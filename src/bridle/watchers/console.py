@@ -124,6 +124,8 @@ class Console:
                 self.note(f"· {why}: asked the model to try again", "yellow")
             case e.OutputChecked(validator=name, verdict=verdict, reason=reason) if verdict != "accepted":
                 self.note(f"· validator {name}: {shorten(reason)}", "yellow")
+            case e.Steered(message=message):
+                self.note(f"· message added: {shorten(message)}", "dim")
             case e.RunEnded():
                 self._running.clear()
                 self._clear_status()
@@ -233,6 +235,15 @@ def format_duration(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
+
+
+def format_latency(latency: e.Latency | None) -> str:
+    """Time to first byte, to first token, and in total."""
+    if latency is None:
+        return ""
+    points = (("first byte", latency.first_byte_seconds), ("first token", latency.first_token_seconds))
+    reached = [f"{name} after {format_duration(at)}" for name, at in points if at is not None]
+    return f" · {', '.join([*reached, f'total {format_duration(latency.total_seconds)}'])}"
 
 
 def format_usage(usage: Usage) -> str:

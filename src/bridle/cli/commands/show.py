@@ -11,6 +11,7 @@ from bridle.cli.format.event_lines import (
     format_conversation,
     format_hook,
     format_memory,
+    format_notice,
     format_revealed,
     format_subrun,
     format_view_change,
@@ -42,12 +43,18 @@ from bridle.values.budget import (
 )
 from bridle.values.cache import CacheDegraded, CacheEvent, PrefixMoved, PromptDropped, PromptStored
 from bridle.values.errors import MisuseError
-from bridle.values.events import Latency
 from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
 from bridle.values.message import Media, Text, ToolCall
 from bridle.values.record import Record
 from bridle.values.text import escape_text
-from bridle.watchers.console import format_count, format_dollars, format_duration, format_usage, shorten
+from bridle.watchers.console import (
+    format_count,
+    format_dollars,
+    format_duration,
+    format_latency,
+    format_usage,
+    shorten,
+)
 from bridle.watchers.jsonl import encode_record_line
 
 
@@ -225,8 +232,8 @@ class SessionPrinter:
                 return [self._approval_line(approval)]
             case e.CompensationStarted() | e.CompensationFinished():
                 return _compensation_lines(record.event)
-            case e.Reprompted(why=why, message=words):
-                return [("reprompt", f"{why}: {words}")]
+            case e.Reprompted() | e.Steered() | e.SteeringTaken() | e.PauseRequested() as asked:
+                return [format_notice(asked)]
             case e.OutputChecked(validator=name, verdict=verdict, reason=reason):
                 return [("check", f"{name} {verdict} {reason}".strip())]
             case e.RunEnded(stop=stop, reason=reason, partial_text=partial):
@@ -257,11 +264,8 @@ class SessionPrinter:
         self._calls = {call.id: call for call in reply.calls}
         said = [("model", reply.text)] if reply.text.strip() else []
         asked = [("call", f"{call.id} {call.name}({shorten(call.arguments)})") for call in reply.calls]
-        unread = [
-            ("note", words)
-            for words in (event.truncation_hint, event.usage_doubt, *reply.dropped_parts)
-            if words
-        ]
+        notes = (event.truncation_hint, event.usage_doubt, *reply.dropped_parts)
+        unread = [("note", words) for words in notes if words]
         return [*unread, *said, *asked, paid]
 
     def _approval_line(self, event: e.ApprovalAsked | e.ApprovalAnswered | e.CallReviewed) -> tuple[str, str]:
@@ -341,15 +345,6 @@ def _compensation_lines(event: e.CompensationStarted | e.CompensationFinished) -
     if isinstance(event, e.CompensationStarted):
         return [("compensate", f"{event.call_id} by {event.name}")]
     return [("compensated", f"{event.call_id} {event.result.outcome} {shorten(event.result.text)}")]
-
-
-def format_latency(latency: Latency | None) -> str:
-    """Time to first byte, to first token, and in total."""
-    if latency is None:
-        return ""
-    points = (("first byte", latency.first_byte_seconds), ("first token", latency.first_token_seconds))
-    reached = [f"{name} after {format_duration(at)}" for name, at in points if at is not None]
-    return f" · {', '.join([*reached, f'total {format_duration(latency.total_seconds)}'])}"
 
 
 def _harness_notices(state: State) -> dict[float, list[tuple[str, str]]]:

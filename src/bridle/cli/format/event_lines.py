@@ -40,6 +40,18 @@ def format_view_change(event: e.ViewChanged | e.Compacted) -> list[tuple[str, st
     return [("compact", f"{', '.join(event.strategies)}: {what}; {sizes}, {anew}: {event.why}")]
 
 
+def format_notice(event: e.Reprompted | e.Steered | e.SteeringTaken | e.PauseRequested) -> tuple[str, str]:
+    match event:
+        case e.Reprompted(why=why, message=words):
+            return "reprompt", f"{why}: {words}"
+        case e.Steered(message=words):
+            return "steer", words
+        case e.SteeringTaken(count=count):
+            return "steer", f"{format_count(count, 'message')} taken up"
+        case e.PauseRequested(reason=reason):
+            return "pause", reason
+
+
 def format_hook(event: e.HookDecided) -> list[tuple[str, str]]:
     """One line about a hook that changed, refused, answered or failed; none if it continued."""
     if event.action == "continue":
