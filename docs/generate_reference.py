@@ -18,6 +18,7 @@ from bridle.run import agent as agent_module
 from bridle.run import agent_settings
 from bridle.run.agent import Agent
 from bridle.run.agent_settings import AgentOptions
+from bridle.run.context import run_options
 from bridle.run.memory import retrieval
 from bridle.transports import deadlines
 from bridle.values import memory, request, settings, usage
@@ -77,14 +78,18 @@ def run_parameters() -> str:
     takers: dict[str, list[str]] = {}
     for method, parameters in methods.items():
         for name in parameters:
-            if name != "self":
+            if name not in ("self", "options"):
                 takers.setdefault(name, []).append(method)
-    meanings = meanings_for("run", [*takers])
+    options = _field_types(run_options, "RunOptions")
+    meanings = meanings_for("run", [*takers, *options])
     rows = []
     for name, used_by in takers.items():
         types = _parameter_types(agent_module, "Agent", used_by[0])
         default = methods[used_by[0]][name].default
         rows.append([f"`{name}`", _code(types[name]), _default(default), _names(used_by), meanings[name]])
+    takes_options = [method for method, parameters in methods.items() if "options" in parameters]
+    for name, kind in options.items():
+        rows.append([f"`{name}`", _code(kind), "the agent's", _names(takes_options), meanings[name]])
     return table(["parameter", "type", "default", "methods", "meaning"], rows)
 
 

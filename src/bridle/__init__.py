@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bridle.run.budget.stored import StoredBudget as StoredBudget
     from bridle.run.context.instructions import per_turn as per_turn
     from bridle.run.context.prompt_template import PromptTemplate as PromptTemplate
+    from bridle.run.context.run_options import RunOptions as RunOptions
     from bridle.run.history import export_history as export_history
     from bridle.run.history import import_history as import_history
     from bridle.run.lineage import compare_sessions as compare_sessions
@@ -166,6 +167,7 @@ _HOMES = {
     "run.budget.stored": ("StoredBudget",),
     "run.context.instructions": ("per_turn",),
     "run.context.prompt_template": ("PromptTemplate",),
+    "run.context.run_options": ("RunOptions",),
     "run.history": ("export_history", "import_history"),
     "run.lineage": ("compare_sessions", "fork_session", "list_branches"),
     "run.memory.notes": ("Notes",),

@@ -245,7 +245,9 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
             suspected_truncation="",
             hooks=replace(run.evaluation.hooks, failure="", refusal=""),
         ),
-        adjustments=RequestAdjustments(recorded_notes=run.adjustments.recorded_notes),
+        adjustments=RequestAdjustments(
+            recorded_notes=run.adjustments.recorded_notes, step_options=run.adjustments.step_options
+        ),
         compaction=progress_after_resume(state),
         prompt=replace(
             clear_prompt_errors(run.prompt), steering=Steering(waiting=run.prompt.steering.waiting)

@@ -266,7 +266,7 @@ def apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str) 
             continued_text=evaluation.continued_text if evaluation.reply is None else final_text(state),
             tools_forbidden=event.tool_choice.mode == "none",
         ),
-        adjustments=adjustments_after_request(run.adjustments, event.notes),
+        adjustments=adjustments_after_request(run.adjustments, event),
         compaction=progress_after_request(run.compaction),
         budget=run.budget
         if run.budget.warning == budget_warning
@@ -280,7 +280,7 @@ def apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str) 
         calls=replace(state.calls, request_hash=proof),
         cache=replace(
             state.cache,
-            last_request=snapshot_request(state, event.tool_choice),
+            last_request=snapshot_request(state, event.tool_choice, event.step_options),
             history=cache,
             server_conversation=mark_conversation_sent(state, event),
         ),

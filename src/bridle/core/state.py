@@ -20,6 +20,7 @@ from bridle.values.events import Compacted, ModelReplied, PartRef, PrefixMoved, 
 from bridle.values.memory import InstructionWritten, MemoryLoaded, Note
 from bridle.values.message import Message, Opaque, Reply, Transcript
 from bridle.values.model import Origin
+from bridle.values.request import StepOptions
 from bridle.values.settings import Settings
 from bridle.values.usage import Budget
 
@@ -269,6 +270,8 @@ class RequestAdjustments(Value):
     """Adjustments that end the run because `on_adjusted="error"`."""
     prefix_change: PrefixMoved | None = None
     """Change of the prompt's prefix found before the next request."""
+    step_options: StepOptions | None = None
+    """Options that functions chose for the latest step that was sent."""
 
 
 class RunEnd(Value):

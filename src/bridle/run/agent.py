@@ -23,7 +23,8 @@ from bridle.run.budget.nested import NestedRun, apply_parent_context, current_ne
 from bridle.run.budget.sources import BudgetPool, check_pool, check_tenant_budget
 from bridle.run.calls.agent_tool import AgentTool, AgentToolOptions
 from bridle.run.calls.approval import Approver, encode_arguments
-from bridle.run.context.instructions import Instructions
+from bridle.run.context.instructions import C_contra, Instructions
+from bridle.run.context.run_options import RunOptions, open_to_resume, override_parts
 from bridle.run.memory.notes import Notes
 from bridle.run.memory.retrieval import Facts, Retrieval, Retrieve, Retriever
 from bridle.tools.collect_tools import collect_compensations
@@ -31,7 +32,7 @@ from bridle.transports.deadlines import Deadlines
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval, Policy
 from bridle.values.lineage import Branch, Comparison, CrossTenant, Fork, ForkPlace
 from bridle.values.message import Prompt
-from bridle.values.request import Extra, Sampling
+from bridle.values.request import Extra
 from bridle.values.result import History, Result
 from bridle.values.settings import (
     TOOL_TOKENS_DEFAULT,
@@ -45,9 +46,12 @@ from bridle.values.usage import Budget
 from .agent_settings import (
     NO_TOOLS,
     TEXT_OUTPUT,
+    AgentInputs,
     AgentOptions,
     OutputLike,
+    SamplingInput,
     TextOutputDefault,
+    ThinkingInput,
     ToolChoiceInput,
     check_options,
     load_policy,
@@ -67,12 +71,10 @@ from .validate_input import check_session, check_types, make_prompted, resolve_s
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    C_contra = TypeVar("C_contra", contravariant=True, default=object)
     T = TypeVar("T", default=str)
 else:
     from typing import TypeVar
 
-    C_contra = TypeVar("C_contra", contravariant=True)
     T = TypeVar("T")
 
 
@@ -81,14 +83,13 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
     `model` is one model, or several in order of preference: the next is used if one fails.  `tools` are
     functions, `@tool`s or `Tool` objects.  `store` is a path, a URL or a store; the default is in memory.
-    `output` is the type of the answer.  `context_type` is the type of the object that tools are given by
-    `run(…, context=…)`; only type checkers that cannot infer it from the tools need it.  `policy` holds
-    the permission rules, or the path of a TOML file.  `approver` asks a person about a call; without one
-    the run stops as waiting and is resumed later.  With more tools than `tools_shown_max`, or larger ones
-    than `tool_tokens_max`, the model searches for tools, by words or with `tool_index`.  `pool` is a
-    budget shared with other runs.  `retrieve` finds chunks for a prompt and `facts` returns current
-    values, once per prompt.  `hooks` decide at five points of a run.  `deadlines` apply to each request.
-    run/agent_settings.py lists the other options.
+    `context_type` is the type of `run(…, context=…)`; only type checkers that cannot infer it from the
+    tools need it.  `policy` holds the permission rules, or the path of a TOML file.  `approver` asks a
+    person about a call; without one the run stops as waiting and is resumed later.  With more tools than
+    `tools_shown_max`, or larger ones than `tool_tokens_max`, the model searches for tools, by words or with
+    `tool_index`.  `pool` is a budget shared with other runs.  `retrieve` finds chunks for a prompt and
+    `facts` returns current values, once per prompt.  `hooks` decide at five points of a run.  `deadlines`
+    apply to each request.  run/agent_settings.py lists the other options.
     """
 
     def __init__(
@@ -104,7 +105,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         validate: Validator[T, C_contra] | Sequence[Callable[..., object]] | None = None,
         context_type: type[C_contra] | None = None,
         tool_choice: ToolChoiceInput = "auto",
-        sampling: Sampling | None = None,
+        thinking: ThinkingInput = None,
+        sampling: SamplingInput = None,
         policy: Policy | str | os.PathLike[str] | None = None,
         approver: Approver | None = None,
         tools_at_once: int = TOOLS_AT_ONCE_DEFAULT,
@@ -127,7 +129,6 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         retriever, hooking = Retriever.create(retrieve, facts), collect_hooks(hooks)
         settings = Settings(
             catalogue=ToolCatalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max),
-            sampling=sampling or Sampling(),
             policy=load_policy(policy),
             tools_at_once_max=tools_at_once,
             extras=tuple(extras),
@@ -135,10 +136,10 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             hooks=hooking.specs,
             **resolve_summarizer(options),
         )
-        tooling = tools, tool_index, tool_choice
-        self._parts = make_parts(
-            settings, instructions, model, deadlines, tooling, output, validate, context_type
-        )
+        self._parts = make_parts(AgentInputs(
+            settings, model, deadlines, tools, tool_index, tool_choice, instructions, thinking, sampling, output,
+            validate, context_type,
+        ))  # fmt: skip
         self._budget, self._clock, self._pool = budget or Budget(), clock or SystemClock(), pool
         self._resources = RunResources(
             store_location=store,
@@ -186,6 +187,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str = "",
         context: C_contra | None = None,
         queue: bool = False,
+        **options: Unpack[RunOptions],
     ) -> Result[T]:
         """Run one prompt to its end.  With a session id, continue that session.
 
@@ -193,9 +195,10 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         requires that the session does not exist yet, `new=False` that it does.  An imported `history`
         starts a new session.  `caller` and `tenant` identify the user to the policy and in the log.
         Tools get `context` in their `RunContext`; it is never stored.  `queue` waits for a running session.
+        `options` replace settings of the agent for this run; a resumed run keeps them.
         """
-        _, start = self._prepare_run(prompt, session, new, budget, history, caller, tenant, context, queue)
-        return await start()
+        given = prompt, session, new, budget, history, caller, tenant, context, queue, options
+        return await self._prepare_run(*given)[1]()
 
     def run_sync(
         self,
@@ -209,9 +212,10 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str = "",
         context: C_contra | None = None,
         queue: bool = False,
+        **options: Unpack[RunOptions],
     ) -> Result[T]:
-        _, start = self._prepare_run(prompt, session, new, budget, history, caller, tenant, context, queue)
-        return run_in_background(start())
+        given = prompt, session, new, budget, history, caller, tenant, context, queue, options
+        return run_in_background(self._prepare_run(*given)[1]())
 
     def stream(
         self,
@@ -226,15 +230,15 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str = "",
         context: C_contra | None = None,
         queue: bool = False,
+        **options: Unpack[RunOptions],
     ) -> Stream[T]:
         """`run`, yielding deltas and events, and a `FinalAnswer` at the end.
 
         `deltas=False` requests whole replies and yields only events.  Leaving the loop over the stream ends
         the run; `.start()` runs it independently, for any number of viewers.
         """
-        name, start = self._prepare_run(
-            prompt, session, new, budget, history, caller, tenant, context, queue, stream=deltas
-        )
+        given = prompt, session, new, budget, history, caller, tenant, context, queue, options
+        name, start = self._prepare_run(*given, stream=deltas)
         return Stream(name, start, lambda: self._read_result(name), self._parts.output_type)
 
     async def resume(
@@ -245,13 +249,14 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str | None = None,
         trust_approvals: bool = False,
         context: C_contra | None = None,
+        **options: Unpack[RunOptions],
     ) -> Result[T]:
         """Finish an unfinished run, with a new budget if one is given.  `context` must be given again.
 
         With a `tenant`, raises `MisuseError` for another tenant's session.  Approvals written into the log
         by another user do not count unless `trust_approvals` is true.
         """
-        return await self._prepare_resume(session, budget, tenant, context, trusts=trust_approvals)()
+        return await self._prepare_resume(session, budget, tenant, context, options, trusts=trust_approvals)()
 
     def resume_sync(
         self,
@@ -261,8 +266,9 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str | None = None,
         trust_approvals: bool = False,
         context: C_contra | None = None,
+        **options: Unpack[RunOptions],
     ) -> Result[T]:
-        start = self._prepare_resume(session, budget, tenant, context, trusts=trust_approvals)
+        start = self._prepare_resume(session, budget, tenant, context, options, trusts=trust_approvals)
         return run_in_background(start())
 
     def resume_stream(
@@ -273,9 +279,11 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str | None = None,
         trust_approvals: bool = False,
         context: C_contra | None = None,
+        **options: Unpack[RunOptions],
     ) -> Stream[T]:
         """`resume`, yielding deltas and events."""
-        start = self._prepare_resume(session, budget, tenant, context, trusts=trust_approvals, stream=True)
+        given = session, budget, tenant, context, options
+        start = self._prepare_resume(*given, trusts=trust_approvals, stream=True)
         return Stream(session, start, lambda: self._read_result(session), self._parts.output_type)
 
     async def approvals(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
@@ -347,7 +355,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         check_types(budget)
 
         def run(prompt: str, session: str | None, context: object) -> Coroutine[None, None, Result[T]]:
-            given = prompt, session, None, budget, None, "", "", context, False
+            given = prompt, session, None, budget, None, "", "", context, False, RunOptions()
             return self._prepare_run(*given, inside=current_nested_run())[1]()
 
         types = (need.type for need in self._parts.context_needs)
@@ -381,15 +389,14 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str,
         context: object,
         queue: bool,  # noqa: FBT001
+        options: RunOptions,
         *,
         stream: bool = False,
         inside: NestedRun | None = None,
     ) -> tuple[str, Callable[..., Coroutine[None, None, Result[T]]]]:
-        """Check the arguments of `run`; returns the session id and the function that runs the prompt.
-
-        `inside` is the call of a tool that this agent is.
-        """
+        """Check the arguments of a run, `inside` a tool call or not; returns the session and the run's function."""
         check_types(budget, history)
+        parts = override_parts(self._parts, options) if options else self._parts
         prompted = apply_parent_context(make_prompted(prompt, budget or self._budget, caller, tenant))
         check_tenant_budget(prompted.budget, prompted.tenant)
         name, fresh = resolve_session(session, new=new, now=self._clock.now())
@@ -397,8 +404,10 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         owner = tenant if isinstance(tenant, CrossTenant) else prompted.tenant
 
         async def start(control: RunControl | None = None) -> Result[T]:
-            self._parts.model_chain.check_price(prompted.budget, self._pool, self._clock.now())
-            opened = self.open_session(name, stream=stream, control=control, context=context, inside=inside)
+            parts.model_chain.check_price(prompted.budget, self._pool, self._clock.now())
+            opened = self._resources.open_session(
+                name, parts, stream=stream, control=control, context=context, inside=inside
+            )
             if inside is not None:
                 state = await opened.prompt_once(prompted)
             else:
@@ -413,6 +422,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         budget: Budget | None,
         tenant: str | None,
         context: object,
+        options: RunOptions,
         *,
         trusts: bool,
         stream: bool = False,
@@ -420,28 +430,18 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """Check the arguments of `resume`; returns the function that finishes the run."""
         check_types(budget)
         check_session(session)
-        self._parts.model_chain.check_price(budget, self._pool, self._clock.now())
+        shared = self._resources, session, self._parts, options, budget
 
         async def start(control: RunControl | None = None) -> Result[T]:
-            conversation = self.open_session(session, stream=stream, control=control, context=context)
-            state = await conversation.resume(budget, tenant, trusts_approvals=trusts)
+            opened = open_to_resume(*shared, stream=stream, control=control, context=context)
+            state = await opened.resume(budget, tenant, trusts_approvals=trusts)
             return make_result(session, state, self._parts.output_type)
 
         return start
 
-    def open_session(
-        self,
-        session: str,
-        *,
-        stream: bool = False,
-        control: RunControl | None = None,
-        context: object = None,
-        inside: NestedRun | None = None,
-    ) -> Session:
+    def open_session(self, session: str, *, context: object = None) -> Session:
         """Open a session for this agent; nothing is read or written yet."""
-        return self._resources.open_session(
-            session, self._parts, stream=stream, control=control, context=context, inside=inside
-        )
+        return self._resources.open_session(session, self._parts, context=context)
 
     async def _read_result(self, session: str) -> Result[T]:
         """Build the result from the log as it is."""

@@ -8,6 +8,7 @@ import os
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_inputs
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar, cast
@@ -31,7 +32,7 @@ from bridle.values.calls import Policy
 from bridle.values.errors import MisuseError
 from bridle.values.memory import Memory
 from bridle.values.model import Model
-from bridle.values.request import OutputSpec, Thinking, ToolChoice, ToolSpec
+from bridle.values.request import OutputSpec, Sampling, StepOptions, Thinking, ToolChoice, ToolSpec
 from bridle.values.settings import (
     CacheBy,
     CacheTtl,
@@ -57,7 +58,6 @@ class AgentOptions(TypedDict, total=False):
     """Name of the agent, used in per-agent totals and in the cache keys sent to providers."""
     max_tokens: int | None
     """Maximum tokens of one reply."""
-    thinking: Thinking | None
     repeats_max: int | None
     """Identical results of the same call after which the run ends; None for no limit."""
     attempts_max: int
@@ -137,6 +137,10 @@ def resolve_summarizer(given: AgentOptions) -> AgentOptions:
 ToolChoiceLike = str | ToolChoice
 ToolChoiceInput = ToolChoiceLike | Callable[[int], ToolChoiceLike]
 """`auto`, `any`, `none`, the name of a tool, or a function of the step number returning one of these."""
+ThinkingInput = Thinking | Callable[[int], Thinking | None] | None
+"""Reasoning options, or a function of the step number returning them."""
+SamplingInput = Sampling | Callable[[int], Sampling | None] | None
+"""Sampling options, or a function of the step number returning them; None for the model's defaults."""
 TOOL_CHOICES = {"auto": ToolChoice(), "any": ToolChoice(mode="any"), "none": ToolChoice(mode="none")}
 TOOLS_NAMED_MAX = 30
 OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
@@ -275,16 +279,36 @@ NO_TOOLS: tuple[Tool[object], ...] = ()
 """Default of `tools`; its type lets type checkers infer that any context will do."""
 
 
+@dataclass(frozen=True)
+class AgentInputs(Generic[T]):
+    """Arguments of an agent that are checked together; a run may replace some (run/context/run_options.py)."""
+
+    settings: Settings
+    """Settings that depend on no other argument."""
+    model: ModelLike | Sequence[ModelLike]
+    deadlines: Deadlines | None
+    tools: Iterable[Tool | Callable[..., object]]
+    tool_index: ToolIndex | None
+    tool_choice: ToolChoiceInput
+    instructions: object
+    thinking: ThinkingInput
+    sampling: SamplingInput
+    output: OutputLike[T] | None
+    validate: object
+    context_type: object
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentParts(Generic[T]):
     """Everything an agent is made of, checked against each other."""
 
+    inputs: AgentInputs[T]
     settings: Settings
     model_chain: ModelChain
     tool_layout: ToolLayout
     output_type: OutputType[T] | None
-    choose_tool: Callable[[int], ToolChoice] | None
-    """The tool choice of a step, if a function decides it."""
+    choose_options: Callable[[int], StepOptions] | None
+    """The options of a step, if functions choose some of them."""
     private_extras: PrivateExtras
     """Values of extras, which are not part of the settings."""
     context_needs: tuple[ContextNeed, ...]
@@ -292,21 +316,9 @@ class AgentParts(Generic[T]):
     output_checker: OutputChecker
 
 
-def make_parts(
-    settings: Settings,
-    instructions: object,
-    model: ModelLike | Sequence[ModelLike],
-    deadlines: Deadlines | None,
-    tooling: tuple[Iterable[Tool | Callable[..., object]], ToolIndex | None, ToolChoiceInput],
-    output: OutputLike[T] | None,
-    validate: object,
-    context_type: object,
-) -> AgentParts[T]:
-    """The parts of an agent, with its settings completed; raises `MisuseError` or `BadTool` for bad input.
-
-    `tooling` are the tools, their index and the tool choice.
-    """
-    tools, tool_index, tool_choice = tooling
+def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
+    """The parts of an agent, with its settings completed; raises `MisuseError` or `BadTool` for bad input."""
+    settings, tool_choice = inputs.settings, inputs.tool_choice
     limits = settings.catalogue or ToolCatalogue()
     check_numbers(
         tools_at_once=settings.tools_at_once_max,
@@ -314,16 +326,16 @@ def make_parts(
         tool_tokens_max=limits.tokens_max,
     )
     summarizer = settings.compaction.summarizer if settings.compaction else None
-    chain, known = make_model_chain(model, deadlines, summarizer), collect_tools(tools)
-    output_type, choose = parse_output(output), tool_choice if callable(tool_choice) else None
+    chain = make_model_chain(inputs.model, inputs.deadlines, summarizer)
+    known, output_type = collect_tools(inputs.tools), parse_output(inputs.output)
     fixed = ToolChoice() if callable(tool_choice) else parse_tool_choice(tool_choice, known)
     layout = make_tool_layout(
-        known, limits, tool_index, fixed, output_type.name if output_type else "", settings.memory
+        known, limits, inputs.tool_index, fixed, output_type.name if output_type else "", settings.memory
     )
-    parsed = parse_instructions(instructions)
-    checker = OutputChecker(output_type, parse_validators(validate))
+    parsed = parse_instructions(inputs.instructions)
+    checker = OutputChecker(output_type, parse_validators(inputs.validate))
     needs = (*list_tool_needs(layout.tools), *parsed.context_needs, *checker.context_needs)
-    check_context_types(needs, context_type)
+    check_context_types(needs, inputs.context_type)
     settings = replace(
         settings,
         instructions=parsed.text,
@@ -335,21 +347,49 @@ def make_parts(
         hidden_tools=layout.hidden_tools,
         catalogue=layout.catalogue,
         tool_choice=fixed,
+        thinking=None if callable(inputs.thinking) else inputs.thinking,
+        sampling=Sampling() if callable(inputs.sampling) else inputs.sampling or Sampling(),
         output=make_output_spec(output_type, chain.models, layout.tools, fixed),
         validators=checker.names,
     )
     settings, private_extras = hide_extras(check_round_trip(label_owners(settings)))
     return AgentParts(
+        inputs=replace_inputs(inputs, tools=tuple(known.values())),  # the given tools may be an iterator
         settings=check_policy_rules(settings, layout.tools),
         model_chain=chain,
         tool_layout=layout,
         output_type=output_type,
-        choose_tool=(lambda step: parse_tool_choice(choose(step), layout.tools)) if choose else None,
+        choose_options=make_step_chooser(inputs, layout.tools),
         private_extras=private_extras,
         context_needs=needs,
         instructions=parsed,
         output_checker=checker,
     )
+
+
+def make_step_chooser(inputs: AgentInputs[T], tools: Collection[str]) -> Callable[[int], StepOptions] | None:
+    """A function of the step that collects the options of all step functions; None if there are none."""
+    choice, thinking, sampling = inputs.tool_choice, inputs.thinking, inputs.sampling
+    if not (callable(choice) or callable(thinking) or callable(sampling)):
+        return None
+
+    def choose(step: int) -> StepOptions:
+        return StepOptions(
+            step=step,
+            tool_choice=parse_tool_choice(choice(step), tools) if callable(choice) else None,
+            thinking=check_chosen("thinking", thinking(step) if callable(thinking) else thinking, Thinking),
+            sampling=check_chosen("sampling", sampling(step) if callable(sampling) else sampling, Sampling)
+            or Sampling(),
+        )
+
+    return choose
+
+
+def check_chosen(option: str, chosen: object, wanted: type[T]) -> T | None:
+    """Return what a function of the step chose; raises `MisuseError` if it has another type."""
+    if chosen is None or isinstance(chosen, wanted):
+        return chosen
+    raise MisuseError(f"the function {option}=… must return a {wanted.__name__} or None, not {chosen!r}")
 
 
 def must_stream(settings: Settings) -> bool:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from bridle.core.cache.diagnosis import find_cache_alarm
 from bridle.core.calls.catalogue import reveal_forced_tool
-from bridle.core.context.assemble import assemble_request
+from bridle.core.context.assemble import apply_step_options, assemble_request, find_step_options
 from bridle.core.effects import (
     AskModel,
     AwaitApprovals,
@@ -63,7 +63,7 @@ from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.record import GENESIS, seal_record
-from bridle.values.request import Request, ToolChoice
+from bridle.values.request import Request, StepOptions, ToolChoice
 from bridle.values.result import CallReady, Delta, ToolCallDelta
 from bridle.values.usage import Usage
 
@@ -94,7 +94,7 @@ class Driver:
         tools: Mapping[str, Tool],
         watchers: Sequence[Watcher] = (),
         stream: bool = False,
-        choose_tool: Callable[[int], ToolChoice] | None = None,
+        choose_options: Callable[[int], StepOptions] | None = None,
         output: OutputChecker = NO_CHECKS,
         approver: Approver | None = None,
         search: SearchTools | None = None,
@@ -109,7 +109,7 @@ class Driver:
         self._connections, self.store, self._random_source = connections, store, random_source
         self._clock = clock = SessionClock(clock)
         self.show = WatcherGroup(session, (*watchers, *forwarding_watcher())).notify
-        self.streams, self._choose_tool, self._output = stream, choose_tool, output
+        self.streams, self._choose_options, self._output = stream, choose_options, output
         self._budget_sources = BudgetSources(store, clock, pool, current_nested_run())
         self._parent_budget = ParentBudget(self, clock, self._budget_sources)
         self._length, self._head, self._asked_at, self._log = 0, GENESIS, 0.0, EMPTY_LOG
@@ -294,23 +294,21 @@ class Driver:
         self, effect: AskModel, connection: ModelConnection, admitted: AdmittedRequest, held: ReservedCall
     ) -> None:
         request, notes, aside = effect.request, effect.notes, effect.summarizes_until
-        choice = self._choose_tool(effect.step) if self._choose_tool is not None and not aside else None
-        if choice is not None:
-            await self._tool_runner.reveal_tools(reveal_forced_tool(self.state, choice))
-            request, notes = assemble_request(self.state, choice, request.max_tokens)
-        for finding in check_request(self.state, request, choice, aside=bool(aside)):
+        choice, chosen, state = None, None, self.state
+        if self._choose_options is not None and not aside:
+            chosen = find_step_options(state, effect.step) or self._choose_options(effect.step)
+            if (choice := chosen.tool_choice) is not None:
+                await self._tool_runner.reveal_tools(reveal_forced_tool(state, choice))
+            state = apply_step_options(self.state, chosen)
+            request, notes = assemble_request(state, choice, request.max_tokens)
+        for finding in check_request(state, request, choice, aside=bool(aside)):
             await self.record(finding)
             if not may_send_request(self.state):
                 return
         await self._tool_runner.early_calls.discard()
-        call = ModelCall(
-            connection,
-            request,
-            self._encoded_histories[connection.model.model_key],
-            stream=self.streams,
-            now=self._clock.monotonic,
-            bytes_max=self.state.settings.reply_bytes_max,
-        )
+        key, limit = connection.model.model_key, self.state.settings.reply_bytes_max
+        history, now = self._encoded_histories[key], self._clock.monotonic
+        call = ModelCall(connection, request, history, stream=self.streams, now=now, bytes_max=limit)
         notes = (*notes, *self._new_codec_notes(connection, request))
         await self.record(
             e.ModelAsked(
@@ -328,10 +326,9 @@ class Driver:
                 stored_prompt=request.stored_prompt,
                 conversation=request.conversation,
                 summarizes_until=aside,
-                model_key=""
-                if connection.model.model_key == self.state.settings.model.model_key
-                else connection.model.model_key,
+                model_key="" if key == self.state.settings.model.model_key else key,
                 asks_native_summary=request.asks_native_summary,
+                step_options=chosen,
             )
         )
         self._model_call, self._asked_at = call, self.state.now

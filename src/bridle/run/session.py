@@ -138,6 +138,8 @@ class Session:
     control: RunControl | None = None
     """Records for a person while a run works."""
     context_needs: tuple[ContextNeed, ...] = ()
+    restore_overrides: "Callable[[State], Session] | None" = None
+    """Opens the session with the options that are recorded for its run."""
 
     def lease(self) -> AbstractContextManager[None]:
         return self.store.lease(self.session)
@@ -191,11 +193,16 @@ class Session:
             if is_finished and not state.run.prompt.steering.waiting:
                 return await self._finish_hooks(driver)
             check_tenant_budget(budget or state.run.budget.limits, state.run.origin.tenant)
-            self._check_context(driver, "resume")
-            await self._configure(driver, self._settings_to_resume(state))
+            opened = self
+            if state.settings.overrides and self.restore_overrides is not None:
+                opened = self.restore_overrides(state)
+                driver = opened.new_driver()
+                await driver.restore_and_repair()
+            opened._check_context(driver, "resume")
+            await opened._configure(driver, opened._settings_to_resume(state))
             await driver.record(Resumed(budget=budget, cross_tenant=across))
             await driver.review_calls(trusts_approvals=trusts_approvals)
-            return await self._drive(driver)
+            return await opened._drive(driver)
 
     async def prompt_once(self, prompted: Prompted) -> State:
         """Run a prompt in a session of its own; if an earlier driver began it, finish or return that run.
@@ -387,7 +394,7 @@ class RunResources:
                 tools=parts.tool_layout.tools,
                 watchers=watchers,
                 stream=streams,
-                choose_tool=parts.choose_tool,
+                choose_options=parts.choose_options,
                 output=parts.output_checker,
                 approver=approver,
                 search=parts.tool_layout.search,

@@ -45,7 +45,7 @@ from .message import PartRef as PartRef
 from .message import ViewChange as ViewChange
 from .message import ViewChanged as ViewChanged
 from .model import Model
-from .request import Breakpoint, ToolChoice
+from .request import Breakpoint, StepOptions, ToolChoice
 from .settings import Settings
 from .usage import Budget, Reservation, Usage
 
@@ -199,6 +199,8 @@ class ModelAsked(EventBase, tag="model_asked"):
     """Model that was called, if it is not the model of the settings."""
     asks_native_summary: bool = False
     """The summary is requested in the provider's own form, which only it can read back."""
+    step_options: StepOptions | None = None
+    """Options that functions of the agent chose; they are not called again for this step."""
 
 
 class ModelReplied(EventBase, tag="model_replied"):

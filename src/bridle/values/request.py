@@ -90,6 +90,16 @@ class Sampling(Value):
     stop_sequences: tuple[str, ...] = ()
 
 
+class StepOptions(Value):
+    """Options of one step of a run, if functions of the agent choose some of them."""
+
+    step: int
+    tool_choice: ToolChoice | None = None
+    """None if no function chooses it."""
+    thinking: Thinking | None = None
+    sampling: Sampling = Sampling()
+
+
 class Breakpoint(Value):
     """Position up to which the provider is asked to cache the prompt.
 

@@ -78,6 +78,15 @@ class ToolCatalogue(Value):
     """Maximum number of results of one search."""
 
 
+class RunOverride(Value):
+    """A setting that was given for one run, in place of the agent's own."""
+
+    option: str
+    """Name of the option: `model`, `instructions`, `tools`, `tool_choice`, `thinking` or `sampling`."""
+    code: tuple[str, ...] = ()
+    """Names of the tools or functions in it. A log holds no code: to resume, they are needed again."""
+
+
 class Settings(Value, dict=True):
     model: Model = Model(id="", endpoint=Endpoint(name="", family=""), abilities=Abilities())
     """Current model; one of `models` if there is a chain."""
@@ -142,6 +151,9 @@ class Settings(Value, dict=True):
     """Set if context is retrieved for every prompt."""
     hooks: tuple[HookSpec, ...] = ()
     """Registered hooks, in the order in which they decide."""
+
+    overrides: tuple[RunOverride, ...] = ()
+    """Settings that apply to the current run only."""
 
     @cached_property
     def hook_points(self) -> frozenset[HookPoint]:

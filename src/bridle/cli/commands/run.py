@@ -37,6 +37,7 @@ from bridle.core.state import State
 from bridle.ports.store import Store
 from bridle.providers.catalogue import choose_default_model
 from bridle.run.agent import Agent
+from bridle.run.context.run_options import RunOptions
 from bridle.run.logged_settings import take_logged_instructions
 from bridle.run.stream import Stream
 from bridle.values.errors import MisuseError
@@ -148,11 +149,15 @@ async def _run_session(
             tenant = CrossTenant(named) if options.across_tenants else named
             stream = agent.stream(prompt, session, deltas=options.stream, tenant=tenant)
         else:
+            own, given = agent.settings, RunOptions()
+            if any(override.option == "model" for override in before.overrides):
+                given["model"] = own.models or own.model  # chosen above, from the options or the log
             stream = agent.resume_stream(
                 session or "",
                 budget=make_budget(options),
                 tenant=resumer,
                 trust_approvals=options.trust_approvals,
+                **given,
             )
         return agent, await _watch_stream(stream, console), time.monotonic() - began
     finally:

@@ -183,11 +183,8 @@ class SessionPrinter:
 
     def _event_lines(self, record: Record) -> list[tuple[str, str]]:  # one case per event
         match record.event:
-            case e.Configured(settings=settings, omitted_extras=omitted):
-                tools = ", ".join(spec.name for spec in settings.tools) or "no tools"
-                skipped = [("skipped", reason) for _, reason in settings.skipped_models]
-                left_out = [("left out", OMITTED_EXTRA.format(name=name)) for name in omitted]
-                return [("settings", f"{settings.model.name}, {tools}"), *skipped, *left_out]
+            case e.Configured() as configured:
+                return _settings_lines(configured)
             case e.Prompted(parts=parts):
                 return [("you", _prompt_text(parts))]
             case e.Imported(messages=messages, repairs=repairs):
@@ -354,6 +351,16 @@ def _harness_notices(state: State) -> dict[float, list[tuple[str, str]]]:
         if message.provenance == "harness":
             found.setdefault(message.at, []).append(("harness", message.text))
     return found
+
+
+def _settings_lines(event: e.Configured) -> list[tuple[str, str]]:
+    settings = event.settings
+    tools = ", ".join(spec.name for spec in settings.tools) or "no tools"
+    named = ", ".join(override.option for override in settings.overrides)
+    only = [("this run", f"has its own {named}")] if named else []
+    skipped = [("skipped", reason) for _, reason in settings.skipped_models]
+    left_out = [("left out", OMITTED_EXTRA.format(name=name)) for name in event.omitted_extras]
+    return [("settings", f"{settings.model.name}, {tools}"), *only, *skipped, *left_out]
 
 
 def _prompt_text(parts: Sequence[Text | Media]) -> str:

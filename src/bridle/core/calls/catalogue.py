@@ -27,7 +27,7 @@ from bridle.core.context.model_constraints import is_sent_to
 from bridle.core.context.token_estimate import estimate_tool_tokens
 from bridle.core.effects import EndRun, FindTools, RevealTools
 from bridle.core.state import RequestAdjustments, State
-from bridle.values.events import RequestAdjusted
+from bridle.values.events import ModelAsked, RequestAdjusted
 from bridle.values.message import Message, Part, ToolCall, ToolResult
 from bridle.values.model import Model
 from bridle.values.request import ToolChoice, ToolSpec
@@ -201,14 +201,16 @@ def apply_request_adjusted(state: State, event: RequestAdjusted, at: float, proo
     return replace(state, run=replace(run, adjustments=adjustments))
 
 
-def adjustments_after_request(adjustments: RequestAdjustments, notes: tuple[str, ...]) -> RequestAdjustments:
-    """Record the notes of a request that was sent, each once."""
-    recorded = adjustments.recorded_notes
-    new = [note for note in notes if note not in recorded]
-    if not new and adjustments.prefix_change is None:
+def adjustments_after_request(adjustments: RequestAdjustments, event: ModelAsked) -> RequestAdjustments:
+    """Record the notes of a request that was sent, each once, and the options chosen for its step."""
+    recorded, chosen = adjustments.recorded_notes, event.step_options
+    new = [note for note in event.notes if note not in recorded]
+    if not new and adjustments.prefix_change is None and chosen == adjustments.step_options:
         return adjustments
     return RequestAdjustments(
-        recorded_notes=(*recorded, *new), refused_adjustments=adjustments.refused_adjustments
+        recorded_notes=(*recorded, *new),
+        refused_adjustments=adjustments.refused_adjustments,
+        step_options=chosen,
     )
 
 

@@ -26,7 +26,7 @@ from bridle.core.calls.catalogue import filter_offered_tools, list_withheld_reas
 from bridle.core.state import State
 from bridle.values.message import Message, Reasoning, Text, ToolCall
 from bridle.values.model import Endpoint, Model
-from bridle.values.request import OutputSpec, Request, Thinking, ToolChoice, ToolSpec
+from bridle.values.request import OutputSpec, Request, StepOptions, Thinking, ToolChoice, ToolSpec
 from bridle.values.settings import Settings
 
 from .model_constraints import apply_model_constraints, settled_losses
@@ -133,6 +133,21 @@ def list_unsent_options(state: State, choice: ToolChoice | None = None) -> tuple
     losses = (*settled_losses(state.settings, requested, state.run.refusals.refused_parameters), *withheld)
     return (
         tuple([note for note in losses if note not in state.run.adjustments.recorded_notes]) if losses else ()
+    )
+
+
+def find_step_options(state: State, step: int) -> StepOptions | None:
+    """Options that functions chose for an earlier attempt at this step."""
+    recorded = state.run.adjustments.step_options
+    return recorded if recorded is not None and recorded.step == step else None
+
+
+def apply_step_options(state: State, chosen: StepOptions | None) -> State:
+    """The state with the thinking and the sampling that functions chose for a step."""
+    if chosen is None:
+        return state
+    return replace(
+        state, settings=replace(state.settings, thinking=chosen.thinking, sampling=chosen.sampling)
     )
 
 
