@@ -1,7 +1,6 @@
-"""The state of a session, folded from its events.
+"""The state of a session, folded from its events, which alone are stored.
 
-Only the events are stored: a state can be discarded and folded again at any time. `State.run` holds what belongs
-to the current prompt and is replaced by the next one.
+`State.run` holds what belongs to the current prompt and is replaced by the next one.
 """
 
 from enum import StrEnum
@@ -237,10 +236,9 @@ class HookProgress(Value):
 
 
 class ReplyEvaluation(Value):
-    """The reply being evaluated and the evaluations of the run so far."""
+    """The reply being evaluated (`reply`) and the evaluations of the run so far."""
 
     reply: Reply | None = None
-    """The reply being evaluated."""
     output_error: str = ""
     """Validation error of that reply against the output type."""
     output: str | None = None
@@ -270,8 +268,7 @@ class RequestAdjustments(Value):
     """Adjustments that end the run because `on_adjusted="error"`."""
     prefix_change: PrefixMoved | None = None
     """Change of the prompt's prefix found before the next request."""
-    step_options: StepOptions | None = None
-    """Options that functions chose for the latest step that was sent."""
+    step_options: StepOptions | None = None  # chosen by functions for the latest step that was sent
 
 
 class RunEnd(Value):
