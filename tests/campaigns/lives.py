@@ -333,9 +333,11 @@ def thinking_choices(model):
 class Life:
     """One session, its provider and its tools."""
 
-    def __init__(self, seed) -> None:
+    def __init__(self, seed, *, hooked=True) -> None:
+        """`hooked=False`: the session has no hooks, as when the golden files were recorded."""
         self.seed = seed
         self.draws = Draws(seed)
+        self.hook_draws = Draws(f"hooks {seed}") if hooked else None
         self.clock = FakeClock()
         faults = [f"{name}={rate}" for name, rate in FAULT_RATES.items()]
         self.provider = ProviderSim(clock=self.clock, seed=seed, faults=faults)
@@ -445,12 +447,25 @@ class Life:
             compaction=draws.pick("compaction", {"default": compaction, "none": None}),
             context_tokens=draws.pick("context_tokens", WINDOWS),
             memory=draws.pick("memory", {"none": None, "session": Memory(refresh="session"), "run": Memory(refresh="run")}),
-            hooks=draws.pick("hooks", {"none": (), "none again": (), "random": [RandomHook(draws)], "two": [RandomHook(draws), RedactPii()]}),
+            hooks=self.hooks(),
             on_adjusted=draws.pick("on_adjusted", ("event", "event", "error")),
             on_truncation=draws.pick("on_truncation", ("event", "error")),
             **shared,
         )  # fmt: skip
         return Agent(lines, **{**drawn, **fixed})
+
+    def hooks(self):
+        """Drawn apart, so that the other choices of a seed stay the same."""
+        draws = self.hook_draws
+        if draws is None:
+            return ()
+        tables = {
+            "none": (),
+            "none again": (),
+            "random": [RandomHook(draws)],
+            "two": [RandomHook(draws), RedactPii()],
+        }
+        return draws.pick("hooks", tables)
 
     async def prompted(self) -> bool:
         return any(isinstance(record.event, Prompted) for record in await self.store.read(self.session))

@@ -37,8 +37,8 @@ FORGOTTEN = "Previous response with id"
 """A reply that broke off is not kept by the provider; the conversation is sent whole instead."""
 
 
-async def live(seed):
-    life = Life(seed)
+async def live(seed, *, hooked=True):
+    life = Life(seed, hooked=hooked)
     for number in range(1 + life.draws.number(4)):
         for result in (await life.turn(number), await life.between()):
             if result is not None:
