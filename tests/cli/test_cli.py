@@ -14,8 +14,10 @@ import pytest
 from msgspec.structs import replace
 from patience import PATIENCE_SECONDS
 
+from bridle import Agent, Budget
 from bridle.cli.log_access import fold_state
 from bridle.cli.main import COMMANDS, main
+from bridle.cli.tool_loader import load_tools
 from bridle.run.model_connection import resolve_model
 from bridle.stores import open_store
 from bridle.values.events import Configured
@@ -452,3 +454,26 @@ def test_wrong_answers_are_one_line(capsys, home):
         assert why in told(capsys)[1]
     assert main(["approvals"]) == 0
     assert told(capsys)[0] == "no pending approvals\n"
+
+
+@pytest.mark.parametrize("flags", [[], ["-m", "sim:openai/gpt-5.4"]])
+def test_resume_keeps_the_options_of_a_run_unless_others_are_given(capsys, home, flags):
+    """The model of a run that the agent does not have is taken from the log, or from `-m`."""
+
+    async def stop_early():
+        agent = Agent("sim:", store=str(home / "log.db"))
+        tools = load_tools([paying(home)])
+        more = {"tools": tools, "tool_choice": "pay", "budget": Budget(steps=1)}
+        ended = await agent.run(PROMPT, "s", model="sim:gemini/gemini-3.5-flash", **more)
+        await agent.store.close()
+        return ended
+
+    assert asyncio.run(stop_early()).stop == "steps"
+    assert main(["resume", "s", "--steps", "5", *flags]) == 2
+    assert "--tools" in told(capsys)[1]
+    assert main(["resume", "s", "--steps", "5", "--tools", str(home / "paying.py"), *flags]) == 0
+    told(capsys)
+    assert main(["show", "s"]) == 0
+    shown = told(capsys)[0]
+    assert "has its own model, tool_choice, tools" in shown
+    assert ("gpt-5.4" in shown) == bool(flags)
