@@ -149,6 +149,7 @@ if TYPE_CHECKING:
     from bridle.values.result import TextDelta as TextDelta
     from bridle.values.result import ToolCallDelta as ToolCallDelta
     from bridle.values.settings import Compaction as Compaction
+    from bridle.values.settings import RateLimit as RateLimit
     from bridle.values.usage import Budget as Budget
     from bridle.values.usage import Limits as Limits
     from bridle.values.usage import Usage as Usage
@@ -217,7 +218,7 @@ _HOMES = {
         "Progress", "PartialOutput", "ReasoningDelta", "Result", "RunStopped", "SubrunDelta",
         "SubrunItem", "TextDelta", "ToolCallDelta",
     ),
-    "values.settings": ("Compaction",),
+    "values.settings": ("Compaction", "RateLimit"),
     "values.usage": ("Budget", "Limits", "Usage"),
     "watchers.notebook": ("NotebookView",),
 }  # fmt: skip

@@ -48,3 +48,11 @@ def test_a_run_is_steered_paused_and_resumed(capsys):
         "paused: paused by the caller, after 1 step",
         "done: Twelve pallets, as you asked in between.",
     ]
+
+
+def test_the_third_run_waits_for_the_rate_limit(capsys):
+    asyncio.run(runpy.run_path(str(EXAMPLES / "rate_limits.py"))["main"]())
+    first, second, wait, third = capsys.readouterr().out.splitlines()
+    assert (first, second) == ("run 1 asks the model after 0 s", "run 2 asks the model after 0 s")
+    assert wait.startswith("run 3 waits 60 s for the rate limit of endpoint:")
+    assert third == "run 3 asks the model after 60 s"

@@ -40,6 +40,7 @@ from bridle.values.settings import (
     OnAdjusted,
     OnTruncation,
     PrefixRule,
+    RateLimit,
     Settings,
     ToolCatalogue,
 )
@@ -54,6 +55,8 @@ from .validate_input import check_numbers, check_round_trip
 class AgentOptions(TypedDict, total=False):
     """The keyword options of `Agent`."""
 
+    rate_limits: tuple[RateLimit, ...]
+    """Calls and tokens per period of endpoints, tenants and tools; a call waits until it fits."""
     name: str
     """Name of the agent, used in per-agent totals and in the cache keys sent to providers."""
     max_tokens: int | None
@@ -110,6 +113,9 @@ def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> No
             near = get_close_matches(name, (*AgentOptions.__annotations__, *others), n=1)
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"an agent has no setting {name!r}{hint}")
+    limits = given.get("rate_limits", ())
+    if not isinstance(limits, Sequence) or not all(isinstance(limit, RateLimit) for limit in limits):
+        raise MisuseError(f"rate_limits must be a list of RateLimit(…), not {limits!r}")
     memory = given.get("memory")
     if memory is not None and not isinstance(memory, Memory):
         raise MisuseError(f"memory must be a Memory() or None, not {memory!r}")
@@ -119,6 +125,8 @@ def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> No
 
 def resolve_summarizer(given: AgentOptions) -> AgentOptions:
     """Return the options with the summarizing model looked up; raises `MisuseError` for bad shares."""
+    if limits := given.get("rate_limits"):
+        given = {**given, "rate_limits": tuple(limits)}
     compaction = given.get("compaction")
     if compaction is None:
         return given

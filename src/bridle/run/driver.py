@@ -110,7 +110,7 @@ class Driver:
         self._clock = clock = SessionClock(clock)
         self.show = WatcherGroup(session, (*watchers, *forwarding_watcher())).notify
         self.streams, self._choose_options, self._output = stream, choose_options, output
-        self._budget_sources = BudgetSources(store, clock, pool, current_nested_run())
+        self._budget_sources = BudgetSources(store, clock, pool, current_nested_run(), self.show, connections)
         self._parent_budget = ParentBudget(self, clock, self._budget_sources)
         self._length, self._head, self._asked_at, self._log = 0, GENESIS, 0.0, EMPTY_LOG
         self._broken: BaseException | None = None

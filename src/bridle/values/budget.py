@@ -34,6 +34,11 @@ class Amount(Value):
     steps: int = 0
     tool_calls: int = 0
 
+    @property
+    def requests(self) -> int:
+        """Calls of models and tools, as a rate limit counts them."""
+        return self.steps + self.tool_calls
+
     def __add__(self, other: "Amount") -> "Amount":
         return self._combine(other, operator.add)
 

@@ -100,9 +100,9 @@ RunStop = Literal[
 OutputVerdict = Literal["accepted", "retry", "failed"]
 """Decision of a validator; `failed`: it raised something other than `ModelRetry`, or took too long."""
 ResultSource = Literal["run", "probe", "person", "receipt", "hook"]
-WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair"]
-"""Basis of the wait: our backoff table, the provider, the circuit breaker, or none (the request was changed).
-"""
+WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair", "rate-limit"]
+"""Basis of the wait: our backoff table, the provider, the circuit breaker, a rate limit, or none (the request was
+changed)."""
 
 
 class Configured(EventBase, tag="configured"):

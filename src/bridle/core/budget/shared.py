@@ -9,14 +9,22 @@ that was never sent is refunded; a call that was sent and has no end may have be
 reservation counts as spent.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from bridle.core.state import State
 from bridle.values import events as e
-from bridle.values.budget import Amount, BudgetReserved, BudgetSettled, BudgetSnapshot, SubrunCharged
+from bridle.values.budget import (
+    Amount,
+    BudgetReserved,
+    BudgetSettled,
+    BudgetSnapshot,
+    SubrunCharged,
+)
+from bridle.values.model import Model
 from bridle.values.record import Record
+from bridle.values.settings import RateLimit
 from bridle.values.usage import Limits, Reservation, Usage
 
 from .limits import limit_scopes
@@ -204,3 +212,20 @@ def _make_settlement(
     dollars = reserved.amount.usd if usd is None else usd
     amount = Amount(usd=dollars, tokens=usage.total, steps=steps)
     return BudgetSettled(id=reserved.id, amount=amount, source="by its log")
+
+
+def list_model_limits(state: State, model: Model) -> list[tuple[RateLimit, str]]:
+    """The limits of model calls, each with the name of what it counts."""
+    keys = {"endpoint": f"endpoint:{model.endpoint.name}", "tenant": f"tenant:{state.run.origin.tenant}"}
+    return [(limit, keys[limit.per]) for limit in state.settings.rate_limits if not limit.tool]
+
+
+def list_rate_uses(records: Sequence[Record]) -> list[tuple[float, int, int]]:
+    """Time, requests and tokens of each call: its reservation and the correction after its reply."""
+    uses: dict[str, tuple[float, int, int]] = {}
+    for record in records:
+        if isinstance(record.event, BudgetSettled):
+            amount = record.event.amount
+            at, requests, tokens = uses.get(record.event.id, (record.at, 0, 0))
+            uses[record.event.id] = at, requests + amount.requests, max(0, tokens + amount.tokens)
+    return list(uses.values())

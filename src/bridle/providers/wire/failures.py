@@ -219,6 +219,38 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     return max((until - now).total_seconds(), 0.0) if until and now else None
 
 
+LIMIT_PAUSE_MAX = 120.0
+"""Longest wait for a reset that a provider announces, in seconds."""
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
+
+
+def read_limit_pause(headers: Mapping[str, str]) -> float:
+    """Seconds until the provider accepts the next call, if its headers say that nothing is left; otherwise 0."""
+    pause = 0.0
+    for name, left in headers.items():
+        lowered = name.lower()
+        if "ratelimit" in lowered and "remaining" in lowered and left.strip() == "0":
+            pause = max(pause, _read_reset(headers.get(lowered.replace("remaining", "reset"), ""), headers))
+    return min(pause, LIMIT_PAUSE_MAX)
+
+
+def _read_reset(text: str, headers: Mapping[str, str]) -> float:
+    """A reset given as a time (relative to the sender's clock), as `6m0s` or `120ms`, or in seconds."""
+    text = text.strip()
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        pass
+    if (found := _DURATION.fullmatch(text)) and text:
+        hours, minutes, seconds, milliseconds = (float(each or 0) for each in found.groups())
+        return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
+    sent = _parse_http_date(headers.get("date", ""))
+    try:
+        return max(0.0, (datetime.fromisoformat(text) - sent).total_seconds()) if sent else 0.0
+    except (ValueError, TypeError):
+        return 0.0
+
+
 def _parse_http_date(text: str) -> datetime | None:
     try:
         return datetime.strptime(text.replace("GMT", "+0000"), "%a, %d %b %Y %H:%M:%S %z")

@@ -39,6 +39,7 @@ class CircuitBreakers:
     def __init__(self) -> None:
         self._breakers: dict[str, BreakerState] = {}
         self._avoided_until: dict[str, float] = {}
+        self._paused_until: dict[str, float] = {}
         self._lock = Lock()
 
     def admit_request(self, model: Model, now: float) -> "AdmittedRequest | Failure":
@@ -67,11 +68,20 @@ class CircuitBreakers:
                 for key in _breaker_keys(model)
             )
 
+    def pause_model(self, model: Model, until: float) -> None:
+        """Send nothing to this model before `until`: its provider reports that nothing is left."""
+        self._paused_until[model.model_key] = until
+
+    def find_pause(self, model: Model, now: float) -> float:
+        """Seconds until the provider of this model accepts calls again."""
+        return max(0.0, self._paused_until.get(model.model_key, now) - now)
+
     def clear(self) -> None:
         """Close all breakers."""
         with self._lock:
             self._breakers.clear()
             self._avoided_until.clear()
+            self._paused_until.clear()
 
     def _record_failure(self, model: Model, failure: Failure, now: float) -> None:
         endpoint, model_key = _breaker_keys(model)
