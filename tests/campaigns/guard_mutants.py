@@ -347,11 +347,9 @@ MUTANTS = (
     ),
     Mutant(
         "run/calls/tool_runner.py",
+        "        result = await (early or self._run_tool(effect, self._parent_budget.begin_call(call.id)))\n",
         "        result = await (early or self._run_tool(effect, self._parent_budget.begin_call(call.id)))\n"
-        "        await self.finish(call, result)\n",
-        "        result = await (early or self._run_tool(effect, self._parent_budget.begin_call(call.id)))\n"
-        "        result = await self._run_tool(effect, self._parent_budget.begin_call(call.id))\n"
-        "        await self.finish(call, result)\n",
+        "        result = await self._run_tool(effect, self._parent_budget.begin_call(call.id))\n",
         "story/test_kill.py::test_killed_at_every_moment_of_a_payment",
     ),
     Mutant(
