@@ -28,7 +28,7 @@ from bridle.core.state import State
 from bridle.values.budget import Spending, Subrun, SubrunCharged, SubrunStarted
 from bridle.values.events import RunStop
 from bridle.values.message import Reply
-from bridle.values.usage import LIMIT_KINDS, MILLION, Limits, Rates, Reservation, Usage
+from bridle.values.usage import MILLION, Limits, Rates, Reservation, Usage
 
 WRAP_UP_WHY = "wrap up"
 WRAP_UP_NOTICE = (
@@ -77,14 +77,10 @@ def add_nested_spending(own: Spending, inner: Spending) -> Spending:
     """Sum of own and nested spending; tool calls are those of the run itself."""
     if inner == NOTHING_SPENT:
         return own
-    usd = None if own.usd is None or inner.usd is None else own.usd + inner.usd
-    counts = {kind: getattr(own, kind) + getattr(inner, kind) for kind in NESTED_KINDS}
-    return replace(own, usage=own.usage + inner.usage, usd=usd, **counts)
+    return replace(own + inner, tool_calls=own.tool_calls)
 
 
 NOTHING_SPENT = Spending()
-NESTED_KINDS = tuple({*LIMIT_KINDS}.intersection(Spending.__struct_fields__) - {"usd", "tool_calls"})
-"""Counted kinds of which a nested run's use counts against the limits of its parent."""
 
 
 def deadline(state: State) -> float | None:
@@ -322,8 +318,15 @@ def billable_usage(state: State, reply: Reply) -> Usage:
 
 
 def add_spending(spent: Spending, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spending:
-    known = None if spent.usd is None or usd is None else spent.usd + usd
-    return replace(spent, steps=spent.steps + steps, usage=spent.usage + usage, usd=known)
+    return spent + model_call_spending(usage, usd, steps)
+
+
+def model_call_spending(usage: Usage, usd: Decimal | None, steps: int) -> Spending:
+    """Counts of one model call; `steps` is 1 for a reply and 0 for a summary or a call that broke off.
+
+    Every budget counts by this function: of a run, its session, its tenant, a pool, and an outer run.
+    """
+    return Spending(steps=steps, usage=usage, usd=usd)
 
 
 def apply_subrun_started(state: State, event: SubrunStarted, at: float, proof: str) -> State:

@@ -27,7 +27,7 @@ from bridle.values.record import Record
 from bridle.values.settings import RateLimit
 from bridle.values.usage import Limits, Reservation, Usage
 
-from .limits import limit_scopes
+from .limits import limit_scopes, model_call_spending
 
 FitReservation = Callable[[Decimal | None, int | None], Reservation | None]
 """Returns a smaller reservation for what is left (dollars, tokens); None if that is useless."""
@@ -68,17 +68,14 @@ def remaining_of_run(state: State) -> RemainingBudget:
 
 
 def reserved_amount(reservation: Reservation) -> Amount:
-    return Amount(usd=reservation.usd or Decimal(0), tokens=reservation.tokens, steps=1)
+    """Worst case of a call; an unknown price counts as 0 dollars."""
+    worst_case = model_call_spending(Usage(input=reservation.tokens), reservation.usd, steps=1)
+    return worst_case.as_amount(unknown=Amount())
 
 
-def settled_amount(reservation: Reservation, usd: Decimal | None, tokens: int | None, steps: int) -> Amount:
-    """Amount of a finished call; the whole reservation where the amount is unknown."""
-    reserved = reserved_amount(reservation)
-    return Amount(
-        usd=reserved.usd if usd is None else usd,
-        tokens=reserved.tokens if tokens is None else tokens,
-        steps=steps,
-    )
+def settled_amount(reserved: Amount, usage: Usage, usd: Decimal | None, steps: int) -> Amount:
+    """Amount of a finished call; as reserved where it is unknown."""
+    return model_call_spending(usage, usd, steps).as_amount(unknown=reserved)
 
 
 def offer_reservation(
@@ -209,8 +206,7 @@ def _make_settlement(
     """Settlement with the reported usage; the whole reservation if none was reported."""
     if not usage.prompt:
         return BudgetSettled(id=reserved.id, amount=reserved.amount, source="presumed")
-    dollars = reserved.amount.usd if usd is None else usd
-    amount = Amount(usd=dollars, tokens=usage.total, steps=steps)
+    amount = settled_amount(reserved.amount, usage, usd, steps)
     return BudgetSettled(id=reserved.id, amount=amount, source="by its log")
 
 

@@ -121,10 +121,12 @@ def make_pool_limits(
 
 def explain_shortage(name: str, limits: Limits, spent: Amount) -> str:
     used = []
-    if limits.usd is not None:
-        used.append(f"${spent.usd:.4f} of ${limits.usd:f} spent")
-    if limits.tokens is not None:
-        used.append(f"{spent.tokens} of {limits.tokens} tokens used")
-    if limits.steps is not None:
-        used.append(f"{spent.steps} of {limits.steps} steps taken")
+    for kind in remaining_budget(limits).left:
+        part, limit = getattr(spent, kind), getattr(limits, kind)
+        if kind == "usd":
+            used.append(f"${part:.4f} of ${limit:f} spent")
+        else:
+            used.append(
+                f"{part} of {limit} {kind.replace('_', ' ')} {'taken' if kind == 'steps' else 'used'}"
+            )
     return f"of the budget {name!r}, {' and '.join(used)}; the next call would not fit"

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from typing import NamedTuple, Protocol
 
-from bridle.core.budget.shared import FitReservation, settled_amount
+from bridle.core.budget.shared import FitReservation, reserved_amount, settled_amount
 from bridle.values.budget import Amount
 from bridle.values.usage import Reservation, Usage
 
@@ -95,7 +95,7 @@ def amount_to_settle(reservation: Reservation, cost: CallCost | None) -> Amount:
     """The amount a call is charged with; nothing if it was released."""
     if cost is None:
         return Amount()
-    return settled_amount(reservation, cost.usd, cost.usage.total or None, cost.steps)
+    return settled_amount(reserved_amount(reservation), cost.usage, cost.usd, cost.steps)
 
 
 def _wake_future(turn: "asyncio.Future[None]") -> None:
