@@ -26,8 +26,8 @@ def test_an_option_is_in_the_settings_as_it_was_given():
     [
         ("cache_tll", "did you mean 'cache_ttl'?"),
         ("instruction", "did you mean 'instructions'?"),
-        ("zzz", "an agent has no setting 'zzz'"),
-        ("the_options", "an agent has no setting 'the_options'"),
+        ("zzz", "Agent has no option 'zzz'"),
+        ("the_options", "Agent has no option 'the_options'"),
     ],
 )
 def test_a_name_nobody_knows_is_refused_with_the_nearest(wrong, hint):
@@ -37,7 +37,7 @@ def test_a_name_nobody_knows_is_refused_with_the_nearest(wrong, hint):
 
 
 def test_what_belongs_to_the_settings_alone_cannot_be_slipped_in():
-    with pytest.raises(TypeError, match="no setting 'hidden'"):
+    with pytest.raises(TypeError, match="no option 'hidden'"):
         Agent("sim:", hidden=())
 
 

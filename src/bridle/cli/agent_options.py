@@ -46,7 +46,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "--trust-endpoint",
         metavar="HOST",
         default="",
-        help="allow a session to use this host, which its log names and the model tables do not",
+        help="allow this host, which the session's log names and the model tables do not list",
     )
     add(
         "--fallback",
@@ -85,7 +85,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "--steps",
         type=make_count_parser(1),
         metavar="N",
-        help=f"maximum number of model calls (default {STEPS_DEFAULT})",
+        help=f"maximum number of model replies (default {STEPS_DEFAULT})",
     )
     add("--seconds", type=parse_amount, metavar="N", help="stop after this many seconds")
     add("--tool-calls", type=make_count_parser(0), metavar="N", help="maximum number of tool calls")

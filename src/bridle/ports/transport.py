@@ -29,7 +29,7 @@ class OutgoingRequest(Value):
 
 
 class SilentPause(Value, tag="pause"):
-    """Silence of this length."""
+    """A pause of this length in which the server sends nothing."""
 
     seconds: float
 

@@ -1,7 +1,7 @@
 """Finds the wire family or endpoint that a request field or a provider's own tool belongs to.
 
-ownership.toml lists them. A name known to the first model's family or endpoint, or to none, belongs to it: it
-was given for that model. Any other name belongs to the families or endpoints that know it.
+ownership.toml lists the names that each family or endpoint knows. If the first model's family or endpoint knows a
+name, or if none does, the name belongs to the first model. Otherwise it belongs to those that know it.
 """
 
 import re

@@ -60,7 +60,9 @@ class ScriptedCodec:
         if kept is None:
             kept = self.new_history()
         if not isinstance(kept, EncodedMessages):
-            raise MisuseError("this history belongs to another codec; use one from its new_history()")
+            raise MisuseError(
+                "this history belongs to another codec; make one with new_history() of the codec that encodes"
+            )
         kept.set_endpoint(request.model.endpoint)
         kept.set_head((request.model, request.tools, request.system), lambda: _encode_head(request))
         rest = encode_json(replace(request, system=(), tools=(), messages=(), stream=True))

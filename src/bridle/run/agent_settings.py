@@ -112,7 +112,7 @@ def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> No
             others = (other for other in taker.__annotations__ if other not in ("options", "return"))
             near = get_close_matches(name, (*AgentOptions.__annotations__, *others), n=1)
             hint = f": did you mean {near[0]!r}?" if near else ""
-            raise TypeError(f"an agent has no setting {name!r}{hint}")
+            raise TypeError(f"Agent has no option {name!r}{hint}")
     limits = given.get("rate_limits", ())
     if not isinstance(limits, Sequence) or not all(isinstance(limit, RateLimit) for limit in limits):
         raise MisuseError(f"rate_limits must be a list of RateLimit(…), not {limits!r}")

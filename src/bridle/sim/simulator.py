@@ -337,7 +337,7 @@ class Simulator:
         layout: PromptLayout | None,
         named_tokens: int,
     ) -> tuple[Reply, HttpReply]:
-        """Return the measured reply, and its HTTP form with the cache report.
+        """Return the reply with its token counts, and its HTTP form with the cache report.
 
         A prompt stored under a name is neither looked up in the cache nor added to it.
         """

@@ -68,7 +68,7 @@ def find_pool(loop: asyncio.AbstractEventLoop) -> "ConnectionPool":
 
 
 def max_connections() -> int | None:
-    """Maximum number of concurrent requests in one loop; None if descriptors are unlimited."""
+    """Maximum number of concurrent requests in one event loop; None if file descriptors are unlimited."""
     try:
         resource = import_module("resource")
     except ImportError:

@@ -9,13 +9,16 @@ from sim_families import FAMILIES, MODELS
 
 from bridle import Agent, Budget, Limits, MisuseError, Policy, tool
 from bridle.core.budget.limits import worst_case_reservation
+from bridle.core.budget.shared import settled_amount
 from bridle.core.recovery.log_repair import fold_log
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
+from bridle.values.budget import Amount, Spending
 from bridle.values.calls import PermissionRule
 from bridle.values.request import Extra
+from bridle.values.usage import Usage
 
 ran: list[str] = []
 
@@ -308,3 +311,17 @@ def test_whoever_is_told_to_finish_is_not_forced_to_call(model):
     result = agent.run_sync(f"{steps}\n!then\n!say never played")
     assert (result.stop, result.steps) == ("done", 3)
     assert result.reason == "wrapped up: 2 of 8 steps used"
+
+
+def test_spending_adds_up_in_every_kind():
+    one = Spending(steps=1, usage=Usage(input=3), usd=Decimal(2), tool_calls=4)
+    assert one + one == Spending(steps=2, usage=Usage(input=6), usd=Decimal(4), tool_calls=8)
+    assert (one + Spending(usd=None)).usd is None
+
+
+def test_an_unknown_price_or_count_is_settled_as_reserved():
+    reserved = Amount(usd=Decimal(5), tokens=70, steps=1)
+    assert settled_amount(reserved, Usage(), None, steps=0) == Amount(usd=Decimal(5), tokens=70)
+    assert settled_amount(reserved, Usage(input=3), Decimal(1), steps=1) == Amount(
+        usd=Decimal(1), tokens=3, steps=1
+    )

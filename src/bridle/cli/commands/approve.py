@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_answer_options(parser)
     parser.add_argument("--arguments", metavar="JSON", help="run the call with these arguments instead")
     parser.add_argument(
-        "--done", metavar="RESULT", help="the interrupted call did complete, with this result"
+        "--done", metavar="RESULT", help="record that the interrupted call completed with this result"
     )
 
 

@@ -1,4 +1,4 @@
-"""Show the shared budgets in the log, of tenants and pools: spent and reserved.
+"""Show what is spent and reserved in each shared budget: those of tenants and pools.
 
 With a name, also the calls that hold a reservation. The limit shown is the one given most recently.
 """

@@ -3,10 +3,11 @@
     bridle wire check PATH…     all recordings in these files or folders
                                 (JSON lines, .gz or not)
 
-Each recorded reply must decode, to the same value whole and in slices of any size, and agree with a second,
-deliberately simple decoder: text, reasoning, calls, counts, stop reason. Each recorded request, decoded and
-encoded again, must mean the same. Recordings that are not a real exchange are tried but not judged. Every
-loss is listed with its recording and reason.
+Each recorded reply must decode to the same value whether it is read whole or in slices of any size. Text,
+reasoning, calls, counts and stop reason must agree with those of a second, deliberately simple decoder. Each
+recorded request, decoded and encoded again, must mean the same. Any difference is a loss; each is listed with
+its recording and, if known, its reason. Recordings written by hand or rebuilt from parsed objects are decoded
+but not judged.
 
 Exit codes: 0 no loss, or every loss has a reason · 1 an unexplained loss · 2 something could not be read, and
 no unexplained loss · 130 stopped with Ctrl-C, after printing the counts so far.

@@ -159,7 +159,7 @@ _FILE_MEMBERS = frozenset({"file_id", "file_data", "filename"})
 
 
 def _restore_media(media: Media, frame: Block) -> Block:
-    """Restore a part as it came: insert its long string into the stored frame."""
+    """Rebuild a received part: the stored JSON around it, with its data or URL inserted."""
     kind = text_or_empty(frame.get("type"))
     inner = frame.get(kind)
     if kind == "file":

@@ -78,7 +78,7 @@ def encode_fields(request: Request, dialect: ChatDialect) -> Block:
 
 
 def encode_delivery(request: Request, dialect: ChatDialect) -> Block:
-    """Encode the delivery: a stream, and the usage at its end, which has to be requested."""
+    """Encode the fields about delivery: whether to stream, and the request for token counts at its end."""
     options: Any = {"include_usage": True} if request.stream and dialect.stream_usage else None
     for extra in request.extras:
         if extra.name in DELIVERY_FIELDS:

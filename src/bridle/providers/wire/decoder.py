@@ -231,7 +231,9 @@ def require_own_history(kept: EncodedHistory | None, kind: type[K], fresh: Calla
     if kept is None:
         return fresh()
     if not isinstance(kept, kind):
-        raise MisuseError("this history belongs to another codec; use one from its new_history()")
+        raise MisuseError(
+            "this history belongs to another codec; make one with new_history() of the codec that encodes"
+        )
     return kept
 
 

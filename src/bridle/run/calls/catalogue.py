@@ -101,10 +101,10 @@ def _check_visible_limits(shown: tuple[ToolSpec, ...], limits: ToolCatalogue) ->
     if len(shown) > limits.shown_max:
         raise MisuseError(
             f"{len(shown) - 1} tools are always visible, but at most {limits.shown_max} may be, including"
-            f" {SEARCH_TOOL_NAME}; mark fewer of them always, or raise tools_shown_max"
+            f" {SEARCH_TOOL_NAME}; set @tool(always=True) on fewer, or raise tools_shown_max"
         )
     if tokens > limits.tokens_max:
         raise MisuseError(
             f"the always visible tools take about {tokens} tokens, but at most {limits.tokens_max} are allowed;"
-            " mark fewer of them always, or raise tool_tokens_max"
+            " set @tool(always=True) on fewer, or raise tool_tokens_max"
         )

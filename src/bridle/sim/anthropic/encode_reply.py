@@ -46,7 +46,7 @@ _WIRE_MESSAGES: dict[FailureKind, str] = {
     "context": "prompt is too long",
     "reasoning_refused": "Invalid `signature` in `thinking` block",
 }
-"""Stops that only the wording distinguishes on this wire."""
+"""Failures that only the error message distinguishes on this wire."""
 _WIRE_STOPS = {
     Stop.DONE: "end_turn",
     Stop.TOOLS: "tool_use",

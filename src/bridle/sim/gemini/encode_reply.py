@@ -51,7 +51,7 @@ _WIRE_MESSAGES: dict[FailureKind, str] = {
     "reasoning_refused": "Invalid thought signature",
     "forgotten": "CachedContent not found (or permission denied)",
 }
-"""Stops that only the wording distinguishes on this wire."""
+"""Failures that only the error message distinguishes on this wire."""
 _DETAIL_TYPE_PREFIX = "type.googleapis.com/google.rpc."
 _WIRE_STOPS = {
     Stop.DONE: "STOP",

@@ -271,9 +271,9 @@ class FieldRules:
         code: str = "",
         param: str = "",
     ) -> ProviderRule:
-        """The objects at a path do not meet a condition; an empty path is the body itself.
+        """Rule that refuses a request if `is_wrong` holds for an object at this path; an empty path is the body.
 
-        With `when`, the rule applies to the known models that it selects.
+        With `when`, the rule applies only to known models whose abilities it accepts.
         """
 
         def find(request: RawRequest) -> RuleFinding | None:
