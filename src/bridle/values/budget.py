@@ -167,13 +167,6 @@ class Spending(Value):
     def tokens(self) -> int:
         return self.usage.total
 
-    def __add__(self, other: "Spending") -> "Spending":
-        sums: dict[str, Any] = {}
-        for kind in self.__struct_fields__:
-            one, two = getattr(self, kind), getattr(other, kind)
-            sums[kind] = None if one is None or two is None else one + two
-        return Spending(**sums)
-
     def as_amount(self, unknown: Amount) -> Amount:
         """The amount of every kind; that of `unknown` for an unknown price and for a call without counts."""
         missing = {"usd": self.usd is None, "tokens": not self.tokens}

@@ -77,7 +77,7 @@ def add_nested_spending(own: Spending, inner: Spending) -> Spending:
     """Sum of own and nested spending; tool calls are those of the run itself."""
     if inner == NOTHING_SPENT:
         return own
-    return replace(own + inner, tool_calls=own.tool_calls)
+    return replace(sum_spending(own, inner), tool_calls=own.tool_calls)
 
 
 NOTHING_SPENT = Spending()
@@ -318,7 +318,16 @@ def billable_usage(state: State, reply: Reply) -> Usage:
 
 
 def add_spending(spent: Spending, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spending:
-    return spent + model_call_spending(usage, usd, steps)
+    return sum_spending(spent, model_call_spending(usage, usd, steps))
+
+
+def sum_spending(one: Spending, two: Spending) -> Spending:
+    """Sum of every kind; unknown (None) if one of the two is."""
+    sums: dict[str, Any] = {}
+    for kind in one.__struct_fields__:
+        first, second = getattr(one, kind), getattr(two, kind)
+        sums[kind] = None if first is None or second is None else first + second
+    return Spending(**sums)
 
 
 def model_call_spending(usage: Usage, usd: Decimal | None, steps: int) -> Spending:
