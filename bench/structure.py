@@ -30,6 +30,7 @@ BUDGET_KINDS = ("usd", "tokens", "steps", "seconds", "tool_calls")
 FRAGMENT_LINES = 60
 KEPT_FRAGMENTS = {
     "bridle.core.cache.report": "users import it (docs/caching.md)",
+    "bridle.core.compaction.handover": "a pure decision; its importer is another layer",
     "bridle.providers.families": "the list of the wire families",
     "bridle.providers.gemini.stored_prompts": "a provider object of its own: its requests beside their replies",
     "bridle.providers.openai_responses.conversations": "a provider object of its own: its requests beside their replies",

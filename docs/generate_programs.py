@@ -40,6 +40,13 @@ An agent is a tool of another ([agents.md](agents.md)). With Bridle its run has 
 outer run finds again.""",
     ),
     (
+        "hand_over",
+        "Hand-over",
+        """\
+The model chooses the agent that continues ([agents.md](agents.md#hand-over)). Bridle records the change in the session,
+so that a resumed run continues with the right agent. With Pydantic AI, your program runs the next agent.""",
+    ),
+    (
         "approvals",
         "Approvals across processes",
         """\

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bridle.run.agent import Agent as Agent
     from bridle.run.budget.shared import SharedBudget as SharedBudget
     from bridle.run.budget.stored import StoredBudget as StoredBudget
+    from bridle.run.calls.handover import Handover as Handover
     from bridle.run.context.instructions import per_turn as per_turn
     from bridle.run.context.prompt_template import PromptTemplate as PromptTemplate
     from bridle.run.context.run_options import RunOptions as RunOptions
@@ -166,6 +167,7 @@ _HOMES = {
     "run.agent": ("Agent",),
     "run.budget.shared": ("SharedBudget",),
     "run.budget.stored": ("StoredBudget",),
+    "run.calls.handover": ("Handover",),
     "run.context.instructions": ("per_turn",),
     "run.context.prompt_template": ("PromptTemplate",),
     "run.context.run_options": ("RunOptions",),

@@ -23,6 +23,7 @@ EXPECTED = {
     "structured_output": "City(name=",
     "context": "order_status returned: sent",
     "validators": "391",
+    "hand_over": "book returned: booked seat 4",
     "sub_agents": "order_status returned: sent on Monday",
 }
 HERE = importlib.util.find_spec

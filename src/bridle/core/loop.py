@@ -116,7 +116,7 @@ def next_effects(state: State, *, with_hooks: bool = True) -> tuple[Effect, ...]
     if with_hooks and (state.settings.hooks or evaluation.hooks.is_used):
         return insert_hooks(state, next_effects(state, with_hooks=False))
     if state.phase is Phase.CALLING_MODEL:
-        return (choose_next_effect(state),)
+        return () if state.run.origin.handover else (choose_next_effect(state),)
     if evaluation.suspected_truncation and state.phase in (Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS):
         return (EndRun(stop="failed", reason=evaluation.suspected_truncation),)
     if state.phase is Phase.EVALUATING_REPLY:
@@ -152,6 +152,10 @@ def _apply_configured(state: State, event: e.Configured, at: float, proof: str) 
         )
     if event.settings.prompt_head != state.settings.prompt_head:
         after = mark_all_stale(after)
+    if event.handed_over_to:
+        origin = state.run.origin
+        origin = replace(origin, agents=(*origin.agents, event.handed_over_to), handover="")
+        after = replace(after, run=replace(after.run, origin=origin))
     return rebuild_view(after)
 
 

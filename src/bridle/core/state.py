@@ -130,10 +130,12 @@ class Phase(StrEnum):
 
 
 class RunOrigin(Value):
-    """The caller and the tenant of a run."""
+    """The caller and the tenant of a run, the agents it was handed over to, and the one that takes over next."""
 
     caller: str = ""
     tenant: str = ""
+    agents: tuple[str, ...] = ()
+    handover: str = ""
 
 
 class BudgetUse(Value):
@@ -302,8 +304,7 @@ class SessionIdentity(Value):
     """The id and the owner of a session."""
 
     id: str = ""
-    owner: str | None = None
-    """Tenant of the first prompt, which owns the session; None before that."""
+    owner: str | None = None  # tenant of the first prompt; None before that
 
 
 class Conversation(Value):
@@ -416,5 +417,4 @@ class State(Value):
     estimate: TokenEstimate = TokenEstimate()
     totals: SessionTotals = SessionTotals()
     run: Run = Run()
-    now: float = 0.0
-    """Time of the newest event; the core has no other clock."""
+    now: float = 0.0  # time of the newest event; the core has no other clock

@@ -23,6 +23,7 @@ from bridle.run.budget.nested import NestedRun, apply_parent_context, current_ne
 from bridle.run.budget.sources import BudgetPool, check_pool, check_tenant_budget
 from bridle.run.calls.agent_tool import AgentTool, AgentToolOptions
 from bridle.run.calls.approval import Approver, encode_arguments
+from bridle.run.calls.handover import Handover, SessionOptions, collect_handovers, make_handover_tools
 from bridle.run.context.instructions import C_contra, Instructions
 from bridle.run.context.run_options import RunOptions, open_to_resume, override_parts
 from bridle.run.memory.notes import Notes
@@ -88,8 +89,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     person about a call; without one the run stops as waiting and is resumed later.  With more tools than
     `tools_shown_max`, or larger ones than `tool_tokens_max`, the model searches for tools, by words or with
     `tool_index`.  `pool` is a budget shared with other runs.  `retrieve` finds chunks for a prompt and
-    `facts` returns current values, once per prompt.  `hooks` decide at five points of a run.  `deadlines`
-    apply to each request.  run/agent_settings.py lists the other options.
+    `facts` returns current values, once per prompt.  `hooks` decide at five points of a run.  `handover`
+    lists agents that may take over.  run/agent_settings.py lists the other options.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         retrieve: Retrieval | Retrieve | None = None,
         facts: Facts | None = None,
         hooks: Sequence[Hook[C_contra]] = (),
+        handover: "Sequence[Agent[C_contra, T] | Handover]" = (),
         extras: Sequence[Extra] = (),
         deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
@@ -136,9 +138,9 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             hooks=hooking.specs,
             **resolve_summarizer(options),
         )
+        given = (*tools, *make_handover_tools(handover)), tool_index, tool_choice, instructions
         self._parts = make_parts(AgentInputs(
-            settings, model, deadlines, tools, tool_index, tool_choice, instructions, thinking, sampling, output,
-            validate, context_type,
+            settings, model, deadlines, *given, thinking, sampling, output, validate, context_type,
         ))  # fmt: skip
         self._budget, self._clock, self._pool = budget or Budget(), clock or SystemClock(), pool
         self._resources = RunResources(
@@ -151,6 +153,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             approver=approver,
             retriever=retriever,
             hooks=hooking.by_name,
+            handovers=collect_handovers(handover, self.settings),
         )
 
     @property
@@ -346,12 +349,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         budget: Budget | None = None,
         **options: Unpack[AgentToolOptions],
     ) -> AgentTool[C_contra]:
-        """This agent as a tool of another agent: a call runs its prompt and returns the answer.
-
-        The run has a session of its own, named after the call, and draws on the outer run's budget; `budget`
-        limits each call.  A resumed outer run finishes that session instead of starting another.  An agent
-        without a store of its own uses that of the outer run.
-        """
+        """This agent as a tool of another: each call is a run in a session of its own, within `budget`."""
         check_types(budget)
 
         def run(prompt: str, session: str | None, context: object) -> Coroutine[None, None, Result[T]]:
@@ -439,9 +437,9 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
         return start
 
-    def open_session(self, session: str, *, context: object = None) -> Session:
+    def open_session(self, session: str, **options: Unpack[SessionOptions]) -> Session:
         """Open a session for this agent; nothing is read or written yet."""
-        return self._resources.open_session(session, self._parts, context=context)
+        return self._resources.open_session(session, self._parts, **options)
 
     async def _read_result(self, session: str) -> Result[T]:
         """Build the result from the log as it is."""

@@ -2,47 +2,40 @@
 
 The session's lease is held during each operation, so no other process is inside it.  Before a prompt is
 added, an event closes whatever an earlier run left open: a killed or cancelled session accepts a new prompt.
-
-Compensations run newest first, each durably and once.  They stop at the first failure, because earlier
-work may depend on later work; a second call continues there.  A compensation that started and never
-finished follows its tool's policy, like any other call.
 """
 
 import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from bridle.core.calls.compensation import list_compensations
+from bridle.core.compaction.handover import has_handover_view, plan_handover_view
 from bridle.core.context.view import rename_imported_calls
-from bridle.core.effects import RunTool
 from bridle.core.loop import next_effects
 from bridle.core.recovery.fallback import set_model
 from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock, RandomSource
 from bridle.ports.store import Store
-from bridle.ports.tool import Json, Tool
+from bridle.ports.tool import Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun, current_nested_run
 from bridle.run.budget.sources import BudgetPool, check_tenant_budget
 from bridle.run.calls.approval import Approver, find_pending_approval, list_pending_approvals
-from bridle.run.calls.run_tool import run_tool
+from bridle.run.calls.compensation import run_compensations
+from bridle.run.calls.handover import Handover, LentResources, Successor, choose_visible_text
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
 from bridle.run.memory.retrieval import Retriever
 from bridle.stores import open_store
 from bridle.stores.locks import wait_for_lease
 from bridle.transports.deadlines import Deadlines
-from bridle.values import events as e
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
 from bridle.values.events import Configured, Imported, Prompted, Resumed, RunEnded
-from bridle.values.message import Text, ToolCall, ToolResult
 from bridle.values.result import History
 from bridle.values.settings import Settings
 from bridle.values.usage import Budget
@@ -53,71 +46,6 @@ from .driver import Driver
 from .model_chain import settings_for_first_model
 from .stream import RunControl
 from .validate_input import check_session, check_tenant
-
-SETTLED_BY_PERSON = "A person has seen to it: there is nothing left to undo."
-
-
-async def run_compensations(
-    driver: Driver, tools: Mapping[str, Tool], settled: Collection[str] = (), across: str = ""
-) -> tuple[Compensation, ...]:
-    """Undo the calls of the last run.  `across` is the caller's tenant if the session is another tenant's."""
-    for item in list_compensations(driver.state):
-        if item.compensating_tool not in tools:
-            raise MisuseError(
-                f"{item.tool} is undone by {item.compensating_tool!r}, which is not registered;"
-                f" register {item.tool}"
-            )
-    for item in list_compensations(driver.state):
-        if item.call_id in settled and item.state != "done":
-            result = ToolResult(call_id=f"{item.call_id}_undo", parts=(Text(text=SETTLED_BY_PERSON),))
-            await driver.record(
-                e.CompensationFinished(
-                    call_id=item.call_id, attempt=item.attempt, result=result, across=across
-                )
-            )
-            continue
-        if item.state == "done":
-            continue
-        tool = tools[item.compensating_tool]
-        if item.state == "in_doubt" and tool.spec.on_unknown != "retry":
-            break  # a person must decide: retrying could undo the call twice
-        await _run_compensation(driver, tool, item, across)
-        if (
-            next(now for now in list_compensations(driver.state) if now.call_id == item.call_id).state
-            != "done"
-        ):
-            break
-    return list_compensations(driver.state)
-
-
-async def _run_compensation(driver: Driver, tool: Tool, item: Compensation, across: str) -> None:
-    # The compensating tool needs the whole result, not the excerpt made for the model.
-    receipt = await driver.result_store.read_text(item.stored_result) if item.stored_result else item.receipt
-    attempt = item.attempt + 1
-    started = e.CompensationStarted(
-        call_id=item.call_id, name=item.compensating_tool, key=item.key, attempt=attempt, across=across
-    )
-    await driver.record(started)
-    call = ToolCall(
-        id=f"{item.call_id}_undo",
-        name=item.compensating_tool,
-        arguments=_compensation_arguments(tool, item, receipt),
-    )
-    effect = RunTool(call=call, key=item.key, attempt=attempt, timeout_seconds=tool.spec.timeout_seconds)
-    result = await run_tool(tool, effect, driver.contexts.for_call(effect), tool.spec.timeout_seconds)
-    await driver.record(
-        e.CompensationFinished(call_id=item.call_id, attempt=attempt, result=result, across=across)
-    )
-
-
-def _compensation_arguments(tool: Tool, item: Compensation, receipt: str) -> str:
-    """The arguments of the call that the compensating tool has parameters for, and `receipt` if it has one."""
-    given: dict[str, Json] = msgspec.json.decode(item.arguments.strip() or "{}")
-    schema: dict[str, dict[str, Json]] = msgspec.json.decode(tool.spec.parameters)
-    wanted = schema.get("properties", {})
-    known: dict[str, Json] = {**given, "receipt": receipt}
-    return msgspec.json.encode({name: known[name] for name in wanted if name in known}).decode()
-
 
 FINISHED_STOPS = ("done", "refused")
 ABANDONED_REASON = "the run before was left unfinished"
@@ -140,6 +68,8 @@ class Session:
     context_needs: tuple[ContextNeed, ...] = ()
     restore_overrides: "Callable[[State], Session] | None" = None
     """Opens the session with the options that are recorded for its run."""
+    successors: Mapping[str, Successor] = field(default_factory=dict)
+    """Agents that the run may be handed over to, by name."""
 
     def lease(self) -> AbstractContextManager[None]:
         return self.store.lease(self.session)
@@ -186,23 +116,35 @@ class Session:
             state = driver.state
             if state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
-            if not state.conversation.transcript.messages:
-                raise MisuseError(f"session {self.session!r} was never prompted: there is nothing to resume")
-            across = check_tenant(self.session, state, tenant)
-            is_finished = state.phase is Phase.IDLE and state.run.end.stop in FINISHED_STOPS
-            if is_finished and not state.run.prompt.steering.waiting:
-                return await self._finish_hooks(driver)
-            check_tenant_budget(budget or state.run.budget.limits, state.run.origin.tenant)
-            opened = self
-            if state.settings.overrides and self.restore_overrides is not None:
-                opened = self.restore_overrides(state)
-                driver = opened.new_driver()
-                await driver.restore_and_repair()
-            opened._check_context(driver, "resume")
-            await opened._configure(driver, opened._settings_to_resume(state))
-            await driver.record(Resumed(budget=budget, cross_tenant=across))
-            await driver.review_calls(trusts_approvals=trusts_approvals)
-            return await opened._drive(driver)
+            if state.run.origin.agents:
+                return await self._find_current(state).continue_run(budget, tenant, trusts=trusts_approvals)
+            return await self.continue_run(budget, tenant, trusts=trusts_approvals, driver=driver)
+
+    async def continue_run(
+        self, budget: Budget | None, tenant: str | None, *, trusts: bool, driver: Driver | None = None
+    ) -> State:
+        """Resume the run with the agent that has it; the caller holds the lease."""
+        if driver is None:
+            driver = self.new_driver()
+            await driver.restore()
+        state = driver.state
+        if not state.conversation.transcript.messages:
+            raise MisuseError(f"session {self.session!r} was never prompted: there is nothing to resume")
+        across = check_tenant(self.session, state, tenant)
+        is_finished = state.phase is Phase.IDLE and state.run.end.stop in FINISHED_STOPS
+        if is_finished and not state.run.prompt.steering.waiting:
+            return await self._finish_hooks(driver)
+        check_tenant_budget(budget or state.run.budget.limits, state.run.origin.tenant)
+        opened = self
+        if state.settings.overrides and self.restore_overrides is not None:
+            opened = self.restore_overrides(state)
+            driver = opened.new_driver()
+            await driver.restore_and_repair()
+        opened._check_context(driver, "resume")
+        await opened._configure(driver, opened._settings_to_resume(state))
+        await driver.record(Resumed(budget=budget, cross_tenant=across))
+        await driver.review_calls(trusts_approvals=trusts)
+        return await opened._drive(driver)
 
     async def prompt_once(self, prompted: Prompted) -> State:
         """Run a prompt in a session of its own; if an earlier driver began it, finish or return that run.
@@ -221,8 +163,13 @@ class Session:
         return await self.resume(None)
 
     def _check_context(self, driver: Driver, method: str) -> None:
-        needs = list_due_needs(self.context_needs, driver.state, prompting=method == "run")
+        needs = list_due_needs(self.list_context_needs(), driver.state, prompting=method == "run")
         check_context(needs, driver.contexts.context, method)
+
+    def list_context_needs(self) -> tuple[ContextNeed, ...]:
+        """The needs of this agent, and of the tools and hooks of those that may take over."""
+        later = (each.open_session().list_context_needs() for each in self.successors.values())
+        return (*self.context_needs, *(need for needs in later for need in needs if need.function is None))
 
     def _check_new(self, new: bool | None, *, begun: bool) -> None:  # noqa: FBT001
         if new is False and not begun:
@@ -247,6 +194,9 @@ class Session:
         with self.lease():
             driver = self.new_driver()
             await driver.restore_and_repair()
+            if driver.state.run.origin.agents:
+                driver = self._find_current(driver.state).new_driver()
+                await driver.restore()
             across = check_tenant(self.session, driver.state, tenant)
             if across:
                 verdict = replace(verdict, by=f"{verdict.by} of tenant {across}".strip())
@@ -304,14 +254,52 @@ class Session:
         return await self._drive(driver) if is_due else driver.state
 
     async def _drive(self, driver: Driver) -> State:
-        if self.control is not None:
-            self.control.attach(driver.record)
+        session = self
+        session.attach_control(driver)
         try:
             await driver.run_effects()
+            while driver.state.run.origin.handover:
+                session, driver = await session.hand_over(driver)
+                session.attach_control(driver)
+                await driver.run_effects()
         except asyncio.CancelledError:
-            await finish_despite_cancel(self._close(driver))
+            await finish_despite_cancel(session._close(driver))
             raise
         return driver.state
+
+    def attach_control(self, driver: Driver) -> None:
+        if self.control is not None:
+            self.control.attach(driver.record)
+
+    async def hand_over(self, driver: Driver) -> "tuple[Session, Driver]":
+        """Record the settings of the agent that takes over; returns its session and its driver."""
+        state = driver.state
+        name = state.run.origin.handover
+        successor = self._find_successor(name)
+        if successor.sees != "all" and not has_handover_view(state):
+            text = choose_visible_text(successor.sees, state.conversation.transcript.messages)
+            await driver.record(plan_handover_view(state, text))
+        session = successor.open_session()
+        following = session.new_driver()
+        await following.restore()
+        session._check_context(following, "run")
+        await following.record(Configured(settings=session.settings(), handed_over_to=name))
+        return session, following
+
+    def _find_successor(self, name: str) -> Successor:
+        if name not in self.successors:
+            raise MisuseError(
+                f"session {self.session!r} was handed over to the agent {name!r}, which this agent does not"
+                " know; list it in Agent(handover=[…])"
+            )
+        return self.successors[name]
+
+    def _find_current(self, state: State) -> "Session":
+        """The session as the agent sees it that has the run now."""
+        session = self
+        for name in state.run.origin.agents:
+            session = session._find_successor(name).open_session()
+        return session
 
     async def _close(self, driver: Driver) -> None:
         """Record the end of a cancelled run, with a fresh driver if a write of this one was interrupted."""
@@ -355,6 +343,7 @@ class RunResources:
     approver: Approver | None
     retriever: Retriever | None
     hooks: Mapping[str, object]
+    handovers: tuple[Handover, ...] = ()
 
     @cached_property
     def store(self) -> Store:
@@ -365,24 +354,36 @@ class RunResources:
         self,
         session: str,
         parts: AgentParts[Any],
+        inside: NestedRun | None = None,
+        lent: LentResources | None = None,
         *,
         stream: bool = False,
         control: RunControl | None = None,
         context: object = None,
-        inside: NestedRun | None = None,
     ) -> Session:
         """Open a session; nothing is read or written yet.
 
         `inside` is the tool call whose run lends its store and approver if the agent has none.
+        `lent` belongs to the agent that hands the session over.
         """
         check_session(session)
         outer = inside.parent_budget.run if inside is not None else None
-        store = outer.store if outer is not None and self.store_location is None else self.store
-        approver = self.approver or (outer.approver if outer is not None else None)
+        lender = lent or outer
+        # A run inside a tool may have a store of its own; a session that is handed over stays in its store.
+        store = lender.store if lender is not None and (lent or self.store_location is None) else self.store
+        approver = self.approver or (lender.approver if lender is not None else None)
         streams = stream or (outer is not None and outer.streams) or must_stream(parts.settings)
         connections = parts.model_chain.open_connections(self.clock, self.deadlines, parts.private_extras)
         settings = replace(parts.settings, skipped_models=parts.model_chain.skipped_models)
         watchers = self.watchers if control is None else (*self.watchers, control.viewers)
+        if lent is not None:
+            watchers = (*(each for each in self.watchers if each not in lent.watchers), *lent.watchers)
+
+        def open_successor(handover: Handover) -> Session:
+            lending = LentResources(store, approver, watchers)
+            return handover.agent.open_session(
+                session, stream=stream, control=control, context=context, inside=inside, lent=lending
+            )
 
         def new_driver() -> Driver:
             return Driver(
@@ -413,4 +414,7 @@ class RunResources:
             clock=self.clock,
             control=control,
             context_needs=parts.context_needs,
+            successors={
+                each.name: Successor(partial(open_successor, each), each.sees) for each in self.handovers
+            },
         )

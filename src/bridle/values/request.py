@@ -22,6 +22,10 @@ OncePer = Literal["run", "session"] | float
 TOOL_SECONDS_DEFAULT = 60.0
 
 
+HANDOVER_PREFIX = "transfer_to_"
+"""Start of the name of every tool with `ToolSpec.handover`."""
+
+
 class ToolSpec(Value):
     name: str
     description: str = ""
@@ -45,6 +49,8 @@ class ToolSpec(Value):
     """Wire families or endpoints that it belongs to; inferred from its JSON by the agent if empty."""
     always_visible: bool = False
     """Visible to the model from the start, however many tools there are."""
+    handover: str = ""
+    """Agent that continues the run after this tool was called; empty for every other tool."""
 
 
 class ToolChoice(Value):

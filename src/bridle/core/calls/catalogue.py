@@ -27,7 +27,7 @@ from bridle.core.context.model_constraints import is_sent_to
 from bridle.core.context.token_estimate import estimate_tool_tokens
 from bridle.core.effects import EndRun, FindTools, RevealTools
 from bridle.core.state import RequestAdjustments, State
-from bridle.values.events import ModelAsked, RequestAdjusted
+from bridle.values.events import ModelAsked, RequestAdjusted, ToolFinished
 from bridle.values.message import Message, Part, ToolCall, ToolResult
 from bridle.values.model import Model
 from bridle.values.request import ToolChoice, ToolSpec
@@ -236,3 +236,11 @@ def first_call_positions(messages: Sequence[Message], model: Model, *, offered: 
             if isinstance(part, ToolCall):
                 places.setdefault(part.name, at)
     return places
+
+
+def note_handover(state: State, event: ToolFinished) -> State:
+    """State in which another agent takes over next; the first hand-over of a reply counts."""
+    spec, origin = state.settings.find_tool(event.name), state.run.origin
+    if spec is None or not spec.handover or event.result.outcome != "ok" or origin.handover:
+        return state
+    return replace(state, run=replace(state.run, origin=replace(origin, handover=spec.handover)))

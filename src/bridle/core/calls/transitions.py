@@ -22,8 +22,9 @@ from bridle.values import events as e
 from bridle.values.budget import SubrunWaiting
 from bridle.values.errors import MisuseError
 from bridle.values.message import Message, Text, ToolResult
+from bridle.values.request import HANDOVER_PREFIX
 
-from .catalogue import name_revealed_tools
+from .catalogue import name_revealed_tools, note_handover
 from .compensation import record_compensation
 from .dispatch import callable_tools, find_call_problem, pair_results
 from .pending import (
@@ -107,6 +108,8 @@ def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: s
                 before.run, budget=replace(before.run.budget, tool_call_limit=TOOL_CALL_LIMITS[event.rule])
             ),
         )
+    if event.name[: len(HANDOVER_PREFIX)] == HANDOVER_PREFIX:
+        before = note_handover(before, event)
     place = find_call(state.calls.batch.pending, event.result.call_id)
     if place is not None and state.calls.batch.pending[place].unanswered_question is not None:
         before = _exclude_person_time(before, at)  # for an answer that never came

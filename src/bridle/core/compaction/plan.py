@@ -237,7 +237,7 @@ def _shrink_view(state: State, summary: Compacted | None = None) -> Compacted:
     """The view with everything shortened that needs no summary, as far as possible or necessary."""
     assert state.settings.compaction is not None
     event = summary or Compacted(strategies=(), why="")
-    event = _measure_event(state, replace(event, before_tokens=estimated_tokens(state)))
+    event = measure_event(state, replace(event, before_tokens=estimated_tokens(state)))
     for strategy in STRATEGIES:
         if strategy.find_changes is None or event.after_tokens <= window_share(
             state, state.settings.compaction.to
@@ -255,11 +255,11 @@ def _shrink_view(state: State, summary: Compacted | None = None) -> Compacted:
             more = replace(
                 event, changes=(*event.changes, *changes), strategies=(*event.strategies, strategy.name)
             )
-            event = _measure_event(state, more)
+            event = measure_event(state, more)
     return replace(event, why=_explain_compaction(state))
 
 
-def _measure_event(state: State, event: Compacted) -> Compacted:
+def measure_event(state: State, event: Compacted) -> Compacted:
     """The event with the resulting prompt size and its uncached part."""
     conversation = state.conversation
     view, _, _ = view_for_model(
@@ -417,4 +417,4 @@ def _place_summary(state: State) -> Compacted:
         before_tokens=estimated_tokens(state),
     )
     # The messages after a native summary stay unchanged; otherwise their reasoning would be rejected.
-    return _measure_event(state, event) if progress.summary.native_parts else _shrink_view(state, event)
+    return measure_event(state, event) if progress.summary.native_parts else _shrink_view(state, event)

@@ -1,0 +1,85 @@
+"""Undoes the calls of a run.
+
+Compensations run newest first, each durably and once.  They stop at the first failure, because earlier
+work may depend on later work; a second call continues there.  A compensation that started and never
+finished follows its tool's policy, like any other call.
+"""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from bridle.core.calls.compensation import list_compensations
+from bridle.core.effects import RunTool
+from bridle.ports.tool import Json, Tool
+from bridle.run.driver import Driver
+from bridle.values import events as e
+from bridle.values.calls import Compensation
+from bridle.values.errors import MisuseError
+from bridle.values.message import Text, ToolCall, ToolResult
+
+from .run_tool import run_tool
+
+SETTLED_BY_PERSON = "A person has seen to it: there is nothing left to undo."
+
+
+async def run_compensations(
+    driver: Driver, tools: Mapping[str, Tool], settled: Collection[str] = (), across: str = ""
+) -> tuple[Compensation, ...]:
+    """Undo the calls of the last run.  `across` is the caller's tenant if the session is another tenant's."""
+    for item in list_compensations(driver.state):
+        if item.compensating_tool not in tools:
+            raise MisuseError(
+                f"{item.tool} is undone by {item.compensating_tool!r}, which is not registered;"
+                f" register {item.tool}"
+            )
+    for item in list_compensations(driver.state):
+        if item.call_id in settled and item.state != "done":
+            result = ToolResult(call_id=f"{item.call_id}_undo", parts=(Text(text=SETTLED_BY_PERSON),))
+            await driver.record(
+                e.CompensationFinished(
+                    call_id=item.call_id, attempt=item.attempt, result=result, across=across
+                )
+            )
+            continue
+        if item.state == "done":
+            continue
+        tool = tools[item.compensating_tool]
+        if item.state == "in_doubt" and tool.spec.on_unknown != "retry":
+            break  # a person must decide: retrying could undo the call twice
+        await _run_compensation(driver, tool, item, across)
+        if (
+            next(now for now in list_compensations(driver.state) if now.call_id == item.call_id).state
+            != "done"
+        ):
+            break
+    return list_compensations(driver.state)
+
+
+async def _run_compensation(driver: Driver, tool: Tool, item: Compensation, across: str) -> None:
+    # The compensating tool needs the whole result, not the excerpt made for the model.
+    receipt = await driver.result_store.read_text(item.stored_result) if item.stored_result else item.receipt
+    attempt = item.attempt + 1
+    started = e.CompensationStarted(
+        call_id=item.call_id, name=item.compensating_tool, key=item.key, attempt=attempt, across=across
+    )
+    await driver.record(started)
+    call = ToolCall(
+        id=f"{item.call_id}_undo",
+        name=item.compensating_tool,
+        arguments=_compensation_arguments(tool, item, receipt),
+    )
+    effect = RunTool(call=call, key=item.key, attempt=attempt, timeout_seconds=tool.spec.timeout_seconds)
+    result = await run_tool(tool, effect, driver.contexts.for_call(effect), tool.spec.timeout_seconds)
+    await driver.record(
+        e.CompensationFinished(call_id=item.call_id, attempt=attempt, result=result, across=across)
+    )
+
+
+def _compensation_arguments(tool: Tool, item: Compensation, receipt: str) -> str:
+    """The arguments of the call that the compensating tool has parameters for, and `receipt` if it has one."""
+    given: dict[str, Json] = msgspec.json.decode(item.arguments.strip() or "{}")
+    schema: dict[str, dict[str, Json]] = msgspec.json.decode(tool.spec.parameters)
+    wanted = schema.get("properties", {})
+    known: dict[str, Json] = {**given, "receipt": receipt}
+    return msgspec.json.encode({name: known[name] for name in wanted if name in known}).decode()

@@ -1,0 +1,133 @@
+"""Hands a run over to another agent, which continues it in the same session.
+
+The model calls `transfer_to_NAME`.  Once the call has its result, core asks for nothing more until the settings of
+the next agent are recorded (`Configured.handed_over_to`); run/session.py records them and goes on with its driver.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypedDict, Unpack
+
+from bridle.ports.run_context import RunContext
+from bridle.ports.store import Store
+from bridle.ports.tool import Json
+from bridle.ports.watcher import Watcher
+from bridle.run.budget.nested import NestedRun
+from bridle.run.stream import RunControl
+from bridle.tools.names import check_tool_name
+from bridle.values.errors import MisuseError
+from bridle.values.message import Message, Text
+from bridle.values.request import HANDOVER_PREFIX, ToolSpec
+from bridle.values.settings import Settings
+from bridle.values.text import repair_surrogates
+
+from .approval import Approver
+
+if TYPE_CHECKING:
+    from bridle.run.session import Session
+
+VisiblePart = Literal["all", "prompt"] | Callable[[tuple[Message, ...]], str]
+"""Part of the conversation that the next agent sees: all, the latest prompt, or the text that a function returns."""
+HANDED_OVER = "The conversation is handed over to {name}."
+
+
+class LentResources(NamedTuple):
+    """Resources of the agent that hands a session over."""
+
+    store: Store
+    approver: Approver | None
+    watchers: tuple[Watcher, ...]
+
+
+class SessionOptions(TypedDict, total=False):
+    """The keyword arguments with which an agent opens a session."""
+
+    stream: bool
+    control: RunControl | None
+    context: object
+    inside: NestedRun | None
+    lent: LentResources | None
+
+
+class HandoverAgent(Protocol):
+    @property
+    def settings(self) -> Settings: ...
+
+    def open_session(self, session: str, **options: Unpack[SessionOptions]) -> "Session": ...
+
+
+class Successor(NamedTuple):
+    """An agent that a run may be handed over to."""
+
+    open_session: "Callable[[], Session]"
+    sees: VisiblePart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handover:
+    """An agent that a run may be handed over to, and the part of the conversation that it sees."""
+
+    agent: HandoverAgent
+    description: str = ""
+    sees: VisiblePart = "all"
+
+    @property
+    def name(self) -> str:
+        return self.agent.settings.name
+
+
+class HandoverTool:
+    def __init__(self, name: str, description: str) -> None:
+        tool = f"{HANDOVER_PREFIX}{name}"
+        check_tool_name(tool)
+        described = description or f"Hands the conversation over to the agent {name}, which continues it."
+        self.spec = ToolSpec(name=tool, description=described, on_unknown="retry", handover=name)
+
+    async def run(self, arguments: Mapping[str, Json], context: RunContext) -> Sequence[Text]:
+        return (Text(text=HANDED_OVER.format(name=self.spec.handover)),)
+
+
+def collect_handovers(given: Sequence[object], settings: Settings) -> tuple[Handover, ...]:
+    """The hand-overs of an agent with these settings; raises `MisuseError` for one that cannot work."""
+    found = tuple(
+        each if isinstance(each, Handover) else Handover(agent=_check_agent(each)) for each in given
+    )
+    for each in found:
+        if not each.name:
+            raise MisuseError('an agent in `handover` has no name; write Agent(name="…")')
+        if _output_schema(_check_agent(each.agent).settings) != _output_schema(settings):
+            raise MisuseError(
+                f"the agent {each.name!r} in `handover` has another output type; give both the same"
+            )
+        if not callable(each.sees) and each.sees not in ("all", "prompt"):
+            raise MisuseError(
+                f'Handover(sees={each.sees!r}) is invalid; use "all", "prompt" or a function of the messages'
+            )
+    return found
+
+
+def choose_visible_text(sees: VisiblePart, messages: tuple[Message, ...]) -> str | None:
+    """The text that the next agent sees instead of the conversation; None for the latest prompt."""
+    if not callable(sees):
+        return None
+    text: object = sees(messages)
+    if not isinstance(text, str) or not text.strip():
+        raise MisuseError(
+            f"the function of Handover(sees=…) must return text for the next agent, not {text!r}"
+        )
+    return repair_surrogates(text)
+
+
+def make_handover_tools(handovers: Sequence[object]) -> tuple[HandoverTool, ...]:
+    each = (item if isinstance(item, Handover) else Handover(agent=_check_agent(item)) for item in handovers)
+    return tuple(HandoverTool(item.name, item.description) for item in each)
+
+
+def _check_agent(given: object) -> HandoverAgent:
+    if isinstance(getattr(given, "settings", None), Settings) and hasattr(given, "open_session"):
+        return given  # type: ignore[return-value]
+    raise MisuseError(f"`handover` takes agents or Handover(agent=…), not {given!r}")
+
+
+def _output_schema(settings: Settings) -> str:
+    return settings.output.parameters if settings.output is not None else ""
