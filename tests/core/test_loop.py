@@ -174,6 +174,7 @@ ONE_OF_EACH = (
     e.Reprompted(why="", message=""),
     e.OutputChecked(validator="v", verdict="accepted", answer_id="r1"),
     e.HookDecided(hook="h", point="on_end"),
+    e.SubrunWaiting(call_id="c1_0", session="inner"),
     e.Steered(message="x"),
     e.SteeringTaken(count=1),
     e.PauseRequested(reason="x"),
