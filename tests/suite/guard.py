@@ -99,7 +99,7 @@ BYTES = {
         test_cache_diagnosis.py test_chained_replies.py test_conversation_object.py test_faults.py
         test_inprocess.py test_keys_and_names.py test_latency.py test_lineage.py test_notes.py
         test_partial_usage.py test_prefix.py test_prompt_layers.py test_refused_parameters.py
-        test_rejected_parts.py test_retrieval.py test_retry.py test_simulator.py test_stored_prompts.py
+        test_private_hosted_tools.py test_rejected_parts.py test_retrieval.py test_retry.py test_simulator.py test_stored_prompts.py
         test_wire_failures.py
         """,
     ),

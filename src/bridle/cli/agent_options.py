@@ -8,7 +8,7 @@ file.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -153,6 +153,16 @@ def take_extras_from_log(before: Settings, console: Console) -> tuple[Extra, ...
     for told in left_out:
         console.note(told, "yellow")
     return kept
+
+
+def report_hosted_tools(before: Settings, given: Collection[str], console: Console) -> None:
+    """Name the hosted tools of the log that are not among the given tools and so are not offered."""
+    for spec in before.all_tools:
+        if spec.native is not None and spec.name not in given:
+            held = (
+                "has values that the log does not hold and" if spec.native_digest else "comes from a log and"
+            )
+            console.note(f"the hosted tool {spec.name!r} of the log {held} is not offered", "yellow")
 
 
 def add_default_rule(policy: Policy, options: argparse.Namespace) -> Policy:

@@ -47,7 +47,8 @@ async def update_stored_prompt(
         else:
             await record(await _store_or_extend(effect, codec, connection, clock))
     except ProviderError as error:
-        await record(_make_dropped(effect, connection, error.failure.message))
+        why = connection.redact_error(error.failure.message)
+        await record(_make_dropped(effect, connection, why))
 
 
 async def _store_or_extend(
@@ -55,7 +56,8 @@ async def _store_or_extend(
 ) -> PromptStored:
     began, existing, model = clock.now(), effect.stored, connection.model
     if existing is None:
-        request = codec.encode_store_prompt(effect.request, effect.seconds, STORED_PROMPT_LABEL)
+        prompt = connection.private_extras.restore(effect.request)
+        request = codec.encode_store_prompt(prompt, effect.seconds, STORED_PROMPT_LABEL)
         paid_seconds = effect.seconds
     else:
         request = codec.encode_extend_prompt(existing.name, effect.seconds)
@@ -104,5 +106,6 @@ async def open_conversation(
         request = codec.encode_open_conversation(connection.model)
         name = codec.decode_opened_conversation(*await send_request(connection, request, now))
     except ProviderError as error:
-        return ConversationDropped(name="", model_key=key, why=error.failure.message)
+        why = connection.redact_error(error.failure.message)
+        return ConversationDropped(name="", model_key=key, why=why)
     return ConversationOpened(name=name, model_key=key)

@@ -34,7 +34,7 @@ from bridle.values.result import AttemptRestarted, CallReady, Delta, ReasoningDe
 from bridle.values.settings import REPLY_BYTES_DEFAULT
 from bridle.values.usage import Usage
 
-from .model_connection import ModelConnection
+from .model_connection import KEY_PLACEHOLDER, ModelConnection
 
 SECONDS_DIGITS = 6
 """Latencies are rounded to microseconds."""
@@ -43,7 +43,6 @@ Streamed = TextDelta | ReasoningDelta | ToolCallDelta
 ERROR_BODY_BYTES_MAX = 1024 * 1024
 """Longer error pages are not read further."""
 HTTP_ERROR = 400
-KEY_PLACEHOLDER = "[key]"
 
 
 class DeltaCallIds:
@@ -271,7 +270,7 @@ class ModelCall:
     ) -> None:
         """Encode the request.  `now` times the call; a reply of more than `bytes_max` is abandoned."""
         request = replace(request, stream=stream)
-        if request.extras:
+        if request.extras or connection.private_extras:
             request = connection.private_extras.restore(request)
         encoded = connection.codec.encode(request, history)
         self.digest, self.model = encoded.digest, connection.model
@@ -377,9 +376,7 @@ class ModelCall:
         return replace(failure, message=message, code=code, window_tokens=window, refused_parameter=refused)
 
     def _redact_error(self, text: str) -> str:
-        """An error may repeat any field of the request, so every hidden text is removed from it."""
-        secrets = self._list_secrets() | self._connection.private_extras.texts
-        return Redactor(secrets, KEY_PLACEHOLDER).redact_text(text)
+        return self._connection.redact_error(text, self._list_secrets())
 
     def _reply_secrets(self) -> list[str]:
         """Secrets to remove from replies, whose text may contain plain words."""

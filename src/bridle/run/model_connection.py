@@ -22,9 +22,11 @@ from bridle.run.recovery.breakers import PROCESS_BREAKERS, CircuitBreakers
 from bridle.transports.deadlines import Deadlines
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.model import Model
-from bridle.values.redaction import find_header_secrets
+from bridle.values.redaction import Redactor, find_header_secrets
 
 from .private_extras import NO_PRIVATE_EXTRAS, PrivateExtras
+
+KEY_PLACEHOLDER = "[key]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,11 @@ class ModelConnection:
         """The credentials in the headers and extras."""
         found = (find_header_secrets(name, value) for name, value in self.headers)
         return self.private_extras.credentials.union(*found)
+
+    def redact_error(self, text: str, signed: frozenset[str] = frozenset()) -> str:
+        """The text of an error, which may repeat any field of a request, without credentials and hidden texts."""
+        secrets = self.secrets | self.private_extras.texts | signed
+        return Redactor(secrets, KEY_PLACEHOLDER).redact_text(text)
 
     def with_extras(self, extras: PrivateExtras) -> "ModelConnection":
         """This connection for an agent with these extras."""
@@ -114,6 +121,8 @@ async def send_request(
         url=connection.model.endpoint.base_url.rstrip("/") + request.path,
         headers=(*request.headers, *connection.headers),
         body=request.body,
+        secrets=connection.private_extras.credentials,
+        private_texts=connection.private_extras.texts,
     )
     if connection.sign_request is not None:
         outgoing = replace(outgoing, headers=(*outgoing.headers, *connection.sign_request(outgoing, now)))

@@ -1,14 +1,15 @@
-"""Keeps the values of extras out of the log.
+"""Keeps the values of extras and of hosted tools out of the log.
 
-An extra is a request field in the caller's own JSON, so any string in it may be a credential, whatever its name.  The
-settings of an agent are logged; they hold each extra with its strings replaced by a mark, and a digest that shows
-whether the extra is still the same.  The original stays in the agent and returns to a request just before encoding.
+An extra is a request field in the caller's own JSON, and so is the definition of a hosted tool (`ToolSpec.native`):
+any string in it may be a credential, whatever its name.  The settings of an agent are logged; they hold each extra
+and each hosted tool with its strings replaced by a mark, and a digest that shows whether it is still the same.  The
+original stays in the agent and returns to a request just before encoding.
 
-Words of the wire formats (`auto`, `1h`, the service terms of a price) are not secret and stay: budgets and cache
-lifetimes depend on them.
+Words of the wire formats (`auto`, `1h`, the service terms of a price, the types and names in a hosted tool) are not
+secret and stay: budgets and cache lifetimes depend on them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -17,28 +18,33 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.core.cache.breakpoints import TTL_SECONDS
+from bridle.providers.schema.tool_schema import describe_hidden_tool
 from bridle.providers.wire.extras import parse_extra
-from bridle.values.errors import MisuseError
+from bridle.values.errors import BadTool, MisuseError
 from bridle.values.redaction import find_header_secrets
-from bridle.values.request import Extra, Request
+from bridle.values.request import Extra, Request, ToolSpec
 from bridle.values.settings import Settings
 
 HIDDEN_MARK = "[hidden]"
 DIGEST_CHARACTERS = 16
 PUBLIC_WORDS = frozenset((
-    "adaptive", "any", "auto", "batch", "concise", "default", "detailed", "disabled", "enabled",
+    "adaptive", "always", "any", "auto", "batch", "concise", "default", "detailed", "disabled", "enabled",
     "ephemeral", "fast", "flex", "high", "image", "json", "json_object", "low", "max", "medium",
-    "minimal", "none", "optimized", "priority", "required", "reserved", "standard", "standard_only",
+    "minimal", "never", "none", "optimized", "priority", "required", "reserved", "standard", "standard_only",
     "text", "xhigh",
 ))  # fmt: skip
+PUBLIC_TOOL_MEMBERS = frozenset(("type", "name"))
+"""Members that identify a hosted tool. Replies repeat them, so hiding them would make recordings unreadable."""
 
 
 @dataclass(frozen=True)
 class PrivateExtras:
-    """The original extras of an agent whose settings show marks in place of some strings."""
+    """The original extras and hosted tools of an agent whose settings show marks in place of some strings."""
 
     originals: Mapping[str, Extra] = field(default_factory=dict, repr=False)
     """By the digest of the mark."""
+    tools: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The definitions of hosted tools, by the digest of the mark."""
     strings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The hidden strings, each with the name of its nearest enclosing member."""
 
@@ -51,13 +57,29 @@ class PrivateExtras:
         """The hidden strings that look like credentials; others may be ordinary words of a conversation."""
         return frozenset(found for name, text in self.strings for found in find_header_secrets(name, text))
 
+    def __bool__(self) -> bool:
+        return bool(self.originals or self.tools)
+
     def restore(self, request: Request) -> Request:
-        """The request with its original extras; raises `MisuseError` for a mark whose original is unknown."""
+        """The request with its original values; raises `MisuseError` for a mark whose original is unknown."""
         unknown = [each for each in request.extras if each.digest and each.digest not in self.originals]
         if unknown:
             raise MisuseError(_describe_mark(unknown[0]))
         extras = (self.originals[each.digest] if each.digest else each for each in request.extras)
-        return replace(request, extras=tuple(extras))
+        request = replace(request, extras=tuple(extras))
+        if not self.tools:
+            return request
+        tools, deferred = self._restore_tools(request.tools), self._restore_tools(request.deferred_tools)
+        return replace(request, tools=tools, deferred_tools=deferred)
+
+    def _restore_tools(self, specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+        """The specs with their definitions; a mark whose original is unknown is refused when it is encoded."""
+        return tuple(
+            replace(spec, native=self.tools[spec.native_digest], native_digest="")
+            if spec.native_digest in self.tools
+            else spec
+            for spec in specs
+        )
 
 
 NO_PRIVATE_EXTRAS = PrivateExtras()
@@ -65,7 +87,7 @@ NO_PRIVATE_EXTRAS = PrivateExtras()
 
 def hide_extras(settings: Settings) -> tuple[Settings, PrivateExtras]:
     """Settings fit for the log, and the originals; raises `MisuseError` for a mark or text that is not JSON."""
-    if not settings.extras:
+    if not settings.extras and all(spec.native is None for spec in settings.all_tools):
         return settings, NO_PRIVATE_EXTRAS
     words = _list_public_words(settings)
     extras: list[Extra] = []
@@ -77,23 +99,61 @@ def hide_extras(settings: Settings) -> tuple[Settings, PrivateExtras]:
         found: list[tuple[str, str]] = []
         shown = _hide_strings(extra.name, parse_extra(extra), words, found)
         if found:
-            digest = sha256(f"{extra.name}\0{extra.json}".encode()).hexdigest()[:DIGEST_CHARACTERS]
+            digest = _digest_text(extra.name, extra.json)
             originals[digest] = extra
             strings += found
             extras.append(replace(extra, json=msgspec.json.encode(shown).decode(), digest=digest))
         else:
             extras.append(extra)
-    private = PrivateExtras(originals, tuple(strings))
-    return replace(settings, extras=tuple(extras)), private
+    definitions: dict[str, str] = {}
+    tools, hidden = (
+        tuple(_hide_tool(spec, words, definitions, strings) for spec in specs)
+        for specs in (settings.tools, settings.hidden_tools)
+    )
+    private = PrivateExtras(originals, definitions, tuple(strings))
+    return replace(settings, extras=tuple(extras), tools=tools, hidden_tools=hidden), private
 
 
-def _hide_strings(name: str, value: object, words: frozenset[str], found: list[tuple[str, str]]) -> object:
-    """The value with its strings replaced by the mark, which are added to `found`."""
+def _hide_tool(
+    spec: ToolSpec, words: frozenset[str], definitions: dict[str, str], strings: list[tuple[str, str]]
+) -> ToolSpec:
+    """The spec fit for the log; its definition is added to `definitions`, its hidden strings to `strings`."""
+    if spec.native is None:
+        return spec
+    if spec.native_digest:
+        raise MisuseError(describe_hidden_tool(spec))
+    try:
+        definition = msgspec.json.decode(spec.native)
+    except ValueError as error:
+        message = f"the native definition of tool {spec.name!r} is not JSON ({error}): correct it"
+        raise BadTool(message) from None
+    found: list[tuple[str, str]] = []
+    shown = _hide_strings(spec.name, definition, words, found, PUBLIC_TOOL_MEMBERS)
+    if not found:
+        return spec
+    digest = _digest_text(spec.name, spec.native)
+    definitions[digest] = spec.native
+    strings += found
+    return replace(spec, native=msgspec.json.encode(shown).decode(), native_digest=digest)
+
+
+def _digest_text(name: str, text: str) -> str:
+    return sha256(f"{name}\0{text}".encode()).hexdigest()[:DIGEST_CHARACTERS]
+
+
+def _hide_strings(
+    name: str,
+    value: object,
+    words: frozenset[str],
+    found: list[tuple[str, str]],
+    public: frozenset[str] = frozenset(),
+) -> object:
+    """The value with its strings replaced by the mark, which are added to `found`; members in `public` stay."""
     if isinstance(value, dict):
-        return {inner: _hide_strings(str(inner), each, words, found) for inner, each in value.items()}
+        return {inner: _hide_strings(str(inner), each, words, found, public) for inner, each in value.items()}
     if isinstance(value, list):
-        return [_hide_strings(name, each, words, found) for each in value]
-    if not isinstance(value, str) or not value or value in words:
+        return [_hide_strings(name, each, words, found, public) for each in value]
+    if not isinstance(value, str) or not value or value in words or name in public:
         return value
     found.append((name, value))
     return HIDDEN_MARK

@@ -54,6 +54,18 @@ CANCELLED_REASON = "cancelled by the caller"
 CLOSE_ATTEMPTS_MAX = 5
 
 
+def _describe_change(before: Settings, settings: Settings) -> Configured:
+    """The event of new settings; it names what was sent so far, is hidden in the log and was not given again."""
+    given = {extra.name for extra in settings.extras}
+    extras = (extra.name for extra in before.extras if extra.digest)
+    tools = (spec.name for spec in before.all_tools if spec.native_digest)
+    return Configured(
+        settings=settings,
+        omitted_extras=tuple(name for name in extras if name not in given),
+        omitted_tools=tuple(name for name in tools if name not in settings.tool_names),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Session:
     session: str
@@ -243,10 +255,7 @@ class Session:
         if driver.state.phase is Phase.NEW:
             await driver.record(Configured(settings=settings, session=self.session))
         elif driver.state.settings != settings:
-            given = {extra.name for extra in settings.extras}
-            before = (extra.name for extra in driver.state.settings.extras if extra.digest)
-            omitted = tuple(name for name in before if name not in given)
-            await driver.record(Configured(settings=settings, omitted_extras=omitted))
+            await driver.record(_describe_change(driver.state.settings, settings))
 
     async def _finish_hooks(self, driver: Driver) -> State:
         """Run the `on_end` hooks that a crash prevented."""

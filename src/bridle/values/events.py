@@ -113,6 +113,8 @@ class Configured(EventBase, tag="configured"):
     """Set on the first event; makes this log distinct from every other."""
     omitted_extras: tuple[str, ...] = ()
     """Extras that were sent so far and not given again; a log does not hold their values."""
+    omitted_tools: tuple[str, ...] = ()
+    """Hosted tools that were offered so far and not given again; a log does not hold their definitions."""
     handed_over_to: str = ""
     """Agent that continues the run with these settings, if the one before it handed the run over."""
 

@@ -47,6 +47,8 @@ class ToolSpec(Value):
     """Provider-side tool, in the provider's own JSON."""
     native_to: tuple[str, ...] = ()
     """Wire families or endpoints that it belongs to; inferred from its JSON by the agent if empty."""
+    native_digest: str = ""
+    """Set if strings of `native` are hidden, as in every log; shows whether the definition is still the same."""
     always_visible: bool = False
     """Visible to the model from the start, however many tools there are."""
     handover: str = ""

@@ -25,6 +25,7 @@ from bridle.cli.agent_options import (
     make_approver,
     make_budget,
     read_policy_option,
+    report_hosted_tools,
     take_extras_from_log,
     take_policy_from_log,
 )
@@ -88,6 +89,7 @@ def run_agent(options: argparse.Namespace, *, session: str | None, prompt: str |
 
     def make(model: str | Model | None, store: Store, before: Settings) -> Agent[object, str]:
         """The agent; settings not given as options are those of the session."""
+        report_hosted_tools(before, {tool.spec.name for tool in tools}, console)
         return Agent(
             choose_models(options, model, before),
             tools=tools,

@@ -93,6 +93,7 @@ def _format_degraded(alarm: CacheDegraded) -> str:
 LABEL_WIDTH = 22
 """Columns of time and label before the text of a line."""
 OMITTED_EXTRA = "the extra {name!r}: its values are not in the log"
+OMITTED_TOOL = "the hosted tool {name!r}: its definition is not in the log"
 LINES_MAX = 1_000_000
 PROSE_LABELS = ("model", "you", "harness")
 """Lines that may contain long text."""
@@ -359,8 +360,10 @@ def _settings_lines(event: e.Configured) -> list[tuple[str, str]]:
     named = ", ".join(override.option for override in settings.overrides)
     only = [("this run", f"has its own {named}")] if named else []
     skipped = [("skipped", reason) for _, reason in settings.skipped_models]
-    left_out = [("left out", OMITTED_EXTRA.format(name=name)) for name in event.omitted_extras]
-    return [("settings", f"{settings.model.name}, {tools}"), *only, *skipped, *left_out]
+    left_out = [OMITTED_EXTRA.format(name=name) for name in event.omitted_extras]
+    left_out += [OMITTED_TOOL.format(name=name) for name in event.omitted_tools]
+    omitted = [("left out", each) for each in left_out]
+    return [("settings", f"{settings.model.name}, {tools}"), *only, *skipped, *omitted]
 
 
 def _prompt_text(parts: Sequence[Text | Media]) -> str:

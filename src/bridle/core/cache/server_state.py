@@ -182,7 +182,8 @@ def _head_digest(state: State, request: Request) -> str:
     if not state.settings.cache_by_name and state.cache.stored_prompt is None:
         return ""
     tools = (text for spec in request.tools for text in (spec.name, spec.description, spec.parameters))
-    return digest_lines((*tools, *(text.text for text in request.system)))
+    hosted = (f"{spec.native} {spec.native_digest}" for spec in request.tools if spec.native is not None)
+    return digest_lines((*tools, *hosted, *(text.text for text in request.system)))
 
 
 def _apply_prompt_stored(state: State, event: PromptStored, at: float, proof: str) -> State:

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bridle.providers.schema.tool_schema import compile_for_wire, is_sent_unchanged
+from bridle.providers.schema.tool_schema import compile_for_wire, describe_hidden_tool, is_sent_unchanged
 from bridle.providers.wire.json import dumps, is_object, loads, raw_json, text_or_empty
 from bridle.values.errors import BadTool
 from bridle.values.request import ToolChoice, ToolSpec
@@ -132,6 +132,8 @@ def decode_tool_choice(config: object) -> ToolChoice | None:
 def _native_tool(spec: ToolSpec) -> Block | None:
     if spec.native is None:
         return None
+    if spec.native_digest:
+        raise BadTool(describe_hidden_tool(spec))
     if not is_object(spec.native):
         raise BadTool(f"the native definition of tool {spec.name!r} is not a JSON object: correct it")
     native: Block = loads(spec.native)

@@ -25,12 +25,20 @@ def compile_for_wire(schema: str, wire: str) -> Raw:
     return raw_json(compile_schema(schema, find_dialect(wire)).text)
 
 
+def describe_hidden_tool(spec: ToolSpec) -> str:
+    return (
+        f"the hosted tool {spec.name!r} comes from a log, which does not hold its values; write it out again"
+    )
+
+
 def native_definition(spec: ToolSpec) -> Raw | None:
     """The tool's definition in the provider's own form; None for a tool that a schema describes.
 
-    Raises `BadTool` when neither the definition nor the schema is a JSON object.
+    Raises `BadTool` when neither the definition nor the schema is a JSON object, and for hidden values.
     """
     if spec.native is not None:
+        if spec.native_digest:
+            raise BadTool(describe_hidden_tool(spec))
         if not is_object(spec.native):
             raise BadTool(f"the native definition of tool {spec.name!r} is not a JSON object: correct it")
         return raw_json(spec.native)
