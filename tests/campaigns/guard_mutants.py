@@ -250,7 +250,7 @@ MUTANTS = (
         "run/test_private_extras.py::test_an_error_that_repeats_any_value_is_kept_without_it",
     ),
     Mutant(
-        "run/session.py",
+        "run/private_extras.py",
         "omitted_extras=tuple(name for name in extras if name not in given),",
         "",
         "run/test_private_extras.py::test_not_given_again_no_mark_is_sent_and_the_omission_is_an_event",
@@ -268,7 +268,7 @@ MUTANTS = (
         "run/test_private_hosted_tools.py::test_a_mark_from_a_log_is_refused_as_a_tool_and_never_encoded",
     ),
     Mutant(
-        "run/session.py",
+        "run/private_extras.py",
         "omitted_tools=tuple(name for name in tools if name not in settings.tool_names),",
         "",
         "run/test_private_hosted_tools.py::test_not_given_again_no_mark_is_sent_and_the_omission_is_an_event",

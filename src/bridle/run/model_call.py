@@ -35,6 +35,7 @@ from bridle.values.settings import REPLY_BYTES_DEFAULT
 from bridle.values.usage import Usage
 
 from .model_connection import KEY_PLACEHOLDER, ModelConnection
+from .private_extras import NO_PRIVATE_EXTRAS
 
 SECONDS_DIGITS = 6
 """Latencies are rounded to microseconds."""
@@ -270,7 +271,7 @@ class ModelCall:
     ) -> None:
         """Encode the request.  `now` times the call; a reply of more than `bytes_max` is abandoned."""
         request = replace(request, stream=stream)
-        if request.extras or connection.private_extras:
+        if request.extras or connection.private_extras is not NO_PRIVATE_EXTRAS:
             request = connection.private_extras.restore(request)
         encoded = connection.codec.encode(request, history)
         self.digest, self.model = encoded.digest, connection.model

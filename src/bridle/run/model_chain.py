@@ -48,7 +48,7 @@ class ModelChain:
             for model in (*self.models, *self.extra_models)
             if model.model_key not in skipped
         }
-        if not extras:
+        if extras is NO_PRIVATE_EXTRAS:
             return connections
         return {key: each.with_extras(extras) for key, each in connections.items()}
 

@@ -21,6 +21,7 @@ from bridle.core.cache.breakpoints import TTL_SECONDS
 from bridle.providers.schema.tool_schema import describe_hidden_tool
 from bridle.providers.wire.extras import parse_extra
 from bridle.values.errors import BadTool, MisuseError
+from bridle.values.events import Configured
 from bridle.values.redaction import find_header_secrets
 from bridle.values.request import Extra, Request, ToolSpec
 from bridle.values.settings import Settings
@@ -56,9 +57,6 @@ class PrivateExtras:
     def credentials(self) -> frozenset[str]:
         """The hidden strings that look like credentials; others may be ordinary words of a conversation."""
         return frozenset(found for name, text in self.strings for found in find_header_secrets(name, text))
-
-    def __bool__(self) -> bool:
-        return bool(self.originals or self.tools)
 
     def restore(self, request: Request) -> Request:
         """The request with its original values; raises `MisuseError` for a mark whose original is unknown."""
@@ -135,6 +133,18 @@ def _hide_tool(
     definitions[digest] = spec.native
     strings += found
     return replace(spec, native=msgspec.json.encode(shown).decode(), native_digest=digest)
+
+
+def describe_new_settings(before: Settings, settings: Settings) -> Configured:
+    """The event of new settings; it names what was sent so far, is hidden in the log and was not given again."""
+    given = {extra.name for extra in settings.extras}
+    extras = (extra.name for extra in before.extras if extra.digest)
+    tools = (spec.name for spec in before.all_tools if spec.native_digest)
+    return Configured(
+        settings=settings,
+        omitted_extras=tuple(name for name in extras if name not in given),
+        omitted_tools=tuple(name for name in tools if name not in settings.tool_names),
+    )
 
 
 def _digest_text(name: str, text: str) -> str:

@@ -44,6 +44,7 @@ from .agent_settings import AgentParts, must_stream
 from .cancellation import finish_despite_cancel
 from .driver import Driver
 from .model_chain import settings_for_first_model
+from .private_extras import describe_new_settings
 from .stream import RunControl
 from .validate_input import check_session, check_tenant
 
@@ -52,18 +53,6 @@ ABANDONED_REASON = "the run before was left unfinished"
 OWN_INSTRUCTIONS_NOTE = "the imported system prompt is not sent: the agent has instructions of its own"
 CANCELLED_REASON = "cancelled by the caller"
 CLOSE_ATTEMPTS_MAX = 5
-
-
-def _describe_change(before: Settings, settings: Settings) -> Configured:
-    """The event of new settings; it names what was sent so far, is hidden in the log and was not given again."""
-    given = {extra.name for extra in settings.extras}
-    extras = (extra.name for extra in before.extras if extra.digest)
-    tools = (spec.name for spec in before.all_tools if spec.native_digest)
-    return Configured(
-        settings=settings,
-        omitted_extras=tuple(name for name in extras if name not in given),
-        omitted_tools=tuple(name for name in tools if name not in settings.tool_names),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +244,7 @@ class Session:
         if driver.state.phase is Phase.NEW:
             await driver.record(Configured(settings=settings, session=self.session))
         elif driver.state.settings != settings:
-            await driver.record(_describe_change(driver.state.settings, settings))
+            await driver.record(describe_new_settings(driver.state.settings, settings))
 
     async def _finish_hooks(self, driver: Driver) -> State:
         """Run the `on_end` hooks that a crash prevented."""
