@@ -306,7 +306,8 @@ def _apply_on_end(state: State, event: HookDecided, at: float, proof: str) -> St
             end = replace(end, reason=f"{end.reason}; {failure}" if end.reason else failure)
     evaluation = replace(state.run.evaluation, hooks=progress)
     if event.action in ("change", "answer", "refuse"):
-        evaluation = replace(evaluation, output=None)
+        is_structured = state.settings.output is not None and event.action != "refuse"
+        evaluation = replace(evaluation, output=event.replacement if is_structured else None)
     return replace(state, run=replace(state.run, end=end, evaluation=evaluation))
 
 

@@ -7,7 +7,6 @@
 The function may be synchronous or asynchronous. A synchronous one runs in a thread.
 """
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection
 from typing import Generic, TypeVar
@@ -19,120 +18,168 @@ from bridle.values.message import Reply, ToolCall, ToolResult
 
 C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., object])
-H = TypeVar("H")
+A = TypeVar("A")
 Decided = HookDecision | Awaitable[HookDecision]
 Checked = str | None | Awaitable[str | None]
 """Reason of a refusal; None to continue."""
 
 
-class _FunctionHook(Generic[F]):
+GUARD_PARAMETERS = ("run", "text")
+
+
+class FunctionHook(Generic[F]):
+    """A hook made from `function`; `parameters` are its positional arguments if the hook's method has others."""
+
     def __init__(
-        self, decide: F, name: str, timeout_seconds: float, tools: Collection[str] | None = None
+        self,
+        decide: F,
+        name: str,
+        timeout_seconds: float,
+        tools: Collection[str] | None = None,
+        *,
+        function: Callable[..., object] | None = None,
     ) -> None:
-        self.decide, self.name = decide, name or decide.__name__
+        self.decide, self.function = decide, function or decide
+        self.name = name or getattr(self.function, "__name__", type(self.function).__name__)
         self.timeout_seconds, self.tools = timeout_seconds, tools
         self.is_async = inspect.iscoroutinefunction(decide)
-        if isinstance(tools, str):
-            raise MisuseError(f"tools is a list of names; write tools=[{tools!r}]")
-
-    def applies_to(self, tool: str) -> bool:
-        return self.tools is None or tool in self.tools
+        self.parameters = GUARD_PARAMETERS if function is not None else ()
 
 
-class BeforeModelFunction(_FunctionHook[Callable[[RunContext[C], ModelInput], Decided]], Generic[C]):
+class BeforeModelFunction(FunctionHook[Callable[[RunContext[C], ModelInput], Decided]], Generic[C]):
     def before_model(self, run: RunContext[C], request: ModelInput) -> Decided:
         return self.decide(run, request)
 
 
-class AfterModelFunction(_FunctionHook[Callable[[RunContext[C], Reply], Decided]], Generic[C]):
+class AfterModelFunction(FunctionHook[Callable[[RunContext[C], Reply], Decided]], Generic[C]):
     def after_model(self, run: RunContext[C], reply: Reply) -> Decided:
         return self.decide(run, reply)
 
 
-class BeforeToolFunction(_FunctionHook[Callable[[RunContext[C], ToolCall], Decided]], Generic[C]):
+class BeforeToolFunction(FunctionHook[Callable[[RunContext[C], ToolCall], Decided]], Generic[C]):
     def before_tool(self, run: RunContext[C], call: ToolCall) -> Decided:
         return self.decide(run, call)
 
 
-class AfterToolFunction(_FunctionHook[Callable[[RunContext[C], ToolCall, ToolResult], Decided]], Generic[C]):
+class AfterToolFunction(FunctionHook[Callable[[RunContext[C], ToolCall, ToolResult], Decided]], Generic[C]):
     def after_tool(self, run: RunContext[C], call: ToolCall, result: ToolResult) -> Decided:
         return self.decide(run, call, result)
 
 
-class OnEndFunction(_FunctionHook[Callable[[RunContext[C], FinishedRun], Decided]], Generic[C]):
+class OnEndFunction(FunctionHook[Callable[[RunContext[C], FinishedRun], Decided]], Generic[C]):
     def on_end(self, run: RunContext[C], result: FinishedRun) -> Decided:
         return self.decide(run, result)
 
 
 def before_model(
-    *, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
+    function: None = None, /, *, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
 ) -> Callable[[Callable[[RunContext[C], ModelInput], Decided]], BeforeModelFunction[C]]:
     """Decide about every request of a new step."""
+    _check_not_bare("before_model", function)
     return lambda decide: BeforeModelFunction(decide, name, timeout)
 
 
 def after_model(
-    *, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
+    function: None = None, /, *, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
 ) -> Callable[[Callable[[RunContext[C], Reply], Decided]], AfterModelFunction[C]]:
     """Decide about every complete reply, before it becomes part of the conversation."""
+    _check_not_bare("after_model", function)
     return lambda decide: AfterModelFunction(decide, name, timeout)
 
 
 def before_tool(
-    *, tools: Collection[str] | None = None, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
+    function: None = None,
+    /,
+    *,
+    tools: Collection[str] | None = None,
+    name: str = "",
+    timeout: float = HOOK_SECONDS_DEFAULT,
 ) -> Callable[[Callable[[RunContext[C], ToolCall], Decided]], BeforeToolFunction[C]]:
     """Decide about every valid call, or about those of the named tools, before rules and approvals do."""
+    _check_not_bare("before_tool", function)
     return lambda decide: BeforeToolFunction(decide, name, timeout, tools)
 
 
 def after_tool(
-    *, tools: Collection[str] | None = None, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
+    function: None = None,
+    /,
+    *,
+    tools: Collection[str] | None = None,
+    name: str = "",
+    timeout: float = HOOK_SECONDS_DEFAULT,
 ) -> Callable[[Callable[[RunContext[C], ToolCall, ToolResult], Decided]], AfterToolFunction[C]]:
     """Decide about the result of every call that ran, or of the named tools, before the model receives it."""
+    _check_not_bare("after_tool", function)
     return lambda decide: AfterToolFunction(decide, name, timeout, tools)
 
 
 def on_end(
-    *, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
+    function: None = None, /, *, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
 ) -> Callable[[Callable[[RunContext[C], FinishedRun], Decided]], OnEndFunction[C]]:
     """Decide about the end of a run."""
+    _check_not_bare("on_end", function)
     return lambda decide: OnEndFunction(decide, name, timeout)
 
 
 def guard_input(
-    *, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
+    function: None = None, /, *, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
 ) -> Callable[[Callable[[RunContext[C], str], Checked]], BeforeModelFunction[C]]:
     """Refuse a prompt: the check gets its text and returns a reason, or None to continue."""
+    _check_not_bare("guard_input", function)
 
     def make_hook(check: Callable[[RunContext[C], str], Checked]) -> BeforeModelFunction[C]:
-        async def decide(run: RunContext[C], request: ModelInput) -> HookDecision:
+        def decide(run: RunContext[C], request: ModelInput) -> Decided:
             texts = [each.text for each in request.new_messages if each.provenance == "person"]
-            return await _check(check, run, "\n".join(texts)) if texts else None
+            return _decide_by_check(check(run, "\n".join(texts))) if texts else None
 
-        return BeforeModelFunction(decide, name or check.__name__, timeout)
+        return BeforeModelFunction(_match_kind(decide, check), name, timeout, function=check)
 
     return make_hook
 
 
 def guard_output(
-    *, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
+    function: None = None, /, *, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
 ) -> Callable[[Callable[[RunContext[C], str], Checked]], AfterModelFunction[C]]:
     """Refuse a reply: the check gets its text and returns a reason, or None to continue."""
+    _check_not_bare("guard_output", function)
 
     def make_hook(check: Callable[[RunContext[C], str], Checked]) -> AfterModelFunction[C]:
-        async def decide(run: RunContext[C], reply: Reply) -> HookDecision:
-            return await _check(check, run, reply.text) if reply.text else None
+        def decide(run: RunContext[C], reply: Reply) -> Decided:
+            return _decide_by_check(check(run, reply.text)) if reply.text else None
 
-        return AfterModelFunction(decide, name or check.__name__, timeout)
+        return AfterModelFunction(_match_kind(decide, check), name, timeout, function=check)
 
     return make_hook
 
 
-async def _check(
-    check: Callable[[RunContext[C], str], Checked], run: RunContext[C], text: str
-) -> Refuse | None:
-    if inspect.iscoroutinefunction(check):
-        reason = await check(run, text)
-    else:
-        reason = await asyncio.to_thread(check, run, text)
-    return Refuse(reason=reason) if reason else None
+def _check_not_bare(decorator: str, function: object) -> None:
+    if function is not None:
+        raise MisuseError(f"write @{decorator}() with parentheses")
+
+
+def _match_kind(
+    decide: Callable[[RunContext[C], A], Decided], check: Callable[..., object]
+) -> Callable[[RunContext[C], A], Decided]:
+    """The function, asynchronous if the check is: only a synchronous check runs in a thread."""
+    if not inspect.iscoroutinefunction(check):
+        return decide
+
+    async def decide_later(run: RunContext[C], subject: A) -> HookDecision:
+        decision = decide(run, subject)
+        return await decision if inspect.isawaitable(decision) else decision
+
+    return decide_later
+
+
+def _decide_by_check(reason: Checked) -> Decided:
+    if inspect.isawaitable(reason):
+        return _decide_later(reason)
+    # False could mean "not allowed": only None lets a text pass.
+    if reason is not None and not (isinstance(reason, str) and reason.strip()):
+        raise TypeError(f"a guard returns a reason to refuse, or None to continue; not {reason!r:.40}")
+    return None if reason is None else Refuse(reason=reason)
+
+
+async def _decide_later(reason: Awaitable[str | None]) -> HookDecision:
+    decision = _decide_by_check(await reason)
+    return await decision if inspect.isawaitable(decision) else decision

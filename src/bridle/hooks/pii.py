@@ -13,6 +13,7 @@ from bridle.values.hooks import Change, HookDecision, ModelInput, Refuse
 
 from .text_filter import PatternFilter, TextBlocked, TextPattern, edit_texts
 
+PII_ACTIONS = ("redact", "refuse", "allow")
 CARD_DIGITS = range(13, 20)
 
 
@@ -87,9 +88,14 @@ class RedactPii:
         input: Literal["redact", "refuse", "allow"] = "redact",  # noqa: A002 - the word users expect
         output: Literal["redact", "refuse", "allow"] = "redact",
     ) -> None:
+        if isinstance(kinds, str):
+            raise MisuseError(f"kinds is a list; write kinds=[{kinds!r}]")
         unknown = [kind for kind in kinds if kind not in PII]
         if unknown:
             raise MisuseError(f"unknown kind of personal data: {', '.join(unknown)}; known: {', '.join(PII)}")
+        for option, given in (("input", input), ("output", output)):
+            if given not in PII_ACTIONS:
+                raise MisuseError(f"{option}={given!r} is unknown; choose one of: {', '.join(PII_ACTIONS)}")
         self._patterns = (*(PII[kind] for kind in kinds), *patterns)
         self._input, self._output = input, output
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bridle.values.base import Value
+from bridle.values.errors import MisuseError
 from bridle.values.message import Message, Text, ToolResult, ViewChange
 
 LOOKBEHIND_CHARACTERS = 64
@@ -41,6 +42,13 @@ class TextPattern(Value):
     """Regular expression of text at the end of a piece that could become a match."""
     check: Callable[[str], bool] | None = None
     """Further condition of a match."""
+
+    def __post_init__(self) -> None:
+        for field, given in (("pattern", self.pattern), ("open_end", self.open_end)):
+            try:
+                compile_pattern(given)
+            except re.error as error:
+                raise MisuseError(f"{field} of {self.name!r} is no regular expression: {error}") from None
 
 
 class PatternFilter:

@@ -60,9 +60,10 @@ from .agent_settings import (
     resolve_summarizer,
 )
 from .clock import SystemClock
-from .hooks import Hook, collect_hooks
+from .hooks import Hook
 from .lineage import compare_sessions, fork_session, list_branches
 from .model_chain import ModelLike
+from .registered_hooks import register_hooks
 from .result import Validator, make_result
 from .session import RunResources, Session, StoreLike
 from .stream import RunControl, Stream
@@ -128,7 +129,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         check_types(budget)
         check_pool(pool)
         check_options(options, Agent.__init__)
-        retriever, hooking = Retriever.create(retrieve, facts), collect_hooks(hooks)
+        retriever, hooking = Retriever.create(retrieve, facts), register_hooks(hooks)
         settings = Settings(
             catalogue=ToolCatalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max),
             policy=load_policy(policy),
@@ -140,8 +141,9 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         )
         given = (*tools, *make_handover_tools(handover)), tool_index, tool_choice, instructions
         self._parts = make_parts(AgentInputs(
-            settings, model, deadlines, *given, thinking, sampling, output, validate, context_type,
+            settings, model, deadlines, *given, thinking, sampling, output, validate, context_type, hooking,
         ))  # fmt: skip
+        hooking.check_tools(self._parts.tool_layout.tools)
         self._budget, self._clock, self._pool = budget or Budget(), clock or SystemClock(), pool
         self._resources = RunResources(
             store_location=store,

@@ -48,6 +48,7 @@ from bridle.values.settings import (
 from .model_chain import ModelChain, ModelLike, make_model_chain
 from .model_connection import resolve_model
 from .private_extras import PrivateExtras, hide_extras
+from .registered_hooks import RegisteredHooks
 from .result import OutputChecker, parse_validators
 from .validate_input import check_numbers, check_round_trip
 
@@ -304,6 +305,7 @@ class AgentInputs(Generic[T]):
     output: OutputLike[T] | None
     validate: object
     context_type: object
+    hooks: RegisteredHooks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,7 +344,12 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     )
     parsed = parse_instructions(inputs.instructions)
     checker = OutputChecker(output_type, parse_validators(inputs.validate))
-    needs = (*list_tool_needs(layout.tools), *parsed.context_needs, *checker.context_needs)
+    needs = (
+        *list_tool_needs(layout.tools),
+        *parsed.context_needs,
+        *checker.context_needs,
+        *inputs.hooks.context_needs,
+    )
     check_context_types(needs, inputs.context_type)
     settings = replace(
         settings,

@@ -8,7 +8,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
@@ -24,22 +24,19 @@ from bridle.run.calls.run_tool import ToolFailure, find_resource_claim, run_with
 from bridle.run.context.run_context import RunContexts
 from bridle.run.result import OutputChecker
 from bridle.tools.function.threads import run_in_thread
-from bridle.values.errors import MisuseError, ModelRetry
+from bridle.values.errors import ModelRetry
 from bridle.values.events import Event
 from bridle.values.hooks import (
-    HOOK_POINTS,
-    HOOK_SECONDS_DEFAULT,
     Answer,
     Change,
     FinishedRun,
     HookDecided,
     HookDecision,
     HookPoint,
-    HookSpec,
     ModelInput,
     Refuse,
 )
-from bridle.values.message import Reply, Text, ToolCall, ToolResult
+from bridle.values.message import Media, Reply, Text, ToolCall, ToolResult, ViewChange
 from bridle.values.result import Delta, TextDelta
 from bridle.values.text import repair_surrogates
 
@@ -108,32 +105,6 @@ ACCEPTED_FIELDS: Mapping[HookPoint, tuple[str, ...]] = {
     "on_end": ("text",),
 }
 """Fields of `Change` that each point accepts."""
-
-
-class CollectedHooks(NamedTuple):
-    specs: tuple[HookSpec, ...]
-    by_name: dict[str, object]
-
-
-def collect_hooks(hooks: Sequence[object]) -> CollectedHooks:
-    """Check the registered hooks; return their specs for the settings, and the hooks by name."""
-    specs, by_name = [], dict[str, object]()
-    for hook in hooks:
-        if isinstance(hook, type):
-            raise MisuseError(f"hooks=[{hook.__name__}] is a class; write {hook.__name__}()")
-        name = str(getattr(hook, "name", "") or type(hook).__name__)
-        points = tuple(point for point in HOOK_POINTS if callable(getattr(hook, point, None)))
-        if not points and not callable(getattr(hook, "text_filter", None)):
-            wanted = ", ".join(HOOK_POINTS)
-            raise MisuseError(f"{name} is not a hook: it has none of the methods {wanted}")
-        if name in by_name:
-            raise MisuseError(f"two hooks have the name {name!r}; give one of them another `name`")
-        seconds = getattr(hook, "timeout_seconds", HOOK_SECONDS_DEFAULT)
-        if not isinstance(seconds, int | float) or not seconds > 0:
-            raise MisuseError(f"the timeout of hook {name!r} must be a number of seconds above 0")
-        specs.append(HookSpec(name=name, points=points, timeout_seconds=float(seconds)))
-        by_name[name] = hook
-    return CollectedHooks(tuple(specs), by_name)
 
 
 class ReplyFilter:
@@ -306,14 +277,19 @@ class HookRunner:
             case None:
                 return decided
             case Refuse(reason=reason):
+                _check_text(decision, "reason", reason)
+                if not reason.strip():
+                    raise ValueError("Refuse needs a reason; the model or the caller receives it")
                 return replace(decided, action="refuse", reason=repair_surrogates(reason))
             case Answer(text=text):
+                _check_text(decision, "text", text)
                 return self._check_reply(
                     replace(decided, action="answer", replacement=repair_surrogates(text))
                 )
             case Change():
                 return self._make_change(decided, decision)
-        raise TypeError(f"{point} must return None, Change, Refuse or Answer, not {type(decision).__name__}")
+        returned = f"the class {decision.__name__}" if isinstance(decision, type) else type(decision).__name__
+        raise TypeError(f"{point} must return None, Change, Refuse or Answer, not {returned}")
 
     def _make_change(self, decided: HookDecided, change: Change) -> HookDecided:
         accepted = ACCEPTED_FIELDS[decided.point]
@@ -323,6 +299,7 @@ class HookRunner:
             raise TypeError(
                 f"Change at {decided.point} takes {' or '.join(accepted)}, not {', '.join(wrong) or 'nothing'}"
             )
+        _check_change(change)
         arguments = claim = None
         if change.arguments is not None:
             arguments = msgspec.json.encode(change.arguments).decode()
@@ -343,9 +320,32 @@ class HookRunner:
         return self._check_reply(changed)
 
     def _check_reply(self, decided: HookDecided) -> HookDecided:
-        """The decision with the objection of the output type to a changed reply."""
-        held = self._driver.state.run.evaluation.hooks.unreviewed
+        """The decision with the objection of the output type to a changed reply; it must accept a changed answer."""
+        state = self._driver.state
+        if decided.point == "on_end" and state.settings.output is not None and state.run.end.stop == "done":
+            if error := self._output.find_error(decided.replacement or ""):
+                raise TypeError(f"its text is an answer that the output type rejects: {error}")
+            return decided
+        held = state.run.evaluation.hooks.unreviewed
         if decided.point != "after_model" or held is None:
             return decided
         changed = replace(held.reply, parts=(Text(text=decided.replacement or ""),))
-        return replace(decided, output_error=self._output.find_reply_error(self._driver.state, changed))
+        return replace(decided, output_error=self._output.find_reply_error(state, changed))
+
+
+def _check_text(decision: Refuse | Answer | Change, field: str, value: object) -> None:
+    """Raise `TypeError` for other types, which the log could not decode."""
+    if not isinstance(value, str):
+        raise TypeError(f"{type(decision).__name__}({field}=…) takes text, not {type(value).__name__}")
+
+
+def _check_change(change: Change) -> None:
+    if change.text is not None:
+        _check_text(change, "text", change.text)
+    if change.arguments is not None and not isinstance(change.arguments, Mapping):
+        raise TypeError(f"Change(arguments=…) takes a dict, not {type(change.arguments).__name__}")
+    for field, accepted in (("parts", (Text, Media)), ("edits", (ViewChange,))):
+        values = getattr(change, field)
+        names = " and ".join(each.__name__ for each in accepted)
+        if not isinstance(values, Sequence) or not all(isinstance(each, accepted) for each in values):
+            raise TypeError(f"Change({field}=…) takes a list of {names}")
