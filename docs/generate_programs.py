@@ -47,6 +47,13 @@ The model chooses the agent that continues ([agents.md](agents.md#hand-over)). B
 so that a resumed run continues with the right agent. With Pydantic AI, your program runs the next agent.""",
     ),
     (
+        "hooks",
+        "Hooks",
+        """\
+Code decides about a call before it runs ([hooks.md](hooks.md)). Bridle records each decision, so that a resumed run
+does not call the hook again. The arguments a hook sets are checked against the tool's schema and the policy.""",
+    ),
+    (
         "approvals",
         "Approvals across processes",
         """\

@@ -24,6 +24,7 @@ EXPECTED = {
     "context": "order_status returned: sent",
     "validators": "391",
     "hand_over": "book returned: booked seat 4",
+    "hooks": "refunds above 500 are paid by hand",
     "sub_agents": "order_status returned: sent on Monday",
 }
 HERE = importlib.util.find_spec
