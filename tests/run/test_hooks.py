@@ -269,6 +269,77 @@ def test_a_hook_that_fails_ends_the_run_and_is_called_again_on_resume(point, fau
     assert result.stop == "failed"
     assert "hook Guard failed" in result.reason
     assert paid == ([500] if point == "after_tool" else [])
+    resumed = agent.resume_sync("s")
+    assert resumed.stop == "done"
+    is_asked_again = point in ("before_model", "after_model")
+    assert len(calls) == (3 if is_asked_again else 1)
+    assert paid == ([] if point == "before_tool" else [500])
+    told = resumed.messages[2].results[0].text
+    expected = {"before_tool": "was not run", "after_tool": "withheld"}
+    assert expected.get(point, "paid 500") in told
+
+
+def test_a_changed_call_is_approved_in_another_process_without_calling_the_hook_again(tmp_path):
+    counted = []
+
+    @before_tool(tools=["pay"])
+    def lower(run, call):
+        counted.append("before")
+        return Change(arguments={"amount": 7})
+
+    @after_tool()
+    def hide(run, call, result):
+        counted.append("after")
+        return Change(text="paid")
+
+    def make_agent(paid):
+        @tool(effect="write", approve=True)
+        def pay(amount: int) -> str:
+            """Pay."""
+            paid.append(amount)
+            return "secret"
+
+        return Agent(
+            scripted(PAY, "done"), hooks=[lower, hide, RedactPii()], tools=[pay], store=tmp_path / "s.db"
+        )
+
+    paid = []
+    assert make_agent(paid).run_sync("go", session="s").stop == "waiting"
+    later = make_agent(paid)
+    (question,) = asyncio.run(later.approvals("s"))
+    assert json.loads(question.arguments) == {"amount": 7}
+    asyncio.run(later.approve("s", question.id))
+    result = later.resume_sync("s")
+    assert (result.stop, paid, counted) == ("done", [7], ["before", "after"])
+    assert "secret" not in result.messages[2].results[0].text
+
+
+def test_hooks_of_an_inner_agent_and_of_the_outer_one_decide_about_their_own_runs():
+    seen = []
+
+    @before_model(name="inner")
+    def inner_hook(run, request):
+        seen.append("inner")
+
+    @before_tool(name="outer", tools=["helper"])
+    def outer_hook(run, call):
+        seen.append(f"outer {call.name}")
+
+    inner = Agent(scripted("write to ann@example.org"), hooks=[inner_hook])
+    sent = []
+
+    @before_model(name="spy")
+    def spy(run, request):
+        sent.extend(result.text for message in request.messages for result in message.results)
+
+    outer = Agent(
+        scripted(call_reply(("helper", {"prompt": "x"})), "done"),
+        tools=[inner.as_tool(name="helper", description="Helps.")],
+        hooks=[outer_hook, RedactPii(), spy],
+    )
+    assert outer.run_sync("go").stop == "done"
+    assert seen == ["outer helper", "inner"]
+    assert sent == ["write to [email]"]
 
 
 @pytest.mark.parametrize(

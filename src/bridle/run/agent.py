@@ -143,7 +143,6 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         self._parts = make_parts(AgentInputs(
             settings, model, deadlines, *given, thinking, sampling, output, validate, context_type, hooking,
         ))  # fmt: skip
-        hooking.check_tools(self._parts.tool_layout.tools)
         self._budget, self._clock, self._pool = budget or Budget(), clock or SystemClock(), pool
         self._resources = RunResources(
             store_location=store,
@@ -154,7 +153,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             watchers=tuple(watchers),
             approver=approver,
             retriever=retriever,
-            hooks=hooking.by_name,
+            hooks=hooking.match_tools(self._parts.tool_layout.tools),
             handovers=collect_handovers(handover, self.settings),
         )
 

@@ -29,13 +29,14 @@ class RegisteredHooks(NamedTuple):
     by_name: dict[str, object]
     context_needs: tuple[ContextNeed, ...]
 
-    def check_tools(self, known: Collection[str]) -> None:
-        """Raise `MisuseError` if a hook is limited to a tool that the agent does not have."""
+    def match_tools(self, known: Collection[str]) -> Mapping[str, object]:
+        """The hooks by name; raises `MisuseError` if one is limited to a tool that the agent does not have."""
         for name, hook in self.by_name.items():
             missing = [each for each in _list_tools(name, hook) if each not in known]
             if missing:
                 there_are = f"its tools: {', '.join(known)}" if known else "it has none"
                 raise MisuseError(f"hook `{name}`: the agent has no tool named `{missing[0]}`; {there_are}")
+        return self.by_name
 
 
 def register_hooks(hooks: object) -> RegisteredHooks:
