@@ -25,6 +25,7 @@ from bridle.run.calls.agent_tool import AgentTool, AgentToolOptions
 from bridle.run.calls.approval import Approver, encode_arguments
 from bridle.run.calls.handover import Handover, SessionOptions, collect_handovers, make_handover_tools
 from bridle.run.context.instructions import C_contra, Instructions
+from bridle.run.context.registered_hooks import register_hooks
 from bridle.run.context.run_options import RunOptions, open_to_resume, override_parts
 from bridle.run.memory.notes import Notes
 from bridle.run.memory.retrieval import Facts, Retrieval, Retrieve, Retriever
@@ -63,7 +64,6 @@ from .clock import SystemClock
 from .hooks import Hook
 from .lineage import compare_sessions, fork_session, list_branches
 from .model_chain import ModelLike
-from .registered_hooks import register_hooks
 from .result import Validator, make_result
 from .session import RunResources, Session, StoreLike
 from .stream import RunControl, Stream

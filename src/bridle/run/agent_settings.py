@@ -23,6 +23,7 @@ from bridle.providers import load_codec
 from bridle.providers.ownership import find_field_owners, find_tool_owners
 from bridle.run.calls.catalogue import ToolLayout, make_tool_layout
 from bridle.run.context.instructions import AgentInstructions, parse_instructions
+from bridle.run.context.registered_hooks import RegisteredHooks
 from bridle.run.context.run_context import ContextNeed, check_context_types, list_tool_needs
 from bridle.tools.collect_tools import collect_tools
 from bridle.tools.schema.output_type import OutputType, make_output_type
@@ -48,7 +49,6 @@ from bridle.values.settings import (
 from .model_chain import ModelChain, ModelLike, make_model_chain
 from .model_connection import resolve_model
 from .private_extras import PrivateExtras, hide_extras
-from .registered_hooks import RegisteredHooks
 from .result import OutputChecker, parse_validators
 from .validate_input import check_numbers, check_round_trip
 
