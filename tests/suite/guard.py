@@ -105,7 +105,7 @@ BYTES = {
     ),
     "transports": (
         r"def open\(self",
-        "test_bounds.py test_early_start.py test_private_extras.py test_tool_catalogue.py",
+        "test_bounds.py test_early_start.py test_private_extras.py test_rates.py test_tool_catalogue.py",
     ),
     "recordings": (
         r"\bRecordedReply\(|\breplaying\(",

@@ -23,7 +23,7 @@ from bridle.run.budget.nested import NestedRun, apply_parent_context, current_ne
 from bridle.run.budget.sources import BudgetPool, check_pool, check_tenant_budget
 from bridle.run.calls.agent_tool import AgentTool, AgentToolOptions
 from bridle.run.calls.approval import Approver, encode_arguments
-from bridle.run.calls.handover import Handover, SessionOptions, collect_handovers, make_handover_tools
+from bridle.run.calls.handover import Handover, SessionOptions, add_handover_tools, collect_handovers
 from bridle.run.context.instructions import C_contra, Instructions
 from bridle.run.context.registered_hooks import register_hooks
 from bridle.run.context.run_options import RunOptions, open_to_resume, override_parts
@@ -139,7 +139,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             hooks=hooking.specs,
             **resolve_summarizer(options),
         )
-        given = (*tools, *make_handover_tools(handover)), tool_index, tool_choice, instructions
+        given = add_handover_tools(tools, handover), tool_index, tool_choice, instructions
         self._parts = make_parts(AgentInputs(
             settings, model, deadlines, *given, thinking, sampling, output, validate, context_type, hooking,
         ))  # fmt: skip

@@ -4,13 +4,13 @@ The model calls `transfer_to_NAME`.  Once the call has its result, core asks for
 the next agent are recorded (`Configured.handed_over_to`); run/session.py records them and goes on with its driver.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypedDict, Unpack
 
 from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
-from bridle.ports.tool import Json
+from bridle.ports.tool import Json, Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun
 from bridle.run.stream import RunControl
@@ -118,9 +118,15 @@ def choose_visible_text(sees: VisiblePart, messages: tuple[Message, ...]) -> str
     return repair_surrogates(text)
 
 
-def make_handover_tools(handovers: Sequence[object]) -> tuple[HandoverTool, ...]:
+def add_handover_tools(
+    tools: Iterable[Tool | Callable[..., object]], handovers: Sequence[object]
+) -> Iterable[Tool | Callable[..., object]]:
+    """The tools and one tool per hand-over; `collect_tools` refuses tools that are not a list."""
+    given: object = tools
+    if not handovers or isinstance(given, str) or not isinstance(given, Iterable):
+        return tools
     each = (item if isinstance(item, Handover) else Handover(agent=_check_agent(item)) for item in handovers)
-    return tuple(HandoverTool(item.name, item.description) for item in each)
+    return *tools, *(HandoverTool(item.name, item.description) for item in each)
 
 
 def _check_agent(given: object) -> HandoverAgent:
