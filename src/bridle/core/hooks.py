@@ -235,12 +235,12 @@ def _reject_reply(state: State, event: HookDecided, at: float, proof: str) -> St
     words = tuple(part for part in held.reply.parts if not isinstance(part, ToolCall))
     after = _close_review(state, words, at, proof)
     evaluation, progress = after.run.evaluation, after.run.evaluation.hooks
-    progress_of_output = count_rejected_answer(evaluation.output_progress)
-    count = progress_of_output.rejected_answers
+    output_progress = count_rejected_answer(evaluation.output_progress)
+    count = output_progress.rejected_answers
     if count > REJECTED_ANSWERS_MAX:
         reason = REJECTED_TOO_OFTEN.format(hook=event.hook, count=count, reason=event.reason)
         return _set_progress(after, replace(progress, failure=reason))
-    run = replace(after.run, evaluation=replace(evaluation, output_progress=progress_of_output))
+    run = replace(after.run, evaluation=replace(evaluation, output_progress=output_progress))
     notice = (Text(text=REPLY_REJECTED.format(reason=event.reason)),)
     message = Message(role="user", parts=notice, at=at, provenance="harness")
     return append_message(replace(after, run=run), message)

@@ -36,8 +36,8 @@ def format_view_change(event: e.ViewChanged | e.Compacted) -> list[tuple[str, st
     what = " and ".join(filter(None, (turns, format_count(len(event.changes), "part") * bool(event.changes))))
     cost = f", {format_dollars(float(event.usd))}" if event.usd is not None else ""
     sizes = f"{event.before_tokens:,} -> {event.after_tokens:,} tokens"
-    anew = f"{event.uncached_tokens:,} of them not read from the cache{cost}"
-    return [("compact", f"{', '.join(event.strategies)}: {what}; {sizes}, {anew}: {event.why}")]
+    uncached = f"{event.uncached_tokens:,} of them not read from the cache{cost}"
+    return [("compact", f"{', '.join(event.strategies)}: {what}; {sizes}, {uncached}: {event.why}")]
 
 
 def format_notice(event: e.Reprompted | e.Steered | e.SteeringTaken | e.PauseRequested) -> tuple[str, str]:

@@ -132,7 +132,7 @@ def wrap_up_reprompt(state: State) -> Reprompt | None:
 
 
 def remaining_limits(state: State, now: float) -> Limits:
-    """What is left of the limits of the run and its session; None where there is no limit."""
+    """Remaining limits of the run and its session; None where there is no limit."""
     left: dict[str, Any] = {}
     for scope in limit_scopes(state):
         current = scope._replace(seconds=scope.seconds + max(0.0, now - state.now))
