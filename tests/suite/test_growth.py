@@ -53,6 +53,11 @@ def test_a_planted_cost_that_grows_with_the_items_before_it_fails():
         assert_cost_per_item(prepare_quadratic, 200, 3_200)
 
 
+def test_one_fast_round_of_the_small_size_does_not_fail_linear_work():
+    rounds = [(0.5, 9.0), *[(1.0, 6.0)] * (ROUNDS_MAX - 1)]
+    assert_growth(prepare_nothing, 1, 6, 7.0, clock=scripted_clock(*rounds))
+
+
 def test_slow_rounds_do_not_fail_work_that_grows_slowly():
     noisy = [(1.0, 90.0), (8.0, 50.0), (1.0, 40.0), (3.0, 21.0), (1.0, 70.0)]
     assert_growth(prepare_nothing, 1, 6, LINEAR_MAX, clock=scripted_clock(*noisy, (1.0, 6.0)))

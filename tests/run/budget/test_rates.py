@@ -121,18 +121,26 @@ def test_a_wait_can_be_cancelled():
 
 
 def test_two_runs_at_once_never_exceed_the_limit(tmp_path):
-    """Two store objects on one file, as two processes have them."""
+    """Two store objects on one file, as two processes have them.
+
+    The times of the reservations are compared.  The requests are recorded later: another run's sleep may move the
+    fake clock between a reservation and its request.
+    """
     clock = FakeClock()
-    limits = [RateLimit(requests=1, seconds=30)]
+    limit = RateLimit(per="tenant", requests=1, seconds=30)
+    period = int(clock.now() // limit.seconds)
 
     async def main():
         agents = [
-            Agent(scripted("ok"), store=tmp_path / "log.db", clock=clock, rate_limits=limits)
+            Agent(scripted("ok"), store=tmp_path / "log.db", clock=clock, rate_limits=[limit])
             for _ in range(3)
         ]
-        await asyncio.gather(*(agent.run("hi", f"s{n}") for n, agent in enumerate(agents)))
-        records = [record for n in range(3) for record in await agents[0].store.read(f"s{n}")]
-        return sorted(record.at for record in records if isinstance(record.event, ModelAsked))
+        runs = (agent.run("hi", f"s{n}", tenant="acme") for n, agent in enumerate(agents))
+        results = await asyncio.gather(*runs)
+        assert all(result.done for result in results)
+        logs = [limit.name_log("tenant:acme", period + n) for n in range(10)]
+        records = [record for log in logs for record in await agents[0].store.read(log)]
+        return sorted(record.at for record in records)
 
     first, second, third = asyncio.run(main())
     assert second - first >= 30
