@@ -103,7 +103,7 @@ PYRIGHT := bench/.work/pyright
 pyright: $(READY)
 	@test -x $(PYRIGHT)/bin/python || $(PYTHON) -m venv $(PYRIGHT)
 	@$(PYTHON) -m pip --python $(PYRIGHT)/bin/python install -q --disable-pip-version-check basedpyright
-	BRIDLE_PYRIGHT=$(CURDIR)/$(PYRIGHT)/bin/basedpyright $(BIN)/python -m pytest -rs tests/run/context/test_context_typing.py tests/run/test_hooks_typing.py
+	BRIDLE_PYRIGHT=$(CURDIR)/$(PYRIGHT)/bin/basedpyright $(BIN)/python -m pytest -rs tests/run/context/test_context_typing.py tests/run/context/test_hooks_typing.py
 
 foreign: $(READY)
 	@failed=0; \

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PYRIGHT = os.environ.get("BRIDLE_PYRIGHT") or shutil.which("pyright") or shutil.which("basedpyright")
 PROGRAM = """
 from dataclasses import dataclass
