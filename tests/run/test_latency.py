@@ -5,6 +5,7 @@ import json
 
 import pytest
 from msgspec.structs import replace
+from wire_models import MODELS
 
 from bridle import Agent
 from bridle.cli.main import main
@@ -17,14 +18,6 @@ from bridle.testing import FakeClock
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values import events as e
 from bridle.values.errors import Failure
-
-MODELS = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:openai/gpt-6.1-sol",
-    "sim:openai-chat/gpt-6.1-sol",
-    "sim:gemini/gemini-3.8-flash",
-    "sim:bedrock/global.anthropic.claude-sonnet-5-5",
-)
 
 
 class Slow:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from wire_models import SCHEMA_MODELS
 
 from bridle import Agent, Budget, Conflict, MisuseError, RunHandle, tool
 from bridle.stores.memory import MemoryStore
@@ -14,13 +15,6 @@ from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
 
-WIRES = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:bedrock_converse/global.anthropic.claude-sonnet-4-6",
-    "sim:openai/gpt-6-sol",
-    "sim:openai-chat/gpt-5.4",
-    "sim:gemini/gemini-3.5-flash",
-)
 LOOK = call_reply(("look", {"at": "shelf"}))
 
 
@@ -30,7 +24,7 @@ class Desk:
     def __init__(self, act: Callable[[RunHandle], object] = lambda run: None):
         self.act, self.run = act, None
 
-    def agent(self, *replies, model=WIRES[0], store=None, **options):
+    def agent(self, *replies, model=SCHEMA_MODELS[0], store=None, **options):
         @tool
         async def look(at: str) -> str:
             """Look at a place."""
@@ -54,7 +48,7 @@ def texts(result):
     return [message.text for message in result.messages if message.provenance == "person"]
 
 
-@pytest.mark.parametrize("model", WIRES)
+@pytest.mark.parametrize("model", SCHEMA_MODELS)
 def test_a_message_joins_after_the_results_and_the_prefix_stays(model):
     desk, store = Desk(lambda run: run.steer("Only the red ones.")), MemoryStore()
     agent = desk.agent(LOOK, "Red apples.", model=model, store=store)
@@ -121,12 +115,12 @@ def test_a_message_while_the_end_is_written_is_refused_with_the_next_step():
 def test_a_message_replaces_a_structured_answer_that_was_just_given(output):
     desk = Desk()
     store = Interjecting(desk, e.ModelReplied)
-    mode = Agent(WIRES[0], output=output).settings.output.mode
+    mode = Agent(SCHEMA_MODELS[0], output=output).settings.output.mode
     assert mode == ("native" if output is int else "tool")
     given = [1, 2] if output is int else [{"a": 1}, {"b": 2}]
     values = [{"value": each} if output is int else each for each in given]
     replies = [json.dumps(value) if mode == "native" else call_reply(("dict", value)) for value in values]
-    agent = Agent(scripted(*replies, model=WIRES[0]), output=output, store=store)
+    agent = Agent(scripted(*replies, model=SCHEMA_MODELS[0]), output=output, store=store)
     result = asyncio.run(desk.start(agent))
     assert (result.stop, result.output) == ("done", given[1]), result.reason
     assert texts(result) == ["What is there?", "And the price?"]

@@ -8,6 +8,7 @@ import textwrap
 import types
 
 import pytest
+from wire_models import MODELS
 
 from bridle import Agent, MisuseError, NotebookView, TextDelta, tool
 from bridle.watchers.notebook import PartialReply
@@ -57,13 +58,6 @@ def pay(amount: int) -> str:
 
 
 PROMPT = '!call look {"where": "here"}\n!then\n!say ' + "It is here, as far as one can see. " * 20
-MODELS = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:openai/gpt-6.1-sol",
-    "sim:openai-chat/gpt-6.1-sol",
-    "sim:gemini/gemini-3.8-flash",
-    "sim:bedrock/global.anthropic.claude-sonnet-5-5",
-)
 
 
 async def watch(agent, prompt):

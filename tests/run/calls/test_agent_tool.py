@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
+from crashes import CrashingStore
+from wire_models import MODELS
 
 from bridle import (
     Agent,
@@ -27,32 +29,8 @@ from bridle.values.budget import SubrunCharged, SubrunStarted, SubrunWaiting
 from bridle.values.calls import ApprovalVerdict
 from bridle.values.errors import StoreError
 
-MODELS = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:openai/gpt-6.1-sol",
-    "sim:openai-chat/gpt-6.1-sol",
-    "sim:gemini/gemini-3.8-flash",
-    "sim:bedrock/global.anthropic.claude-sonnet-5-5",
-)
 BOOK = '!call book {\\"seat\\": 4}\\n!then\\n!say Booked.'
 PROMPT = f'!call travel {{"prompt": "{BOOK}"}}\n!then\n!say All done.'
-
-
-class Mortal(MemoryStore):
-    """A store whose process dies with the n-th write: it lands, and nothing after it does."""
-
-    def __init__(self):
-        super().__init__()
-        self.left = None
-
-    async def append(self, session, after, records):
-        if self.left == 0:
-            raise StoreError("the process is gone")
-        await super().append(session, after, records)
-        if self.left is not None:
-            self.left -= 1
-            if self.left == 0:
-                raise StoreError("the process is gone")
 
 
 def make_agents(store, booked, model="sim:", **options):
@@ -96,8 +74,7 @@ def test_a_crash_at_any_write_neither_repeats_nor_loses_the_inner_run(model):
     usual = [type(event) for event in read(whole, "s")]
     writes, death = 0, 1
     while True:
-        store, booked = Mortal(), []
-        store.left = death
+        store, booked = CrashingStore(death), []
         try:
             result = make_agents(store, booked, model).run_sync(PROMPT, "s")
         except StoreError:

@@ -4,38 +4,16 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
+from crashes import CrashingStore
+from wire_models import MODELS
 
 from bridle import Agent, BadTool, Handover, MisuseError, RunContext, StoreError, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.stores.memory import MemoryStore
 from bridle.values import events as e
 
-MODELS = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:openai/gpt-6.1-sol",
-    "sim:openai-chat/gpt-6.1-sol",
-    "sim:gemini/gemini-3.8-flash",
-    "sim:bedrock/global.anthropic.claude-sonnet-5-5",
-)
 TRANSFER = "!call transfer_to_booking\n!then\n"
 PROMPT = TRANSFER + '!call book {"seat": 4}\n!then\n!say Booked.'
-
-
-class Mortal(MemoryStore):
-    """A store whose process dies with the n-th write: it lands, and nothing after it does."""
-
-    def __init__(self):
-        super().__init__()
-        self.left = None
-
-    async def append(self, session, after, records):
-        if self.left == 0:
-            raise StoreError("the process is gone")
-        await super().append(session, after, records)
-        if self.left is not None:
-            self.left -= 1
-            if self.left == 0:
-                raise StoreError("the process is gone")
 
 
 def make_agents(store, booked, model="sim:", sees="all", **options):
@@ -121,8 +99,7 @@ def test_a_crash_at_any_write_neither_repeats_nor_loses_the_hand_over(model):
     usual = [type(event) for event in read(whole)]
     death = 1
     while True:
-        store, booked, seen = Mortal(), [], []
-        store.left = death
+        store, booked, seen = CrashingStore(death), [], []
         try:
             result = make(store, booked, seen).run_sync(PROMPT, "s")
         except StoreError:
@@ -174,8 +151,7 @@ def test_a_chain_of_hand_overs_is_resumed_by_the_first_agent():
 
 
 def test_a_session_of_an_unknown_agent_is_not_resumed():
-    store = Mortal()
-    store.left = 8
+    store = CrashingStore(8)
     with pytest.raises(StoreError):
         make_agents(store, []).run_sync(PROMPT, "s")
     store.left = None

@@ -3,20 +3,13 @@
 import asyncio
 
 import pytest
+from wire_models import SCHEMA_MODELS
 
 from bridle import Agent, Budget, MisuseError, ModelRetry, RunStopped, ToolFinished, tool
 from bridle.core.model_turn import TOOL_RETRIES_MAX
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
-
-WIRES = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:bedrock_converse/global.anthropic.claude-sonnet-4-6",
-    "sim:openai/gpt-6-sol",
-    "sim:openai-chat/gpt-5.4",
-    "sim:gemini/gemini-3.5-flash",
-)
 
 
 @tool
@@ -27,7 +20,7 @@ def find_customer(name: str) -> str:
     return "customer 7"
 
 
-@pytest.mark.parametrize("model", WIRES)
+@pytest.mark.parametrize("model", SCHEMA_MODELS)
 def test_the_model_gets_the_reason_and_tries_again(model):
     script = (
         call_reply(("find_customer", {"name": "Ann"})),

@@ -1,21 +1,7 @@
-"""Type checkers infer the types of context and output through tools, instructions, runs and streams.
+"""Type checkers infer the types of context and output through tools, instructions, runs and streams."""
 
-Mypy is part of the development environment.  Pyright is used if it is installed (`make pyright` installs it):
-`BRIDLE_PYRIGHT` names the program, or `pyright` or `basedpyright` is on the path.
-"""
+from type_checkers import check_with_mypy, check_with_pyright, needs_pyright
 
-import json
-import os
-import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
-ROOT = Path(__file__).parents[3]
-PYRIGHT = os.environ.get("BRIDLE_PYRIGHT") or shutil.which("pyright") or shutil.which("basedpyright")
 PROGRAM = """
 from dataclasses import dataclass
 from typing_extensions import reveal_type
@@ -98,59 +84,10 @@ Agent("sim:", tools=[look]).run_sync("?", context=Other(3))  # wrong
 """
 
 
-def expectations(program):
-    lines = list(enumerate(program.splitlines(), 1))
-    wrong = [number for number, line in lines if line.endswith("# wrong")]
-    revealed = {
-        number: line.partition("  # ")[2]
-        for number, line in lines
-        if "reveal_type(" in line and "import" not in line
-    }
-    return wrong, revealed
-
-
-def short_names(shown):
-    """A type without the modules of its names."""
-    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", shown)
-
-
 def test_mypy_infers_context_and_output(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    seen = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(ROOT / ".mypy_cache"), str(program)],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
-    wrong, revealed = expectations(PROGRAM)
-    lines = [line.split(":", 2) for line in seen.stdout.splitlines() if line.startswith("program.py:")]
-    assert sorted({int(number) for _, number, text in lines if "error:" in text}) == wrong, seen.stdout
-    found = {
-        int(number): short_names(text.split('"')[1]) for _, number, text in lines if "Revealed type" in text
-    }
-    assert found == revealed
+    check_with_mypy(PROGRAM, tmp_path)
 
 
-@pytest.mark.skipif(PYRIGHT is None, reason="pyright is not installed; `make pyright` installs it")
+@needs_pyright
 def test_pyright_infers_context_and_output(tmp_path):
-    program = tmp_path / "program.py"
-    text = PROGRAM + PYRIGHT_ONLY
-    program.write_text(text)
-    (tmp_path / "pyrightconfig.json").write_text(
-        json.dumps(
-            {"typeCheckingMode": "strict", "extraPaths": [str(ROOT / "src")], "include": ["program.py"]}
-        )
-    )
-    seen = subprocess.run(
-        [PYRIGHT, "--outputjson", "--pythonpath", sys.executable, "-p", str(tmp_path)],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
-    found = json.loads(seen.stdout)["generalDiagnostics"]
-    at = [(each["range"]["start"]["line"] + 1, each["severity"], each["message"]) for each in found]
-    wrong, revealed = expectations(text)
-    assert sorted({line for line, severity, _ in at if severity == "error"}) == wrong, at
-    shown = {
-        line: message.split('" is "')[1].rstrip('"')
-        for line, severity, message in at
-        if severity == "information"
-    }
-    assert shown == revealed
+    check_with_pyright(PROGRAM + PYRIGHT_ONLY, tmp_path)

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from crashes import CrashingStore
 
 from bridle import (
     Agent,
@@ -415,21 +416,6 @@ def test_a_blocked_reply_ends_the_run_and_is_charged():
     assert again.stop == "done"
 
 
-class Mortal(MemoryStore):
-    """A store whose process dies after the n-th write."""
-
-    def __init__(self):
-        super().__init__()
-        self.left = None
-
-    async def append(self, session, after, records):
-        await super().append(session, after, records)
-        if self.left is not None:
-            self.left -= 1
-            if self.left == 0:
-                raise StoreError("the process is gone")
-
-
 def make_counted_agent(store, counted, paid):
     class Everything:
         name = "everything"
@@ -464,14 +450,13 @@ def make_counted_agent(store, counted, paid):
 
 
 def test_a_process_killed_after_any_event_calls_no_hook_twice():
-    whole, counted = Mortal(), []
+    whole, counted = CrashingStore(), []
     result = make_counted_agent(whole, counted, []).run_sync("go", session="s")
     assert result.output == "changed!"
     expected = [type(record.event).__name__ for record in asyncio.run(whole.read("s"))]
     decisions = list(counted)
     for death in range(2, len(expected)):
-        store, counted, paid = Mortal(), [], []
-        store.left = death
+        store, counted, paid = CrashingStore(death), [], []
         with pytest.raises(StoreError):
             make_counted_agent(store, counted, paid).run_sync("go", session="s")
         store.left = None
@@ -490,12 +475,11 @@ def test_a_process_killed_after_any_event_calls_no_hook_twice():
 
 
 def test_a_session_resumed_without_its_hooks_continues():
-    whole = Mortal()
+    whole = CrashingStore()
     make_counted_agent(whole, [], []).run_sync("go", session="s")
     count = len(asyncio.run(whole.read("s")))
     for death in range(2, count):
-        store = Mortal()
-        store.left = death
+        store = CrashingStore(death)
         with pytest.raises(StoreError):
             make_counted_agent(store, [], []).run_sync("go", session="s")
         store.left = None

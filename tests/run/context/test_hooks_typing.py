@@ -1,20 +1,7 @@
-"""Type checkers infer the context of hooks, and reject a hook for another context.
+"""Type checkers infer the context of hooks, and reject a hook for another context."""
 
-Pyright is used if it is installed; see tests/run/context/test_context_typing.py.
-"""
+from type_checkers import check_with_mypy, check_with_pyright, needs_pyright
 
-import json
-import os
-import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
-ROOT = Path(__file__).parents[3]
-PYRIGHT = os.environ.get("BRIDLE_PYRIGHT") or shutil.which("pyright") or shutil.which("basedpyright")
 PROGRAM = """
 from dataclasses import dataclass
 from typing_extensions import reveal_type
@@ -124,51 +111,10 @@ RedactPii(input="block")  # wrong
 """
 
 
-def expectations():
-    lines = list(enumerate(PROGRAM.splitlines(), 1))
-    wrong = [number for number, line in lines if line.endswith("# wrong")]
-    revealed = {
-        number: line.partition("  # ")[2]
-        for number, line in lines
-        if "reveal_type(" in line and "import" not in line
-    }
-    return wrong, revealed
-
-
 def test_mypy_infers_the_context_of_hooks(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    seen = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(ROOT / ".mypy_cache"), str(program)],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
-    wrong, revealed = expectations()
-    lines = [line.split(":", 2) for line in seen.stdout.splitlines() if line.startswith("program.py:")]
-    assert sorted({int(number) for _, number, text in lines if "error:" in text}) == wrong, seen.stdout
-    found = {
-        int(number): re.sub(r"\b(?:\w+\.)+(?=\w)", "", text.split('"')[1])
-        for _, number, text in lines
-        if "Revealed type" in text
-    }
-    assert found == revealed
+    check_with_mypy(PROGRAM, tmp_path)
 
 
-@pytest.mark.skipif(PYRIGHT is None, reason="pyright is not installed; `make pyright` installs it")
+@needs_pyright
 def test_pyright_infers_the_context_of_hooks(tmp_path):
-    (tmp_path / "program.py").write_text(PROGRAM)
-    settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT / "src")], "include": ["program.py"]}
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
-    seen = subprocess.run(
-        [PYRIGHT, "--outputjson", "--pythonpath", sys.executable, "-p", str(tmp_path)],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
-    found = json.loads(seen.stdout)["generalDiagnostics"]
-    at = [(each["range"]["start"]["line"] + 1, each["severity"], each["message"]) for each in found]
-    wrong, revealed = expectations()
-    assert sorted({line for line, severity, _ in at if severity == "error"}) == wrong, at
-    shown = {
-        line: message.split('" is "')[1].rstrip('"')
-        for line, severity, message in at
-        if severity == "information"
-    }
-    assert shown == revealed
+    check_with_pyright(PROGRAM, tmp_path)

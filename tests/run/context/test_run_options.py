@@ -1,13 +1,10 @@
 """Options of one run and of one step: what is sent, what is recorded, and what a resumed run uses."""
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from crashes import kill_after_every_record, kill_after_record
 
 from bridle import Agent, MisuseError, Sampling, Thinking, ToolChoice, per_turn, tool
 from bridle.stores.memory import MemoryStore
@@ -275,17 +272,8 @@ def make_killed(folder):
 
 def run_and_kill(folder, count):
     """Run in this process, which is killed after its `count`th record."""
-    seen = 0
-
-    def kill(name, _):
-        nonlocal seen
-        if name == "bridle.recorded":
-            seen += 1
-            if seen == count:
-                os.kill(os.getpid(), signal.SIGKILL)
-
     agent, options = make_killed(Path(folder))
-    sys.addaudithook(kill)
+    kill_after_record(count)
     asyncio.run(agent.run("?", session="s", **options))
 
 
@@ -311,16 +299,7 @@ def test_killed_after_every_event_the_options_hold_and_no_step_is_chosen_twice(t
     agent, options = make_killed(whole)
     assert agent.run_sync("?", session="s", **options).text == "Three."
     expected = read_facts(whole)
-    for count in range(2, 40):
-        folder = tmp_path / str(count)
-        folder.mkdir()
-        program = f"import test_run_options; test_run_options.run_and_kill({str(folder)!r}, {count})"
-        child = subprocess.run(
-            [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True
-        )
-        if child.returncode == 0:
-            break
-        assert child.returncode == -signal.SIGKILL, child.stderr
+    for count, folder in kill_after_every_record(tmp_path, __file__):
 
         async def resume(folder=folder):
             agent, options = make_killed(folder)
@@ -331,6 +310,3 @@ def test_killed_after_every_event_the_options_hold_and_no_step_is_chosen_twice(t
         assert asyncio.run(resume()).text == "Three.", f"killed after record {count}"
         assert (folder / "calls").read_text() == "1\n2\n3\n", f"killed after record {count}"
         assert read_facts(folder) == expected, f"killed after record {count}"
-    else:
-        raise AssertionError("the run was never finished before the kill")
-    assert count > 8

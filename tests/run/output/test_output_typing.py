@@ -1,10 +1,7 @@
 """Types of answers as a strict type checker infers them, through result, stream and validators."""
 
-import subprocess
-import sys
-from pathlib import Path
+from type_checkers import check_with_mypy
 
-ROOT = Path(__file__).parents[3]
 PROGRAM = """
 from dataclasses import dataclass
 from typing import assert_type
@@ -60,12 +57,4 @@ Agent("sim:", output=Escalation, validate=check)  # wrong
 
 
 def test_answers_are_typed(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    seen = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(ROOT / ".mypy_cache"), str(program)],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )  # fmt: skip
-    wrong = [number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")]
-    found = sorted({int(line.split(":")[1]) for line in seen.stdout.splitlines() if ": error:" in line})
-    assert found == wrong, seen.stdout
+    check_with_mypy(PROGRAM, tmp_path)

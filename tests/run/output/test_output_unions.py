@@ -5,18 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pytest
+from wire_models import SCHEMA_MODELS
 
 from bridle import Agent, MisuseError
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
-
-WIRES = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:bedrock_converse/global.anthropic.claude-sonnet-4-6",
-    "sim:openai/gpt-6-sol",
-    "sim:openai-chat/gpt-5.4",
-    "sim:gemini/gemini-3.5-flash",
-)
 
 
 @dataclass
@@ -32,7 +25,7 @@ class Escalation:
 
 
 @pytest.mark.parametrize("output", [Refund | Escalation, [Refund, Escalation]], ids=["union", "list"])
-@pytest.mark.parametrize("model", WIRES)
+@pytest.mark.parametrize("model", SCHEMA_MODELS)
 def test_the_model_chooses_the_type(model, output):
     answers = [Refund(7, 100), Escalation("angry", "high")]
     shape = Agent(model, output=output).settings.output

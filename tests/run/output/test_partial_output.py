@@ -7,19 +7,12 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wire_models import SCHEMA_MODELS
 
 from bridle import Agent, MisuseError, ModelRetry, PartialOutput
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.tools.schema.partial_output import PartialJson
-
-WIRES = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:bedrock_converse/global.anthropic.claude-sonnet-4-6",
-    "sim:openai/gpt-6-sol",
-    "sim:openai-chat/gpt-5.4",
-    "sim:gemini/gemini-3.5-flash",
-)
 
 
 @dataclass
@@ -70,7 +63,7 @@ def is_prefix(part, whole):
 
 
 @pytest.mark.parametrize("output", [Report, OpenReport])
-@pytest.mark.parametrize("model", WIRES)
+@pytest.mark.parametrize("model", SCHEMA_MODELS)
 def test_the_answer_grows_on_every_wire(model, output):
     value = VALUES[output]
     items, result = collect(make_agent([value], model, output=output).stream("go"))
@@ -89,7 +82,7 @@ def test_the_answer_grows_on_every_wire(model, output):
     assert growing[-1].output == output(**value)
 
 
-@pytest.mark.parametrize("model", [WIRES[0], WIRES[2]])
+@pytest.mark.parametrize("model", [SCHEMA_MODELS[0], SCHEMA_MODELS[2]])
 def test_an_answer_that_is_sent_back_starts_again(model):
     def positive(report: OpenReport) -> None:
         if not report.by_city:

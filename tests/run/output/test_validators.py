@@ -2,28 +2,18 @@
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from crashes import kill_after_every_record, kill_after_record
+from wire_models import SCHEMA_MODELS
 
 from bridle import Agent, Budget, MisuseError, ModelRetry, OutputChecked, RunContext
 from bridle.core.evaluate_reply import REJECTED_ANSWERS_MAX
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
-
-NATIVE = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:bedrock_converse/global.anthropic.claude-sonnet-4-6",
-    "sim:openai/gpt-6-sol",
-    "sim:openai-chat/gpt-5.4",
-    "sim:gemini/gemini-3.5-flash",
-)
 
 
 @dataclass
@@ -69,7 +59,7 @@ def check_limit(ctx: RunContext[Shop], refund: Refund) -> Refund | None:
     return None
 
 
-@pytest.mark.parametrize("model", NATIVE)
+@pytest.mark.parametrize("model", SCHEMA_MODELS)
 def test_an_answer_that_is_sent_back_is_given_again(model):
     values = [{"order": 7, "cents": 9999}, {"order": 7, "cents": 1000}]
     agent = make_agent(values, model, output=Refund, validate=check_limit)
@@ -96,7 +86,7 @@ async def need_rome(prices: Prices) -> None:
         raise ModelRetry("Rome is missing")
 
 
-@pytest.mark.parametrize("model", NATIVE)
+@pytest.mark.parametrize("model", SCHEMA_MODELS)
 def test_validators_run_in_order_and_each_gets_what_the_one_before_it_returned(model):
     values = [{"by_city": {"Oslo": 3, "Nice": 0}}, {"by_city": {"Rome": 2, "Nice": 0, "Oslo": 3}}]
     agent = make_agent(values, model, output=Prices, validate=[sort_prices, need_rome])
@@ -137,7 +127,7 @@ def test_plain_text_is_validated_as_well():
     assert (result.output, result.text, result.stop) == ("Forty-two", "Forty-two", "done")
 
 
-@pytest.mark.parametrize("model", [NATIVE[0], "sim:anthropic/claude-haiku-4-5"])
+@pytest.mark.parametrize("model", [SCHEMA_MODELS[0], "sim:anthropic/claude-haiku-4-5"])
 def test_a_validator_that_is_never_satisfied_ends_the_run(model):
     def never(prices: Prices) -> None:
         raise ModelRetry("no")
@@ -196,7 +186,7 @@ def test_only_the_first_accepted_answer_of_a_reply_counts():
             raise ModelRetry("negative")
 
     calls = [("Prices", {"by_city": {"Rome": number}}) for number in (-1, 5, 6)]
-    agent = Agent(scripted(call_reply(*calls), model=NATIVE[0]), output=Prices, validate=positive)
+    agent = Agent(scripted(call_reply(*calls), model=SCHEMA_MODELS[0]), output=Prices, validate=positive)
     result = agent.run_sync("prices")
     assert result.output == Prices({"Rome": 5})
     assert seen == [{"Rome": -1}, {"Rome": 5}]
@@ -247,19 +237,10 @@ def killed_agent(folder, model):
     return make_agent(values, model, **options)
 
 
-def run_and_kill(folder, model, count):
+def run_and_kill(folder, count, model):
     """Run in this process, which is killed after its `count`th record."""
-    seen = 0
-
-    def kill(name, _):
-        nonlocal seen
-        if name == "bridle.recorded":
-            seen += 1
-            if seen == count:
-                os.kill(os.getpid(), signal.SIGKILL)
-
     agent = killed_agent(Path(folder), model)
-    sys.addaudithook(kill)
+    kill_after_record(count)
     asyncio.run(agent.run("prices", session="s"))
 
 
@@ -275,7 +256,7 @@ def facts(folder, model):
     return [event.reply.parts if isinstance(event, e.ModelReplied) else event for event in events]
 
 
-@pytest.mark.parametrize("model", [NATIVE[0], NATIVE[2]])  # by a tool, and native
+@pytest.mark.parametrize("model", [SCHEMA_MODELS[0], SCHEMA_MODELS[2]])  # by a tool, and native
 def test_killed_after_every_event_no_validator_decides_twice(tmp_path, model):
     whole = tmp_path / "whole"
     whole.mkdir()
@@ -284,16 +265,7 @@ def test_killed_after_every_event_no_validator_decides_twice(tmp_path, model):
     expected = facts(whole, model)
     called = (whole / "calls").read_text().splitlines()
     assert len(called) == len(set(called)) == 4
-    for count in range(2, 40):
-        folder = tmp_path / str(count)
-        folder.mkdir()
-        program = f"import test_validators; test_validators.run_and_kill({str(folder)!r}, {model!r}, {count})"
-        child = subprocess.run(
-            [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True
-        )
-        if child.returncode == 0:
-            break
-        assert child.returncode == -signal.SIGKILL, child.stderr
+    for count, folder in kill_after_every_record(tmp_path, __file__, model):
 
         async def resume(folder=folder):
             agent = killed_agent(folder, model)
@@ -304,6 +276,3 @@ def test_killed_after_every_event_no_validator_decides_twice(tmp_path, model):
         assert asyncio.run(resume()).output == Prices({"Rome": 2})
         assert (folder / "calls").read_text().splitlines() == called, f"killed after record {count}"
         assert facts(folder, model) == expected, f"killed after record {count}"
-    else:
-        raise AssertionError("the run was never finished before the kill")
-    assert count > 8

@@ -7,6 +7,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from wire_models import MODELS
 
 from bridle import Agent, ApprovalVerdict, MisuseError, TextDelta, ToolCallDelta, to_sse, tool
 from bridle.run.stream import StreamItem
@@ -15,13 +16,6 @@ from bridle.values.errors import Failure
 from bridle.values.message import Text, ToolCall, ToolResult
 from bridle.values.result import AttemptRestarted, CallReady, DeltasSkipped, FinalAnswer, ReasoningDelta
 
-MODELS = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:openai/gpt-6.1-sol",
-    "sim:openai-chat/gpt-6.1-sol",
-    "sim:gemini/gemini-3.8-flash",
-    "sim:bedrock/global.anthropic.claude-sonnet-5-5",
-)
 DECODER = msgspec.json.Decoder(StreamItem)
 
 
