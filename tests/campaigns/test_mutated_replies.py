@@ -82,6 +82,18 @@ async def live_all(seed: int) -> int:
     return done
 
 
+FOUND = [
+    ("openai_responses", 900965),  # a message with an odd role refers to reasoning that was removed
+]
+"""Families and seeds of sessions that could not go on before."""
+
+
+@pytest.mark.parametrize(("family", "seed"), FOUND)
+@pytest.mark.refusals
+def test_sessions_found_by_a_campaign_go_on(family, seed):
+    asyncio.run(live(MODELS[family], seed))
+
+
 @pytest.mark.refusals
 def test_a_changed_reply_never_bricks_a_session():
     """Requests with what the model was made to say may be refused; the session goes on all the same."""

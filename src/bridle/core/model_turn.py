@@ -54,7 +54,12 @@ from bridle.core.context.token_estimate import (
     record_window,
     truncation_hint,
 )
-from bridle.core.context.view import find_due_view_change, find_removable_parts, is_echo_refused
+from bridle.core.context.view import (
+    find_due_view_change,
+    find_removable_parts,
+    has_next_repair,
+    is_echo_refused,
+)
 from bridle.core.recovery.failure_policy import (
     FAILURE_POLICY,
     GiveUp,
@@ -159,10 +164,8 @@ def choose_next_effect(state: State) -> Effect:
 
 def _decide_wait(state: State) -> RetryWait | GiveUp:
     run, attempt, failure = state.run, state.run.attempt, state.run.attempt.failure
-    refused = failure is not None and bool(failure.refused_parameter)
-    repaired = bool(
-        run.refusals.rejected_parts or run.refusals.reply_echo or run.compaction.overflow.kind or refused
-    )
+    refusals, refused = run.refusals, failure is not None and bool(failure.refused_parameter)
+    repaired = bool(refusals.rejected_parts or refusals.reply_echo or run.compaction.overflow.kind or refused)
     if failure is None or repaired:
         return RetryWait(seconds=0.0, source="repair" if repaired else "")
     if failure.kind == "unavailable" and next_model(state) is not None:
@@ -173,7 +176,7 @@ def _decide_wait(state: State) -> RetryWait | GiveUp:
         attempt.model_attempts,
         random_draw=run.random_draw,
         answered=state.totals.reply_count > 0 or run.route.endpoint_reached,
-        repair_failed=attempt.repair_failures.count(failure.kind) > 1,
+        repair_failed=attempt.repair_failures.count(failure.kind) > 1 and not has_next_repair(state, failure),
         breaker_waits=attempt.breaker_waits,
         left_seconds=None if until is None else until - state.now,
         attempts_max=state.settings.attempts_max,

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from bridle.core.state import State
 from bridle.values.errors import Failure
 from bridle.values.events import Compacted, PartRef, ViewChange, ViewChanged
-from bridle.values.message import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from bridle.values.model import Model
 
 from .excerpt import LONG_CHARACTERS, shorten_long_text
@@ -63,7 +63,9 @@ def find_due_view_change(state: State) -> ViewChanged | None:
         why = f"the provider refused its own last reply as it came: {message}"
         return ViewChanged(changes=strip_last_reply(state), why=why, model_key=model_key)
     if state.run.refusals.reasoning_status == "refused":
-        changes = tuple(drop_reasoning(state, state.conversation.transcript.messages))
+        changes = tuple(drop_reasoning(state, state.conversation.transcript.messages)) or drop_bound_items(
+            state
+        )
         return ViewChanged(changes=changes, why="earlier reasoning was not taken back", model_key=model_key)
     kept = state.settings.compaction.pictures if state.settings.compaction else PICTURES_KEPT
     if state.conversation.picture_count > kept + PICTURES_SLACK:
@@ -300,6 +302,31 @@ def drop_reasoning(state: State, messages: Iterable[Message]) -> Iterator[ViewCh
                 yield ViewChange(message=message.id, part=at)
             elif isinstance(part, Text | ToolCall) and part.native is not None:
                 yield ViewChange(message=message.id, part=at, strip_native=True)
+
+
+def drop_bound_items(state: State) -> tuple[ViewChange, ...]:
+    """Changes that replace items of the provider in replies whose reasoning was removed.
+
+    Such an item may refer to the reasoning by its id, and is then refused without it.
+    """
+    changed = state.conversation.changed_parts
+    return tuple(
+        ViewChange(message=message.id, part=at, text=part.text or REFUSED_PART)
+        for message in state.conversation.transcript.messages
+        if any(
+            isinstance(part, Reasoning) and (message.id, at, -1) in changed
+            for at, part in enumerate(message.parts)
+        )
+        for at, part in enumerate(message.parts)
+        if isinstance(part, Opaque) and (message.id, at, -1) not in changed
+    )
+
+
+def has_next_repair(state: State, failure: Failure) -> bool:
+    """True if the view was just changed because of refused reasoning, or can be changed once more."""
+    if failure.kind != "reasoning_refused":
+        return False
+    return state.run.refusals.reasoning_status == "left out" or bool(drop_bound_items(state))
 
 
 def is_echo_refused(state: State, failure: Failure) -> bool:

@@ -140,7 +140,7 @@ FAILURE_POLICY: dict[FailureKind, RecoveryRow] = {
     ),
     "reasoning_refused": RecoveryRow(
         action="repair",
-        description="Earlier reasoning is omitted",
+        description="Earlier reasoning is omitted; if that is refused too, also the provider's items beside it",
         example="400 ``Invalid `signature` in `thinking` block``; `invalid_encrypted_content`",
         can_switch_model=True,
     ),
