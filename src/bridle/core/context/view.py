@@ -305,18 +305,15 @@ def drop_reasoning(state: State, messages: Iterable[Message]) -> Iterator[ViewCh
 
 
 def drop_bound_items(state: State) -> tuple[ViewChange, ...]:
-    """Changes that replace items of the provider in replies whose reasoning was removed.
+    """Changes that replace the provider's items in all replies.
 
-    Such an item may refer to the reasoning by its id, and is then refused without it.
+    An item may refer to removed reasoning by its id, or be reasoning of a form that we do not know.
     """
     changed = state.conversation.changed_parts
     return tuple(
         ViewChange(message=message.id, part=at, text=part.text or REFUSED_PART)
         for message in state.conversation.transcript.messages
-        if any(
-            isinstance(part, Reasoning) and (message.id, at, -1) in changed
-            for at, part in enumerate(message.parts)
-        )
+        if message.role == "assistant"
         for at, part in enumerate(message.parts)
         if isinstance(part, Opaque) and (message.id, at, -1) not in changed
     )
