@@ -46,6 +46,36 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
+        "tools/schema/partial_output.py",
+        "from bridle.values.text import NESTING_MAX, parse_json",
+        "from msgspec.json import decode as parse_json\n\nNESTING_MAX = 10**9",
+        "run/test_partial_output.py::test_an_answer_nested_without_end_does_not_end_the_run",
+    ),
+    Mutant(
+        "tools/schema/partial_output.py",
+        "return self._unread >= self._size // REFRESH_SHARE and self._take_unread()",
+        "return self._take_unread()",
+        "run/test_partial_output.py::test_all_readings_of_an_answer_stay_proportional_to_it",
+    ),
+    Mutant(
+        "run/hooks.py",
+        'LOG.warning("%s", escape_text(f"hook {effect.hook} failed at {point}: {decided.message}"))',
+        'LOG.warning("%s", f"hook {effect.hook} failed at {point}: {decided.message}")',
+        "cli/test_injections.py::test_no_warning_of_a_run_prints_what_steers_a_terminal",
+    ),
+    Mutant(
+        "run/context/user_functions.py",
+        'LOG.warning("%s", escape_text(message))',
+        'LOG.warning("%s", message)',
+        "cli/test_injections.py::test_no_warning_of_a_run_prints_what_steers_a_terminal",
+    ),
+    Mutant(
+        "cli/commands/show.py",
+        '"hook": "not run, answered by a hook",',
+        "",
+        "cli/test_event_lines.py::test_every_event_is_printed_and_none_steers_a_terminal",
+    ),
+    Mutant(
         "core/calls/argument_matching.py",
         'return CONTROL_CHARACTERS.sub("", SPACES.sub(" ", text)).casefold()',
         "return text",

@@ -14,12 +14,14 @@ from msgspec.structs import replace
 from bridle import Agent, RawTool
 from bridle.cli.main import main
 from bridle.cli.terminal_approver import TerminalApprover
+from bridle.hooks import before_model
 from bridle.run.calls.approval import find_pending_approval
 from bridle.testing import scripted
-from bridle.testing.scripted_model import call_reply
+from bridle.testing.scripted_model import call_reply, text_reply
 from bridle.values.calls import PendingApproval, PermissionRule, Policy
 from bridle.values.errors import MisuseError
 from bridle.values.settings import Memory
+from bridle.values.usage import Usage
 from bridle.watchers.console import Console
 
 ESC, CSI, BEL, ST = "\x1b", "\x1b[", "\x07", "\x1b\\"
@@ -280,3 +282,20 @@ def test_no_id_and_half_an_id_that_means_two_answer_nothing(tmp_path, capsys):
         await agent.store.close()
 
     asyncio.run(answer())
+
+
+def test_no_warning_of_a_run_prints_what_steers_a_terminal(caplog):
+    """Python prints warnings to the terminal of a program that configures no logging."""
+    evil = "".join(INJECTIONS.values())
+
+    def fail(*given):
+        raise RuntimeError(f"no {evil}")
+
+    hook = before_model(name=f"hook {evil}")(lambda run, request: fail())
+    for options in ({"hooks": [hook]}, {"instructions": [fail]}):
+        result = Agent(scripted("never"), **options).run_sync("go", f"s{evil}")
+        assert result.stop == "failed"
+    doubted = text_reply("done", usage=Usage(input=10**9, output=1))
+    assert Agent(scripted(doubted)).run_sync("go", f"s{evil}").done
+    assert len(caplog.messages) == 3
+    assert not got_through("".join(caplog.messages))

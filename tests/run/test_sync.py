@@ -182,6 +182,44 @@ def test_ctrl_c_that_does_not_interrupt_the_main_threads_wait_is_noticed():
     assert ended.stdout == b"cleaned up\n"
 
 
+SIGNAL_IN_A_FUNCTION = """
+import asyncio, signal, sys, threading, time
+from bridle import Agent, tool
+from bridle.hooks import before_model
+from bridle.testing import scripted
+from bridle.testing.scripted_model import call_reply
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def hang(*given):
+    "Receive the signal in this thread, while the event loop waits in the main thread, and hang."
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    threading.Event().wait()
+
+agent = {
+    "tool": lambda: Agent(scripted(call_reply(("work", {})), "done"), tools=[tool(name="work", timeout=None)(hang_tool)]),
+    "hook": lambda: Agent(scripted("done"), hooks=[before_model(timeout=3600)(lambda run, request: hang())]),
+    "validator": lambda: Agent(scripted("done"), validate=lambda answer: hang()),
+    "instructions": lambda: Agent(scripted("done"), instructions=lambda: hang()),
+}
+
+def hang_tool() -> str:
+    "Hang."
+    hang()
+
+asyncio.run(agent[sys.argv[1]]().run("?"))
+"""
+
+
+@pytest.mark.parametrize("function", ["tool", "hook", "validator", "instructions"])
+def test_ctrl_c_that_does_not_interrupt_the_event_loop_is_noticed(function):
+    """Without a regular wake-up the program ends when the function's time is up, after 30 seconds or never."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SIGNAL_IN_A_FUNCTION, function], timeout=HANG_SECONDS, capture_output=True
+    )
+    assert ended.returncode == -signal.SIGINT, ended.stderr.decode()
+
+
 def test_a_waiting_run_is_resumed_without_a_loop():
     @tool(effect="write", approve=True)
     def pay(amount: int) -> str:

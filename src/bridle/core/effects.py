@@ -211,6 +211,7 @@ class WriteInstruction(Value):
     """Call a function of the agent that writes instructions."""
 
     function: InstructionFunction
+    owner: str = ""
     deadline: float | None = None
 
     @property

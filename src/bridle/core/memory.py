@@ -40,6 +40,7 @@ from bridle.core.context.token_estimate import (
     append_message,
     estimate_part_tokens,
     estimate_text_tokens,
+    instruction_owner,
 )
 from bridle.core.context.view import count_pictures
 from bridle.values.events import ViewChange
@@ -139,14 +140,16 @@ def plan_instruction(state: State, deadline: float | None) -> WriteInstruction |
         return EndRun(stop="failed", reason=INSTRUCTION_FAILED.format(trouble=prompt.instruction_error))
     for function in state.settings.instruction_functions:
         if is_instruction_due(state, function):
-            return WriteInstruction(function=function, deadline=deadline)
+            owner = instruction_owner(state) if function.scope == "session" else ""
+            return WriteInstruction(function=function, deadline=deadline, owner=owner)
     return None
 
 
 def is_instruction_due(state: State, function: InstructionFunction) -> bool:
     """True if the function was not called for this session or turn."""
     if function.scope == "session":
-        return all(written.name != function.name for written in state.memory.instructions)
+        called = {(written.name, written.owner) for written in state.memory.instructions}
+        return (function.name, instruction_owner(state)) not in called
     prompt = state.run.prompt
     sent = state.calls.request_hash != prompt.request_hash
     return not sent and function.name not in prompt.instructed_by and _is_prompt_open(state)

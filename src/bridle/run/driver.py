@@ -65,6 +65,7 @@ from bridle.values.errors import Failure, ProviderError
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.request import Request, StepOptions, ToolChoice
 from bridle.values.result import CallReady, Delta, ToolCallDelta
+from bridle.values.text import escape_text
 from bridle.values.usage import Usage
 
 from .cache import open_conversation, update_stored_prompt
@@ -371,7 +372,7 @@ class Driver:
         reply, aside = event.reply, event.summarizes_until
         usd, self._model_call = self._cost(reply.usage), None
         for warning in filter(None, (event.truncation_hint, event.usage_doubt)):
-            LOG.warning("session %s: %s", self.session, warning)
+            LOG.warning("%s", escape_text(f"session {self.session}: {warning}"))
         await self.record(
             replace(
                 event,

@@ -38,7 +38,7 @@ from bridle.values.hooks import (
 )
 from bridle.values.message import Media, Reply, Text, ToolCall, ToolResult, ViewChange
 from bridle.values.result import Delta, TextDelta
-from bridle.values.text import repair_surrogates
+from bridle.values.text import escape_text, repair_surrogates
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -199,7 +199,7 @@ class HookRunner:
             effect.timeout_seconds, lambda: self._call(hook, effect, context), context
         )
         if isinstance(decided, ToolFailure):
-            LOG.warning("hook %s failed at %s: %s", effect.hook, point, decided.message)
+            LOG.warning("%s", escape_text(f"hook {effect.hook} failed at {point}: {decided.message}"))
             return HookDecided(
                 hook=effect.hook, point=point, call_id=call_id, action="fail", reason=decided.message
             )

@@ -155,6 +155,8 @@ class InstructionWritten(EventBase, tag="instruction_written"):
     """Template that the text was made from, if any."""
     write_error: str = ""
     """Reason why the function failed; the run ends, and the function is called again when it is resumed."""
+    owner: str = ""
+    """Agent that the function belongs to, if the run was handed over to it; two agents may use one name."""
 
 
 class ContextRetrieved(EventBase, tag="context_gathered"):

@@ -10,6 +10,8 @@ from wire_models import MODELS
 from bridle import Agent, BadTool, Handover, MisuseError, RunContext, StoreError, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.stores.memory import MemoryStore
+from bridle.testing import scripted
+from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
 
 TRANSFER = "!call transfer_to_booking\n!then\n"
@@ -206,3 +208,25 @@ def test_what_cannot_take_over_is_refused_at_once(handover, error, problem):
 def test_a_function_must_return_text(returned):
     with pytest.raises(MisuseError, match="must return text for the next agent"):
         make_agents(MemoryStore(), [], sees=lambda _: returned).run_sync(PROMPT, "s")
+
+
+def test_functions_of_two_agents_with_one_name_each_write_their_own_instructions():
+    def make_function(text):
+        def describe():
+            called.append(text)
+            return text
+
+        return describe
+
+    called, store = [], MemoryStore()
+    second = scripted("unused", "Hello.")
+    booking = Agent(second, name="booking", instructions=make_function("You book seats."))
+    first = scripted(call_reply(("transfer_to_booking", {})))
+    desk = Agent(first, handover=[booking], instructions=make_function("You greet."), store=store)
+    assert asyncio.run(desk.run("go", "s")).text == "Hello."
+    assert [request.system[-1].text for request in first.script.requests] == ["You greet."]
+    assert [request.system[-1].text for request in second.script.requests] == ["You book seats."]
+    assert [event.owner for event in read(store, e.InstructionWritten)] == ["", "booking"]
+    first.script._replies.append(second.script._replies[1])
+    asyncio.run(desk.run("again", "s"))
+    assert called == ["You greet.", "You book seats."]

@@ -12,7 +12,8 @@ from wire_models import SCHEMA_MODELS
 from bridle import Agent, MisuseError, ModelRetry, PartialOutput
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
-from bridle.tools.schema.partial_output import PartialJson
+from bridle.tools.schema.partial_output import PartialJson, PartialTracker
+from bridle.values.result import TextDelta
 
 
 @dataclass
@@ -147,3 +148,32 @@ def test_every_beginning_of_an_object_is_a_part_of_it(whole, ascii_only, indent)
         assert found is not None
         assert is_prefix(found, whole)
     assert partial.value() == whole
+
+
+@pytest.mark.parametrize("hostile", ['{"title":' * 2_000, '{"notes":' + "[" * 2_000])
+def test_an_answer_nested_without_end_does_not_end_the_run(hostile):
+    script = scripted(hostile, json.dumps(VALUES[Report]), model=WIRES[0])
+    items, result = collect(Agent(script, output=Report).stream("go"))
+    assert result.stop == "done"
+    assert items[-1].output == Report(**VALUES[Report])
+
+
+def test_half_a_character_is_not_an_answer_yet():
+    partial = PartialJson()
+    partial.feed('{"title": "\ud83d')
+    assert partial.value() == {}
+
+
+@pytest.mark.parametrize("output", [Report, None])
+def test_all_readings_of_an_answer_stay_proportional_to_it(output):
+    """A reading costs as much as the answer so far; one per delta would make 10,000 deltas quadratic."""
+
+    def count_read_characters(length):
+        tracker = PartialTracker(Agent(WIRES[0], output=output)._parts.output_type if output else None)
+        sizes = [
+            size for size in range(length) if tracker.apply(TextDelta(text='{"'[size : size + 1] or "x"))
+        ]
+        return sum(sizes)
+
+    assert count_read_characters(20_000) < 2.5 * count_read_characters(10_000)
+    assert count_read_characters(100) == sum(range(100))

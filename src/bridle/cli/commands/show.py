@@ -295,6 +295,7 @@ class SessionPrinter:
             "probe": "found by its probe",
             "person": "reported by a person",
             "receipt": f"not run again, same as {event.same_as_call}",
+            "hook": "not run, answered by a hook",
         }[event.source]
         about = f"{known}; {rule}" if rule else known
         lines = [("result", f"{result.call_id} {result.outcome} ({about}) {shorten(result.text)}")]

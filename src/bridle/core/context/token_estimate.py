@@ -144,9 +144,16 @@ def is_substantial(part: Part) -> bool:
     return not isinstance(part, Reasoning)
 
 
+def instruction_owner(state: State) -> str:
+    """Owner of the functions that write instructions now (`InstructionWritten.owner`)."""
+    agents = state.run.origin.agents
+    return agents[-1] if agents else ""
+
+
 def written_instructions(state: State) -> str:
     """Instructions that functions of the agent wrote for the session, in the order of the functions."""
-    texts = {written.name: written.instructions for written in state.memory.instructions}
+    owner = instruction_owner(state)
+    texts = {each.name: each.instructions for each in state.memory.instructions if each.owner == owner}
     found = (texts.get(function.name, "") for function in state.settings.session_functions)
     return "\n\n".join(text for text in found if text)
 

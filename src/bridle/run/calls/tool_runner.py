@@ -34,6 +34,7 @@ from bridle.values.errors import MisuseError, Unusable
 from bridle.values.events import ResultSource
 from bridle.values.message import Reply, Text, ToolCall, ToolResult
 from bridle.values.result import CallReady
+from bridle.values.text import escape_text
 
 from .approval import Approver, encode_arguments, make_pending_approval
 from .catalogue import find_initial_tools
@@ -239,7 +240,7 @@ class ToolRunner:
         try:
             return self._prove(event)
         except Unusable as error:
-            LOG.warning("session %s: %s", self._session, error)
+            LOG.warning("%s", escape_text(f"session {self._session}: {error}"))
             return ""
 
     async def _record_answer(

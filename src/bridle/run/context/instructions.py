@@ -118,6 +118,7 @@ class AgentInstructions:
             scope=function.scope,
             instructions=repair_surrogates(text).strip(),
             templates=list_templates(text),
+            owner=effect.owner,
         )
 
 

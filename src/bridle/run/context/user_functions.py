@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from bridle.tools.function.threads import run_in_thread
-from bridle.values.text import repair_surrogates
+from bridle.values.text import escape_text, repair_surrogates
 
 T = TypeVar("T")
 LOG = logging.getLogger("bridle")
@@ -42,7 +42,7 @@ async def call_with_deadline(name: str, work: Awaitable[T], seconds: float) -> T
             # format_exception_only handles errors whose __str__ raises.
             description = traceback.format_exception_only(error)[-1].strip()
             message = repair_surrogates(f"{name} failed with {description}"[:ERROR_CHARACTERS_KEPT])
-    LOG.warning("%s", message)
+    LOG.warning("%s", escape_text(message))
     return FunctionError(message)
 
 

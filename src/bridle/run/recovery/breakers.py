@@ -27,6 +27,7 @@ from bridle.core.recovery.breaker import (
 from bridle.core.recovery.failure_policy import FAILURE_POLICY, is_transient
 from bridle.values.errors import Failure
 from bridle.values.model import Model
+from bridle.values.text import escape_text
 
 LOG = logging.getLogger("bridle")
 AVOIDED_SECONDS = 300.0
@@ -105,7 +106,7 @@ class CircuitBreakers:
             seconds = admit_request(after, now)[1]
             LOG.warning(
                 "%s failed %d times in a row and is skipped for %g s: %s",
-                key, after.failures, seconds, failure.message,
+                key, after.failures, seconds, escape_text(failure.message),
             )  # fmt: skip
 
     def _record_success(self, model: Model) -> None:

@@ -26,6 +26,8 @@ from bridle.values.text import describe_error
 
 THREADS_MAX = 32
 ABANDONED_MAX = 256
+INTERRUPT_CHECK_SECONDS = 0.5
+"""Longest time for which a Ctrl-C can go unnoticed while a function runs."""
 
 NEVER_STARTED_MESSAGE = "it never started, because all {places} threads for tools were busy; nothing was done"
 THREADS_STUCK_MESSAGE = (
@@ -42,17 +44,31 @@ async def run_in_thread(function: Callable[[], T]) -> T:
     job = _ThreadJob(function, copy_context(), loop)
     pool = _process_pool()
     pool.submit(job)
+    _schedule_wake(job)
     try:
         answer: T = await job.answer
     except asyncio.CancelledError as error:
         if not pool.abandon(job) and is_deadline_cancel(error):
             raise TimeoutError(NEVER_STARTED_MESSAGE.format(places=THREADS_MAX)) from None
         raise
+    finally:
+        if job.timer is not None:
+            job.timer.cancel()
     return answer
 
 
+def _schedule_wake(job: "_ThreadJob") -> None:
+    """Wake an event loop of the main thread at intervals while the job runs, so that it notices Ctrl-C.
+
+    Python handles signals in the main thread, between two steps of Python code. A signal that another thread
+    receives, or that arrives just before the loop begins to wait, does not end the wait.
+    """
+    if threading.current_thread() is threading.main_thread() and not job.answer.done():
+        job.timer = job.loop.call_later(INTERRUPT_CHECK_SECONDS, _schedule_wake, job)
+
+
 class _ThreadJob:
-    __slots__ = ("answer", "context", "function", "left", "loop", "running", "started", "stuck")
+    __slots__ = ("answer", "context", "function", "left", "loop", "running", "started", "stuck", "timer")
 
     def __init__(
         self, function: Callable[[], Any], context: Context, loop: asyncio.AbstractEventLoop
@@ -61,6 +77,7 @@ class _ThreadJob:
         self.context = context
         self.loop = loop
         self.answer: asyncio.Future[Any] = loop.create_future()
+        self.timer: asyncio.TimerHandle | None = None
         self.started = False
         self.running = False
         self.left = False

@@ -10,48 +10,54 @@ them would be another value: 12 is not 120.
 
 from typing import Generic, TypeVar
 
-import msgspec
-
 from bridle.ports.tool import Json
 from bridle.values.events import ModelReplied
 from bridle.values.message import Stop
 from bridle.values.result import AttemptRestarted, PartialOutput, Result, TextDelta, ToolCallDelta
+from bridle.values.text import NESTING_MAX, parse_json
 
 from .output_type import OutputType
 
 T = TypeVar("T")
 _SPACE = " \t\r\n"
 _ESCAPE_LENGTHS = {"u": 5}
+REFRESH_SHARE = 100
+"""An answer is read again when it has grown by a hundredth, so that all readings together stay proportional to it."""
 
 
 class PartialJson:
     """The text of one JSON object so far."""
 
     def __init__(self) -> None:
-        self._text = ""
+        self._pieces: list[str] = []
+        self._length = 0
         self._closers: list[str] = []
         """Brackets that close what is open, outermost first."""
         self._expected = (
             "value"  # value, key, colon, comma, or the kind of token being read: string, name, scalar
         )
         self._escape_start, self._escape_left = 0, 0
-        self._end, self._end_closers = 0, ""
-        """Length of the text that is complete, and the brackets to close it."""
+        self._end = 0
+        """Length of the text that is complete once its brackets are closed."""
 
     def feed(self, piece: str) -> None:
-        start = len(self._text)
-        self._text += piece
-        for place in range(start, len(self._text)):
-            self._read(self._text[place], place)
+        for place, character in enumerate(piece, self._length):
+            self._read(character, place)
+        self._pieces.append(piece)
+        self._length += len(piece)
 
     def value(self) -> Json:
-        """The object so far; None if it has not begun or is not JSON."""
+        """The object so far; None if it has not begun, is not JSON or is nested too deeply."""
+        if len(self._closers) > NESTING_MAX:
+            return None
+        text, closers = "".join(self._pieces), "".join(reversed(self._closers))
+        self._pieces = [text]
         if self._expected == "string":
-            end = self._escape_start if self._escape_left else len(self._text)
-            found = _decode(self._text[:end] + '"' + "".join(reversed(self._closers)))
+            end = self._escape_start if self._escape_left else len(text)
+            found = _decode(f'{text[:end]}"{closers}')
             if found is not None:
                 return found
-        return _decode(self._text[: self._end] + self._end_closers)
+        return _decode(text[: self._end] + closers)
 
     def _read(self, character: str, place: int) -> None:
         if self._expected in ("string", "name"):
@@ -94,14 +100,13 @@ class PartialJson:
                 self._complete(place + 1)
 
     def _complete(self, end: int) -> None:
-        self._end, self._end_closers = end, "".join(reversed(self._closers))
-        self._expected = "comma"
+        self._end, self._expected = end, "comma"
 
 
 def _decode(text: str) -> Json:
     try:
-        found: Json = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        found: Json = parse_json(text)
+    except ValueError:
         return None
     return found
 
@@ -111,11 +116,10 @@ class PartialTracker(Generic[T]):
 
     def __init__(self, output_type: OutputType[T] | None) -> None:
         self._output_type = output_type
-        self._answer, self._is_over, self._call_index = 1, False, -1
-        self._text, self._json = "", PartialJson()
+        self._restart(1)
 
     def apply(self, item: object) -> bool:
-        """Take one item of a run; True if more of an answer has arrived."""
+        """Take one item of a run; True if so much more of an answer has arrived that it is to be read."""
         match item:
             case TextDelta(text=text) if self._call_index < 0 or self._is_over:
                 self._begin_reply()
@@ -127,19 +131,21 @@ class PartialTracker(Generic[T]):
                 if self._call_index < 0:  # text before the call is not the answer
                     self._restart(self._answer)
                     self._call_index = index
-                self._json.feed(arguments)
-                return True
+                return self._add_json(arguments)
             case AttemptRestarted():
                 self._restart(self._answer)
             case ModelReplied(reply=reply, summarizes_until=""):
                 is_continued = reply.stop in (Stop.LENGTH, Stop.PAUSED) and not reply.calls
                 self._is_over = not is_continued
+                return self._take_unread()
         return False
 
     def read(self) -> PartialOutput[T] | None:
         """The answer so far; None before it begins."""
         if self._output_type is None:
-            return PartialOutput(value=self._text, answer=self._answer) if self._text else None
+            text = "".join(self._texts)
+            self._texts = [text]
+            return PartialOutput(value=text, answer=self._answer) if text else None
         found = self._json.value()
         if not isinstance(found, dict) or (self._output_type.is_wrapped and "value" not in found):
             return None
@@ -159,12 +165,27 @@ class PartialTracker(Generic[T]):
             self._restart(self._answer + (self.read() is not None))
 
     def _add_text(self, text: str) -> bool:
-        if self._output_type is not None:
-            if not self._text:  # some models put a code fence before the object
-                text = text[text.index("{") :] if "{" in text else ""
-            self._json.feed(text)
-        self._text += text
-        return bool(text)
+        if self._output_type is None:
+            self._texts.append(text)
+            return self._count(text)
+        if not self._size:  # some models put a code fence before the object
+            text = text[text.index("{") :] if "{" in text else ""
+        return self._add_json(text)
+
+    def _add_json(self, text: str) -> bool:
+        self._json.feed(text)
+        return self._count(text)
+
+    def _count(self, text: str) -> bool:
+        """Count new text; True if the answer is to be read."""
+        self._size += len(text)
+        self._unread += len(text)
+        return self._unread >= self._size // REFRESH_SHARE and self._take_unread()
+
+    def _take_unread(self) -> bool:
+        """True if text has arrived since the answer was last read."""
+        unread, self._unread = self._unread, 0
+        return unread > 0
 
     def _is_output_call(self, index: int, name: str) -> bool:
         is_output = self._output_type is not None and name == self._output_type.name
@@ -172,7 +193,8 @@ class PartialTracker(Generic[T]):
 
     def _restart(self, answer: int) -> None:
         self._answer, self._is_over, self._call_index = answer, False, -1
-        self._text, self._json = "", PartialJson()
+        self._texts: list[str] = []
+        self._json, self._size, self._unread = PartialJson(), 0, 0
 
 
 def _try_convert(output_type: OutputType[T], value: Json) -> T | None:
