@@ -49,13 +49,13 @@ MUTANTS = (
         "tools/schema/partial_output.py",
         "from bridle.values.text import NESTING_MAX, parse_json",
         "from msgspec.json import decode as parse_json\n\nNESTING_MAX = 10**9",
-        "run/test_partial_output.py::test_an_answer_nested_without_end_does_not_end_the_run",
+        "run/output/test_partial_output.py::test_an_answer_nested_without_end_does_not_end_the_run",
     ),
     Mutant(
         "tools/schema/partial_output.py",
         "return self._unread >= self._size // REFRESH_SHARE and self._take_unread()",
         "return self._take_unread()",
-        "run/test_partial_output.py::test_all_readings_of_an_answer_stay_proportional_to_it",
+        "run/output/test_partial_output.py::test_all_readings_of_an_answer_stay_proportional_to_it",
     ),
     Mutant(
         "run/hooks.py",

@@ -152,7 +152,7 @@ def test_every_beginning_of_an_object_is_a_part_of_it(whole, ascii_only, indent)
 
 @pytest.mark.parametrize("hostile", ['{"title":' * 2_000, '{"notes":' + "[" * 2_000])
 def test_an_answer_nested_without_end_does_not_end_the_run(hostile):
-    script = scripted(hostile, json.dumps(VALUES[Report]), model=WIRES[0])
+    script = scripted(hostile, json.dumps(VALUES[Report]), model=SCHEMA_MODELS[0])
     items, result = collect(Agent(script, output=Report).stream("go"))
     assert result.stop == "done"
     assert items[-1].output == Report(**VALUES[Report])
@@ -169,7 +169,9 @@ def test_all_readings_of_an_answer_stay_proportional_to_it(output):
     """A reading costs as much as the answer so far; one per delta would make 10,000 deltas quadratic."""
 
     def count_read_characters(length):
-        tracker = PartialTracker(Agent(WIRES[0], output=output)._parts.output_type if output else None)
+        tracker = PartialTracker(
+            Agent(SCHEMA_MODELS[0], output=output)._parts.output_type if output else None
+        )
         sizes = [
             size for size in range(length) if tracker.apply(TextDelta(text='{"'[size : size + 1] or "x"))
         ]
