@@ -116,7 +116,9 @@ class PartialTracker(Generic[T]):
 
     def __init__(self, output_type: OutputType[T] | None) -> None:
         self._output_type = output_type
-        self._restart(1)
+        self._answer, self._is_over, self._call_index = 1, False, -1
+        self._texts: list[str] = []
+        self._json, self._size, self._unread = PartialJson(), 0, 0
 
     def apply(self, item: object) -> bool:
         """Take one item of a run; True if so much more of an answer has arrived that it is to be read."""
@@ -193,7 +195,7 @@ class PartialTracker(Generic[T]):
 
     def _restart(self, answer: int) -> None:
         self._answer, self._is_over, self._call_index = answer, False, -1
-        self._texts: list[str] = []
+        self._texts = []
         self._json, self._size, self._unread = PartialJson(), 0, 0
 
 
