@@ -32,7 +32,15 @@ from bridle.hooks import (
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
-from bridle.values.events import HookDecided, ModelAsked, RunEnded, ToolFinished, ToolStarted
+from bridle.values.events import (
+    HookDecided,
+    ModelAsked,
+    ModelReplied,
+    OutputChecked,
+    RunEnded,
+    ToolFinished,
+    ToolStarted,
+)
 from bridle.values.result import TextDelta
 
 WIRES = [
@@ -472,6 +480,40 @@ def test_a_process_killed_after_any_event_calls_no_hook_twice():
         assert [name for name in kept if name != "ModelAsked"] == [
             name for name in expected if name != "ModelAsked"
         ], death
+
+
+def test_a_reply_under_review_when_the_process_was_killed_keeps_its_number():
+    """The numbers of replies are in the ids of calls and of checked answers, which must mean the same when read again."""
+
+    def make_agent(store, checked):
+        def improve(answer):
+            checked.append(answer)
+            return "better"
+
+        pay, _ = make_pay(on_unknown="retry")
+        review = after_model()(lambda run, reply: None)
+        script = scripted(PAY, call_reply(("pay", {"amount": 1})), "good")
+        return Agent(script, hooks=[review], tools=[pay], validate=improve, store=store)
+
+    whole = CrashingStore()
+    assert make_agent(whole, []).run_sync("go", session="s").text == "better"
+    records = asyncio.run(whole.read("s"))
+    ids = [(event.call_id, event.name) for event in events_of(whole, "s", ToolStarted)]
+    (decision,) = events_of(whole, "s", OutputChecked)
+    reviews = [record.seq for record in records if isinstance(record.event, ModelReplied)]
+    (check,) = (record.seq for record in records if isinstance(record.event, OutputChecked))
+    for death in reviews:
+        store, checked = CrashingStore(death), []
+        with pytest.raises(StoreError):
+            make_agent(store, checked).run_sync("go", session="s")
+        store.left = check + 1 - death  # the records up to the check, and `Resumed`
+        with pytest.raises(StoreError):
+            make_agent(store, checked).resume_sync("s")
+        store.left = None
+        assert make_agent(store, checked).resume_sync("s").text == "better", death
+        assert checked == ["good"], death
+        assert [(event.call_id, event.name) for event in events_of(store, "s", ToolStarted)] == ids, death
+        assert events_of(store, "s", OutputChecked) == [decision], death
 
 
 def test_a_session_resumed_without_its_hooks_continues():

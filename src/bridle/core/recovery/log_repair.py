@@ -144,10 +144,11 @@ class LogReader:
 
         Stores accept a receipt once per call id, so a call with a reused id could never be answered.
         """
-        if self._reply_number > self.state.totals.reply_count:
-            self.state = replace(
-                self.state, totals=replace(self.state.totals, reply_count=self._reply_number)
-            )
+        # A reply that hooks still review has its number and is counted once they accept it.
+        is_held = self.state.run.evaluation.hooks.unreviewed is not None
+        last = self._reply_number - is_held
+        if last > self.state.totals.reply_count:
+            self.state = replace(self.state, totals=replace(self.state.totals, reply_count=last))
 
     def _note_reply_number(self, call_id: str) -> None:
         found = CALL_ID_PATTERN.match(call_id)
