@@ -29,6 +29,7 @@ NOT_PARTICIPLES = frozenset(
 BUDGET_KINDS = ("usd", "tokens", "steps", "seconds", "tool_calls")
 FRAGMENT_LINES = 60
 KEPT_FRAGMENTS = {
+    "bridle.config.key_check": "a guard of its own that SECURITY.md names",
     "bridle.core.cache.report": "users import it (docs/caching.md)",
     "bridle.core.compaction.handover": "a pure decision; its importer is another layer",
     "bridle.providers.families": "the list of the wire families",

@@ -17,8 +17,10 @@ from pathlib import Path
 
 from generate_programs import from_langgraph, from_openai_agents, from_openai_sdk, from_pydantic_ai, programs
 from generate_reference import (
+    agent_file_keys,
     agent_parameters,
     commands,
+    configured,
     events,
     phases,
     run_parameters,
@@ -328,6 +330,8 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("reference/agent.md", run_parameters),
     ("reference/agent.md", value_types),
     ("reference/cli.md", commands),
+    ("configuration.md", configured),
+    ("configuration.md", agent_file_keys),
     ("reference/environment.md", variables),
     ("reference/environment.md", vendor_variables),
     ("reference/events.md", events),

@@ -11,6 +11,8 @@ from typing import get_args
 
 import bridle
 from bridle.cli.main import COMMANDS, make_parser
+from bridle.config import agent_file
+from bridle.config.settings import KIND_MEANINGS, SETTINGS
 from bridle.core.loop import TRANSITIONS
 from bridle.core.state import Phase
 from bridle.providers.tables import load_tables
@@ -149,14 +151,55 @@ def commands() -> str:
 
 
 def variables() -> str:
-    names = sorted(
-        {
-            *re.findall(r'"(BRIDLE_[A-Z_]+)"', _all_source()),
-            *re.findall(r'environ\.get\("([A-Z_]+)"\)', _all_source()),
-        }
-    )
-    meanings = meanings_for("environment", names)
-    return table(["variable", "meaning"], [[f"`{name}`", meanings[name]] for name in MEANINGS["environment"]])
+    settings = [(each.variable, each.meaning) for each in SETTINGS if each.variable]
+    names = {
+        *re.findall(r'"(BRIDLE_[A-Z_]+)"', _all_source()),
+        *re.findall(r'environ\.get\("([A-Z_]+)"\)', _all_source()),
+    }
+    others = meanings_for("environment", sorted(names - {variable for variable, _ in settings}))
+    rows = [*settings, *others.items()]
+    return table(["variable", "meaning"], [[f"`{name}`", meaning] for name, meaning in rows])
+
+
+def configured() -> str:
+    """Every setting of bridle.toml with its variable, flag and default."""
+    rows = [
+        [
+            f"`{each.name}`",
+            KIND_MEANINGS[each.kind],
+            each.default,
+            f"`{each.variable}`" if each.variable else "none",
+            f"`{each.flag}`" if each.flag else "none",
+            each.meaning + (f" ({each.only_for} only)" if each.only_for else ""),
+        ]
+        for each in SETTINGS
+    ]
+    return table(["setting", "type", "default", "variable", "option", "meaning"], rows)
+
+
+def agent_file_keys() -> str:
+    """Every key of an agent file, and of its `[[commands]]`."""
+    parts = []
+    for title, kind in (("Keys", agent_file.AgentFile), ("Keys of `[[commands]]`", agent_file.CommandEntry)):
+        types, meanings = _field_types(agent_file, kind.__name__), _field_docstrings(kind)
+        rows = [
+            [f"`{name}`", _code(types[name]), _escaped(meanings[name])] for name in kind.__struct_fields__
+        ]
+        parts.append(f"### {title}\n\n{table(['key', 'type', 'meaning'], rows)}")
+    return "\n".join(parts)
+
+
+def _field_docstrings(kind: type) -> dict[str, str]:
+    """The text below each field of a class; the name of the field if there is none."""
+    body = ast.parse(inspect.getsource(kind)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found: dict[str, str] = {}
+    for field, after in zip(body.body, [*body.body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            text = after.value if isinstance(after, ast.Expr) else None
+            words = text.value if isinstance(text, ast.Constant) else field.target.id
+            found[field.target.id] = " ".join(str(words).split())
+    return found
 
 
 def vendor_variables() -> str:

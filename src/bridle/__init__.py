@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridle.config.agent_file import load_agent as load_agent
     from bridle.ports.run_context import RunContext as RunContext
     from bridle.ports.store import Store as Store
     from bridle.ports.tool import Tool as Tool
@@ -159,6 +160,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "config.agent_file": ("load_agent",),
     "ports.run_context": ("RunContext",),
     "ports.store": ("Store",),
     "ports.tool": ("Tool",),

@@ -485,6 +485,30 @@ MUTANTS = (
         "cli/test_injections.py::test_no_id_and_half_an_id_that_means_two_answer_nothing",
     ),
     Mutant(
+        "config/configuration.py",
+        "last = root or (home if home in folders else start)",
+        "last = folders[-1]",
+        "config/test_configuration.py::test_the_search_ends_at_the_repository_or_home_and_is_local_elsewhere",
+    ),
+    Mutant(
+        "config/configuration.py",
+        "if owner not in (os.getuid(), 0):",
+        "if owner is None:",
+        "config/test_configuration.py::test_a_file_of_another_user_is_refused_unless_named",
+    ),
+    Mutant(
+        "config/key_check.py",
+        "if variable := _find_key_variable(value):",
+        'if variable := "":',
+        "config/test_configuration.py::test_a_credential_in_a_file_is_refused_and_not_repeated",
+    ),
+    Mutant(
+        "cli/agent_builder.py",
+        "if names and not self._tools:",
+        "if not names:",
+        "config/test_agent_file.py::test_no_agent_file_is_taken_from_a_log",
+    ),
+    Mutant(
         "run/clock.py",
         "return self._started_at + (self.monotonic() - self._monotonic_start)",
         "return self.wall.now()",

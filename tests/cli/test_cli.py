@@ -17,7 +17,7 @@ from patience import PATIENCE_SECONDS
 from bridle import Agent, Budget
 from bridle.cli.log_access import fold_state
 from bridle.cli.main import COMMANDS, main
-from bridle.cli.tool_loader import load_tools
+from bridle.config.tool_loader import load_tools
 from bridle.run.model_connection import resolve_model
 from bridle.stores import open_store
 from bridle.values.events import Configured

@@ -18,9 +18,10 @@ MAY_IMPORT = {
     "core": {"values", "core"},
     **{edge: BELOW | {edge} for edge in EDGES},
     "run": BELOW | EDGES | {"core", "run"},
+    "config": BELOW | EDGES | {"core", "run", "config"},
     "sim": BELOW | EDGES | {"core", "run", "sim"},
     "testing": BELOW | EDGES | {"core", "run", "sim", "testing"},
-    "cli": BELOW | EDGES | {"core", "run", "sim", "testing", "cli"},
+    "cli": BELOW | EDGES | {"core", "run", "config", "sim", "testing", "cli"},
 }
 PURE = {"values", "core"}
 PURE_MAY_USE = {

@@ -8,7 +8,7 @@ file.
 import argparse
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
@@ -62,6 +62,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.py|module",
         help="load the @tool functions of this file or module; repeatable",
     )
+    add("-a", "--agent", metavar="FILE.toml", help="agent file: model, instructions, tools, budget and more")
     add("--policy", metavar="FILE.toml", help="rules that allow, ask about or deny tool calls")
     add(
         "--trust-policy",
@@ -96,22 +97,11 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         help="tell the model to finish at this share of any limit, such as 0.8",
     )
     add("--json", action="store_true", help="print the result as JSON")
-    add("--reasoning", action="store_true", help="show the model's reasoning")
+    add("--reasoning", action=argparse.BooleanOptionalAction, help="show the model's reasoning")
 
 
-def choose_models(
-    options: argparse.Namespace, model: str | Model | None, before: Settings
-) -> Sequence[str | Model]:
-    """The model and its fallbacks; by default those of the session.
-
-    Only model names are taken from a log, because it may come from elsewhere.
-    """
-    if model is None and not options.fallback:
-        return tuple(_resolve_logged(options, each) for each in before.models or (before.model,))
-    return (model or _resolve_logged(options, before.model), *options.fallback)
-
-
-def _resolve_logged(options: argparse.Namespace, logged: Model) -> Model:
+def resolve_logged(options: argparse.Namespace, logged: Model) -> Model:
+    """The model that a log names; on a terminal, a host that the tables do not list is asked about."""
     try:
         return resolve_logged_model(logged, os.environ, options.trust_endpoint)
     except ForeignEndpoint as error:
@@ -123,10 +113,11 @@ def _resolve_logged(options: argparse.Namespace, logged: Model) -> Model:
         return resolve_logged_model(logged, os.environ, error.host)
 
 
-def make_budget(options: argparse.Namespace) -> Budget:
-    """The limits given as options; an option has the name of its kind."""
-    given = {kind: limit for kind in LIMIT_KINDS if (limit := getattr(options, kind, None)) is not None}
-    return Budget(wrap_up=options.wrap_up, **given)
+def make_budget(options: argparse.Namespace, defaults: Budget | None = None) -> Budget:
+    """The limits given as options, and the defaults of other kinds; an option has the name of its kind."""
+    kinds = (*LIMIT_KINDS, "wrap_up")
+    given = {kind: limit for kind in kinds if (limit := getattr(options, kind, None)) is not None}
+    return replace(defaults or Budget(), **given)
 
 
 def read_policy_option(options: argparse.Namespace) -> Policy | None:

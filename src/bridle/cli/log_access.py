@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bridle.cli.configured_options import add_config_options
 from bridle.core.recovery import log_repair
 from bridle.core.state import State
 from bridle.ports.store import RepairableStore, SessionInfo, Store
@@ -24,6 +25,7 @@ def add_store_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store", metavar="PATH", help="log file (default: $BRIDLE_STORE, else your data folder)"
     )
+    add_config_options(parser)
 
 
 def add_tenant_option(parser: argparse.ArgumentParser, help_: str = "") -> None:

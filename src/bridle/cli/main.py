@@ -15,6 +15,7 @@ from textwrap import fill
 from typing import Any, NoReturn
 
 from bridle import __version__
+from bridle.cli.configured_options import apply_configuration
 from bridle.cli.format.printing import print_error, print_line, print_text
 from bridle.values.errors import BridleError
 
@@ -38,7 +39,10 @@ COMMANDS = {
     "budgets": "show shared budgets: spent and reserved",
     "sim": "serve simulated providers on a local port",
     "wire": "check the codecs against recorded provider traffic",
+    "config": "show the settings in force and where each comes from",
 }
+SETUP_COMMANDS = ("config",)
+"""Commands in the folder commands/setup."""
 
 EXIT_MISUSE, EXIT_CANCELLED = 2, 130
 HELP_WIDTH = 80
@@ -91,7 +95,10 @@ def _dispatch(given: list[str]) -> int:
         hint = f"; did you mean `bridle {near[0]}`?" if near else "; `bridle --help` lists the commands"
         print_error(f"unknown command {name!r}{hint}")
         return EXIT_MISUSE
-    code: int = _load_command(name).execute(make_parser(name).parse_args(rest))
+    parser = make_parser(name)
+    options = parser.parse_args(rest)
+    with apply_configuration(parser, options):
+        code: int = _load_command(name).execute(options)
     return code
 
 
@@ -108,7 +115,8 @@ def make_parser(name: str) -> argparse.ArgumentParser:
 
 
 def _load_command(name: str) -> Any:
-    return import_module(f".commands.{name}", __package__)
+    folder = "setup." if name in SETUP_COMMANDS else ""
+    return import_module(f".commands.{folder}{name}", __package__)
 
 
 def _wrap_help(words: str) -> str:

@@ -42,6 +42,7 @@ class EndpointRow(Value):
     base_url_env: tuple[str, ...] = ()
     auth: Auth = "bearer"
     key_env: tuple[str, ...] = ()
+    key_prefixes: tuple[str, ...] = ()
     key_optional: bool = False
     signing: str = ""
     signing_env: tuple[str, ...] = ()

@@ -161,6 +161,11 @@ def redact_json_strings(data: bytes, texts: Iterable[str], mark: str) -> bytes:
     return replaced.encode("utf-8", "surrogateescape")
 
 
+def is_credential_name(name: str) -> bool:
+    """True if a header, member or setting of this name holds a credential."""
+    return _NAME.fullmatch(name) is not None
+
+
 def is_plain_word(secret: str) -> bool:
     """True for a short secret that is an ordinary word, such as `none`."""
     return len(secret) < LONG_CHARACTERS and secret.isalpha()

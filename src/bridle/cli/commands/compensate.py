@@ -20,7 +20,7 @@ from bridle.cli.log_access import (
     read_session,
     tenant_of,
 )
-from bridle.cli.tool_loader import load_tools
+from bridle.config.tool_loader import load_tools
 from bridle.core.calls.compensation import list_compensations
 from bridle.ports.tool import Tool
 from bridle.run.agent import Agent

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from bridle.cli.format.printing import print_error, print_line
-from bridle.cli.tool_loader import load_module
+from bridle.config.tool_loader import load_module
 from bridle.core.context.assemble import digest_lines, prompt_head_lines
 from bridle.run.agent import Agent
 from bridle.values.errors import MisuseError

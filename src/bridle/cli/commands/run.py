@@ -7,49 +7,28 @@ what it produced is kept, and the session can be continued.
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import TextIO
 
 import msgspec
-from msgspec.structs import replace
 
-from bridle.cli.agent_options import (
-    add_agent_options,
-    add_default_rule,
-    choose_models,
-    make_approver,
-    make_budget,
-    read_policy_option,
-    report_hosted_tools,
-    take_extras_from_log,
-    take_policy_from_log,
-)
+from bridle.cli.agent_builder import AgentBuilder
+from bridle.cli.agent_options import add_agent_options
 from bridle.cli.format.printing import print_error, print_line, print_text
 from bridle.cli.log_access import add_store_option, fold_state, open_log, read_session
 from bridle.cli.main import EXIT_CANCELLED, EXIT_MISUSE
-from bridle.cli.tool_loader import load_tools
-from bridle.core.note_tools import FORGET_TOOL, REMEMBER_TOOL
 from bridle.core.state import State
-from bridle.ports.store import Store
-from bridle.providers.catalogue import choose_default_model
 from bridle.run.agent import Agent
 from bridle.run.context.run_options import RunOptions
-from bridle.run.logged_settings import take_logged_instructions
 from bridle.run.stream import Stream
 from bridle.values.errors import MisuseError
 from bridle.values.lineage import CrossTenant
-from bridle.values.memory import Memory
-from bridle.values.model import Model
 from bridle.values.result import FinalAnswer, Result
-from bridle.values.settings import Settings
 from bridle.watchers.console import Console, format_count, format_dollars, format_duration, format_usage
 
-AgentMaker = Callable[[str | Model | None, Store, Settings], Agent[object, str]]
 USER_FIXABLE_FAILURES = ("unauthorized", "not_found", "unreachable", "quota", "invalid")
 """Failures that the user can correct: exit code 2."""
 
@@ -60,14 +39,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_agent_options(parser)
     add("-i", "--instructions", default="", help="system prompt")
     add("--session", metavar="ID", help="continue this session, with its model and instructions")
-    add("--memory", action="store_true", help="show notes to the model, and let it write some")
+    add(
+        "--memory",
+        action=argparse.BooleanOptionalAction,
+        help="show notes to the model, and let it write some",
+    )
     add(
         "--tenant",
         metavar="T",
         help="tenant of the run: its notes, budgets and cost reports (default: the session's tenant)",
     )
     add("--across-tenants", action="store_true", help="allow a session of another tenant")
-    add("--no-stream", dest="stream", action="store_false", help="request whole replies instead of streams")
+    add(
+        "--stream",
+        action=argparse.BooleanOptionalAction,
+        help="show the answer while it is written (default), or request whole replies",
+    )
     add_store_option(parser)
 
 
@@ -82,46 +69,24 @@ def run_agent(options: argparse.Namespace, *, session: str | None, prompt: str |
     """Run a prompt, or without one resume the session; return the exit code."""
     out = sys.stdout
     console = Console(
-        out if out.isatty() and not options.json else None, sys.stderr, reasoning=options.reasoning
+        out if out.isatty() and not options.json else None, sys.stderr, reasoning=bool(options.reasoning)
     )
-    # Options are checked before the event loop starts; a tools file may run its own loop while it is loaded.
-    budget, policy, tools = make_budget(options), read_policy_option(options), load_tools(options.tools)
-
-    def make(model: str | Model | None, store: Store, before: Settings) -> Agent[object, str]:
-        """The agent; settings not given as options are those of the session."""
-        report_hosted_tools(before, {tool.spec.name for tool in tools}, console)
-        return Agent(
-            choose_models(options, model, before),
-            tools=tools,
-            instructions=take_logged_instructions(before),
-            name=before.name,
-            budget=budget,
-            store=store,
-            policy=add_default_rule(policy or take_policy_from_log(options, before, console), options),
-            approver=make_approver(console),
-            max_tokens=before.max_tokens,
-            thinking=before.thinking,
-            sampling=before.sampling,
-            repeats_max=before.repeats_max,
-            attempts_max=before.attempts_max,
-            chain=before.chain,
-            cache_ttl=before.cache_ttl,
-            prefix=before.prefix,
-            memory=before.memory,
-            extras=take_extras_from_log(before, console),
-            on_truncation=before.on_truncation,
-            watchers=() if options.json else (console,),
-        )
-
+    builder = AgentBuilder(options, console)
+    if not options.json:
+        builder.report_sources()
     # Output of tools must not mix with the answer.
     with redirect_stdout(sys.stderr):
-        agent, result, seconds = asyncio.run(_run_session(options, console, make, session, prompt))
+        agent, result, seconds = asyncio.run(_run_session(options, console, builder, session, prompt))
     return _print_result(out, console, agent, result, seconds, as_json=options.json)
 
 
 async def _run_session(
-    options: argparse.Namespace, console: Console, make: AgentMaker, session: str | None, prompt: str | None
-) -> tuple[Agent[object, str], Result[str], float]:
+    options: argparse.Namespace,
+    console: Console,
+    builder: AgentBuilder,
+    session: str | None,
+    prompt: str | None,
+) -> tuple[Agent[object, object], Result[object], float]:
     store = open_log(options.store)
     try:
         crosses = options.across_tenants and options.tenant is not None
@@ -129,34 +94,25 @@ async def _run_session(
         wanted = resumer if prompt is None else None
         state = fold_state(await read_session(store, session, wanted)) if session else State()
         before = state.settings
-        model = options.model
         if prompt is None:
-            _check_tools(before, options.tools)
-        elif options.instructions or options.memory:
-            instructions = options.instructions or before.instructions
-            memory = Memory() if options.memory else before.memory
-            kept = before.templates if instructions == before.instructions else ()
-            before = replace(before, instructions=instructions, templates=kept, memory=memory)
-        if not before.model.id:
-            model = model or os.environ.get("BRIDLE_MODEL") or choose_default_model(os.environ)
-        agent = make(model, store, before)
+            builder.check_tools(before)
+        agent = builder.build(store, before, new_run=prompt is not None)
         if agent.settings.model.endpoint.simulated and not options.json:
-            named = options.model or os.environ.get("BRIDLE_MODEL") or session
-            reason = "" if named else "no model given and no API key set: "
+            reason = "" if builder.names_model or session else "no model given and no API key set: "
             console.note(f"{reason}using the built-in simulator; nothing is sent or charged", "yellow")
         began = time.monotonic()
         if prompt is not None:
             owner = state.identity.owner or ""
             named = owner if options.tenant is None else options.tenant
             tenant = CrossTenant(named) if options.across_tenants else named
-            stream = agent.stream(prompt, session, deltas=options.stream, tenant=tenant)
+            stream = agent.stream(prompt, session, deltas=options.stream is not False, tenant=tenant)
         else:
             own, given = agent.settings, RunOptions()
             if any(override.option == "model" for override in before.overrides):
                 given["model"] = own.models or own.model  # chosen above, from the options or the log
             stream = agent.resume_stream(
                 session or "",
-                budget=make_budget(options),
+                budget=builder.make_budget(new_run=False),
                 tenant=resumer,
                 trust_approvals=options.trust_approvals,
                 **given,
@@ -166,16 +122,7 @@ async def _run_session(
         await store.close()
 
 
-def _check_tools(before: Settings, given: list[str]) -> None:
-    ours = (REMEMBER_TOOL, FORGET_TOOL)
-    names = ", ".join(spec.name for spec in before.tools if spec.native is None and spec not in ours)
-    if names and not given:
-        raise MisuseError(
-            f"this session uses tools ({names}), whose code is not in the log; add --tools FILE"
-        )
-
-
-async def _watch_stream(stream: Stream[str], console: Console) -> Result[str]:
+async def _watch_stream(stream: Stream[object], console: Console) -> Result[object]:
     loop = asyncio.get_running_loop()
 
     def interrupt() -> None:
@@ -194,8 +141,8 @@ async def _watch_stream(stream: Stream[str], console: Console) -> Result[str]:
 def _print_result(
     out: TextIO,
     console: Console,
-    agent: Agent[object, str],
-    result: Result[str],
+    agent: Agent[object, object],
+    result: Result[object],
     seconds: float,
     *,
     as_json: bool,
@@ -207,10 +154,20 @@ def _print_result(
         raise console.failed
     if as_json:
         print_line(
-            _encode_result(result, agent.settings.model.name, simulated=simulated), file=out, flush=True
+            _encode_result(
+                result,
+                agent.settings.model.name,
+                simulated=simulated,
+                has_output=agent.settings.output is not None,
+            ),
+            file=out,
+            flush=True,
         )
         return code
-    if not out.isatty() and result.text:
+    is_typed = agent.settings.output is not None and result.done
+    if is_typed:
+        print_text(msgspec.json.encode(result.output).decode(), file=out, flush=True)
+    elif not out.isatty() and result.text:
         print_text(result.text, file=out, flush=True)
     if code == EXIT_MISUSE:
         print_error(result.reason)
@@ -229,7 +186,7 @@ def _print_result(
     return code
 
 
-def _exit_code(result: Result[str]) -> int:
+def _exit_code(result: Result[object]) -> int:
     if result.done:
         return 0
     if result.stop == "cancelled":
@@ -241,7 +198,7 @@ def _exit_code(result: Result[str]) -> int:
     return EXIT_MISUSE if elsewhere or failure.kind in USER_FIXABLE_FAILURES else 1
 
 
-def _encode_result(result: Result[str], model: str, *, simulated: bool) -> str:
+def _encode_result(result: Result[object], model: str, *, simulated: bool, has_output: bool) -> str:
     usage = result.usage
     data = {
         "session": result.session,
@@ -263,4 +220,6 @@ def _encode_result(result: Result[str], model: str, *, simulated: bool) -> str:
         "steps": result.steps,
         "messages": result.messages,
     }
+    if has_output:
+        data["output"] = result.output
     return msgspec.json.encode(data).decode()

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from bridle.cli.tool_loader import list_module_tools, load_module
+from bridle.config.tool_loader import list_module_tools, load_module
 from bridle.core.context.assemble import prompt_head_lines
 from bridle.run.agent import Agent
 from bridle.tools.collect_tools import collect_tools

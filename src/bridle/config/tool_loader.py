@@ -1,14 +1,18 @@
-"""Tools from a Python file or module named on the command line.
+"""Tools and types from a Python file or module that the user names.
 
-Everything decorated with `@tool` at the top level of the file is taken, in the order
-it stands there; with a `TOOLS` list in the file, exactly what is in the list.  The file's
-folder, or the current one for a module, can be imported from, as when Python runs it.
+    tools.py          everything decorated with `@tool` at the top level, in the order it stands there;
+                      with a `TOOLS` list in the file, exactly what is in the list
+    shop.orders       the same of a module
+    shop.orders:name  one name of a file or module: a tool, a function, or a type
+
+The file's folder, or the current one for a module, can be imported from, as when Python runs it.
 """
 
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
+from difflib import get_close_matches
 from importlib import import_module, util
 from pathlib import Path
 from types import ModuleType
@@ -22,12 +26,16 @@ PRIVATE_NAME = "bridle_tools_{}"
 """Module name of a tools file: a file called json.py must not replace the json module."""
 
 
-def load_tools(names: Sequence[str]) -> list[Tool]:
+def load_tools(names: Sequence[str], folder: Path | None = None) -> list[Tool]:
+    """The tools of these files and modules; modules are also looked for in `folder`."""
     found: list[Tool] = []
     for name in names:
+        if ":" in name:
+            found.extend(_load_one_tool(name, folder))
+            continue
         # Output of a tools file while it is loaded must not mix with the answer.
         with redirect_stdout(sys.stderr):
-            module = load_module(name)
+            module = load_module(name, folder)
         tools = list_module_tools(module, name)
         if not tools:
             raise MisuseError(
@@ -35,6 +43,32 @@ def load_tools(names: Sequence[str]) -> list[Tool]:
             )
         found.extend(tools)
     return found
+
+
+def load_reference(name: str, folder: Path | None = None) -> object:
+    """The object that `FILE.py:name` or `module:name` refers to; raises `MisuseError`."""
+    source, colon, attribute = name.rpartition(":")
+    if not colon or not source or not attribute.isidentifier():
+        raise MisuseError(f"{name!r} is not a reference; write module:name or FILE.py:name")
+    with redirect_stdout(sys.stderr):
+        module = load_module(source, folder)
+    found: object = vars(module).get(attribute)
+    if found is None:
+        public = [other for other in vars(module) if not other.startswith("_")]
+        near = get_close_matches(attribute, public, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise MisuseError(f"{source} has no {attribute!r}{hint}")
+    return found
+
+
+def _load_one_tool(name: str, folder: Path | None) -> list[Tool]:
+    found = load_reference(name, folder)
+    if not callable(found) and not hasattr(type(found), "run"):
+        raise MisuseError(f"{name} is not a tool but {type(found).__name__}")
+    try:
+        return list(collect_tools([found]).values())  # type: ignore[list-item]  # checked there
+    except BridleError as error:
+        raise MisuseError(f"{name}: {error}") from error
 
 
 def list_module_tools(module: ModuleType, name: str) -> list[Tool]:
@@ -61,12 +95,13 @@ def _has_vars(candidate: object) -> bool:
     return hasattr(type(candidate), "__dict__") and hasattr(candidate, "__dict__")
 
 
-def load_module(name: str) -> ModuleType:
+def load_module(name: str, beside: Path | None = None) -> ModuleType:
+    """Import a file, or a module from the path, the folder `beside` or the working folder."""
     path = Path(name)
     is_file = name.endswith(".py") or "/" in name
     if is_file and not path.is_file():
         raise MisuseError(f"no file {name!r}")
-    folder = str(path.resolve().parent if is_file else Path.cwd())
+    folder = str(path.resolve().parent if is_file else beside or Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:

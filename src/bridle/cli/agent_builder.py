@@ -1,0 +1,159 @@
+"""Builds the agent that a command runs, from its options, the agent file, the settings and the session.
+
+For every part the first of these that has it wins: option, agent file, log of the session, settings of the
+environment and of files. Tools and the policy are not taken from a log, so for them the settings come third.
+"""
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from bridle.config.agent_file import read_agent_file
+from bridle.config.configuration import Configuration
+from bridle.config.toml_file import show_path
+from bridle.config.tool_loader import load_tools
+from bridle.core.note_tools import FORGET_TOOL, REMEMBER_TOOL
+from bridle.ports.store import Store
+from bridle.providers.catalogue import choose_default_model
+from bridle.run.agent import Agent
+from bridle.run.agent_settings import AgentOptions
+from bridle.run.logged_settings import take_logged_instructions
+from bridle.values.errors import MisuseError
+from bridle.values.memory import Memory
+from bridle.values.model import Model
+from bridle.values.settings import Settings
+from bridle.values.usage import LIMIT_KINDS, Budget
+from bridle.watchers.console import Console
+
+from .agent_options import (
+    add_default_rule,
+    make_approver,
+    make_budget,
+    read_policy_option,
+    report_hosted_tools,
+    resolve_logged,
+    take_extras_from_log,
+    take_policy_from_log,
+)
+
+
+class AgentBuilder:
+    """Loads what the options name, and builds the agent once the session is known."""
+
+    def __init__(self, options: argparse.Namespace, console: Console) -> None:
+        # Loaded before the event loop starts: a tools file may run its own loop while it is loaded.
+        self._options, self._console = options, console
+        self._defined = read_agent_file(options.agent) if options.agent else None
+        self._policy = read_policy_option(options) or (self._defined.policy if self._defined else None)
+        self._tools = [*(self._defined.tools if self._defined else ()), *load_tools(options.tools)]
+
+    @property
+    def _configuration(self) -> Configuration:
+        configuration: Configuration = self._options.configuration
+        return configuration
+
+    @property
+    def names_model(self) -> bool:
+        """True if an option, the agent file or the settings name a model."""
+        defined = self._defined is not None and bool(self._defined.models)
+        return bool(self._options.model or defined or self._configuration.get("model"))
+
+    def report_sources(self) -> None:
+        """Name the files that the run gets its settings from."""
+        files = [*self._configuration.files, *([show_path(self._defined.path)] if self._defined else [])]
+        if files:
+            self._console.note(f"settings from {' and '.join(files)}; `bridle config` lists them")
+
+    def make_budget(self, *, new_run: bool) -> Budget:
+        """The limits of a run; a resumed run keeps its own, except for those given as options."""
+        if not new_run:
+            return make_budget(self._options)
+        kinds = (*LIMIT_KINDS, "wrap_up")
+        settings = {kind: self._configuration.get(f"budget.{kind}") for kind in kinds}
+        given = {kind: limit for kind, limit in settings.items() if limit is not None}
+        limits = self._defined.limits if self._defined else {}
+        return make_budget(self._options, replace(Budget(), **{**given, **limits}))
+
+    def check_tools(self, before: Settings) -> None:
+        """Raise `MisuseError` if a session is resumed without its tools."""
+        ours = (REMEMBER_TOOL, FORGET_TOOL)
+        names = ", ".join(spec.name for spec in before.tools if spec.native is None and spec not in ours)
+        if names and not self._tools:
+            raise MisuseError(
+                f"this session uses tools ({names}), whose code is not in the log; add --tools FILE,"
+                " or -a FILE if an agent file names them"
+            )
+
+    def build(self, store: Store, session: Settings, *, new_run: bool) -> Agent[object, object]:
+        """The agent; what nothing else gives is taken from the settings of the session."""
+        before = self._complete_settings(session) if new_run or self._defined else session
+        options, console, defined = self._options, self._console, self._defined
+        report_hosted_tools(before, {tool.spec.name for tool in self._tools}, console)
+        policy = self._policy or take_policy_from_log(options, before, console)
+        carried = AgentOptions(
+            name=before.name,
+            max_tokens=before.max_tokens,
+            repeats_max=before.repeats_max,
+            attempts_max=before.attempts_max,
+            chain=before.chain,
+            cache_ttl=before.cache_ttl,
+            prefix=before.prefix,
+            on_truncation=before.on_truncation,
+        )
+        given: AgentOptions = {**carried, **(defined.options if defined else {}), "memory": before.memory}
+        return Agent(
+            self._choose_models(before),
+            tools=self._tools,
+            instructions=take_logged_instructions(before),
+            budget=self.make_budget(new_run=new_run),
+            store=store,
+            output=defined.output if defined else None,
+            policy=add_default_rule(policy, options),
+            approver=make_approver(console),
+            thinking=(defined.thinking if defined else None) or before.thinking,
+            sampling=(defined.sampling if defined else None) or before.sampling,
+            extras=take_extras_from_log(before, console),
+            watchers=() if options.json else (console,),
+            **given,
+        )
+
+    def _complete_settings(self, session: Settings) -> Settings:
+        """The session's settings with instructions and memory as the options, files and settings say."""
+        is_new, configuration, options = not session.model.id, self._configuration, self._options
+        instructions = (
+            getattr(options, "instructions", "")
+            or (self._defined.instructions if self._defined else "")
+            or session.instructions
+            or (configuration.get_text("instructions") if is_new else "")
+        )
+        kept = session.templates if instructions == session.instructions else ()
+        memory = session.memory
+        switch: bool | None = getattr(options, "memory", None)
+        if switch is not None:
+            memory = (memory or Memory()) if switch else None
+        elif self._defined is not None and "memory" in self._defined.options:
+            memory = self._defined.options["memory"]
+        elif is_new and configuration.get("memory"):
+            memory = Memory()
+        return replace(session, instructions=instructions, templates=kept, memory=memory)
+
+    def _choose_models(self, before: Settings) -> Sequence[str | Model]:
+        """The model and its fallbacks. Only model names are taken from a log: it may come from elsewhere."""
+        options, defined = self._options, self._defined
+        fallback = tuple(options.fallback)
+        if options.model:
+            return (options.model, *(fallback or self._default_fallback(before)))
+        if defined is not None and defined.models:
+            return (*defined.models, *fallback)
+        if before.model.id:
+            logged = before.models or (before.model,)
+            if fallback:
+                return (resolve_logged(options, before.model), *fallback)
+            return tuple(resolve_logged(options, each) for each in logged)
+        model = self._configuration.get_text("model") or choose_default_model(os.environ)
+        return (model, *(fallback or self._default_fallback(before)))
+
+    def _default_fallback(self, before: Settings) -> tuple[str, ...]:
+        return () if before.model.id else self._configuration.get_texts("fallback")
