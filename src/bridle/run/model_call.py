@@ -77,13 +77,9 @@ class PartialUsage:
 
     def __init__(self, tokens_max: int | None) -> None:
         self._tokens_max = tokens_max
-        self._texts: list[str] = []
+        self.deltas: list[Delta] = []
+        """Deltas of the reply so far."""
         self._reply: Reply | None = None
-
-    def add_delta(self, delta: Delta) -> None:
-        match delta:
-            case TextDelta(text=text) | ReasoningDelta(reasoning=text) | ToolCallDelta(arguments=text):
-                self._texts.append(text)
 
     def set_reply(self, reply: Reply) -> Reply:
         """Note the complete reply, whose usage needs no estimate."""
@@ -94,9 +90,10 @@ class PartialUsage:
         """Estimate the usage so far; `counted` is what the provider has reported."""
         if self._reply is not None:
             return self._reply.usage
-        if not self._texts:
+        texts = [_delta_text(delta) for delta in self.deltas if isinstance(delta, Streamed)]
+        if not texts:
             return counted
-        estimate = estimate_text_tokens("".join(self._texts))
+        estimate = estimate_text_tokens("".join(texts))
         if counted.output * OVERESTIMATE_FACTOR >= estimate:
             return counted  # this provider counts during the reply
         output = estimate if self._tokens_max is None else min(estimate, self._tokens_max)
@@ -339,17 +336,21 @@ class ModelCall:
                     self._connection.breakers.pause_model(self.model, self._stopwatch.now() + pause)
                 if not self._refused:
                     begun()
-                received = 0
+                received, bytes_max = (
+                    0,
+                    ERROR_BODY_BYTES_MAX if self._refused else self._bytes_max or sys.maxsize,
+                )
+                feed, deltas = decoder.feed, self._partial_usage.deltas
                 async for chunk in answer.chunks():
                     received += len(chunk)
-                    if self._refused and received > ERROR_BODY_BYTES_MAX:
-                        break  # leaving the loop closes the connection
-                    if self._bytes_max is not None and received > self._bytes_max:
-                        raise ProviderError(_reply_too_long(self._bytes_max))
-                    for delta in decoder.feed(chunk):
-                        if self._stopwatch.token_at is None:
+                    if received > bytes_max:
+                        if self._refused:
+                            break  # leaving the loop closes the connection
+                        raise ProviderError(_reply_too_long(bytes_max))
+                    for delta in feed(chunk):
+                        if not deltas:
                             self._stopwatch.note_token()
-                        self._partial_usage.add_delta(delta)
+                        deltas.append(delta)
                         take(delta)
             reply = self._partial_usage.set_reply(decoder.close())
             if shown is not None:

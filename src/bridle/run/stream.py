@@ -106,8 +106,11 @@ class ViewerBuffer:
             if self._skipped:
                 self._close_gap()
             self.items.append(item)
-        if self._waiter is not None:
-            self.wake()
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
 
     def take(self) -> StreamItem:
         """Remove and return the oldest item."""
@@ -146,29 +149,29 @@ class ViewerBuffers:
     """A watcher that copies everything to the current viewers."""
 
     def __init__(self) -> None:
-        self._buffers: list[weakref.ref[ViewerBuffer]] = []
+        self._buffers: tuple[weakref.ref[ViewerBuffer], ...] = ()
 
     def add_viewer(self, deltas_max: int | None) -> ViewerBuffer:
         """Add a viewer, which sees everything from now on."""
         buffer = ViewerBuffer(deltas_max)
-        self._buffers.append(weakref.ref(buffer, self._remove_buffer))
+        self._buffers = (*self._buffers, weakref.ref(buffer, self._remove_buffer))
         return buffer
 
     def on_event(self, session: str, happening: Record | Delta) -> None:
         item = happening.event if isinstance(happening, Record) else happening
-        for reference in tuple(self._buffers):
+        for reference in self._buffers:
             buffer = reference()
             if buffer is not None:
                 buffer.put(item)
 
     def wake(self) -> None:
-        for reference in tuple(self._buffers):
+        for reference in self._buffers:
             buffer = reference()
             if buffer is not None:
                 buffer.wake()
 
     def _remove_buffer(self, reference: "weakref.ref[ViewerBuffer]") -> None:
-        self._buffers.remove(reference)
+        self._buffers = tuple(each for each in self._buffers if each is not reference)
 
 
 RUN_OVER = "the run has ended; send a new prompt with agent.run(…, session={session!r})"

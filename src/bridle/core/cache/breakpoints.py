@@ -32,6 +32,7 @@ import re
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
+from operator import attrgetter
 
 from bridle.values.base import Value
 from bridle.values.message import Media, Message, Opaque, Part, Role, Text, ToolCall, ToolResult
@@ -42,6 +43,7 @@ from bridle.values.settings import Settings
 LOOKBACK_BLOCKS = 20
 """Blocks searched back from a breakpoint, its own included."""
 TTL_SECONDS: dict[Ttl, float] = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200, "24h": 86_400}
+MESSAGE_TIME = attrgetter("at")
 RECENT_MESSAGES_MAX = 32
 """Older pauses say nothing about the next one."""
 
@@ -106,9 +108,15 @@ def choose_ttl(settings: Settings, view: tuple[Message, ...]) -> Ttl:
         wanted_seconds = TTL_SECONDS[settings.cache_ttl]
         return next((ttl for ttl in offered if TTL_SECONDS[ttl] >= wanted_seconds), offered[-1])
     default, *longer = offered
-    times = [message.at for message in view[-RECENT_MESSAGES_MAX:]]
+    times = list(map(MESSAGE_TIME, view[-RECENT_MESSAGES_MAX:]))
+    if (
+        not times
+        or max(times) - min(times) <= TTL_SECONDS[default]
+        or not _is_long_ttl_priced(settings.model)
+    ):
+        return default  # most conversations have no long pause
     pauses = [later - earlier for earlier, later in pairwise(times)]
-    for ttl in longer if _is_long_ttl_priced(settings.model) else ():
+    for ttl in longer:
         if any(TTL_SECONDS[default] < pause <= TTL_SECONDS[ttl] for pause in pauses):
             return ttl
     return default

@@ -66,9 +66,10 @@ def apply_model_constraints(
         "left_out": bool(left_out),
         "choice": settings.output is not None or choice != FREE,
     }
-    for _, _, subject, rule in REQUEST_RULES:
-        if requested[subject]:
-            options = rule(options, settings)
+    if any(requested.values()):
+        for _, _, subject, rule in REQUEST_RULES:
+            if requested[subject]:
+                options = rule(options, settings)
     return options
 
 

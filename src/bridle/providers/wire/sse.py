@@ -46,11 +46,10 @@ class SseReader:
             return []
         if self._held:
             data = b"".join((*self._held, data))
-        end = data.rfind(b"\n\n") + 2
-        self._held, self._held_size = [], 0
-        if rest := data[end:]:
-            self._hold_back(rest)
-        start = 0
+            self._held, self._held_size = [], 0
+        start, end = 0, data.rfind(b"\n\n") + 2
+        if end < len(data):
+            self._hold_back(data[end:])
         if self._untouched:
             self._untouched = False
             start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
