@@ -51,7 +51,7 @@ ELSEWHERE = {
     "test_bounds.py::test_an_error_page_is_not_read_to_its_end": MADE_UP,
     "test_bounds.py::test_a_reply_that_is_too_long_is_given_up_and_not_asked_for_again": MADE_UP,
     "test_cli.py::test_an_unreachable_server_is_named_in_one_line": NOBODY,
-    "test_wire_failures.py::test_a_key_at_the_edge_of_what_is_shown_does_not_survive": MADE_UP,
+    "test_kit_failures.py::test_a_key_at_the_edge_of_what_is_shown_does_not_survive": MADE_UP,
     "test_foreign_servers.py::test_a_signature_kept_in_an_id_reaches_the_server_that_put_it_there": RECORDED,
     "test_foreign_servers.py::test_a_thought_that_came_in_fragments_goes_back_as_one": RECORDED,
     "test_foreign_servers.py::test_the_calls_run_as_they_were_made_and_the_answer_is_heard": RECORDED,
@@ -80,15 +80,13 @@ BYTES = {
     "decoding": (
         r"\.new_decoder\(",
         """
-        gemini_replies.py sim_families.py test_anthropic_decode.py test_anthropic_failures.py
-        test_anthropic_summary.py test_bedrock_decode.py test_bedrock_failures.py test_bedrock_quirks.py
-        test_codecs.py test_decoder.py test_eventstream.py test_foreign_reasoning.py test_fuzz.py
-        test_gemini_decode.py test_gemini_failures.py test_gemini_quirks.py test_missing_fields.py
-        test_mutated_replies.py test_openai_chat_decode.py test_openai_chat_encode.py
-        test_openai_chat_quirks.py test_openai_prompts.py test_openai_responses_decode.py
+        sim_families.py test_anthropic_summary.py test_bedrock_quirks.py test_codecs.py test_decoder.py
+        test_eventstream.py test_foreign_reasoning.py test_fuzz.py test_gemini_quirks.py
+        test_kit_decode.py test_kit_failures.py test_missing_fields.py test_mutated_replies.py
+        test_openai_chat_encode.py test_openai_chat_quirks.py test_openai_prompts.py
         test_openai_responses_quirks.py test_openai_responses_wire.py test_recorded_costs.py
         test_reference_decoder.py test_scripted.py test_sim.py test_tool_names.py test_vendor_streams.py
-        test_wire_failures.py vendor_replies.py
+        vendor_replies.py wire_kit.py
         """,
     ),
     "sockets": (r"HttpTransport\(", "local_server.py test_cancel.py test_connection_pool.py test_http.py"),
@@ -100,7 +98,7 @@ BYTES = {
         test_inprocess.py test_keys_and_names.py test_latency.py test_lineage.py test_notes.py
         test_partial_usage.py test_prefix.py test_prompt_layers.py test_refused_parameters.py
         test_private_hosted_tools.py test_rejected_parts.py test_retrieval.py test_retry.py test_simulator.py test_stored_prompts.py
-        test_wire_failures.py
+        test_kit_failures.py
         """,
     ),
     "transports": (

@@ -12,7 +12,7 @@ from bridle.providers import load_codec
 from bridle.providers.openai_chat.codec import ChatCodec, ChatDialect
 from bridle.testing import check_codec
 from bridle.values.errors import BadTool, MisuseError, ProviderError
-from bridle.values.message import Media, Message, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
+from bridle.values.message import Media, Message, Opaque, Reasoning, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.request import (
     Breakpoint,
@@ -24,7 +24,6 @@ from bridle.values.request import (
     ToolChoice,
     ToolSpec,
 )
-from bridle.values.usage import Usage
 
 CODEC = load_codec("openai_chat")
 ENDPOINT = Endpoint(name="here", family="openai_chat")
@@ -83,88 +82,6 @@ def wire_call(call_id, name="look", arguments="{}"):
 
 
 # --- the laws -------------------------------------------------------------------------------------------
-
-
-def own_replies():
-    """What only this family says, for the laws every codec obeys."""
-    origin = replace(OWN, endpoint="openai_chat")
-    detail = '{"detail":{"format":"f","index":0,"type":"reasoning.text"},"fields":["reasoning"]}'
-    sealed = '{"detail":{"id":"rs_1","index":1,"type":"reasoning.encrypted"}}'
-    thinking = '{"chunk":{"closed":true,"type":"thinking"}}'
-    kept = '{"message":{"mood":[{"type":"calm"}]}}'
-    signed = '{"call":{"extra_content":{"google":{"thought_signature":"sig"}}}}'
-    parts = [
-        (Reasoning(text="Well, Tōkyō."), Text(text="27 °C")),
-        (Reasoning(text="Well.", native='{"fields":["reasoning"]}'), Text(text="27 °C")),
-        (
-            Reasoning(text="Well.", signature="sig", native=detail),
-            Reasoning(signature="blob", redacted=True, native=sealed),
-            call("", "call_1", arguments='{"a": 1.50}'),
-        ),
-        (Reasoning(text="Well.", native=thinking), Text(text="27 °C")),
-        (Text(text="27 °C", native=kept),),
-        (call("", "call_1", native=signed), call("", "call_2")),
-        (
-            Text(text="Hello.", native='{"audio":{"expires_at":7,"id":"audio_1"}}'),
-            Media(kind="audio", data="AAAA"),
-        ),
-        (Text(text="Half of"), Text(text="I will not.")),
-    ]
-    stops = [Stop.DONE, Stop.DONE, Stop.TOOLS, Stop.DONE, Stop.DONE, Stop.TOOLS, Stop.DONE, Stop.REFUSED]
-    used = Usage(input=11, cache_read=7, cache_write=5, output=13, reasoning=4, cache_write_1h=2)
-    return [
-        Reply(parts=each, stop=stop, origin=origin, usage=used, id="reply_1")
-        for each, stop in zip(parts, stops, strict=True)
-    ]
-
-
-def test_the_codec_obeys_the_laws():
-    replies = own_replies()
-    origin = replies[0].origin
-    said = [
-        Message(
-            role="assistant",
-            parts=tuple(
-                replace(p, id=f"c{at}_{n}") if isinstance(p, ToolCall) else p for n, p in enumerate(r.parts)
-            ),
-            origin=origin,
-            stop=r.stop,
-        )
-        for at, r in enumerate(replies)
-    ]
-    line = []
-    for message in said:
-        line += [user("And now?"), message]
-        if message.calls:
-            line.append(results(*(result(each.id, "done") for each in message.calls)))
-    messages = tuple(replace(message, id=f"m{at + 1}") for at, message in enumerate(line))
-    here = Endpoint(name="openai_chat", family="openai_chat")
-    request = Request(
-        model=Model(id="model-1", endpoint=here),
-        messages=messages,
-        max_tokens=100,
-        thinking=Thinking(effort="low"),
-        tool_choice=ToolChoice(mode="any", parallel=False),
-        tools=(ToolSpec(name="look"),),
-        extras=(Extra(name="seed", json="7"),),
-    )
-    check_codec(CODEC, replies=replies, requests=[request], forget=without_thoughts)
-
-
-def without_thoughts(request):
-    """The sound of earlier words is known by its id alone; and thoughts are no part of what is asked."""
-
-    def told(part):
-        return not isinstance(part, Reasoning | Opaque | Media) and not (
-            part.native and "audio" in part.native
-        )
-
-    messages = (
-        replace(message, parts=tuple(filter(told, message.parts))) if message.role == "assistant" else message
-        for message in request.messages
-    )
-    return replace(request, messages=tuple(messages))
-
 
 DIALECTS = {
     "protocol": ChatDialect(),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from msgspec.structs import replace
+from openai_responses_replies import CLOSED, forget
 
 from bridle.providers import load_codec
 from bridle.providers.openai_responses.codec import ResponsesCodec, ResponsesDialect
@@ -22,9 +23,6 @@ SIBLING = Origin(family=FAMILY, endpoint="elsewhere", model="gpt-x")
 FOREIGN = Origin(family="another", endpoint="elsewhere", model="other")
 ABLE = Abilities(thinking=("standard", "pro"), efforts=("low", "high"))
 MODEL = Model(id="gpt-x", endpoint=ENDPOINT, abilities=ABLE)
-CLOSED = (
-    '{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}'
-)
 
 
 def ask(*messages, **fields):
@@ -72,53 +70,6 @@ def named(text, id_, **more):
 
 def thought(id_, blob="gAAA", text=""):
     return Reasoning(text=text, signature=blob, native=json.dumps({"id": id_}))
-
-
-def forget(request):
-    """Stop sequences and the like have no place on this wire."""
-    return replace(request, sampling=replace(request.sampling, stop_sequences=(), top_k=None))
-
-
-def test_all_laws_hold_for_what_only_this_family_says():
-    origin = Origin(family=FAMILY, endpoint=FAMILY, model="model-1")
-    used = Usage(input=1, cache_read=2, cache_write=7, output=30, reasoning=20, cache_write_1h=4)
-    cited = {"message": {"id": "msg_1", "phase": "final_answer"}, "part": {"annotations": [{"type": "x"}]}}
-    replies = [
-        Reply(
-            parts=(
-                Reasoning(text="1.\n\n2.", signature="g", native='{"id":"rs_1","lengths":{"summary":[2,2]}}'),
-                Text(text="As it says", native=json.dumps(cited, separators=(",", ":"))),
-                Text(text=" and more"),
-                Reasoning(text="raw", native='{"id":"rs_2","lengths":{"summary":[],"content":[3]}}'),
-                Opaque(kind="mcp_call", native='{"type":"mcp_call","id":"mcp_1","error":null,"output":[1]}'),
-                Opaque(kind="tomorrow", native='{"type":"tomorrow","x":1.5}'),
-                ToolCall(id="", name="a", arguments='{"n": 1.50}', wire_id="call_1",
-                         native='{"id":"fc_1","namespace":"n"}'),
-                ToolCall(id="", name="b", arguments='{"input":"free\\ntext"}', wire_id="call_2",
-                         native='{"type":"custom_tool_call","id":"ctc_1"}'),
-            ),
-            stop=Stop.TOOLS, origin=origin, usage=used, id="resp_1", stop_detail="completed",
-        ),
-        Reply(parts=(call("", "c", arguments='{"n":'),), stop=Stop.LENGTH, origin=origin),
-        Reply(parts=(Text(text="no more"),), stop=Stop.FILTERED, origin=origin),
-        Reply(parts=(Text(text="so"),), stop=Stop.PAUSED, origin=origin, stop_detail="incomplete: steered"),
-        Reply(parts=(Text(text="?"),), stop=Stop.OTHER, origin=origin, stop_detail="incomplete: tomorrow"),
-    ]  # fmt: skip
-    requests = [
-        ask(user("hi"), thinking=Thinking(mode="pro", effort="low", display="auto"), max_tokens=20),
-        ask(
-            user("hi"),
-            output=OutputSpec(name="o", parameters=CLOSED, description="d"),
-            tool_choice=ToolChoice(parallel=False),
-            tools=(ToolSpec(name="a", parameters=CLOSED),),
-            extras=(extra("text", {"verbosity": "low"}), extra("reasoning", {"context": "all_turns"})),
-        ),
-    ]
-    requests = [
-        replace(request, model=replace(MODEL, endpoint=replace(ENDPOINT, reasoning="may_echo")))
-        for request in requests
-    ]
-    check_codec(CODEC, replies=replies, requests=requests, forget=forget)
 
 
 # Body
