@@ -151,9 +151,9 @@ if TYPE_CHECKING:
     from bridle.values.result import TextDelta as TextDelta
     from bridle.values.result import ToolCallDelta as ToolCallDelta
     from bridle.values.settings import Compaction as Compaction
-    from bridle.values.settings import RateLimit as RateLimit
     from bridle.values.usage import Budget as Budget
     from bridle.values.usage import Limits as Limits
+    from bridle.values.usage import RateLimit as RateLimit
     from bridle.values.usage import Usage as Usage
     from bridle.watchers.notebook import NotebookView as NotebookView
 
@@ -222,8 +222,8 @@ _HOMES = {
         "Progress", "PartialOutput", "ReasoningDelta", "Result", "RunStopped", "SubrunDelta",
         "SubrunItem", "TextDelta", "ToolCallDelta",
     ),
-    "values.settings": ("Compaction", "RateLimit"),
-    "values.usage": ("Budget", "Limits", "Usage"),
+    "values.settings": ("Compaction",),
+    "values.usage": ("Budget", "Limits", "RateLimit", "Usage"),
     "watchers.notebook": ("NotebookView",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -101,6 +101,19 @@ class RepairableStore(Protocol):
 
 
 @runtime_checkable
+class RestartableStore(Protocol):
+    """Optional: a store in which a log can start again, so that logs of past periods take no space."""
+
+    async def restart(self, session: str, head: str, record: Record) -> None:
+        """Discard all records of a log and start it again with `record`, in one atomic step.
+
+        Raises `Conflict` unless `head` is the hash of its last record. Sessions are never restarted: raises
+        `MisuseError` unless the name starts with `budget:`, and if another log shares its records.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsApprovalKey(Protocol):
     """Optional: a store that cannot have been copied from elsewhere and has a secret key."""
 

@@ -41,10 +41,10 @@ from bridle.values.settings import (
     OnAdjusted,
     OnTruncation,
     PrefixRule,
-    RateLimit,
     Settings,
     ToolCatalogue,
 )
+from bridle.values.usage import RateLimit
 
 from .model_chain import ModelChain, ModelLike, make_model_chain
 from .model_connection import resolve_model

@@ -21,7 +21,7 @@ from bridle.core.recovery.failure_policy import has_parameter
 from bridle.core.state import State
 from bridle.ports.codec import Decoder, EncodedHistory
 from bridle.ports.transport import OutgoingRequest
-from bridle.providers.wire.failures import read_limit_pause
+from bridle.providers.wire.failures import read_provider_limits
 from bridle.providers.wire.rejections import find_rejected_parameter, find_window_tokens
 from bridle.run.recovery.rejected_parts import locate_rejected_parts
 from bridle.values.errors import Failure, FailureKind, ProviderError
@@ -332,8 +332,9 @@ class ModelCall:
                 self._refused = answer.status >= 300
                 decoder = self._connection.codec.new_decoder(self._request, answer.status, answer.headers)
                 self._decoder = decoder
-                if "ratelimit" in " ".join(answer.headers) and (pause := read_limit_pause(answer.headers)):
-                    self._connection.breakers.pause_model(self.model, self._stopwatch.now() + pause)
+                if "ratelimit" in " ".join(answer.headers):
+                    limits = read_provider_limits(answer.headers)
+                    self._connection.breakers.set_limits(self.model, limits, self._stopwatch.now())
                 if not self._refused:
                     begun()
                 received, bytes_max = (

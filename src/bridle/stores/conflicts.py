@@ -7,8 +7,9 @@ has to read the session again.
 
 from collections.abc import Sequence
 
+from bridle.values.budget import BUDGET_LOG_PREFIX
 from bridle.values.errors import Conflict, MisuseError
-from bridle.values.record import Record
+from bridle.values.record import GENESIS, Record
 
 
 def check_batch(session: str, after: int, records: Sequence[Record]) -> dict[str, int]:
@@ -39,6 +40,21 @@ def check_session_name(session: str) -> None:
         raise MisuseError(f"session {session!r} is not a valid id: {error.reason}") from error
     if not session:
         raise MisuseError("a session id must not be empty")
+
+
+def check_restart(session: str, record: Record) -> None:
+    """Raise `MisuseError` unless the log is one of a budget and the record is a first one."""
+    if not session.startswith(BUDGET_LOG_PREFIX):
+        raise MisuseError(
+            f"session {session!r} cannot start again: only logs of budgets ({BUDGET_LOG_PREFIX}…) can"
+        )
+    check_batch(session, 0, (record,))
+    if record.prev != GENESIS:
+        raise MisuseError(f"record 1 for session {session!r} is not sealed as a first record")
+
+
+def restarted_fork(session: str) -> MisuseError:
+    return MisuseError(f"log {session!r} cannot start again: it shares records with a fork")
 
 
 def stale_append(session: str, length: int, after: int) -> Conflict:

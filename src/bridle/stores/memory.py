@@ -21,11 +21,13 @@ from bridle.values.record import GENESIS, Record
 
 from .conflicts import (
     check_batch,
+    check_restart,
     check_session_name,
     diverged_append,
     fork_beyond_end,
     missing_blob,
     repeated_name,
+    restarted_fork,
     session_exists,
     stale_append,
 )
@@ -75,6 +77,20 @@ class MemoryStore:
         with self._lock:
             line = self._lines.get(session)
             return line.records_after(max(after, 0)) if line else ()
+
+    async def restart(self, session: str, head: str, record: Record) -> None:
+        check_restart(session, record)
+        with self._lock:
+            line = self._lines.get(session)
+            if line is None or line.head != head:
+                raise diverged_append(session, line.length if line else 0)
+            if line.parent is not None or any(each.parent is line for each in self._lines.values()):
+                raise restarted_fork(session)
+            fresh = _MemorySession(session, None, 0, GENESIS)
+            fresh.own, fresh.length, fresh.head = [record], 1, record.hash
+            if record.event.unique_key is not None:
+                fresh.names[record.event.unique_key] = 1
+            self._touch(fresh)
 
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(new)

@@ -259,6 +259,9 @@ class ToolStarted(EventBase, tag="tool_started"):
     """Rule or approval that allowed the call, if one was involved."""
     arguments: str = ""
     """Arguments that it runs with, as JSON text: the model's, or a person's replacement."""
+    wait_seconds: float = 0.0
+    """Time that the call waited before it started."""
+    wait_source: WaitSource = ""
 
     @property
     def unique_key(self) -> str | None:

@@ -5,6 +5,7 @@ from typing import Literal
 from .base import Value
 from .message import Message, Text
 from .model import Model, Ttl
+from .usage import RateLimit
 
 ToolEffect = Literal["read", "write", "exclusive", "undeclared"]
 """Effect of running a tool. `undeclared` is treated as the strictest: in order, never early."""
@@ -38,6 +39,8 @@ class ToolSpec(Value):
     """True if the tool's code can name the resource of a call (`ResourceClaim.resource`)."""
     at_once_max: int | None = None
     """Maximum number of concurrent calls."""
+    rate: RateLimit | None = None
+    """Calls per period that all runs in the store share; None for no limit."""
     compensation: str = ""
     """Name of the tool that undoes this one; empty if there is none."""
     timeout_seconds: float | None = TOOL_SECONDS_DEFAULT

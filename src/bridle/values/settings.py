@@ -4,19 +4,17 @@ Settings are recorded when a session starts and again whenever they change, so t
 which model was asked, with which tools.
 """
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal
 
 from .base import Value
-from .budget import BUDGET_LOG_PREFIX
 from .cache import ServerStateStrategy
 from .calls import Policy
-from .errors import MisuseError
 from .hooks import HookPoint, HookSpec
 from .memory import InstructionFunction, Memory, RetrievalSettings, TemplateVersion
 from .model import Abilities, Endpoint, Model, Ttl
 from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
+from .usage import RateLimit
 
 
 class Compaction(Value):
@@ -88,48 +86,6 @@ class RunOverride(Value):
     """Name of the option: `model`, `instructions`, `tools`, `tool_choice`, `thinking` or `sampling`."""
     code: tuple[str, ...] = ()
     """Names of the tools or functions in it. A log holds no code: to resume, they are needed again."""
-
-
-class RateLimit(Value):
-    """Calls and tokens per period that all runs in one store share: `RateLimit(per="endpoint", requests=50)`."""
-
-    per: Literal["endpoint", "tenant", "tool"] = "endpoint"
-    """Model calls to each endpoint, model calls of each tenant, or calls of one tool."""
-    tool: str = ""
-    """Name of the tool, with `per="tool"`."""
-    requests: int | None = None
-    tokens: int | None = None
-    """Input and output tokens of model calls."""
-    seconds: float = 60.0
-
-    def __post_init__(self) -> None:
-        if self.per not in ("endpoint", "tenant", "tool"):
-            raise MisuseError(f'RateLimit(per=…) is "endpoint", "tenant" or "tool", not {self.per!r}')
-        if (self.per == "tool") != bool(self.tool) or (self.tool and self.tokens is not None):
-            raise MisuseError('a limit of a tool is RateLimit(per="tool", tool=NAME, requests=…)')
-        amounts = [each for each in (self.requests, self.tokens) if each is not None]
-        if not amounts or min(*amounts, self.seconds, 1) <= 0:
-            raise MisuseError("RateLimit(…) needs requests=… or tokens=…, above 0, and seconds above 0")
-
-    def find_wait(self, uses: Sequence[tuple[float, int, int]], tokens: int, now: float) -> float:
-        """Seconds until a call with this many tokens fits; `uses` are times, requests and tokens of earlier calls.
-
-        A call above the limit fits once the period is empty.
-        """
-        recent = sorted(use for use in uses if use[0] > now - self.seconds)
-        requests, used = sum(use[1] for use in recent), sum(use[2] for use in recent)
-        room_wanted = tokens if self.tokens is None else min(tokens, self.tokens)
-        wait = 0.0
-        for at, count, spent in recent:
-            has_request = self.requests is None or requests + 1 <= self.requests
-            if has_request and (self.tokens is None or used + room_wanted <= self.tokens):
-                break
-            wait, requests, used = at + self.seconds - now, requests - count, used - spent
-        return wait
-
-    def name_log(self, key: str, period: int) -> str:
-        """Name of the log of one period, in which the calls of `key` are counted."""
-        return f"{BUDGET_LOG_PREFIX}rate:{key}/{self.seconds:g}@{period}"
 
 
 class Settings(Value, dict=True):
@@ -224,6 +180,12 @@ class Settings(Value, dict=True):
     @cached_property
     def all_tools(self) -> tuple[ToolSpec, ...]:
         return (*self.tools, *self.hidden_tools)
+
+    @cached_property
+    def limited_tools(self) -> frozenset[str]:
+        """Names of the tools with a rate limit."""
+        own = (spec.name for spec in self.all_tools if spec.rate is not None)
+        return frozenset((*own, *(limit.tool for limit in self.rate_limits if limit.tool)))
 
     @cached_property
     def tool_names(self) -> tuple[str, ...]:

@@ -10,10 +10,12 @@ A rate card is data: the price of a token may depend on the prompt's length, the
 service terms that the provider reports. Terms missing from the card make the price unknown.
 """
 
-from collections.abc import Iterable
+import math
+import re
+from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
-from typing import get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -302,3 +304,63 @@ def _parse_limit(
     if exact is int and number != int(number):
         raise MisuseError(f"Budget({name}=…) takes a whole number, not {value!r}")
     return exact(number)
+
+
+PERIOD_SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3_600.0, "day": 86_400.0}
+_RATE_TEXT = re.compile(r"\s*([0-9]+)\s*/\s*(second|minute|hour|day)\s*")
+
+
+class RateLimit(Value):
+    """Calls and tokens per period that all runs in one store share: `RateLimit(per="endpoint", requests=50)`."""
+
+    per: Literal["endpoint", "tenant", "tool"] = "endpoint"
+    """Model calls to each endpoint, model calls of each tenant, or calls of one tool."""
+    tool: str = ""
+    """Name of the tool, with `per="tool"`."""
+    requests: int | None = None
+    tokens: int | None = None
+    """Input and output tokens of model calls."""
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.per not in ("endpoint", "tenant", "tool"):
+            raise MisuseError(f'RateLimit(per=…) is "endpoint", "tenant" or "tool", not {self.per!r}')
+        if (self.per == "tool") != bool(self.tool) or (self.tool and self.tokens is not None):
+            raise MisuseError('a limit of a tool is RateLimit(per="tool", tool=NAME, requests=…)')
+        amounts = [each for each in (self.requests, self.tokens) if each is not None]
+        if not amounts or not all(_is_positive(each) for each in (*amounts, self.seconds)):
+            raise MisuseError("RateLimit(…) needs requests=… or tokens=…, above 0, and seconds above 0")
+
+    def find_wait(self, uses: Sequence[tuple[float, int, int]], tokens: int, now: float) -> float:
+        """Seconds until a call with this many tokens fits; `uses` are times, requests and tokens of earlier calls.
+
+        A call above the limit fits once the period is empty.
+        """
+        recent = sorted(use for use in uses if use[0] > now - self.seconds)
+        requests, used = sum(use[1] for use in recent), sum(use[2] for use in recent)
+        room_wanted = tokens if self.tokens is None else min(tokens, self.tokens)
+        wait = 0.0
+        for at, count, spent in recent:
+            has_request = self.requests is None or requests + 1 <= self.requests
+            if has_request and (self.tokens is None or used + room_wanted <= self.tokens):
+                break
+            wait, requests, used = at + self.seconds - now, requests - count, used - spent
+        return wait
+
+
+def _is_positive(amount: object) -> bool:
+    return isinstance(amount, int | float) and not isinstance(amount, bool) and 0 < amount < math.inf
+
+
+def read_tool_rate(tool: str, rate: object) -> RateLimit:
+    """The limit of one tool, from `"10/minute"` or a `RateLimit`; raises `MisuseError` for anything else."""
+    if isinstance(rate, RateLimit):
+        if rate.per == "tenant" or rate.tokens is not None or rate.tool not in ("", tool):
+            raise MisuseError("takes RateLimit(requests=…, seconds=…): calls of this tool only")
+        return RateLimit(per="tool", tool=tool, requests=rate.requests, seconds=rate.seconds)
+    found = _RATE_TEXT.fullmatch(rate) if isinstance(rate, str) else None
+    if found is None or int(found[1]) == 0:
+        raise MisuseError(
+            'is invalid; use "10/minute" (or second, hour, day) or RateLimit(requests=…, seconds=…)'
+        )
+    return RateLimit(per="tool", tool=tool, requests=int(found[1]), seconds=PERIOD_SECONDS[found[2]])

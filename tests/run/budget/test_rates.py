@@ -5,8 +5,21 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bridle import Agent, Budget, MisuseError, ModelAsked, Progress, RateLimit, ToolStarted, tool
-from bridle.providers.wire.failures import read_limit_pause
+from bridle import (
+    Agent,
+    BadTool,
+    Budget,
+    MisuseError,
+    ModelAsked,
+    Progress,
+    RateLimit,
+    ToolFinished,
+    ToolStarted,
+    tool,
+)
+from bridle.providers.wire.failures import read_provider_limits
+from bridle.run.budget.rates import RATE_LOGS, RateLimiter, name_rate_log
+from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
@@ -128,7 +141,6 @@ def test_two_runs_at_once_never_exceed_the_limit(tmp_path):
     """
     clock = FakeClock()
     limit = RateLimit(per="tenant", requests=1, seconds=30)
-    period = int(clock.now() // limit.seconds)
 
     async def main():
         agents = [
@@ -138,7 +150,7 @@ def test_two_runs_at_once_never_exceed_the_limit(tmp_path):
         runs = (agent.run("hi", f"s{n}", tenant="acme") for n, agent in enumerate(agents))
         results = await asyncio.gather(*runs)
         assert all(result.done for result in results)
-        logs = [limit.name_log("tenant:acme", period + n) for n in range(10)]
+        logs = [name_rate_log(limit, "tenant:acme", number) for number in range(RATE_LOGS)]
         records = [record for log in logs for record in await agents[0].store.read(log)]
         return sorted(record.at for record in records)
 
@@ -169,20 +181,53 @@ def test_two_runs_at_once_never_exceed_the_limit(tmp_path):
     ],
 )
 def test_headers_that_say_that_nothing_is_left(headers, seconds):
-    assert read_limit_pause(headers) == seconds
+    assert max((limit.find_wait(1) for limit in read_provider_limits(headers)), default=0) == seconds
 
 
-def test_the_next_call_waits_for_the_reset_that_the_provider_announces():
+def test_a_prompt_larger_than_what_is_left_waits_for_its_part_of_the_refill():
+    kinds = {"limit": "30000", "remaining": "10000", "reset": "40s"}
+    (limit,) = read_provider_limits({f"x-ratelimit-{kind}-tokens": text for kind, text in kinds.items()})
+    waits = [limit.find_wait(tokens) for tokens in (9_000, 10_000, 20_000, 30_000, 90_000)]
+    assert waits == [0, 0, 20, 40, 40]
+    unused = {"anthropic-ratelimit-output-tokens-remaining": "5", **READ_AT}
+    assert read_provider_limits(unused) == (), "the length of a reply is not known before"
+
+
+READ_AT = {"date": "Mon, 16 Nov 2026 12:00:00 GMT"}
+WIRES = {
+    "anthropic": "sim:anthropic/claude-sonnet-4-5",
+    "openai_responses": "sim:openai/gpt-5.4",
+    "openai_chat": "sim:deepseek/deepseek-v4-pro",
+    "gemini": "sim:gemini/gemini-3.5-flash",
+    "bedrock_converse": "sim:bedrock/anthropic.claude-sonnet-4-5",
+}
+ANNOUNCED = {
+    "requests": {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "12s"},
+    "anthropic tokens": {
+        **READ_AT,
+        "anthropic-ratelimit-input-tokens-remaining": "0",
+        "anthropic-ratelimit-input-tokens-reset": "2026-11-16T12:00:12Z",
+    },
+    "fewer tokens than the prompt": {
+        **READ_AT,
+        "anthropic-ratelimit-tokens-remaining": "500",
+        "anthropic-ratelimit-tokens-reset": "2026-11-16T12:00:12Z",
+    },
+    "a time": {**READ_AT, "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1794830412000"},
+}
+
+
+@pytest.mark.parametrize("announced", ANNOUNCED)
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_next_call_waits_for_the_reset_that_the_provider_announces(wire, announced):
     clock, store = FakeClock(), MemoryStore()
-    model = scripted("one", "two")
+    model = scripted("one", "two", model=WIRES[wire])
     transport = model.transport
 
     class Answer:
         def __init__(self, inner):
             self.status, self.chunks = inner.status, inner.chunks
-            self.headers = {
-                **inner.headers, "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "12s",
-            }  # fmt: skip
+            self.headers = {**inner.headers, **ANNOUNCED[announced]}
 
     class Limited:
         @asynccontextmanager
@@ -193,9 +238,10 @@ def test_the_next_call_waits_for_the_reset_that_the_provider_announces():
     object.__setattr__(model, "transport", Limited())
     agent = Agent(model, store=store, clock=clock)
     agent.run_sync("hi", "a")
-    agent.run_sync("hi", "b")
+    agent.run_sync("words " * 2_000, "b")
     assert [asked(store, name)[0].wait_seconds for name in "ab"] == [0.0, 12.0]
     assert clock.slept == [12.0]
+    assert model.model.endpoint.family == wire
 
 
 @pytest.mark.parametrize(
@@ -214,3 +260,132 @@ def test_a_wrong_limit_is_refused(wrong):
 def test_limits_of_another_kind_are_refused():
     with pytest.raises(MisuseError, match="rate_limits must be a list of RateLimit"):
         Agent("sim:", rate_limits=["10/min"])
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [
+        ("10/minute", RateLimit(per="tool", tool="search", requests=10)),
+        ("1 / second", RateLimit(per="tool", tool="search", requests=1, seconds=1)),
+        ("500/day", RateLimit(per="tool", tool="search", requests=500, seconds=86_400)),
+        (RateLimit(requests=3, seconds=5), RateLimit(per="tool", tool="search", requests=3, seconds=5)),
+        (RateLimit(per="tool", tool="search", requests=3), RateLimit(per="tool", tool="search", requests=3)),
+    ],
+)
+def test_a_tool_has_a_rate_of_its_own(rate, expected):
+    @tool(effect="read", rate=rate)
+    def search(query: str) -> str:
+        """Search."""
+        return query
+
+    assert search.spec.rate == expected
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [
+        "ten/minute", "0/minute", "10/min", "10", 10, RateLimit(per="tenant", requests=1),
+        RateLimit(tokens=9), RateLimit(per="tool", tool="other", requests=1),
+    ],
+)  # fmt: skip
+def test_a_wrong_rate_of_a_tool_is_refused_in_one_line(rate):
+    with pytest.raises(BadTool, match="tool `search`: rate=") as refusal:
+
+        @tool(rate=rate)
+        def search(query: str) -> str:
+            """Search."""
+            return query
+
+    assert "\n" not in str(refusal.value)
+
+
+def test_the_wait_of_a_tool_is_shown_and_recorded_and_shared_by_all_agents_of_the_store(tmp_path):
+    @tool(effect="read", rate=RateLimit(requests=1, seconds=30))
+    def search(query: str) -> str:
+        """Search."""
+        return query
+
+    clock, shown = FakeClock(at=1_800_000_000.0), []
+
+    async def main(number):
+        model = scripted(call_reply(("search", {"query": "x"})), "done")
+        agent = Agent(model, tools=[search], store=tmp_path / "log.db", clock=clock)
+        async for event in agent.stream("go", f"s{number}"):
+            if isinstance(event, Progress):
+                shown.append((event.name, event.message, event.call_id))
+        return [
+            (record.event.wait_seconds, record.event.wait_source)
+            for record in await agent.store.read(f"s{number}")
+            if isinstance(record.event, ToolStarted)
+        ]
+
+    assert asyncio.run(main(0)) == [(0.0, "")]
+    clock.advance(10)
+    assert asyncio.run(main(1)) == [(20.0, "rate-limit")]
+    assert shown == [("search", "waits 20 s for the rate limit of tool:search", "c1_0")]
+
+
+def test_a_tool_that_cannot_start_in_time_says_so_and_other_tools_still_run():
+    @tool(effect="read", rate="1/minute")
+    def search(query: str) -> str:
+        """Search."""
+        return query
+
+    @tool(effect="read")
+    def note(text: str) -> str:
+        """Note."""
+        return text
+
+    turns = [call_reply(("search", {"query": "a"})), call_reply(("search", {"query": "b"}))]
+    clock, store = FakeClock(), MemoryStore()
+    model = scripted(*turns, call_reply(("note", {"text": "c"})), "done")
+    agent = Agent(model, tools=[search, note], store=store, clock=clock)
+    result = agent.run_sync("go", "s", budget=Budget(seconds=20))
+    finished = [
+        record.event for record in asyncio.run(store.read("s")) if isinstance(record.event, ToolFinished)
+    ]
+    late = finished[1]
+    assert late.result.parts[0].text == (
+        "This call was not run: its rate limit allows it in 60 seconds, and the run ends before that."
+    )
+    assert (late.rule, late.result.outcome) == ("rate limit", "cancelled")
+    assert finished[2].result.outcome == "ok", "the limit of one tool does not forbid the others"
+    assert result.text == "done"
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_thousand_periods_take_no_more_space_than_a_few(kind, tmp_path):
+    clock = FakeClock()
+    limit = RateLimit(per="tenant", requests=2, tokens=9_999, seconds=10)
+
+    async def main():
+        store = MemoryStore() if kind == "memory" else open_store(tmp_path / "log.db")
+        rates, key = RateLimiter(store, clock, lambda delta: None), "tenant:acme"
+        for number in range(1_000):
+            wait = await rates.reserve([(limit, key)], f"call {number}", 100, None, ("", ""))
+            assert wait == (0.0, 0.0), "every tenth period is skipped, and no reservation is lost"
+            await rates.settle([(limit, key)], f"call {number}", -40)
+            clock.advance(10 if number % 10 else 25)
+        listed = await store.sessions(2_000)
+        await store.close()
+        return listed
+
+    listed = asyncio.run(main())
+    assert {info.id for info in listed} == {name_rate_log(limit, "tenant:acme", n) for n in range(RATE_LOGS)}
+    assert max(info.length for info in listed) <= 4
+
+
+def test_a_store_that_cannot_start_a_log_again_still_limits():
+    class Plain:
+        """A store with the required methods only."""
+
+        def __init__(self):
+            inner = MemoryStore()
+            for name in ("append", "read", "fork", "put_blob", "get_blob", "lease", "sessions", "close"):
+                setattr(self, name, getattr(inner, name))
+
+    clock, store = FakeClock(), Plain()
+    agent = Agent(scripted("a", "b", "c"), store=store, clock=clock, rate_limits=[RateLimit(requests=1)])
+    for name in "abc":
+        agent.run_sync("hi", name)
+    assert [asked(store, name)[0].wait_seconds for name in "abc"] == [0.0, 60.0, 60.0]

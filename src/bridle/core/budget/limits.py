@@ -37,6 +37,10 @@ WRAP_UP_NOTICE = (
 )
 TOOL_CALLS_NOTICE = "This call was not run: no more tool calls may be made ({used})."
 TOOL_CALLS_RULE = "limit of tool calls"
+RATE_LIMIT_RULE = "rate limit"
+RATE_LIMIT_NOTICE = (
+    "This call was not run: its rate limit allows it in {wait:.3g} seconds, and the run ends before that."
+)
 SHARED_CALLS_RULE = "limit of tool calls, shared"
 TOOL_CALL_LIMITS: dict[str, Literal["own", "shared"]] = {TOOL_CALLS_RULE: "own", SHARED_CALLS_RULE: "shared"}
 

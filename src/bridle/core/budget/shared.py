@@ -24,8 +24,7 @@ from bridle.values.budget import (
 )
 from bridle.values.model import Model
 from bridle.values.record import Record
-from bridle.values.settings import RateLimit
-from bridle.values.usage import Limits, Reservation, Usage
+from bridle.values.usage import Limits, RateLimit, Reservation, Usage
 
 from .limits import limit_scopes, model_call_spending
 
@@ -214,6 +213,15 @@ def list_model_limits(state: State, model: Model) -> list[tuple[RateLimit, str]]
     """The limits of model calls, each with the name of what it counts."""
     keys = {"endpoint": f"endpoint:{model.endpoint.name}", "tenant": f"tenant:{state.run.origin.tenant}"}
     return [(limit, keys[limit.per]) for limit in state.settings.rate_limits if not limit.tool]
+
+
+def list_tool_limits(state: State, tool: str) -> list[tuple[RateLimit, str]]:
+    """The limits of one tool's calls, those of its own definition last."""
+    limits = [limit for limit in state.settings.rate_limits if limit.tool == tool]
+    spec = state.settings.find_tool(tool)
+    if spec is not None and spec.rate is not None:
+        limits.append(spec.rate)
+    return [(limit, f"tool:{tool}") for limit in limits]
 
 
 def list_rate_uses(records: Sequence[Record]) -> list[tuple[float, int, int]]:

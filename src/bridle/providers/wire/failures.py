@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -221,30 +221,69 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
 
 LIMIT_PAUSE_MAX = 120.0
 """Longest wait for a reset that a provider announces, in seconds."""
+EPOCH_SECONDS_MIN = 1e9
+EPOCH_MILLISECONDS_MIN = 1e12
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
 
 
-def read_limit_pause(headers: Mapping[str, str]) -> float:
-    """Seconds until the provider accepts the next call, if its headers say that nothing is left; otherwise 0."""
-    pause = 0.0
-    for name, left in headers.items():
-        lowered = name.lower()
-        if "ratelimit" in lowered and "remaining" in lowered and left.strip() == "0":
-            pause = max(pause, _read_reset(headers.get(lowered.replace("remaining", "reset"), ""), headers))
-    return min(pause, LIMIT_PAUSE_MAX)
+class ProviderLimit(NamedTuple):
+    """One rate limit of a provider, as of one response.
+
+    Anthropic and OpenAI, and many servers like them, refill their limits continuously and report the time until
+    they are full again.  If they also report the limit, the wait for a part of it is that part of the time.
+    Other servers report the end of a period.
+    """
+
+    left: int
+    reset_seconds: float
+    """Time until the limit is full again."""
+    counts_prompt: bool = False
+    """True if the tokens of a prompt count against it, False if one is all that a call needs."""
+    refills_to: int | None = None
+    """The limit, if it refills continuously; None if unknown or at the end of a period."""
+
+    def find_wait(self, prompt_tokens: int) -> float:
+        """Seconds from the response until a call with this prompt fits."""
+        wanted = prompt_tokens if self.counts_prompt else 1
+        if wanted <= self.left:
+            return 0.0
+        share = 1.0
+        if self.refills_to is not None and self.refills_to > self.left:
+            share = min(1.0, (wanted - self.left) / (self.refills_to - self.left))
+        return min(self.reset_seconds * share, LIMIT_PAUSE_MAX)
+
+
+def read_provider_limits(headers: Mapping[str, str]) -> tuple[ProviderLimit, ...]:
+    """The limits in the headers, whose names are in lower case, that may make the next call wait."""
+    found = []
+    for name, text in headers.items():
+        if "ratelimit" not in name or "remaining" not in name or not text.strip().isdecimal():
+            continue
+        left, counts_prompt = int(text), "tokens" in name and "output" not in name
+        reset = _read_reset(headers.get(name.replace("remaining", "reset"), ""), headers)
+        if reset > 0 and (left == 0 or counts_prompt):
+            refills = "tokens" in name or "requests" in name
+            limit = headers.get(name.replace("remaining", "limit"), "").strip() if refills else ""
+            full = int(limit) if limit.isdecimal() else None
+            found.append(ProviderLimit(left, reset, counts_prompt, full))
+    return tuple(found)
 
 
 def _read_reset(text: str, headers: Mapping[str, str]) -> float:
-    """A reset given as a time (relative to the sender's clock), as `6m0s` or `120ms`, or in seconds."""
-    text = text.strip()
+    """Seconds until a reset, given as a time (by the sender's clock), as `6m0s` or `120ms`, or in seconds."""
+    text, sent = text.strip(), _parse_http_date(headers.get("date", ""))
     try:
-        return max(0.0, float(text))
+        number = float(text)
     except ValueError:
         pass
+    else:
+        if number < EPOCH_SECONDS_MIN:
+            return max(0.0, number)
+        since_epoch = number / 1000 if number >= EPOCH_MILLISECONDS_MIN else number
+        return max(0.0, since_epoch - sent.timestamp()) if sent else 0.0
     if (found := _DURATION.fullmatch(text)) and text:
         hours, minutes, seconds, milliseconds = (float(each or 0) for each in found.groups())
         return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
-    sent = _parse_http_date(headers.get("date", ""))
     try:
         return max(0.0, (datetime.fromisoformat(text) - sent).total_seconds()) if sent else 0.0
     except (ValueError, TypeError):

@@ -36,11 +36,12 @@ from bridle.run.cancellation import finish_despite_cancel
 from bridle.values.budget import Amount, Subrun, SubrunCharged, SubrunStarted, SubrunWaiting
 from bridle.values.errors import MisuseError
 from bridle.values.events import Event, Prompted
+from bridle.values.message import ToolCall
 from bridle.values.record import Record
 from bridle.values.result import DELTA_TYPES, Delta, SubrunDelta, SubrunItem
 from bridle.values.usage import Budget, Reservation, Usage
 
-from .source import BudgetSource, CallCost, OpenReservation, WaitQueue
+from .source import AdmittedCall, BudgetSource, CallCost, OpenReservation, WaitQueue
 
 T = TypeVar("T")
 N = TypeVar("N", int, Decimal)
@@ -71,9 +72,9 @@ class SourceLister(Protocol):
     nested_run: "NestedRun | None"
     """Call inside which the run itself runs."""
 
-    def limits_tool_calls(self, state: State) -> bool: ...
+    def limits_tool_calls(self, state: State, tool: str) -> bool: ...
 
-    async def count_call(self, state: State, call_id: str) -> str: ...
+    async def admit_call(self, state: State, call: ToolCall, *, first: bool) -> AdmittedCall: ...
 
     def list_sources(self, state: State) -> Sequence[tuple[object, SourceFactory]]: ...
 
@@ -102,12 +103,12 @@ class ParentBudget:
     def list_sources(self) -> Sequence[tuple[object, SourceFactory]]:
         return self._budget_sources.list_sources(self.state)
 
-    def limits_tool_calls(self) -> bool:
-        return self._budget_sources.limits_tool_calls(self.state)
+    def limits_tool_calls(self, tool: str) -> bool:
+        return self._budget_sources.limits_tool_calls(self.state, tool)
 
-    async def count_call(self, call_id: str) -> str:
-        """Count a tool call in every source of the run; returns the reason if it may not run."""
-        return await self._budget_sources.count_call(self.state, call_id)
+    async def admit_call(self, call: ToolCall, *, first: bool) -> AdmittedCall:
+        """Wait for the rates of a tool call, and count its first attempt in every source of the run."""
+        return await self._budget_sources.admit_call(self.state, call, first=first)
 
     def begin_call(self, call_id: str, *, early: bool = False) -> "NestedRun":
         """Start a call, and end an earlier one with the same id, whose reply was never completed."""

@@ -10,6 +10,19 @@ from bridle.values.budget import Amount
 from bridle.values.usage import Reservation, Usage
 
 
+class AdmittedCall(NamedTuple):
+    """A tool call that may run after its wait, or the reason why it may not."""
+
+    waited: float = 0.0
+    """Seconds for which it waited for its rate limits."""
+    refusal: str = ""
+    """Notice to the model; empty if the call may run."""
+    rule: str = ""
+
+
+ADMITTED_CALL = AdmittedCall()
+
+
 class CallCost(NamedTuple):
     """Actual cost of a model call."""
 

@@ -11,18 +11,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 
 from msgspec.structs import replace
 
 from bridle.core.budget.limits import (
+    RATE_LIMIT_NOTICE,
+    RATE_LIMIT_RULE,
+    SHARED_CALLS_RULE,
+    TOOL_CALLS_NOTICE,
     deadline,
     fit_reservation,
     output_tokens_room,
     price_partial_reply,
     worst_case_reservation,
 )
-from bridle.core.budget.shared import list_model_limits, list_rate_uses
-from bridle.core.calls.pending import find_call
+from bridle.core.budget.shared import list_model_limits, list_tool_limits
 from bridle.core.compaction.summary import state_for_summarizer
 from bridle.core.context.assemble import limit_output
 from bridle.core.effects import AskModel
@@ -31,23 +35,21 @@ from bridle.ports.clock import Clock
 from bridle.ports.store import Store
 from bridle.run.model_call import ModelCall
 from bridle.run.model_connection import ModelConnection
-from bridle.values.budget import TENANT_BUDGET_PREFIX, Amount, BudgetSettled
-from bridle.values.errors import Conflict, MisuseError
+from bridle.values.budget import TENANT_BUDGET_PREFIX
+from bridle.values.errors import MisuseError
 from bridle.values.events import RunEnded
-from bridle.values.message import Reply
-from bridle.values.record import GENESIS, Record, seal_record
-from bridle.values.result import Delta, Progress
-from bridle.values.settings import RateLimit
+from bridle.values.message import Reply, ToolCall
+from bridle.values.result import Delta
 from bridle.values.usage import HOURS_AHEAD_SECONDS, Budget, Limits, Reservation, Usage
 
 from .nested import NestedRun, SourceFactory
+from .rates import RateLimiter, RateWait
 from .shared import SharedBudget
-from .source import BudgetSource, CallCost, OpenReservation
+from .source import ADMITTED_CALL, AdmittedCall, BudgetSource, CallCost, OpenReservation
 from .stored import BudgetReserver, StoredBudget, open_budget_log
 
 BudgetPool = SharedBudget | StoredBudget | None
 RATE_TOO_SLOW = "the run's time is up before the rate limit allows the next call"
-RATE_WAIT = "waits {wait:.3g} s for the rate limit of {key}"
 NO_ROOM_IN_TIME = "the run's time was up before there was room for its next call in a shared budget"
 PRICE_VALID_SECONDS = HOURS_AHEAD_SECONDS / 2
 """Time a reservation may wait for room before its price is computed again."""
@@ -68,6 +70,10 @@ class BudgetSources:
         self._store, self._clock, self._pool, self.nested_run = store, clock, pool, nested_run
         self._show, self._connections = show, connections
         self._session, self._driver_start = "", 0
+
+    @cached_property
+    def _rates(self) -> RateLimiter:
+        return RateLimiter(self._store, self._clock, self._show)
 
     def set_session(self, session: str, driver_start: int) -> None:
         self._session, self._driver_start = session, driver_start
@@ -99,17 +105,28 @@ class BudgetSources:
     def open_sources(self, state: State) -> list[BudgetSource]:
         return [source(self._session) for _, source in self.list_sources(state)]
 
-    def limits_tool_calls(self, state: State) -> bool:
-        """True if any source or rate limits tool calls."""
-        if any(limit.tool for limit in state.settings.rate_limits):
+    def limits_tool_calls(self, state: State, tool: str) -> bool:
+        """True if any source limits tool calls, or a rate limits this tool."""
+        if tool in state.settings.limited_tools:
             return True
         return any(source.limits_tool_calls for source in self.open_sources(state))
 
-    async def count_call(self, state: State, call_id: str) -> str:
+    async def admit_call(self, state: State, call: ToolCall, *, first: bool) -> AdmittedCall:
+        """Wait for the rates of a tool call; count it in every source if it is the first attempt."""
+        waited = 0.0
+        if call.name in state.settings.limited_tools:
+            rate = await self._wait_for_tool(state, call)
+            if rate.too_long:
+                return AdmittedCall(
+                    rate.waited, RATE_LIMIT_NOTICE.format(wait=rate.too_long), RATE_LIMIT_RULE
+                )
+            waited = rate.waited
+        if first and (used := await self._count_call(state, f"{self._session}/{call.id}")):
+            return AdmittedCall(waited, TOOL_CALLS_NOTICE.format(used=used), SHARED_CALLS_RULE)
+        return AdmittedCall(waited) if waited else ADMITTED_CALL
+
+    async def _count_call(self, state: State, call: str) -> str:
         """Count a tool call in every source; returns the reason if one refuses it."""
-        call = f"{self._session}/{call_id}"
-        if state.settings.rate_limits and (late := await self._wait_for_tool_rate(state, call_id)):
-            return late
         counted: list[BudgetSource] = []
         for source in self.open_sources(state):
             if used := await source.count_call(call):
@@ -119,15 +136,11 @@ class BudgetSources:
             counted.append(source)
         return ""
 
-    async def _wait_for_tool_rate(self, state: State, call_id: str) -> str:
-        """Wait until the limits of a tool allow the call; returns the reason if the run's time is up before."""
-        place = find_call(state.calls.batch.pending, call_id)
-        name = state.calls.batch.pending[place].call.name if place is not None else ""
-        limits = [(limit, f"tool:{name}") for limit in state.settings.rate_limits if limit.tool == name]
+    async def _wait_for_tool(self, state: State, call: ToolCall) -> RateWait:
         until = deadline(state)
         left = None if until is None else until - self._clock.now()
-        waited = await self.wait_for_rates(limits, f"{self._session}/{call_id}", 0, left, (name, call_id))
-        return "" if waited is not None else RATE_TOO_SLOW
+        limits = list_tool_limits(state, call.name)
+        return await self._rates.reserve(limits, f"{self._session}/{call.id}", 0, left, (call.name, call.id))
 
     async def wait_for_model(
         self, state: State, effect: AskModel, tokens: int, seconds: float | None, call: str
@@ -136,92 +149,38 @@ class BudgetSources:
         model = effect.request.model
         breakers = self._connections[model.model_key].breakers
         waited = 0.0
-        while pause := breakers.find_pause(model, self._clock.monotonic()):
-            if not await self._sleep(pause, seconds, waited, model.endpoint.name, ("rate limit", "")):
+        prompt = _count_new_tokens(state)
+        while (pause := breakers.find_pause(model, prompt, self._clock.monotonic())) > 0:
+            if not await self._rates.sleep(pause, seconds, waited, model.endpoint.name, ("rate limit", "")):
                 return None
             waited += pause
-        limits = list_model_limits(state, model)
         left = None if seconds is None else seconds - waited
-        found = await self.wait_for_rates(limits, call, tokens, left, ("rate limit", ""))
-        return None if found is None else waited + found
-
-    async def wait_for_rates(
-        self,
-        limits: Sequence[tuple[RateLimit, str]],
-        call: str,
-        tokens: int,
-        seconds: float | None,
-        shown_as: tuple[str, str],
-    ) -> float | None:
-        """Reserve a call in every limit, in order; returns the seconds waited, or None if `seconds` are too few."""
-        waited = 0.0
-        for limit, key in limits:
-            while wait := await self._reserve_rate(limit, key, call, tokens):
-                if not await self._sleep(wait, seconds, waited, key, shown_as):
-                    return None
-                waited += wait
-        return waited
-
-    async def _sleep(
-        self, wait: float, seconds: float | None, waited: float, key: str, shown_as: tuple[str, str]
-    ) -> bool:
-        """Show the wait, then wait; False if the run's time would be up before."""
-        if seconds is not None and waited + wait > seconds:
-            return False
-        name, call_id = shown_as
-        self._show(Progress(name=name, message=RATE_WAIT.format(wait=wait, key=key), call_id=call_id))
-        await self._clock.sleep(wait)
-        return True
-
-    async def _reserve_rate(self, limit: RateLimit, key: str, call: str, tokens: int) -> float:
-        """Append the call to the log of the period, and return 0; or return the seconds until it fits.
-
-        A period has a log of its own, so that two short logs tell what was used.
-        """
-        while True:
-            now = self._clock.now()
-            period = int(now // limit.seconds)
-            names = [limit.name_log(key, each) for each in (period - 1, period)]
-            before, current = [await self._store.read(name) for name in names]
-            wait = limit.find_wait(list_rate_uses((*before, *current)), tokens, now)
-            if wait > 0:
-                return wait
-            used = BudgetSettled(id=call, amount=Amount(steps=1, tokens=tokens))
-            if await self._append_rate(names[1], current, used, now):
-                return 0.0
+        limits = list_model_limits(state, model)
+        rate = await self._rates.reserve(limits, call, tokens, left, ("rate limit", ""))
+        return None if rate.too_long else waited + rate.waited
 
     async def settle_rates(self, state: State, effect: AskModel, call: str, difference: int) -> None:
-        """Replace the reserved tokens of a call with the actual ones, by their difference."""
-        for limit, key in list_model_limits(state, effect.request.model):
-            if limit.tokens is not None:
-                settled = BudgetSettled(id=call, amount=Amount(tokens=difference))
-                while True:
-                    now = self._clock.now()
-                    name = limit.name_log(key, int(now // limit.seconds))
-                    if await self._append_rate(name, await self._store.read(name), settled, now):
-                        break
-
-    async def _append_rate(
-        self, name: str, records: Sequence[Record], event: BudgetSettled, now: float
-    ) -> bool:
-        head = records[-1].hash if records else GENESIS
-        try:
-            await self._store.append(name, len(records), (seal_record(len(records) + 1, now, event, head),))
-        except Conflict:
-            return False
-        return True
+        await self._rates.settle(list_model_limits(state, effect.request.model), call, difference)
 
     def now(self) -> float:
         return self._clock.now()
 
-    def is_paused(self, effect: AskModel) -> bool:
-        """True if the provider reports that it accepts no calls for now."""
+    def is_paused(self, state: State, effect: AskModel) -> bool:
+        """True if the provider reports that it does not accept this call for now."""
         model = effect.request.model
-        return self._connections[model.model_key].breakers.find_pause(model, self._clock.monotonic()) > 0
+        breakers = self._connections[model.model_key].breakers
+        if not breakers.provider_limits:
+            return False
+        return breakers.find_pause(model, _count_new_tokens(state), self._clock.monotonic()) > 0
 
     def make_call_id(self, length: int) -> str:
         """The id of a model call sent when the log has this many records."""
         return f"{self._session}#{length}"
+
+
+def _count_new_tokens(state: State) -> int:
+    """Tokens of the next prompt that no provider has read yet: cached ones often do not count against a limit."""
+    return max(0, state.estimate.prompt_tokens - state.estimate.counted_tokens)
 
 
 def tenant_budget_name(tenant: str) -> str:
@@ -299,7 +258,7 @@ async def reserve(
     """Reserve the worst case of a call in all sources while the context is open."""
     state = state_for_summarizer(state, effect.request.model.model_key)
     rate: Callable[[int], Awaitable[None]] | None = None
-    if state.settings.rate_limits or sources.is_paused(effect):
+    if state.settings.rate_limits or sources.is_paused(state, effect):
         call = f"{sources.make_call_id(length)}:{effect.attempt}"
         tokens = state.estimate.prompt_tokens + (effect.request.max_tokens or output_tokens_room(state))
         waited = await sources.wait_for_model(state, effect, tokens, seconds, call)

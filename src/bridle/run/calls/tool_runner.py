@@ -16,7 +16,6 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from bridle.core.budget.limits import SHARED_CALLS_RULE, TOOL_CALLS_NOTICE
 from bridle.core.calls.catalogue import choose_initial_tools
 from bridle.core.calls.dispatch import skip_expired
 from bridle.core.calls.early_start import count_reads, start_early
@@ -78,21 +77,23 @@ class ToolRunner:
     async def run(self, effect: RunTool) -> None:
         """Record the intent, execute the call, record its result."""
         call = effect.call
-        if effect.attempt == 1 and (used := await self._parent_budget.count_call(call.id)):
-            notice = Text(text=TOOL_CALLS_NOTICE.format(used=used))
+        admitted = await self._parent_budget.admit_call(call, first=effect.attempt == 1)
+        if admitted.refusal:
+            notice = Text(text=admitted.refusal)
             refusal = ToolResult(call_id=call.id, parts=(notice,), outcome="cancelled")
-            await self.finish(call, refusal, SHARED_CALLS_RULE)
+            await self.finish(call, refusal, admitted.rule)
             return
-        await self._record(
-            e.ToolStarted(
-                call_id=call.id,
-                name=call.name,
-                key=effect.key,
-                attempt=effect.attempt,
-                rule=effect.rule,
-                arguments=call.arguments,
-            )
+        started = e.ToolStarted(
+            call_id=call.id,
+            name=call.name,
+            key=effect.key,
+            attempt=effect.attempt,
+            rule=effect.rule,
+            arguments=call.arguments,
         )
+        if admitted.waited:
+            started = replace(started, wait_seconds=admitted.waited, wait_source="rate-limit")
+        await self._record(started)
         early = self.early_calls.take_result(call)
         if early is not None:
             self._parent_budget.confirm_call(call.id)
@@ -145,7 +146,7 @@ class ToolRunner:
 
     def start_early(self, state: State, delta: CallReady) -> None:
         effect = self.early_calls.offer_call(state, delta)
-        if effect is not None and not self._parent_budget.limits_tool_calls():
+        if effect is not None and not self._parent_budget.limits_tool_calls(effect.call.name):
             nested = self._parent_budget.begin_call(effect.call.id, early=True)
             self.early_calls.start(effect, self._run_tool(effect, nested))
 

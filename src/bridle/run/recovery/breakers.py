@@ -25,6 +25,7 @@ from bridle.core.recovery.breaker import (
     release_probe,
 )
 from bridle.core.recovery.failure_policy import FAILURE_POLICY, is_transient
+from bridle.providers.wire.failures import ProviderLimit
 from bridle.values.errors import Failure
 from bridle.values.model import Model
 from bridle.values.text import escape_text
@@ -40,7 +41,7 @@ class CircuitBreakers:
     def __init__(self) -> None:
         self._breakers: dict[str, BreakerState] = {}
         self._avoided_until: dict[str, float] = {}
-        self._paused_until: dict[str, float] = {}
+        self.provider_limits: dict[str, tuple[float, tuple[ProviderLimit, ...]]] = {}
         self._lock = Lock()
 
     def admit_request(self, model: Model, now: float) -> "AdmittedRequest | Failure":
@@ -69,20 +70,21 @@ class CircuitBreakers:
                 for key in _breaker_keys(model)
             )
 
-    def pause_model(self, model: Model, until: float) -> None:
-        """Send nothing to this model before `until`: its provider reports that nothing is left."""
-        self._paused_until[model.model_key] = until
+    def set_limits(self, model: Model, limits: tuple[ProviderLimit, ...], now: float) -> None:
+        """Note what the provider of this model reports to have left."""
+        self.provider_limits[model.model_key] = now, limits
 
-    def find_pause(self, model: Model, now: float) -> float:
-        """Seconds until the provider of this model accepts calls again."""
-        return max(0.0, self._paused_until.get(model.model_key, now) - now)
+    def find_pause(self, model: Model, prompt_tokens: int, now: float) -> float:
+        """Seconds until the provider of this model accepts a prompt of this size, by its latest report."""
+        at, limits = self.provider_limits.get(model.model_key, (now, ()))
+        return max((at + limit.find_wait(prompt_tokens) - now for limit in limits), default=0.0)
 
     def clear(self) -> None:
         """Close all breakers."""
         with self._lock:
             self._breakers.clear()
             self._avoided_until.clear()
-            self._paused_until.clear()
+            self.provider_limits.clear()
 
     def _record_failure(self, model: Model, failure: Failure, now: float) -> None:
         endpoint, model_key = _breaker_keys(model)

@@ -25,6 +25,7 @@ from bridle.stores.conflicts import (
     fork_beyond_end,
     missing_blob,
     repeated_name,
+    restarted_fork,
     session_exists,
     stale_append,
 )
@@ -144,13 +145,28 @@ def repair_tail(session: str, record: Record, db: sqlite3.Connection) -> None:
         raise diverged_append(session, at)
     row = _find_row(session, db)
     assert row is not None
-    sid = row.sid
-    db.execute("DELETE FROM events WHERE sid = ? AND seq > ?", (sid, at))
+    _replace_tail(session, row, at, record, db)
+
+
+def restart_log(session: str, head: str, record: Record, db: sqlite3.Connection) -> None:
+    """Replace all records of a log with this one."""
+    _check_timestamp(record)
+    row = _find_row(session, db)
+    if row is None or row.head != head:
+        raise diverged_append(session, row.length if row else 0)
+    if row.parent is not None or db.execute("SELECT 1 FROM sessions WHERE parent = ?", (row.sid,)).fetchone():
+        raise restarted_fork(session)
+    _replace_tail(session, row, 0, record, db)
+
+
+def _replace_tail(session: str, row: SessionRow, at: int, record: Record, db: sqlite3.Connection) -> None:
+    """Replace the records after `at` with this one."""
+    db.execute("DELETE FROM events WHERE sid = ? AND seq > ?", (row.sid, at))
     gseq = db.execute(
         _INSERT_EVENT,
-        (sid, record.seq, record.at, record.event.unique_key, record.hash, *_split_body(record, db)),
+        (row.sid, record.seq, record.at, record.event.unique_key, record.hash, *_split_body(record, db)),
     )
-    db.execute(_UPDATE_HEAD, (record.seq, record.hash, record.at, gseq.lastrowid, record.at, sid))
+    db.execute(_UPDATE_HEAD, (record.seq, record.hash, record.at, gseq.lastrowid, record.at, row.sid))
     if at <= row.forked_at:
         move_origin(session, row, record, db)
 

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 
 from bridle.ports.store import SessionInfo
-from bridle.stores.conflicts import check_batch, check_session_name
+from bridle.stores.conflicts import check_batch, check_restart, check_session_name
 from bridle.stores.locks import Inode, find_inode, lease_session
 from bridle.values.errors import BridleError, Unusable
 from bridle.values.record import Record
@@ -76,6 +76,10 @@ class SqliteStore:
     async def repair(self, session: str, record: Record) -> None:
         check_session_name(session)
         await self._writer.run(partial(rows.repair_tail, session, record))
+
+    async def restart(self, session: str, head: str, record: Record) -> None:
+        check_restart(session, record)
+        await self._writer.run(partial(rows.restart_log, session, head, record))
 
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(session)

@@ -1,12 +1,12 @@
-"""The blob checks of `check_store`."""
+"""The checks of `check_store` for blobs and for logs that start again."""
 
 import asyncio
 from contextlib import suppress
 from hashlib import sha256
 
-from bridle.ports.store import Store
+from bridle.ports.store import RestartableStore, Store
 from bridle.values.calls import StoredResult
-from bridle.values.errors import MisuseError
+from bridle.values.errors import Conflict, MisuseError
 from bridle.values.events import ToolFinished
 from bridle.values.message import ToolResult
 
@@ -84,6 +84,30 @@ async def check_forks_share_blobs(store: Store) -> None:
     own = make_records(make_blob_receipt("c2", hash_), prefix=line)
     await store.append("b", 2, own)
     expect_true(await store.get_blob(hash_) == b"shared", "a blob is gone after a fork")
+
+
+async def check_restarted_log(store: Store) -> None:
+    """Only for a store that can start a log again."""
+    if isinstance(store, RestartableStore):
+        old = make_records(make_prompt("one"), make_prompt("two"))
+        new = make_records(make_prompt("three"), make_prompt("four"), at=50.0)
+        await store.append("budget:a", 0, old)
+        await expect_refusal(
+            store.restart("budget:a", old[0].hash, new[0]),
+            Conflict,
+            "a restart after another writer's record",
+        )
+        await expect_session(store, "budget:a", old)
+        await store.restart("budget:a", old[1].hash, new[0])
+        await store.append("budget:a", 1, new[1:])
+        await expect_session(store, "budget:a", new)
+        await store.append("a", 0, old)
+        await expect_refusal(store.restart("a", old[1].hash, new[0]), MisuseError, "a restart of a session")
+        await expect_session(store, "a", old)
+        await store.fork("budget:a", 1, "b")
+        await expect_refusal(
+            store.restart("budget:a", new[1].hash, old[0]), MisuseError, "a restart that changes a fork"
+        )
 
 
 BLOB_CHECKS = (

@@ -19,9 +19,10 @@ import msgspec
 from bridle.ports.run_context import RunContext
 from bridle.ports.tool import Json
 from bridle.tools.names import check_tool_name
-from bridle.values.errors import BadTool
+from bridle.values.errors import BadTool, MisuseError
 from bridle.values.message import Media, Text
 from bridle.values.request import TOOL_SECONDS_DEFAULT, ApprovalMode, OncePer, OnUnknown, ToolEffect, ToolSpec
+from bridle.values.usage import RateLimit, read_tool_rate
 
 from .context_parameter import find_context_parameter, is_context_annotation
 from .invoker import is_async, make_invoker
@@ -55,6 +56,9 @@ class ToolOptions(TypedDict, total=False):
     or of the last so many seconds gets the earlier result, and the tool does not run again."""
     at_once: int
     """Maximum concurrent calls of this tool."""
+    rate: str | RateLimit
+    """Calls per period, which all runs in the store share: `"10/minute"` or `RateLimit(requests=10, seconds=30)`.
+    A call that does not fit waits."""
     compensate: Callable[..., object]
     """Undoes a call: a tool or function that takes the same arguments, and optionally `receipt`."""
     always: bool
@@ -88,6 +92,7 @@ class ToolBehavior:
             claims_resource=self._resource is not None,
             once_per=self._read_once_per(options.get("once_per")),
             at_once_max=self._read_concurrency(options.get("at_once")),
+            rate=self._read_rate(options.get("rate")),
             compensation=self._name_compensation(effect),
             always_visible=self._read_always(options.get("always", False)),
         )
@@ -211,6 +216,12 @@ class ToolBehavior:
         if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1):
             return limit
         raise BadTool(f"tool `{self._name}`: at_once={limit!r} is invalid; use 1 or more")
+
+    def _read_rate(self, rate: object) -> RateLimit | None:
+        try:
+            return None if rate is None else read_tool_rate(self._name, rate)
+        except MisuseError as error:
+            raise BadTool(f"tool `{self._name}`: rate={rate!r} {error}") from None
 
     def _read_always(self, wanted: object) -> bool:
         if not isinstance(wanted, bool):
