@@ -39,9 +39,12 @@ COMMANDS = {
     "budgets": "show shared budgets: spent and reserved",
     "sim": "serve simulated providers on a local port",
     "wire": "check the codecs against recorded provider traffic",
+    "init": "write a starter project: agent, tools, test, policy",
     "config": "show the settings in force and where each comes from",
+    "doctor": "check the installation, settings, keys and the log",
+    "models": "list models: context, prices, abilities",
 }
-SETUP_COMMANDS = ("config",)
+SETUP_COMMANDS = ("init", "config", "doctor", "models")
 """Commands in the folder commands/setup."""
 
 EXIT_MISUSE, EXIT_CANCELLED = 2, 130

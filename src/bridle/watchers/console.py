@@ -8,6 +8,7 @@ After a failed write the error is stored in `failed` and nothing more is written
 react.
 """
 
+import os
 from typing import TextIO
 
 from bridle.values import events as e
@@ -31,6 +32,7 @@ class Console:
         self.failed: OSError | None = None
         self._trouble = ""
         self._colour = about.isatty()
+        self._styled = self._colour and is_color_wanted()
         self._reasoning = reasoning
         self._streamed = False
         self._in_line = False
@@ -217,7 +219,12 @@ class Console:
             self.failed = error
 
     def _apply_style(self, text: str, style: str) -> str:
-        return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if self._colour and text.strip() else text
+        return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if self._styled and text.strip() else text
+
+
+def is_color_wanted() -> bool:
+    """False if the user asks for text without colour: NO_COLOR is set, or TERM is dumb."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def shorten(text: str, limit: int = SHOWN_CHARACTERS_MAX) -> str:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from bridle.values.text import escape_text, join_lines
-from bridle.watchers.console import STYLES
+from bridle.watchers.console import STYLES, is_color_wanted
 from bridle.watchers.wrap import cell_count, fit_cells, letter_cells
 
 WIDTH_DEFAULT, WIDTH_MIN = 100, 40
@@ -64,7 +64,7 @@ def apply_style(words: str, style: str, colour: bool) -> str:  # noqa: FBT001
 
 
 def is_color_output() -> bool:
-    return sys.stdout.isatty()
+    return sys.stdout.isatty() and is_color_wanted()
 
 
 def format_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:

@@ -1,0 +1,293 @@
+"""Check the installation: Python, packages, settings, API keys, the log, and on request the endpoints.
+
+Keys are listed by the name of their variable and never shown. Exit code 1 if a check fails; warnings alone give 0.
+
+Examples:
+
+  bridle doctor                 everything that needs no network
+  bridle doctor --reach         also connect to the endpoints that have a key
+  bridle doctor --json
+"""
+
+import argparse
+import asyncio
+import os
+import platform
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from bridle import __version__
+from bridle.cli.format.columns import apply_style, is_color_output, pad_text, screen_width, wrap_text
+from bridle.cli.format.printing import print_json, print_line
+from bridle.cli.log_access import add_store_option, list_sessions, store_path
+from bridle.config.agent_file import read_agent_file
+from bridle.config.configuration import Configuration
+from bridle.config.toml_file import show_path
+from bridle.providers.catalogue import choose_default_model, find_key, find_model
+from bridle.providers.tables import load_tables
+from bridle.run.agent_settings import read_policy
+from bridle.stores import open_store
+from bridle.stores.sqlite.database_file import FORMAT
+from bridle.values.base import Value
+from bridle.values.errors import BridleError, MissingKey
+from bridle.watchers.console import format_count
+
+CheckState = Literal["ok", "warn", "fail"]
+STATE_STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
+PYTHON_MIN = (3, 11)
+REACH_SECONDS = 5
+SESSIONS_COUNTED_MAX = 1000
+SANDBOX_PROGRAMS = ("bwrap", "firejail", "docker", "podman", "sandbox-exec")
+EXTRA_MODULES = ("pydantic",)
+DETAIL_LINES_MAX = 6
+EXIT_FAILED = 1
+
+
+class CheckResult(Value):
+    """One line of the report."""
+
+    name: str
+    state: CheckState
+    detail: str
+    remedy: str = ""
+    """What to type next; empty if nothing needs to be done."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reach", action="store_true", help="connect to every endpoint that has a key")
+    parser.add_argument("--json", action="store_true", help="print one JSON list")
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    results = [*_run_checks(options)]
+    if options.json:
+        print_json(
+            [
+                {"name": each.name, "state": each.state, "detail": each.detail, "remedy": each.remedy}
+                for each in results
+            ]
+        )
+    else:
+        for line in _format_results(results):
+            print_line(line, styles=True)
+    return EXIT_FAILED if any(each.state == "fail" for each in results) else 0
+
+
+def _run_checks(options: argparse.Namespace) -> Iterator[CheckResult]:
+    yield _check_python()
+    yield _check_packages()
+    yield _check_settings(options.configuration)
+    yield from _check_files(options.configuration)
+    yield _check_model(options.configuration)
+    yield _check_keys()
+    yield _check_store(options.store)
+    yield _check_sandbox()
+    if options.reach:
+        yield from asyncio.run(_reach_endpoints())
+
+
+def _check_python() -> CheckResult:
+    shown = f"{platform.python_version()} on {platform.system()} {platform.machine()}, bridle {__version__}"
+    if sys.version_info < PYTHON_MIN:
+        return CheckResult(name="python", state="fail", detail=shown, remedy="install Python 3.11 or newer")
+    return CheckResult(name="python", state="ok", detail=shown)
+
+
+def _check_packages() -> CheckResult:
+    """The required packages and the optional ones that are installed."""
+    needed = sorted({_package_name(line) for line in requires("bridle") or () if "extra ==" not in line})
+    found = {name: _installed_version(name) for name in (*needed, *EXTRA_MODULES)}
+    missing = [name for name in needed if not found[name]]
+    shown = ", ".join(f"{name} {found[name]}" for name in found if found[name])
+    if missing:
+        return CheckResult(
+            name="packages",
+            state="fail",
+            detail=f"missing: {', '.join(missing)}",
+            remedy="pip install bridle",
+        )
+    absent = ", ".join(name for name in EXTRA_MODULES if not found[name])
+    return CheckResult(
+        name="packages",
+        state="ok",
+        detail=shown + (f"; not installed: {absent} (optional)" if absent else ""),
+    )
+
+
+def _package_name(requirement: str) -> str:
+    end = next((at for at, letter in enumerate(requirement) if letter in " <>=!~[;("), len(requirement))
+    return requirement[:end]
+
+
+def _installed_version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _check_settings(configuration: Configuration) -> CheckResult:
+    given = [each.setting.name for each in configuration.settings if each.source.kind != "default"]
+    files = " and ".join(configuration.files) or "no settings file"
+    detail = f"{files}; {format_count(len(given), 'setting')} given" + (
+        f": {', '.join(given)}" if given else ""
+    )
+    return CheckResult(name="settings", state="ok", detail=detail)
+
+
+def _check_files(configuration: Configuration) -> Iterator[CheckResult]:
+    """The policy and the agent file that the settings name; reading the latter imports its tools."""
+    for name, read in (("policy", read_policy), ("agent", read_agent_file)):
+        path = configuration.get_text(name)
+        if path:
+            problem = _find_problem(read, path)
+            remedy = f"correct {path}" if problem else ""
+            state: CheckState = "fail" if problem else "ok"
+            yield CheckResult(name=name, state=state, detail=problem or path, remedy=remedy)
+
+
+def _find_problem(read: Callable[[str], object], path: str) -> str:
+    try:
+        read(path)
+    except BridleError as error:
+        return str(error)
+    return ""
+
+
+def _check_model(configuration: Configuration) -> CheckResult:
+    """The model of new sessions: known, with an address and a key."""
+    named = configuration.get_text("model")
+    source = configuration.source_of("model").label if named else "default"
+    agent = configuration.get_text("agent")
+    if agent and not _find_problem(read_agent_file, agent) and (models := read_agent_file(agent).models):
+        named, source = models[0], show_path(Path(agent))
+    name = named or choose_default_model(os.environ)
+    try:
+        model = find_model(name, environ=os.environ)
+        find_key(model, os.environ)
+    except MissingKey as error:
+        return CheckResult(name="model", state="fail", detail=f"{name} ({source})", remedy=str(error))
+    except BridleError as error:
+        return CheckResult(name="model", state="fail", detail=str(error), remedy="bridle models")
+    if model.endpoint.simulated:
+        remedy = "" if named else "set an API key, or: bridle run -m VENDOR:MODEL"
+        detail = f"{name} ({source}): simulated, nothing is sent"
+        return CheckResult(name="model", state="ok" if named else "warn", detail=detail, remedy=remedy)
+    price = "" if model.price else "; price unknown, so budgets in dollars do not hold"
+    return CheckResult(name="model", state="warn" if price else "ok", detail=f"{name} ({source}){price}")
+
+
+def _check_keys() -> CheckResult:
+    tables = load_tables(os.environ.get("BRIDLE_MODELS", ""))
+    names = dict.fromkeys(
+        name for row in tables.endpoints.values() for name in row.key_env if os.environ.get(name, "").strip()
+    )
+    if not names:
+        example = next(name for row in tables.endpoints.values() for name in row.key_env)
+        remedy = f"export {example}=… or that of another vendor (docs/reference/environment.md)"
+        return CheckResult(name="keys", state="warn", detail="no API key is set", remedy=remedy)
+    return CheckResult(name="keys", state="ok", detail=", ".join(names))
+
+
+def _check_store(given: str | None) -> CheckResult:
+    """The log: it opens, its format is known, and it can be written. A missing log is not created."""
+    path = store_path(given)
+    if "://" not in path and path != ":memory:" and not Path(path).exists():
+        folder = next(parent for parent in Path(path).absolute().parents if parent.exists())
+        if os.access(folder, os.W_OK):
+            return CheckResult(name="store", state="ok", detail=f"{path} (created by the first run)")
+        remedy = "choose another: --store PATH, or store = … in bridle.toml"
+        return CheckResult(name="store", state="fail", detail=f"{folder} may not be written", remedy=remedy)
+    try:
+        count = asyncio.run(_count_sessions(path))
+    except BridleError as error:
+        return CheckResult(
+            name="store", state="fail", detail=str(error), remedy="choose another: --store PATH"
+        )
+    if "://" not in path and path != ":memory:" and not os.access(path, os.W_OK):
+        remedy = f"chmod u+w {path}, or choose another with --store PATH"
+        return CheckResult(name="store", state="fail", detail=f"{path} may not be written", remedy=remedy)
+    more = " or more" if count >= SESSIONS_COUNTED_MAX else ""
+    shown = (
+        f"{path}, format {FORMAT}, {format_count(count, 'session')}{more}, SQLite {sqlite3.sqlite_version}"
+    )
+    return CheckResult(name="store", state="ok", detail=shown)
+
+
+async def _count_sessions(path: str) -> int:
+    store = open_store(path)
+    try:
+        return len(await list_sessions(store, SESSIONS_COUNTED_MAX))
+    finally:
+        await store.close()
+
+
+def _check_sandbox() -> CheckResult:
+    found = [name for name in SANDBOX_PROGRAMS if shutil.which(name)]
+    shown = ", ".join(found) or "no sandbox program found"
+    return CheckResult(
+        name="sandbox", state="ok", detail=f"{shown}; tools run with your rights, outside a sandbox"
+    )
+
+
+async def _reach_endpoints() -> list[CheckResult]:
+    """Open a connection to every endpoint whose key is set; nothing is sent."""
+    tables = load_tables(os.environ.get("BRIDLE_MODELS", ""))
+    hosts: dict[tuple[str, int], str] = {}
+    for vendor, row in tables.endpoints.items():
+        if row.simulated or not any(os.environ.get(name, "").strip() for name in row.key_env):
+            continue
+        try:
+            url = find_model(f"{vendor}:=x", environ=os.environ).endpoint.base_url
+        except BridleError:
+            continue  # its address needs a variable that is not set
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        hosts.setdefault((parts.hostname or "", port), vendor)
+    if not hosts:
+        return [
+            CheckResult(name="reach", state="warn", detail="no endpoint has a key", remedy="set a key first")
+        ]
+    return [*await asyncio.gather(*(_reach_host(vendor, *host) for host, vendor in hosts.items()))]
+
+
+async def _reach_host(vendor: str, host: str, port: int) -> CheckResult:
+    name = f"reach {vendor}"
+    try:
+        async with asyncio.timeout(REACH_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+            writer.close()
+    except (OSError, TimeoutError) as error:
+        why = (
+            f"no answer in {REACH_SECONDS} s"
+            if isinstance(error, TimeoutError)
+            else error.strerror or str(error)
+        )
+        return CheckResult(
+            name=name,
+            state="fail",
+            detail=f"{host}:{port}: {why}",
+            remedy="check the network, proxy or base URL",
+        )
+    return CheckResult(name=name, state="ok", detail=f"{host}:{port}")
+
+
+def _format_results(results: list[CheckResult]) -> list[str]:
+    colour, lines = is_color_output(), []
+    names = max(len(each.name) for each in results)
+    room = screen_width() - names - 8
+    for each in results:
+        state = apply_style(pad_text(each.state, 4), STATE_STYLES[each.state], colour)
+        first, *rest = wrap_text(each.detail, room, DETAIL_LINES_MAX)
+        lines.append(f"{state}  {pad_text(each.name, names)}  {first}")
+        if each.remedy:
+            rest += wrap_text(f"→ {each.remedy}", room, DETAIL_LINES_MAX)
+        lines.extend(f"{'':<{names + 8}}{line}" for line in rest)
+    return lines
