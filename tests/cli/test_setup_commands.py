@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -158,3 +159,51 @@ def test_screens_fit_the_terminal(words, columns):
     assert code == 0
     assert max(map(len, out.splitlines())) <= int(columns)
     assert "\x1b" not in out
+
+
+def complete_in_bash(script, *words):
+    """What bash offers after these words; the last one may be empty or half a word."""
+    listed = " ".join(f"'{word}'" for word in ("bridle", *words))
+    asked = f'{script}\nCOMP_WORDS=({listed}); COMP_CWORD={len(words)}; _bridle; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_options_and_values():
+    code, script, _ = bridle("completion", "bash")
+    assert code == 0
+    assert complete_in_bash(script, "co") == ["compensate", "cost", "config", "completion"]
+    assert {"--model", "--agent", "-a", "--no-config"} <= {*complete_in_bash(script, "run", "")}
+    assert complete_in_bash(script, "run", "--ag") == ["--agent"]
+    assert complete_in_bash(script, "models", "--sort", "") == ["table", "price", "context", "name"]
+    assert complete_in_bash(script, "run", "--tools", "") == []  # file names, by `complete -o default`
+    assert "run" in complete_in_bash(script, "help", "r")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_every_command_and_option(shell):
+    code, script, _ = bridle("completion", shell)
+    assert code == 0
+    for word in ("doctor", "compensate", "trust-policy", "price"):
+        assert word in script
+    program = shutil.which(shell)
+    if program:
+        checked = subprocess.run([program, "-n", "/dev/stdin"], input=script, capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stderr
+
+
+def test_no_color_is_respected_on_a_terminal():
+    """`script` gives the command a terminal."""
+    if not shutil.which("script"):
+        pytest.skip("the program `script` is not here")
+    command = f"{sys.executable} -m bridle.cli.main doctor"
+    for variables, coloured in (({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False)):
+        done = subprocess.run(
+            ["script", "-qec", command, "/dev/null"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+        )
+        assert ("\x1b[32m" in done.stdout) is coloured

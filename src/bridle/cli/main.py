@@ -43,8 +43,9 @@ COMMANDS = {
     "config": "show the settings in force and where each comes from",
     "doctor": "check the installation, settings, keys and the log",
     "models": "list models: context, prices, abilities",
+    "completion": "print a completion script for bash, zsh or fish",
 }
-SETUP_COMMANDS = ("init", "config", "doctor", "models")
+SETUP_COMMANDS = ("init", "config", "doctor", "models", "completion")
 """Commands in the folder commands/setup."""
 
 EXIT_MISUSE, EXIT_CANCELLED = 2, 130

@@ -3,6 +3,14 @@
 The answer goes to standard output, progress and a closing line with usage and cost to standard error. On a
 terminal the answer is streamed. With --json, one JSON object goes to standard output. Ctrl-C cancels the run;
 what it produced is kept, and the session can be continued.
+
+Examples:
+
+  bridle run "What is 17 * 23 minus 100?"
+  bridle run -a support.toml "Where is order 4411?"
+  bridle run --tools tools.py --usd 0.10 "Sum up the open invoices."
+  git diff | bridle run - -i "Review this change." --json
+  bridle run --session SESSION "And in euros?"
 """
 
 import argparse
