@@ -165,11 +165,12 @@ def _format_models(rows: Sequence[tuple[Model, Rates | None]]) -> list[str]:
             cells = [(*row[:column], *row[column + 1 :]) for row in cells]
             table = format_table(cells, right=range(1, min(len(cells[0]), 6)))
     head, *lines = [trim_line(line, screen_width()) for line in table]
-    count = format_count(len(rows), "model")
+    unknown = any(rates is None for _, rates in rows)
+    count = format_count(len(rows), "model") + ("; a dash means that the price is unknown" if unknown else "")
     return [
         apply_style(head, "dim", is_color_output()),
         *lines,
-        apply_style(f"{count}; a dash means that the price is unknown", "dim", is_color_output()),
+        apply_style(count, "dim", is_color_output()),
     ]
 
 
