@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test quick test-newer check format bench footprint docs lock wheel oracles foreign pyright clean help
+.PHONY: demo test quick test-newer check format bench footprint docs lock wheel oracles foreign pyright phoenix clean help
 
 help:
 	@echo "make demo       watch an agent work, with no key and no network"
@@ -19,6 +19,7 @@ help:
 	@echo "make footprint  packages, size and import time, compared with another library"
 	@echo "make docs       generate the pages that come from tables"
 	@echo "make oracles    vendors' SDKs and other agent libraries against the simulator (installs them)"
+	@echo "make phoenix    a trace read back from Arize Phoenix (installs it)"
 	@echo "make pyright    types as pyright infers them (installs it)"
 	@echo "make foreign    clients and servers of other projects, each in its own environment (installs them)"
 	@echo "make lock       update the lock file"
@@ -104,6 +105,20 @@ pyright: $(READY)
 	@test -x $(PYRIGHT)/bin/python || $(PYTHON) -m venv $(PYRIGHT)
 	@$(PYTHON) -m pip --python $(PYRIGHT)/bin/python install -q --disable-pip-version-check basedpyright
 	BRIDLE_PYRIGHT=$(CURDIR)/$(PYRIGHT)/bin/basedpyright $(BIN)/python -m pytest -rs tests/run/context/test_context_typing.py tests/run/context/test_hooks_typing.py
+
+# A receiver of OpenTelemetry traces, on this machine only; its data are removed afterwards.
+PHOENIX := bench/.work/phoenix
+PHOENIX_AT ?= 6106
+phoenix: $(READY)
+	@test -x $(PHOENIX)/bin/python || $(PYTHON) -m venv $(PHOENIX)
+	@$(PYTHON) -m pip --python $(PHOENIX)/bin/python install -q --disable-pip-version-check arize-phoenix
+	@data=$$(mktemp -d); \
+	PHOENIX_WORKING_DIR=$$data PHOENIX_HOST=127.0.0.1 PHOENIX_PORT=$(PHOENIX_AT) PHOENIX_GRPC_PORT=0 \
+	  PHOENIX_TELEMETRY_ENABLED=false $(PHOENIX)/bin/phoenix serve >$$data/log 2>&1 & server=$$!; \
+	trap 'kill $$server; rm -rf "$$data"' EXIT; \
+	for _ in $$(seq 120); do $(BIN)/python -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1])' \
+	  http://127.0.0.1:$(PHOENIX_AT)/healthz 2>/dev/null && break; sleep 1; done; \
+	BRIDLE_PHOENIX=http://127.0.0.1:$(PHOENIX_AT) $(BIN)/python -m pytest -rs tests/watchers/test_otel_phoenix.py
 
 foreign: $(READY)
 	@failed=0; \

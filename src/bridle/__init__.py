@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bridle.config.agent_file import load_agent as load_agent
     from bridle.ports.run_context import RunContext as RunContext
+    from bridle.ports.span_exporter import SpanExporter as SpanExporter
     from bridle.ports.store import Store as Store
     from bridle.ports.tool import Tool as Tool
     from bridle.ports.tool_index import ToolIndex as ToolIndex
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from bridle.run.context.instructions import per_turn as per_turn
     from bridle.run.context.prompt_template import PromptTemplate as PromptTemplate
     from bridle.run.context.run_options import RunOptions as RunOptions
+    from bridle.run.context.telemetry import flush_telemetry as flush_telemetry
     from bridle.run.history import export_history as export_history
     from bridle.run.history import import_history as import_history
     from bridle.run.lineage import compare_sessions as compare_sessions
@@ -156,6 +158,7 @@ if TYPE_CHECKING:
     from bridle.values.usage import RateLimit as RateLimit
     from bridle.values.usage import Usage as Usage
     from bridle.watchers.notebook import NotebookView as NotebookView
+    from bridle.watchers.otel.settings import Telemetry as Telemetry
 
 __version__ = "0.1.0"
 
@@ -164,6 +167,7 @@ _HOMES = {
     "ports.run_context": ("RunContext",),
     "ports.store": ("Store",),
     "ports.tool": ("Tool",),
+    "ports.span_exporter": ("SpanExporter",),
     "ports.tool_index": ("ToolIndex",),
     "ports.watcher": ("Watcher",),
     "run.agent": ("Agent",),
@@ -178,6 +182,7 @@ _HOMES = {
     "run.memory.notes": ("Notes",),
     "run.memory.retrieval": ("Retrieval",),
     "run.stream": ("RunHandle", "RunView", "Stream", "to_sse"),
+    "run.context.telemetry": ("flush_telemetry",),
     "tools.function.function_tool": ("tool",),
     "tools.function.options": ("ToolOptions",),
     "tools.function.raw_tool": ("RawTool",),
@@ -225,6 +230,7 @@ _HOMES = {
     "values.settings": ("Compaction",),
     "values.usage": ("Budget", "Limits", "RateLimit", "Usage"),
     "watchers.notebook": ("NotebookView",),
+    "watchers.otel.settings": ("Telemetry",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

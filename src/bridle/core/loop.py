@@ -204,7 +204,7 @@ def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> S
         state = append_waiting(state, len(waiting), at)
     run = Run(
         budget=BudgetUse(limits=event.budget, started_at=at),
-        origin=RunOrigin(caller=event.caller, tenant=event.tenant),
+        origin=RunOrigin(caller=event.caller, tenant=event.tenant, traceparent=event.traceparent),
         prompt=prompt,
     )
     earlier = state.totals.earlier_seconds + state.run.budget.seconds

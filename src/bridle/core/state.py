@@ -130,12 +130,13 @@ class Phase(StrEnum):
 
 
 class RunOrigin(Value):
-    """The caller and the tenant of a run, the agents it was handed over to, and the one that takes over next."""
+    """The caller, tenant and trace of a run, the agents it was handed over to, and the one that takes over next."""
 
     caller: str = ""
     tenant: str = ""
     agents: tuple[str, ...] = ()
     handover: str = ""
+    traceparent: str = ""
 
 
 class BudgetUse(Value):

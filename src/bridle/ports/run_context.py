@@ -54,6 +54,9 @@ class RunContext(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, eq=Fa
     idempotency_key: str = ""
     """Equal for all attempts at this call: pass it on to services that recognise repetitions."""
     attempt: int = 1
+    traceparent: str = ""
+    """Position in the trace of the run, as a W3C header to send on; empty without telemetry and without one from
+    the caller."""
     cancelled: bool = False
     """True once the result is no longer awaited: the deadline has passed or the run was cancelled.  A function
     in a thread cannot be stopped from outside, so a long one checks this."""

@@ -12,6 +12,7 @@ sessions do, in the agent's store.
 import os
 import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Generic, Unpack
 
 from bridle.ports.clock import Clock, RandomSource
@@ -73,11 +74,16 @@ from .validate_input import check_session, check_types, make_prompted, resolve_s
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from .context.telemetry import TelemetryInput
+
     T = TypeVar("T", default=str)
 else:
     from typing import TypeVar
 
     T = TypeVar("T")
+
+
+TELEMETRY_VARIABLE = "BRIDLE_TELEMETRY"
 
 
 class Agent(TextOutputDefault, Generic[C_contra, T]):
@@ -91,7 +97,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     `tools_shown_max`, or larger ones than `tool_tokens_max`, the model searches for tools, by words or with
     `tool_index`.  `pool` is a budget shared with other runs.  `retrieve` finds chunks for a prompt and
     `facts` returns current values, once per prompt.  `hooks` decide at five points of a run.  `handover`
-    lists agents that may take over.  run/agent_settings.py lists the other options.
+    lists agents that may take over.  `telemetry` exports traces: True or `Telemetry(…)`; by default the variable
+    BRIDLE_TELEMETRY decides.  run/agent_settings.py lists the other options.
     """
 
     def __init__(
@@ -122,6 +129,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         extras: Sequence[Extra] = (),
         deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
+        telemetry: "TelemetryInput" = None,
         clock: Clock | None = None,
         random_source: RandomSource = random.random,
         **options: Unpack[AgentOptions],
@@ -155,6 +163,9 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             retriever=retriever,
             hooks=hooking.match_tools(self._parts.tool_layout.tools),
             handovers=collect_handovers(handover, self.settings),
+            tracing=None
+            if telemetry is None and TELEMETRY_VARIABLE not in os.environ
+            else import_module("bridle.run.context.telemetry").open_tracing(telemetry),
         )
 
     @property
@@ -189,6 +200,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         history: History | None = None,
         caller: str = "",
         tenant: str = "",
+        traceparent: str = "",
         context: C_contra | None = None,
         queue: bool = False,
         **options: Unpack[RunOptions],
@@ -198,10 +210,11 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         A name you choose starts a new session if none exists; a generated id must exist.  `new=True`
         requires that the session does not exist yet, `new=False` that it does.  An imported `history`
         starts a new session.  `caller` and `tenant` identify the user to the policy and in the log.
+        `traceparent` is the W3C header of a trace that the run belongs to.
         Tools get `context` in their `RunContext`; it is never stored.  `queue` waits for a running session.
         `options` replace settings of the agent for this run; a resumed run keeps them.
         """
-        given = prompt, session, new, budget, history, caller, tenant, context, queue, options
+        given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
         return await self._prepare_run(*given)[1]()
 
     def run_sync(
@@ -214,11 +227,12 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         history: History | None = None,
         caller: str = "",
         tenant: str = "",
+        traceparent: str = "",
         context: C_contra | None = None,
         queue: bool = False,
         **options: Unpack[RunOptions],
     ) -> Result[T]:
-        given = prompt, session, new, budget, history, caller, tenant, context, queue, options
+        given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
         return run_in_background(self._prepare_run(*given)[1]())
 
     def stream(
@@ -232,6 +246,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         deltas: bool = True,
         caller: str = "",
         tenant: str = "",
+        traceparent: str = "",
         context: C_contra | None = None,
         queue: bool = False,
         **options: Unpack[RunOptions],
@@ -241,7 +256,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         `deltas=False` requests whole replies and yields only events.  Leaving the loop over the stream ends
         the run; `.start()` runs it independently, for any number of viewers.
         """
-        given = prompt, session, new, budget, history, caller, tenant, context, queue, options
+        given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
         name, start = self._prepare_run(*given, stream=deltas)
         return Stream(name, start, lambda: self._read_result(name), self._parts.output_type)
 
@@ -354,7 +369,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         check_types(budget)
 
         def run(prompt: str, session: str | None, context: object) -> Coroutine[None, None, Result[T]]:
-            given = prompt, session, None, budget, None, "", "", context, False, RunOptions()
+            given = prompt, session, None, budget, None, "", "", "", context, False, RunOptions()
             return self._prepare_run(*given, inside=current_nested_run())[1]()
 
         types = (need.type for need in self._parts.context_needs)
@@ -386,6 +401,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         history: History | None,
         caller: str,
         tenant: str,
+        traceparent: str,
         context: object,
         queue: bool,  # noqa: FBT001
         options: RunOptions,
@@ -396,7 +412,10 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """Check the arguments of a run, `inside` a tool call or not; returns the session and the run's function."""
         check_types(budget, history)
         parts = override_parts(self._parts, options) if options else self._parts
-        prompted = apply_parent_context(make_prompted(prompt, budget or self._budget, caller, tenant))
+        if not traceparent and (tracing := self._resources.tracing) and current_nested_run() is None:
+            traceparent = tracing.read_caller()
+        given = make_prompted(prompt, budget or self._budget, caller, tenant, traceparent)
+        prompted = apply_parent_context(given)
         check_tenant_budget(prompted.budget, prompted.tenant)
         name, fresh = resolve_session(session, new=new, now=self._clock.now())
         # A run inside a tool inherits the tenant of the outer run unless it names another.

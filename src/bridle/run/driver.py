@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -76,6 +77,9 @@ from .model_connection import ModelConnection
 from .result import NO_CHECKS, OutputChecker
 from .stream import WatcherGroup
 
+if TYPE_CHECKING:
+    from .context.telemetry import SessionTracer, Tracing, TracingChoice
+
 LOG = logging.getLogger("bridle")
 IMMEDIATE_EFFECTS = (SkipCall, RequestApproval)
 """Effects that only append a record."""
@@ -104,6 +108,7 @@ class Driver:
         instructions: AgentInstructions | None = None,
         hooks: Mapping[str, object] | None = None,
         context: object = None,
+        tracing: "TracingChoice" = None,
     ) -> None:
         """`connections` are by model key; `output` checks answers."""
         self.session, self.state, self.approver = session, State(), approver
@@ -111,7 +116,12 @@ class Driver:
         self._clock = clock = SessionClock(clock)
         self.show = WatcherGroup(session, (*watchers, *forwarding_watcher())).notify
         self.streams, self._choose_options, self._output = stream, choose_options, output
-        self._budget_sources = BudgetSources(store, clock, pool, current_nested_run(), self.show, connections)
+        nested = current_nested_run()
+        if tracing is None and nested is not None:
+            tracing = nested.parent_budget.run.tracing
+        self.tracing: Tracing | None = tracing or None
+        self.tracer: SessionTracer | None = None
+        self._budget_sources = BudgetSources(store, clock, pool, nested, self.show, connections)
         self._parent_budget = ParentBudget(self, clock, self._budget_sources)
         self._length, self._head, self._asked_at, self._log = 0, GENESIS, 0.0, EMPTY_LOG
         self._broken: BaseException | None = None
@@ -171,7 +181,9 @@ class Driver:
 
     async def restore(self) -> None:
         """Read the log; write nothing."""
-        self._log = log = await load_log(self.store, self.session)
+        self.tracer = tracer = self.tracing.open_session(self.session) if self.tracing is not None else None
+        observe = tracer.read_record if tracer is not None else None
+        self._log = log = await load_log(self.store, self.session, observe)
         self.state, self._length, self._head = log.state, log.length, log.head
         self._clock.start_after(log.state.now)
         self._budget_sources.set_session(self.session, log.length)
@@ -202,6 +214,8 @@ class Driver:
             except BaseException as error:
                 self._broken = error
                 raise
+            if self.tracer is not None:
+                self.tracer.on_record(record, self.state, state)
             self.state, self._length, self._head = state, record.seq, record.hash
             self._log = EMPTY_LOG
         sys.audit("bridle.recorded", self.session, record)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -47,6 +47,9 @@ from .model_chain import settings_for_first_model
 from .private_extras import describe_new_settings
 from .stream import RunControl
 from .validate_input import check_session, check_tenant
+
+if TYPE_CHECKING:
+    from bridle.run.context.telemetry import TracingChoice
 
 FINISHED_STOPS = ("done", "refused")
 ABANDONED_REASON = "the run before was left unfinished"
@@ -342,6 +345,7 @@ class RunResources:
     retriever: Retriever | None
     hooks: Mapping[str, object]
     handovers: tuple[Handover, ...] = ()
+    tracing: "TracingChoice" = None
 
     @cached_property
     def store(self) -> Store:
@@ -374,11 +378,12 @@ class RunResources:
         connections = parts.model_chain.open_connections(self.clock, self.deadlines, parts.private_extras)
         settings = replace(parts.settings, skipped_models=parts.model_chain.skipped_models)
         watchers = self.watchers if control is None else (*self.watchers, control.viewers)
+        tracing = lent.tracing if lent is not None else self.tracing
         if lent is not None:
             watchers = (*(each for each in self.watchers if each not in lent.watchers), *lent.watchers)
 
         def open_successor(handover: Handover) -> Session:
-            lending = LentResources(store, approver, watchers)
+            lending = LentResources(store, approver, watchers, tracing)
             return handover.agent.open_session(
                 session, stream=stream, control=control, context=context, inside=inside, lent=lending
             )
@@ -402,6 +407,7 @@ class RunResources:
                 instructions=parts.instructions,
                 hooks=self.hooks,
                 context=context,
+                tracing=tracing,
             )
 
         return Session(

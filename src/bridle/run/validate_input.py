@@ -19,6 +19,7 @@ from bridle.values.events import Prompted
 from bridle.values.lineage import CrossTenant
 from bridle.values.memory import NOTES_PREFIX, FilledPrompt, TemplateVersion
 from bridle.values.message import Media, Prompt, Text
+from bridle.values.record import check_traceparent
 from bridle.values.result import History
 from bridle.values.settings import Settings
 from bridle.values.text import repair_surrogates
@@ -136,7 +137,9 @@ def new_session_id(now: float) -> str:
     return f"{day}-{''.join(secrets.choice(SESSION_ID_ALPHABET) for _ in range(SESSION_ID_LENGTH))}"
 
 
-def make_prompted(prompt: Prompt, budget: Budget, caller: str, tenant: str) -> Prompted:
+def make_prompted(
+    prompt: Prompt, budget: Budget, caller: str, tenant: str, traceparent: str = ""
+) -> Prompted:
     """The event of a prompt; raises `MisuseError` for bad input."""
     return Prompted(
         parts=parse_prompt(prompt),
@@ -144,6 +147,7 @@ def make_prompted(prompt: Prompt, budget: Budget, caller: str, tenant: str) -> P
         caller=check_text(caller=caller),
         tenant=str(check_text(tenant=tenant)),
         templates=list_templates(prompt),
+        traceparent=check_traceparent(traceparent) if traceparent else "",
     )
 
 

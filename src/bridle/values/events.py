@@ -135,6 +135,8 @@ class Prompted(EventBase, tag="prompted"):
     """Call of that session inside which this run started."""
     templates: tuple[TemplateVersion, ...] = ()
     """Templates that texts of the prompt were made from."""
+    traceparent: str = ""
+    """The caller's position in a trace, as a W3C header; the run and its resumed parts join that trace."""
 
 
 class Imported(EventBase, tag="imported"):

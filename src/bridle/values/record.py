@@ -7,15 +7,20 @@ elsewhere.
 `data` is the event's JSON exactly as hashed; stores keep these bytes and never re-encode the event. Intact
 bytes that cannot be decoded were written by a newer version: they become an `UnknownEvent`, of which only the
 tag is known.
+
+Spans: intervals of a run, with attributes, in a tree (a trace). core/tracing derives them from records, with ids that
+depend on nothing else. Attribute names follow the OpenTelemetry conventions for generative AI; names that these lack
+begin with `bridle.`.
 """
 
+import re
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from .base import Value
-from .errors import Corrupt
+from .errors import Corrupt, MisuseError
 from .events import Event, UnknownEvent
 from .text import repair_surrogates
 
@@ -90,3 +95,76 @@ def _hash_record(seq: int, at: float, data: bytes, prev: str) -> str:
     digest = sha256(f"{prev} {seq} {at!r} ".encode())
     digest.update(data)
     return digest.hexdigest()
+
+
+SpanKind = Literal["internal", "client"]
+AttributeValue = str | bool | int | float | tuple[str, ...]
+Attributes = dict[str, AttributeValue]
+
+TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
+NO_TRACE, NO_SPAN = bytes(16), bytes(8)
+SAMPLED_FLAG = 1
+
+
+class SpanEvent(Value):
+    """A moment inside a span."""
+
+    name: str
+    at: float
+    attributes: Attributes
+
+
+class Span(Value):
+    """One finished interval of a trace."""
+
+    trace_id: bytes
+    span_id: bytes
+    parent_id: bytes
+    """`NO_SPAN` for the root of a trace."""
+    name: str
+    kind: SpanKind
+    start: float
+    end: float
+    """Seconds since 1970."""
+    attributes: Attributes
+    events: tuple[SpanEvent, ...] = ()
+    error: str = ""
+    """Kind of the failure; empty if nothing failed."""
+    error_text: str = ""
+    """Message of the failure; empty unless content is exported."""
+    sampled: bool = True
+    """The caller's decision to record the trace."""
+    ends_run: bool = False
+    """True for the last span of a run, unless the run is resumed."""
+
+
+class TraceContext(Value):
+    """Position in a trace: the span that a new span belongs to, and the decision to record the trace."""
+
+    trace_id: bytes
+    span_id: bytes = NO_SPAN
+    sampled: bool = True
+
+    def format_traceparent(self) -> str:
+        """The W3C header `traceparent`."""
+        return f"00-{self.trace_id.hex()}-{self.span_id.hex()}-{'01' if self.sampled else '00'}"
+
+
+def parse_traceparent(header: str) -> TraceContext | None:
+    """Read a W3C `traceparent`; None if it is invalid."""
+    found = TRACEPARENT.fullmatch(header.strip())
+    if found is None or found[1] == "ff" or (found[1] == "00" and len(header.strip()) != 55):
+        return None
+    trace_id, span_id = bytes.fromhex(found[2]), bytes.fromhex(found[3])
+    if trace_id == NO_TRACE or span_id == NO_SPAN:
+        return None
+    return TraceContext(trace_id=trace_id, span_id=span_id, sampled=bool(int(found[4], 16) & SAMPLED_FLAG))
+
+
+def check_traceparent(header: str) -> str:
+    """Return the header; raises `MisuseError` if it is not a W3C `traceparent`."""
+    if header and (not isinstance(header, str) or parse_traceparent(header) is None):
+        raise MisuseError(
+            f"traceparent must be a W3C header such as 00-{32 * '1'}-{16 * '2'}-01, not {header!r}"
+        )
+    return header

@@ -13,7 +13,7 @@ Tampering is not detected here: record hashes do that.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -85,10 +85,16 @@ class FoldedLog(NamedTuple):
     """Repairs since the last recorded `LogRepaired`, one sentence each."""
 
 
-def fold_log(records: Iterable[Record]) -> FoldedLog:
+def fold_log(
+    records: Iterable[Record], observe: Callable[[Record, State, State], None] | None = None
+) -> FoldedLog:
+    """Fold a log; `observe` is shown each record, with the states before and after it."""
     reader = LogReader()
     for record in records:
+        before = reader.state
         reader.apply_record(record)
+        if observe is not None:
+            observe(record, before, reader.state)
     reader.continue_numbering()
     return FoldedLog(reader.state, tuple(reader.repairs))
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -43,6 +43,9 @@ from bridle.values.usage import Budget, Reservation, Usage
 
 from .source import AdmittedCall, BudgetSource, CallCost, OpenReservation, WaitQueue
 
+if TYPE_CHECKING:
+    from bridle.run.context.telemetry import Tracing
+
 T = TypeVar("T")
 N = TypeVar("N", int, Decimal)
 SourceFactory = Callable[[str], BudgetSource]
@@ -61,6 +64,7 @@ class ParentRun(Protocol):
     streams: bool
     """True if deltas are requested from models."""
     approver: Approver | None
+    tracing: "Tracing | None"
 
     @property
     def show(self) -> Callable[[Record | Delta], None]: ...
@@ -146,6 +150,8 @@ class NestedRun:
     def __init__(self, parent_budget: ParentBudget, call_id: str) -> None:
         self.parent_budget, self.call_id, self._over = parent_budget, call_id, False
         self.is_confirmed = False
+        self.traceparent = ""
+        """Position of the call in a trace."""
 
     def is_over(self) -> bool:
         return self._over
@@ -404,4 +410,5 @@ def apply_parent_context(prompted: Prompted) -> Prompted:
         tenant=prompted.tenant or outer.tenant,
         parent_session=outer.session,
         parent_call_id=outer.call_id,
+        traceparent=prompted.traceparent or outer.traceparent,
     )

@@ -24,6 +24,7 @@ from bridle.values.text import repair_surrogates
 from .approval import Approver
 
 if TYPE_CHECKING:
+    from bridle.run.context.telemetry import TracingChoice
     from bridle.run.session import Session
 
 VisiblePart = Literal["all", "prompt"] | Callable[[tuple[Message, ...]], str]
@@ -37,6 +38,7 @@ class LentResources(NamedTuple):
     store: Store
     approver: Approver | None
     watchers: tuple[Watcher, ...]
+    tracing: "TracingChoice"
 
 
 class SessionOptions(TypedDict, total=False):

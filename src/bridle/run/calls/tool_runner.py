@@ -272,6 +272,7 @@ class ToolRunner:
     async def _run_tool(self, effect: RunTool, nested: NestedRun) -> ToolResult:
         with enter_nested_run(nested):
             tool, context = self._tools[effect.call.name], self._contexts.for_call(effect)
+            nested.traceparent = context.traceparent
             return await run_tool(tool, effect, context, self._call_seconds(effect))
 
     def _call_seconds(self, effect: RunTool | ProbeTool) -> float | None:

@@ -8,7 +8,7 @@ before anything is recorded.
 import asyncio
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union, get_args, get_origin
 
 from bridle.core.budget.limits import add_nested_spending, remaining_limits
 from bridle.core.effects import ProbeTool, RunTool
@@ -22,6 +22,9 @@ from bridle.values.events import Event
 from bridle.values.memory import InstructionFunction
 from bridle.values.result import Delta, Progress
 from bridle.values.usage import Limits, Usage
+
+if TYPE_CHECKING:
+    from bridle.run.context.telemetry import SessionTracer
 
 
 class ContextNeed(NamedTuple):
@@ -104,6 +107,7 @@ class RunOwner(Protocol):
 
     session: str
     state: State
+    tracer: "SessionTracer | None"
 
     async def record(self, event: Event) -> None: ...
 
@@ -118,7 +122,7 @@ class RunContexts:
         """Loop of the run, for progress that is reported from other threads."""
 
     def for_call(self, effect: RunTool | ProbeTool) -> RunContext:
-        state, call = self._run.state, effect.call
+        state, call, tracer = self._run.state, effect.call, self._run.tracer
         run, self._loop = state.run, asyncio.get_running_loop()
         # A call that starts early belongs to a reply that is not recorded yet.
         step = run.budget.spent.steps + (state.phase is Phase.CALLING_MODEL)
@@ -132,12 +136,16 @@ class RunContexts:
             call_id=call.id,
             idempotency_key=effect.key,
             attempt=effect.attempt,
+            traceparent=tracer.call_traceparent(call.id, effect.attempt)
+            if tracer is not None
+            else run.origin.traceparent,
             monitor=self,
         )
 
     def for_step(self, name: str, *, replied: bool = False) -> RunContext:
         """The context of user code that runs before the next request, or about the latest reply."""
         run, self._loop = self._run.state.run, asyncio.get_running_loop()
+        tracer = self._run.tracer
         return RunContext(
             context=self.context,
             session=self.session,
@@ -145,6 +153,7 @@ class RunContexts:
             caller=run.origin.caller,
             step=run.budget.spent.steps + (not replied),
             name=name,
+            traceparent=tracer.run_traceparent() if tracer is not None else run.origin.traceparent,
             monitor=self,
         )
 

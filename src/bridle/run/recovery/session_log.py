@@ -8,6 +8,7 @@ Three things can be wrong with a log, and only the last one stops a session:
                                        intact record
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from bridle.core.recovery.log_repair import fold_log
@@ -29,8 +30,10 @@ class SessionLog(NamedTuple):
 EMPTY_LOG = SessionLog()
 
 
-async def load_log(store: Store, session: str) -> SessionLog:
-    """Read and fold a log; raises `Corrupt` if a record was changed."""
+async def load_log(
+    store: Store, session: str, observe: Callable[[Record, State, State], None] | None = None
+) -> SessionLog:
+    """Read and fold a log, shown to `observe`; raises `Corrupt` if a record was changed."""
     torn = ""
     try:
         records = await store.read(session)
@@ -38,7 +41,7 @@ async def load_log(store: Store, session: str) -> SessionLog:
         if not error.torn or not isinstance(store, RepairableStore):
             raise
         records, torn = await store.read_intact(session), str(error)
-    state, repairs = fold_log(records)
+    state, repairs = fold_log(records, observe)
     head = records[-1].hash if records else GENESIS
     return SessionLog(state, len(records), head, (*repairs, torn) if torn else repairs, bool(torn))
 

@@ -1,0 +1,192 @@
+"""Connects the records of a session with the exporter of spans.
+
+core/tracing derives spans from records; watchers/otel sends them. A `SessionTracer` belongs to one driver. It reads the
+log that the driver reads, silently, and emits the spans that end with the records that the driver writes: so a replayed
+log emits nothing, and a resumed run continues its trace.
+
+After a crash it is unknown which of the latest spans were sent. They are sent again, with the ids they had.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace as replace_settings
+from importlib import import_module
+from typing import Literal
+
+from bridle.core.state import State
+from bridle.core.tracing.session_trace import SessionTrace
+from bridle.ports.span_exporter import SpanExporter
+from bridle.values.errors import MisuseError
+from bridle.values.events import CallReviewed, Configured, LogRepaired, Resumed, RunEnded
+from bridle.values.record import Record, Span, TraceContext
+from bridle.watchers.otel.endpoint import is_disabled, read_export_settings
+from bridle.watchers.otel.sampling import is_in_sample
+from bridle.watchers.otel.settings import ContentFilter, Telemetry, make_content_filter
+
+LOG = logging.getLogger("bridle")
+VARIABLE = "BRIDLE_TELEMETRY"
+VARIABLE_VALUES: dict[str, Telemetry | None] = {
+    "": None,
+    "0": None,
+    "off": None,
+    "1": Telemetry(),
+    "on": Telemetry(),
+    "metadata": Telemetry(),
+    "redacted": Telemetry(content="redacted"),
+    "full": Telemetry(content="full"),
+}
+RESENT_SECONDS = 60.0
+"""Spans that ended in this time before a crash are sent again; older ones were sent or reported as lost."""
+BEFORE_RESUMED = (Configured, LogRepaired, CallReviewed)
+"""Events that may precede `Resumed` in a log that is taken over."""
+TelemetryInput = Telemetry | bool | None
+"""Settings; True for the defaults; False for off; None: the variable BRIDLE_TELEMETRY decides."""
+
+
+class Tracing:
+    """Telemetry of an agent, opened: its exporter, and the filter of content."""
+
+    def __init__(self, settings: Telemetry, exporter: SpanExporter) -> None:
+        self.settings, self.exporter = settings, exporter
+        self.content: ContentFilter | None = make_content_filter(settings)
+
+    def open_session(self, session: str) -> "SessionTracer":
+        return SessionTracer(session, self)
+
+    @staticmethod
+    def read_caller() -> str:
+        """Position in a trace of a caller that uses the OpenTelemetry API; else an empty text."""
+        api = sys.modules.get("opentelemetry.trace")
+        context = api.get_current_span().get_span_context() if api is not None else None
+        if context is None or not context.is_valid:
+            return ""
+        return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+TracingChoice = Tracing | Literal[False] | None
+"""None: a run inside a tool uses the telemetry of the run around it."""
+
+
+class SessionTracer:
+    """Emits the spans of one session, from the records of one driver."""
+
+    def __init__(self, session: str, tracing: Tracing) -> None:
+        self._tracing = tracing
+        self._trace = SessionTrace(session, tracing.content)
+        self._unsure: list[Span] = []
+        """Spans of an unfinished run, from the log: it is unknown whether they were sent."""
+        self._has_failed = False
+
+    def read_record(self, record: Record, before: State, after: State) -> None:
+        """Follow a record that is already in the log; emits nothing."""
+        spans = self._apply(record, before, after)
+        if self._trace.is_running:
+            self._unsure += spans
+        else:
+            self._unsure.clear()
+
+    def on_record(self, record: Record, before: State, after: State) -> None:
+        """Emit the spans that end with a new record."""
+        if self._unsure and not isinstance(record.event, BEFORE_RESUMED):
+            self._send_unsure(record, before)
+        spans = self._apply(record, before, after)
+        if spans:
+            self._export(spans)
+
+    def _send_unsure(self, record: Record, before: State) -> None:
+        since, unsure = before.now - RESENT_SECONDS, self._unsure
+        self._unsure = []
+        if isinstance(record.event, Resumed | RunEnded):
+            self._export([span for span in unsure if span.end >= since])
+
+    def _apply(self, record: Record, before: State, after: State) -> list[Span]:
+        if self._has_failed:
+            return []
+        try:
+            return self._trace.apply(record, before, after)
+        except Exception as error:  # noqa: BLE001 - telemetry can never change a run
+            self._give_up(error)
+            return []
+
+    def _export(self, spans: list[Span]) -> None:
+        try:
+            self._tracing.exporter.export(spans)
+        except Exception as error:  # noqa: BLE001 - telemetry can never change a run
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._has_failed = True
+        LOG.warning("telemetry: a run continues without it: %r", error)
+
+    def call_traceparent(self, call_id: str, attempt: int) -> str:
+        """The W3C header for a tool call: its span is the parent of what the tool does."""
+        return self._format(self._trace.call_context(call_id, attempt))
+
+    def run_traceparent(self) -> str:
+        return self._format(self._trace.run_context())
+
+    def _format(self, context: TraceContext) -> str:
+        sampled = context.sampled and is_in_sample(context.trace_id, self._tracing.settings.sample)
+        flags = "01" if sampled else "00"
+        return f"00-{context.trace_id.hex()}-{context.span_id.hex()}-{flags}"
+
+
+_exporters: list[tuple[Telemetry, SpanExporter]] = []
+"""Exporters of this process; agents with equal settings share one."""
+
+
+def open_tracing(given: TelemetryInput, environment: Mapping[str, str] = os.environ) -> TracingChoice:
+    """Resolve the telemetry of an agent; raises `MisuseError` for settings that cannot be used."""
+    if not isinstance(given, Telemetry | bool | None):
+        raise MisuseError(f"telemetry must be a Telemetry(…), True, False or None, not {given!r}")
+    if given is False:
+        return False
+    settings = (
+        given if isinstance(given, Telemetry) else Telemetry() if given else _read_variable(environment)
+    )
+    if settings is None or is_disabled(environment):
+        return None
+    if settings.content == "redacted" and settings.redact is None:
+        settings = _with_default_redaction(settings)
+    return Tracing(settings, settings.exporter or _open_exporter(settings, environment))
+
+
+def _read_variable(environment: Mapping[str, str]) -> Telemetry | None:
+    value = environment.get(VARIABLE, "").strip().lower()
+    if value not in VARIABLE_VALUES:
+        choices = ", ".join(name for name in VARIABLE_VALUES if name)
+        raise MisuseError(f"{VARIABLE}={value} is invalid; choose one of: {choices}")
+    return VARIABLE_VALUES[value]
+
+
+def _open_exporter(settings: Telemetry, environment: Mapping[str, str]) -> SpanExporter:
+    for known, exporter in _exporters:
+        if known == settings:
+            return exporter
+    export_settings = read_export_settings(settings, environment)
+    try:
+        module = import_module("bridle.watchers.otel.exporter")
+    except ModuleNotFoundError as error:
+        raise MisuseError(
+            f"telemetry needs the package {error.name}; install it: pip install 'bridle[otel]'"
+        ) from None
+    opened: SpanExporter = module.OtlpExporter(settings, export_settings)
+    _exporters.append((settings, opened))
+    return opened
+
+
+def flush_telemetry(seconds: float = 5.0) -> bool:
+    """Send the spans of this process that are queued; returns False if that takes longer.
+
+    A process that ends normally does this by itself. Call it where a process is frozen after each request.
+    """
+    flushed = [exporter.flush(seconds) for _, exporter in _exporters]
+    return all(flushed)
+
+
+def _with_default_redaction(settings: Telemetry) -> Telemetry:
+    patterns = tuple(import_module("bridle.hooks.pii").PII.values())
+    redact: Callable[[str], str] = import_module("bridle.hooks.text_filter").PatternFilter(patterns).replace
+    return replace_settings(settings, redact=redact)
