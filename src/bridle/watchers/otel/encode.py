@@ -28,6 +28,11 @@ PROVIDER = "gen_ai.provider.name"
 
 
 @cache
+def package_version() -> str:
+    return version("bridle")
+
+
+@cache
 def load_provider_names() -> dict[str, str]:
     text = (Path(__file__).parent / "provider_names.toml").read_text(encoding="utf-8")
     return {name: str(value) for name, value in tomllib.loads(text).items()}
@@ -37,7 +42,7 @@ def make_resource(attributes: Mapping[str, str]) -> Resource:
     sdk = {
         "telemetry.sdk.name": SCOPE,
         "telemetry.sdk.language": "python",
-        "telemetry.sdk.version": version("bridle"),
+        "telemetry.sdk.version": package_version(),
     }
     resource = Resource()
     add_attributes(resource.attributes, {**sdk, **attributes})
@@ -49,7 +54,7 @@ def encode_spans(spans: Iterable[Span], resource: Resource) -> bytes:
     group = request.resource_spans.add()
     group.resource.CopyFrom(resource)
     scope = group.scope_spans.add()
-    scope.scope.name, scope.scope.version = SCOPE, version("bridle")
+    scope.scope.name, scope.scope.version = SCOPE, package_version()
     for span in spans:
         add_span(scope.spans.add(), span)
     encoded: bytes = request.SerializeToString()
@@ -107,7 +112,7 @@ def encode_metrics(snapshot: MetricsSnapshot, resource: Resource) -> bytes:
     group = request.resource_metrics.add()
     group.resource.CopyFrom(resource)
     scope = group.scope_metrics.add()
-    scope.scope.name, scope.scope.version = SCOPE, version("bridle")
+    scope.scope.name, scope.scope.version = SCOPE, package_version()
     times = to_nanoseconds(snapshot.start), to_nanoseconds(snapshot.at)
     for series in snapshot.series:
         metric = scope.metrics.add()

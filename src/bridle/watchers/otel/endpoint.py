@@ -74,7 +74,7 @@ def _read_signal(signal: str, settings: Telemetry, environment: Mapping[str, str
     url = whole if whole and not settings.endpoint else f"{base.rstrip('/')}/v1/{signal}"
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise MisuseError(f"the telemetry endpoint must be a URL such as {ENDPOINT_DEFAULT}, not {url!r}")
-    compression = read("COMPRESSION", "gzip")
+    compression = read("COMPRESSION", "none")
     if compression not in ("gzip", "none"):
         raise MisuseError(f"{PREFIX}COMPRESSION={compression} is not supported; choose one of: gzip, none")
     timeout = read("TIMEOUT", "10000")

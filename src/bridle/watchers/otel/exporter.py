@@ -15,6 +15,7 @@ import time
 import urllib.request
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from functools import cache
 from http.client import HTTPException
 from typing import IO, NoReturn
 from urllib.error import HTTPError
@@ -216,16 +217,25 @@ class OtlpExporter:
             LOG.warning("telemetry: %s", message)
 
 
+@cache
+def open_client(encrypted: bool, certificate: str) -> urllib.request.OpenerDirector:  # noqa: FBT001
+    """The HTTP client; made once, because loading certificates takes longer than sending a batch."""
+    if not encrypted:
+        return urllib.request.build_opener(_NoRedirect)
+    context = ssl.create_default_context(cafile=certificate or None)
+    return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
+
+
 def post(body: bytes, target: SignalEndpoint) -> bytes:
     """Send one OTLP request and return the response; raises `SendFailed`."""
     headers = {"content-type": PROTOBUF, "user-agent": "bridle", **target.headers}
     if target.compressed:
         body, headers["content-encoding"] = gzip.compress(body, 1), "gzip"
     request = urllib.request.Request(target.url, body, headers)  # noqa: S310 - only http and https are accepted
-    context = ssl.create_default_context(cafile=target.certificate or None)
-    opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
     try:
-        with opener.open(request, timeout=target.timeout_seconds) as response:
+        with open_client(target.url.startswith("https:"), target.certificate).open(
+            request, timeout=target.timeout_seconds
+        ) as response:
             answer: bytes = response.read()
             return answer
     except HTTPError as error:
