@@ -50,6 +50,8 @@ class RunTool(Value):
     deadline: float | None = None
     rule: str = ""
     """Rule or approval that allowed the call, if one was involved."""
+    gives_output: bool = False
+    """The tool is an output function: what it returns is the answer of the run."""
 
     @property
     def name(self) -> str:
@@ -66,6 +68,8 @@ class SkipCall(Value):
     source: Literal["run", "person", "receipt", "hook"] = "run"
     receipt: Receipt | None = None
     """Receipt of an equal completed call; its result follows `why`."""
+    gives_output: bool = False
+    """`why` is the answer of the run, as JSON."""
 
     @property
     def name(self) -> str:

@@ -25,7 +25,7 @@ from bridle.values.settings import Settings
 from bridle.values.text import parse_json
 
 from .effects import CheckOutput, Effect, EndRun, Reprompt, SkipCall
-from .state import OutputProgress, State
+from .state import OutputProgress, ReplyEvaluation, State
 
 REPROMPTS_MAX = 2
 PAUSES_MAX = 10
@@ -83,13 +83,18 @@ def _check_output(state: State) -> Effect:
             else EndRun(stop="done")
         )
     if output.mode == "tool":
-        return _reject_answer(state, f"Give your final answer by calling the tool `{output.name}`.")
+        return _reject_answer(state, _ask_for_call(output.call_names))
     problem = find_output_problem(output, final_text(state)) or state.run.evaluation.output_error
     if problem:
         return _reject_answer(state, problem)
     if state.settings.validators:
         return _check_by_validators(state, extract_output_json(final_text(state)))
     return EndRun(stop="done")
+
+
+def _ask_for_call(names: tuple[str, ...]) -> str:
+    listed = " or ".join(f"`{name}`" for name in names)
+    return f"Give your final answer by calling the tool {listed}."
 
 
 def _check_by_validators(state: State, answer: str) -> Effect:
@@ -155,7 +160,7 @@ def conclude_answer(state: State, stop: RunStop, partial: str) -> tuple[str, str
 
 def _reject_answer(state: State, problem: str) -> Effect:
     if state.run.evaluation.output_progress.rejected_answers >= REJECTED_ANSWERS_MAX:
-        return end_output_rejected(problem)
+        return end_output_rejected(state, problem)
     words = problem if problem.startswith(ANSWER_UNUSABLE) else f"{ANSWER_UNUSABLE} {problem}"
     return Reprompt(why="output", message=f"{words}\nAnswer again, in full.")
 
@@ -164,12 +169,14 @@ def count_rejected_answer(progress: OutputProgress) -> OutputProgress:
     return replace(progress, rejected_answers=progress.rejected_answers + 1)
 
 
-def end_output_rejected(problem: str) -> EndRun:
+def end_output_rejected(state: State, problem: str) -> EndRun:
     """End of a run in which every answer was rejected."""
     sent_back = problem.removeprefix(f"{ANSWER_UNUSABLE} ")
     why = (
         "no answer passed the validators" if sent_back != problem else "no answer matched the requested type"
     )
+    if state.settings.output_functions:
+        why = "no answer was accepted"
     return EndRun(stop="failed", reason=f"{why}; last problem: {sent_back}")
 
 
@@ -179,9 +186,10 @@ def find_last_output_problem(state: State) -> str:
     for message in reversed(state.conversation.transcript.messages):
         results.update((result.call_id, result.text) for result in message.results)
         for call in message.calls:
-            if output is not None and call.name == output.name:
-                # If the schema is satisfied, the type itself rejected it; the call's result says why.
-                return find_output_problem(output, call.arguments) or results.get(call.id, "")
+            if output is not None and call.name in output.call_names:
+                # If the schema is satisfied, the type or the function rejected it; the call's result says why.
+                problem = find_output_problem(output, call.arguments) if call.name == output.name else ""
+                return problem or results.get(call.id, "")
     return ""
 
 
@@ -306,8 +314,6 @@ NOTICE_BEFORE_END = 2
 """Number of repetitions before the limit at which the model is warned."""
 CYCLE_LENGTH_MAX = 8
 """Maximum length of a detected cycle, in batches."""
-ARGUMENT_CHARACTERS_MAX = 120
-"""Maximum length of a call's arguments in a list of calls."""
 
 
 class Cycle(Value):
@@ -352,22 +358,6 @@ def batch_signature(answered: tuple[tuple[ToolCall, ToolResult], ...]) -> str:
     return digest.hexdigest()
 
 
-def list_calls(calls: tuple[ToolCall, ...]) -> str:
-    return ", ".join(f"{call.name}({_shorten_arguments(call.arguments)})" for call in calls)
-
-
-def repetition_notice(repeats: int, calls: tuple[ToolCall, ...]) -> str:
-    return (
-        f"You have now called {list_calls(calls)} {repeats} times with the same arguments and got the same"
-        " result each time. Do something different, or give your answer with what you have."
-    )
-
-
-def _shorten_arguments(arguments: str) -> str:
-    flat = " ".join(arguments.split())
-    return flat if len(flat) <= ARGUMENT_CHARACTERS_MAX else f"{flat[:ARGUMENT_CHARACTERS_MAX]}…"
-
-
 def _canonical_arguments(arguments: str) -> str:
     try:
         parsed = parse_json(arguments or "{}")
@@ -377,6 +367,8 @@ def _canonical_arguments(arguments: str) -> str:
 
 
 OUTPUT_ACCEPTED = "Accepted."
+NO_ANSWER = (None, "")
+ANSWER_GIVEN = "This call was not run: the answer was already given."
 
 
 def answer_output_call(state: State, item: PendingCall) -> SkipCall | CheckOutput | None:
@@ -384,31 +376,44 @@ def answer_output_call(state: State, item: PendingCall) -> SkipCall | CheckOutpu
 
     The first accepted call of a reply is the answer; later ones are not checked.
     """
-    call = item.call
+    call, output = item.call, state.settings.output
     accepted = SkipCall(call=call, outcome="ok", why=OUTPUT_ACCEPTED)
-    if not state.settings.validators:
+    if output is None or not (state.settings.validators or output.functions):
         return accepted
     for earlier in state.calls.batch.pending:
         if earlier.call.id == call.id:
             break
-        if earlier.call.name == call.name and (earlier.result is None or not earlier.result.is_error):
+        is_answer = earlier.call.name in output.call_names
+        if is_answer and (earlier.result is None or not earlier.result.is_error):
             return None if earlier.result is None else accepted
     return next_output_check(state, call.id, call.arguments) or accepted
 
 
 def list_output_calls(settings: Settings, calls: tuple[PendingCall, ...]) -> tuple[PendingCall, ...]:
-    """Answered calls of the output tool."""
-    output = settings.output
-    if output is None or output.mode != "tool":
+    """Answered calls that give an answer."""
+    if settings.output is None or settings.output.mode != "tool":
         return ()
-    return tuple(item for item in calls if item.call.name == output.name and item.result is not None)
+    names = settings.output.call_names
+    return tuple(item for item in calls if item.call.name in names and item.result is not None)
 
 
-def find_accepted_output(state: State, calls: tuple[PendingCall, ...]) -> str | None:
-    """JSON of the answer among these calls, as validators changed it."""
-    progress = state.run.evaluation.output_progress
+def find_accepted_output(state: State, calls: tuple[PendingCall, ...]) -> tuple[str | None, str]:
+    """JSON of the answer among these calls, as validators changed it, and the output function that returned it."""
+    progress, functions = state.run.evaluation.output_progress, state.settings.output_functions
     for item in list_output_calls(state.settings, calls):
-        if item.result is not None and not item.result.is_error:
+        if item.call.name in functions:
+            if item.output is not None:
+                return item.output, item.call.name
+        elif item.result is not None and not item.result.is_error:
             is_changed = progress.changed is not None and progress.answer_id == item.call.id
-            return progress.changed if is_changed else item.call.arguments
-    return None
+            return progress.changed if is_changed else item.call.arguments, ""
+    return NO_ANSWER
+
+
+def keep_function_answer(state: State, evaluation: ReplyEvaluation) -> ReplyEvaluation:
+    """The evaluation of a run that ends before its batch, with the answer that an output function returned."""
+    answer, function = find_accepted_output(state, state.calls.batch.pending)
+    if not function:
+        return evaluation
+    progress = replace(evaluation.output_progress, function=function)
+    return replace(evaluation, output=answer, output_progress=progress)

@@ -113,7 +113,10 @@ def _before_tool(state: State, effect: Effect) -> Effect:
     if hooks.refusal:
         return SkipCall(call=call, outcome="denied", why=CALL_REFUSED.format(reason=hooks.refusal), rule=rule)
     if hooks.answer is not None:
-        return SkipCall(call=call, outcome="ok", why=hooks.answer, rule=rule, source="hook")
+        gives_output = call.name in state.settings.output_functions
+        return SkipCall(
+            call=call, outcome="ok", why=hooks.answer, rule=rule, source="hook", gives_output=gives_output
+        )
     hook = _find_due_hook(state, "before_tool", hooks.before)
     return _run_hook(hook, "before_tool", call.id) if hook else effect
 
@@ -285,7 +288,8 @@ def _apply_after_tool(state: State, item: PendingCall, event: HookDecided, at: f
             parts = (Text(text=RESULT_WITHHELD.format(reason=event.reason)),)
         hooks = replace(hooks, original=hooks.original or held)
         # The stored whole result would let the model read what the hook replaced.
-        held = replace(held, result=replace(held.result, parts=parts), stored_result=None)
+        output = None if event.action == "refuse" else held.output
+        held = replace(held, result=replace(held.result, parts=parts), stored_result=None, output=output)
     is_open = _find_due_hook(state, "after_tool", hooks.after) is not None
     hooks = replace(hooks, unreviewed=held if is_open else None)
     after = update_call(state, item.call.id, hooks=hooks)

@@ -73,6 +73,7 @@ from .evaluate_reply import (
     count_rejected_answer,
     evaluate_reply,
     final_text,
+    keep_function_answer,
     restart_output_progress,
 )
 from .hooks import (
@@ -275,6 +276,8 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
         and not state.run.prompt.steering.waiting
     )
     notices = (*compensation_notices(state), *((Text(text=CONTINUE_NOTICE),) if to_continue else ()))
+    if not notices and run.evaluation.output is not None and run.evaluation.output_progress.function:
+        return replace(prepared, phase=Phase.EVALUATING_REPLY)  # its output function is not called again
     return _append_notice(prepared, notices, at) if notices else prepared
 
 
@@ -323,10 +326,11 @@ def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> 
         message = Message(role="assistant", parts=parts, at=at, stop=Stop.OTHER, provenance="model")
         after = append_message(after, message)
     answer, output = conclude_answer(state, event.stop, partial)
+    evaluation = replace(after.run.evaluation, output=output, reply=None, continued_text="")
+    if state.calls.batch.pending:
+        evaluation = keep_function_answer(state, evaluation)
     run = replace(
-        after.run,
-        end=RunEnd(stop=event.stop, reason=event.reason, answer=answer),
-        evaluation=replace(after.run.evaluation, output=output, reply=None, continued_text=""),
+        after.run, end=RunEnd(stop=event.stop, reason=event.reason, answer=answer), evaluation=evaluation
     )
     return replace(after, phase=Phase.IDLE, run=run)
 

@@ -35,7 +35,7 @@ from bridle.core.cache.server_state import (
 )
 from bridle.core.calls.catalogue import adjustments_after_request, end_if_adjusted, plan_tool_reveal
 from bridle.core.calls.dispatch import number_calls, open_calls
-from bridle.core.calls.pending import PendingCall
+from bridle.core.calls.pending import PendingCall, list_calls, repetition_notice
 from bridle.core.compaction.plan import SummaryRequest, plan_compaction
 from bridle.core.compaction.summary import (
     apply_summary_asked,
@@ -82,8 +82,6 @@ from .evaluate_reply import (
     find_cycle,
     find_last_output_problem,
     find_last_retry_reason,
-    list_calls,
-    repetition_notice,
 )
 from .memory import plan_instruction, plan_memory_load, plan_retrieval
 from .state import Attempt, CallBatch, EndpointRefusals, Phase, State
@@ -114,7 +112,7 @@ def choose_next_effect(state: State) -> Effect:
     if state.run.evaluation.output_progress.validator_error:
         return EndRun(stop="failed", reason=state.run.evaluation.output_progress.validator_error)
     if state.run.evaluation.output_progress.rejected_answers > REJECTED_ANSWERS_MAX:
-        return end_output_rejected(find_last_output_problem(state))
+        return end_output_rejected(state, find_last_output_problem(state))
     wait = _decide_wait(state)
     if isinstance(wait, GiveUp):
         fallback_state = _use_own_summarizer(state)

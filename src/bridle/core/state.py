@@ -29,8 +29,7 @@ class Overflow(Value):
 
     kind: Literal["", "context", "too_large"] = ""
     """Set when the provider rejected the prompt as too long, whatever the estimate says."""
-    message: str = ""
-    """The provider's error text."""
+    message: str = ""  # the provider's error text
     window_tokens: int | None = None
     """The window that the error text names."""
 
@@ -216,7 +215,8 @@ class OutputProgress(Value):
     validator_error: str = ""
     """Reason why a validator could not decide; ends the run."""
     rejected_answers: int = 0
-    """Answers that did not match the output type or that a validator sent back."""
+    """Answers that did not match the output type or that a validator or output function sent back."""
+    function: str = ""  # output function that returned the accepted answer
     tool_retries: tuple[tuple[str, int], ...] = ()
     """Tools whose latest results all asked the model to try again (`ModelRetry`), with the number of replies."""
 

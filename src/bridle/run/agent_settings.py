@@ -6,12 +6,12 @@ line in `AgentOptions`.  An unknown name is refused with the nearest known one.
 
 import os
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_inputs
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -26,7 +26,8 @@ from bridle.run.context.instructions import AgentInstructions, parse_instruction
 from bridle.run.context.registered_hooks import RegisteredHooks
 from bridle.run.context.run_context import ContextNeed, check_context_types, list_tool_needs
 from bridle.tools.collect_tools import collect_tools
-from bridle.tools.schema.output_type import OutputType, make_output_type
+from bridle.tools.output_functions import OutputFunctions, add_output_functions, make_output
+from bridle.tools.schema.output_type import OutputType
 from bridle.transports.deadlines import Deadlines
 from bridle.values.cache import ServerStateStrategy
 from bridle.values.calls import Policy
@@ -175,22 +176,20 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-    OutputLike: TypeAlias = (
-        type[T] | TypeForm[T] | OutputType[T] | Sequence[type[T] | TypeForm[T]] | Mapping[str, Json]
-    )
+    OneOutput: TypeAlias = type[T] | TypeForm[T] | Callable[..., Awaitable[T] | T]
+    OutputLike: TypeAlias = OneOutput[T] | OutputType[T] | Sequence[OneOutput[T]] | Mapping[str, Json]
     TEXT_OUTPUT: OutputType[str]
 else:
-    OutputLike = type[T] | OutputType[T] | Sequence[type[T]] | Mapping[str, Json]
+    OutputLike = type[T] | Callable[..., T] | OutputType[T] | Sequence[type[T]] | Mapping[str, Json]
     TEXT_OUTPUT = None
-"""Type of an answer: one type, a union or a list of types, or a JSON Schema. `TEXT_OUTPUT` is None; its declared
-type lets type checkers infer `str` for an agent without an output type."""
+"""Type of an answer: one type or function, a union of types, a list of types and functions, or a JSON Schema.
+`TEXT_OUTPUT` is None; its declared type lets type checkers infer `str` for an agent without an output type."""
 
 
-def parse_output(output: OutputLike[T] | None) -> OutputType[T] | None:
+def parse_output(output: OutputLike[T] | None) -> tuple[OutputType[T] | None, OutputFunctions]:
     if output is None or isinstance(output, OutputType):
-        return output
-    # A JSON schema yields plain data, so T is unconstrained.
-    return cast("OutputType[T]", make_output_type(output))
+        return output, {}
+    return make_output(output)
 
 
 def make_output_spec(
@@ -199,8 +198,13 @@ def make_output_spec(
     """The output request for the first model, checked for all models, because any may be asked later."""
     if shape is None:
         return None
-    spec = OutputSpec(name=shape.name, parameters=shape.schema, description=shape.description)
-    native = [model for model in models if model.abilities.structured_output == "native"]
+    spec = OutputSpec(
+        name=shape.name,
+        parameters=shape.schema,
+        description=shape.description,
+        functions=tuple(shape.functions),
+    )
+    native = [model for model in models if spec.mode_for(model) == "native"]
     reasons = [
         (model.model_key, load_codec(model.endpoint.family).explain_unsupported_output(spec, model))
         for model in native
@@ -337,13 +341,15 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     )
     summarizer = settings.compaction.summarizer if settings.compaction else None
     chain = make_model_chain(inputs.model, inputs.deadlines, summarizer)
-    known, output_type = collect_tools(inputs.tools), parse_output(inputs.output)
+    output_type, functions = parse_output(inputs.output)
+    given, validators = collect_tools(inputs.tools), parse_validators(inputs.validate)
+    known = add_output_functions(given, functions, validators) if functions else given
     fixed = ToolChoice() if callable(tool_choice) else parse_tool_choice(tool_choice, known)
     layout = make_tool_layout(
         known, limits, inputs.tool_index, fixed, output_type.name if output_type else "", settings.memory
     )
     parsed = parse_instructions(inputs.instructions)
-    checker = OutputChecker(output_type, parse_validators(inputs.validate))
+    checker = OutputChecker(output_type, validators)
     needs = (
         *list_tool_needs(layout.tools),
         *parsed.context_needs,
@@ -369,7 +375,7 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     )
     settings, private_extras = hide_extras(check_round_trip(label_owners(settings)))
     return AgentParts(
-        inputs=replace_inputs(inputs, tools=tuple(known.values())),  # the given tools may be an iterator
+        inputs=replace_inputs(inputs, tools=tuple(given.values())),  # the given tools may be an iterator
         settings=check_policy_rules(settings, layout.tools),
         model_chain=chain,
         tool_layout=layout,

@@ -323,14 +323,20 @@ class HookRunner:
         """The decision with the objection of the output type to a changed reply; it must accept a changed answer."""
         state = self._driver.state
         if decided.point == "on_end" and state.settings.output is not None and state.run.end.stop == "done":
-            if error := self._output.find_error(decided.replacement or ""):
-                raise TypeError(f"its text is an answer that the output type rejects: {error}")
-            return decided
+            return self._check_answer(decided, state.run.evaluation.output_progress.function)
+        if decided.point == "before_tool" and decided.action == "answer" and state.settings.output_functions:
+            name = self._find_call(decided.call_id).name
+            return self._check_answer(decided, name) if name in state.settings.output_functions else decided
         held = state.run.evaluation.hooks.unreviewed
         if decided.point != "after_model" or held is None:
             return decided
         changed = replace(held.reply, parts=(Text(text=decided.replacement or ""),))
         return replace(decided, output_error=self._output.find_reply_error(state, changed))
+
+    def _check_answer(self, decided: HookDecided, function: str) -> HookDecided:
+        if error := self._output.find_error(decided.replacement or "", function):
+            raise TypeError(f"its text is an answer that the output type rejects: {error}")
+        return decided
 
 
 def _check_text(decision: Refuse | Answer | Change, field: str, value: object) -> None:

@@ -11,13 +11,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar, cast
 
-import msgspec
-
 from bridle.core.budget.limits import add_nested_spending
 from bridle.core.calls.compensation import list_compensations
 from bridle.core.effects import CheckOutput
 from bridle.core.evaluate_reply import find_structured_answer
-from bridle.core.state import State
+from bridle.core.state import ReplyEvaluation, State
 from bridle.ports.run_context import RunContext
 from bridle.run.calls.run_tool import ToolFailure, run_with_deadline
 from bridle.run.context.run_context import ContextNeed
@@ -51,9 +49,7 @@ def make_result(session: str, state: State, output_type: OutputType[T] | None) -
     run, total = state.run, add_nested_spending(state.run.budget.spent, state.run.budget.nested_spent)
     output: object = run.end.answer if run.end.stop == "done" else None
     if output_type is not None:
-        converted = (
-            _convert_output(session, run.evaluation.output, output_type) if run.end.stop == "done" else None
-        )
+        converted = _convert_output(session, run.evaluation, output_type) if run.end.stop == "done" else None
         output = converted
     return Result(
         text=run.end.answer,
@@ -74,11 +70,11 @@ def make_result(session: str, state: State, output_type: OutputType[T] | None) -
     )
 
 
-def _convert_output(session: str, answer: str | None, output_type: OutputType[T]) -> T | None:
-    if answer is None:
+def _convert_output(session: str, evaluated: ReplyEvaluation, output_type: OutputType[T]) -> T | None:
+    if evaluated.output is None:
         return None
     try:
-        return output_type.convert(msgspec.json.decode(answer))
+        return output_type.load(evaluated.output, evaluated.output_progress.function)
     except Exception as error:
         # The answer was checked when it arrived; an earlier run may have used another type.
         raise MisuseError(
@@ -152,10 +148,10 @@ class OutputChecker:
         wanted = ((name, validator.invoker.context_type) for name, validator in self._validators.items())
         return tuple(ContextNeed(f"validator `{name}`", type_) for name, type_ in wanted if type_ is not None)
 
-    def find_error(self, answer: str) -> str:
+    def find_error(self, answer: str, function: str = "") -> str:
         """Describe why the type rejects an answer that satisfies its schema; empty if it accepts it."""
         try:
-            self._convert(answer)
+            self._convert(answer, function)
         except Exception as error:  # noqa: BLE001 - the type is foreign code; its objection is for the model
             message, kind = describe_error(error), type(error).__name__
             return (message if isinstance(error, ValueError) else f"{kind}: {message}") or kind
@@ -202,10 +198,10 @@ class OutputChecker:
             raise TypeError(f"it returned an answer that the output type rejects: {error}")
         return after
 
-    def _convert(self, answer: str) -> object:
+    def _convert(self, answer: str, function: str = "") -> object:
         if self._output_type is None:
             return answer
-        return cast("object", self._output_type.convert(msgspec.json.decode(answer)))
+        return cast("object", self._output_type.load(answer, function))
 
     def _describe(self, value: object) -> str | None:
         """The answer as it is recorded; None if it has no JSON form."""

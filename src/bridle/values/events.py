@@ -300,6 +300,8 @@ class ToolFinished(EventBase, tag="tool_finished"):
     """Tool that was called."""
     arguments: str = ""
     """As in `ToolStarted`; the model's if the call did not run."""
+    output: str | None = None
+    """JSON of the return value, if the tool is an output function that accepted the call."""
 
     @property
     def call_id(self) -> str:

@@ -76,13 +76,23 @@ class OutputSpec(Value):
     mode: Literal["native", "tool"] = "native"
     unsupported_models: tuple[tuple[str, str], ...] = ()
     """Models (by `model_key`) whose native form cannot express the schema, each with the reason."""
+    functions: tuple[str, ...] = ()
+    """Tools whose return value is the answer; `name` is empty if no type is accepted beside them."""
+
+    @property
+    def call_names(self) -> tuple[str, ...]:
+        """Names of the calls that give an answer; empty if the answer is a text."""
+        if self.mode != "tool":
+            return ()
+        return (self.name, *self.functions) if self.name else self.functions
 
     def explain_unsupported(self, model: Model) -> str:
         """Reason why this model is asked through a tool despite a native form; empty if there is none."""
         return dict(self.unsupported_models).get(model.model_key, "")
 
     def mode_for(self, model: Model) -> Literal["native", "tool"]:
-        return "tool" if self.explain_unsupported(model) else model.abilities.structured_output
+        by_call = self.functions or self.explain_unsupported(model)
+        return "tool" if by_call else model.abilities.structured_output
 
 
 class Thinking(Value):

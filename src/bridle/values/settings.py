@@ -168,6 +168,11 @@ class Settings(Value, dict=True):
         return tuple(function for function in self.instruction_functions if function.scope == "session")
 
     @property
+    def output_functions(self) -> tuple[str, ...]:
+        """Names of the tools whose return value is the answer."""
+        return self.output.functions if self.output is not None else ()
+
+    @property
     def prompt_head(self) -> tuple[object, ...]:
         """Settings that form the prompt before the conversation."""
         head = self.instructions, self.session_functions

@@ -22,11 +22,11 @@ from msgspec.structs import replace
 from bridle.core.budget.limits import TOOL_CALLS_NOTICE, TOOL_CALLS_RULE, deadline, tool_calls_left
 from bridle.core.context.assemble import visible_tools
 from bridle.core.effects import AwaitApprovals, Effect, EndRun, ProbeTool, RequestApproval, RunTool, SkipCall
-from bridle.core.evaluate_reply import answer_output_call
+from bridle.core.evaluate_reply import ANSWER_GIVEN, NO_ANSWER, answer_output_call, find_accepted_output
 from bridle.core.state import State
 from bridle.values.calls import ResourceClaim
 from bridle.values.events import ApprovalAnswered, ApprovalQuestion
-from bridle.values.message import Part, Reply, Stop, ToolCall, ToolResult
+from bridle.values.message import Part, Reply, Stop, ToolCall
 from bridle.values.request import ToolSpec
 
 from .pending import (
@@ -93,9 +93,7 @@ def open_calls(
     settings = state.settings
     calls, known = reply.calls, callable_tools(state)
     claims_by_id = {claim.call_id: claim for claim in claims}
-    output_name = (
-        settings.output.name if settings.output is not None and settings.output.mode == "tool" else None
-    )
+    answers = settings.output.call_names if settings.output is not None else ()
     first_places: dict[tuple[str, str, str], int] = {}
     places = [
         first_places.setdefault((call.wire_id, call.name, call.arguments), place)
@@ -110,7 +108,8 @@ def open_calls(
                 if place == len(calls) - 1 and _is_cut_off(reply, call)
                 else find_call_problem(call, known)
             )
-            or (output_error if call.name == output_name else CALLS_FORBIDDEN if forbidden else ""),
+            or (CALLS_FORBIDDEN if forbidden and call.name not in answers else "")
+            or (output_error if call.name in answers and call.name not in settings.output_functions else ""),
             resource_claim=claims_by_id.get(call.id),
         )
         for place, call in enumerate(calls)
@@ -169,6 +168,9 @@ class _BatchDispatch:
         self._calls_left = tool_calls_left(state)
         self._calls_taken = 0
         """Calls of the remaining allowance taken by earlier calls of the reply."""
+        self._functions = state.settings.output_functions
+        found = find_accepted_output(state, state.calls.batch.pending) if self._functions else NO_ANSWER
+        self._is_answered = found != NO_ANSWER
 
     @property
     def is_running(self) -> bool:
@@ -195,6 +197,8 @@ class _BatchDispatch:
         call, output = item.call, self._state.settings.output
         if item.problem:
             return SkipCall(call=call, outcome="invalid", why=item.problem)
+        if self._is_answered and not item.attempt:
+            return SkipCall(call=call, outcome="cancelled", why=ANSWER_GIVEN)
         if output is not None and output.mode == "tool" and call.name == output.name:
             return answer_output_call(self._state, item)
         if call.name not in self._by_name:
@@ -370,9 +374,9 @@ class _BatchDispatch:
             )
 
     def _start_call(self, item: PendingCall, spec: ToolSpec, rule: str) -> None:
-        conflicts = self._conflicts.must_wait(item, spec)
+        conflicts, gives_output = self._conflicts.must_wait(item, spec), spec.name in self._functions
         self._add_unfinished(item, spec)
-        if item.attempt == 0 and self._calls_left is not None:
+        if item.attempt == 0 and self._calls_left is not None and not gives_output:
             if self._calls_taken >= self._calls_left[0]:
                 self._refuse_over_limit(item, self._calls_left[1])
                 return
@@ -389,6 +393,7 @@ class _BatchDispatch:
                 timeout_seconds=spec.timeout_seconds,
                 deadline=deadline(self._state),
                 rule=rule,
+                gives_output=gives_output,
             )
         )
 
@@ -418,11 +423,6 @@ def skip_expired(item: PendingCall) -> SkipCall:
 def make_call_key(proof: str, call_id: str) -> str:
     """Key that is equal for all attempts at a call, also in forks, and unique to that call."""
     return sha256(f"{proof}:{call_id}".encode()).hexdigest()[:32]
-
-
-def pair_results(calls: tuple[PendingCall, ...]) -> tuple[tuple[ToolCall, ToolResult], ...]:
-    """Calls with their results, in the order of the reply."""
-    return tuple((item.call, item.result) for item in calls if item.result is not None)
 
 
 def _skip_unwanted(item: PendingCall, notice: str, doubt_suffix: str, reason: str, rule: str) -> SkipCall:

@@ -71,6 +71,8 @@ class PendingCall(Value):
     waiting_session: str = ""
     """Session of a run inside it that waits for a person."""
     result: ToolResult | None = None
+    output: str | None = None
+    """JSON of the answer that it returned, for an output function."""
     resource_claim: ResourceClaim | None = None
     question: ApprovalAsked | None = None
     """The latest question to a person about it."""
@@ -111,6 +113,11 @@ def find_call(calls: tuple[PendingCall, ...], call_id: str) -> int | None:
         if item.call.id == call_id:
             return at
     return None
+
+
+def pair_results(calls: tuple[PendingCall, ...]) -> tuple[tuple[ToolCall, ToolResult], ...]:
+    """Calls with their results, in the order of the reply."""
+    return tuple((item.call, item.result) for item in calls if item.result is not None)
 
 
 SAME_ACTION_NOTICE = (
@@ -350,3 +357,23 @@ def call_resource(item: PendingCall) -> str | None:
     if item.answer is not None and item.answer.arguments is not None:
         return item.answer.resource_claim.resource if item.answer.resource_claim else None
     return item.resource_claim.resource if item.resource_claim else None
+
+
+ARGUMENT_CHARACTERS_MAX = 120
+"""Maximum length of a call's arguments in a list of calls."""
+
+
+def list_calls(calls: tuple[ToolCall, ...]) -> str:
+    return ", ".join(f"{call.name}({_shorten_arguments(call.arguments)})" for call in calls)
+
+
+def repetition_notice(repeats: int, calls: tuple[ToolCall, ...]) -> str:
+    return (
+        f"You have now called {list_calls(calls)} {repeats} times with the same arguments and got the same"
+        " result each time. Do something different, or give your answer with what you have."
+    )
+
+
+def _shorten_arguments(arguments: str) -> str:
+    flat = " ".join(arguments.split())
+    return flat if len(flat) <= ARGUMENT_CHARACTERS_MAX else f"{flat[:ARGUMENT_CHARACTERS_MAX]}…"

@@ -26,7 +26,7 @@ from bridle.values.request import HANDOVER_PREFIX
 
 from .catalogue import name_revealed_tools, note_handover
 from .compensation import record_compensation
-from .dispatch import callable_tools, find_call_problem, pair_results
+from .dispatch import callable_tools, find_call_problem
 from .pending import (
     LOOKED_UP_SOURCES,
     PendingCall,
@@ -34,6 +34,7 @@ from .pending import (
     add_receipt,
     find_call,
     is_still_unknown,
+    pair_results,
     settle_doubts,
     share_doubt,
 )
@@ -61,6 +62,8 @@ def apply_tool_started(state: State, event: e.ToolStarted, at: float, proof: str
     if event.attempt > 1:
         return replace(state, calls=calls)
     used = state.run.budget
+    if event.name in state.settings.output_functions:
+        return replace(state, calls=calls)  # an answer does not count as a tool call
     spent, total = used.spent, state.totals.spent
     return replace(
         state,
@@ -113,7 +116,7 @@ def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: s
     place = find_call(state.calls.batch.pending, event.result.call_id)
     if place is not None and state.calls.batch.pending[place].unanswered_question is not None:
         before = _exclude_person_time(before, at)  # for an answer that never came
-    after = update_call(before, event.result.call_id, result=event.result, running=False)
+    after = update_call(before, event.call_id, result=event.result, output=event.output, running=False)
     item = after.calls.batch.pending[place] if place is not None else None
     return close_batch(_remember_finished_call(after, item, event, at) if item is not None else after, at)
 
@@ -306,26 +309,21 @@ def close_batch(state: State, at: float) -> State:
     if not calls or any(item.result is None for item in reversed(calls)):
         return state
     remembered = CYCLE_LENGTH_MAX * (state.settings.repeats_max or 0)
-    output = find_accepted_output(state, calls)
+    output, function = find_accepted_output(state, calls)
     evaluation = state.run.evaluation
     progress = evaluation.output_progress
+    if function != progress.function:
+        progress = replace(progress, function=function)
     for item in calls:
         if progress.tool_retries or (item.result is not None and item.result.outcome == "retry"):
             progress = replace(progress, tool_retries=_count_retries(progress.tool_retries, calls))
             break
     if output is None and list_output_calls(state.settings, calls):
         progress = count_rejected_answer(progress)
-    signatures = (
-        (*evaluation.batch_signatures, batch_signature(pair_results(calls)))[-remembered:]
-        if remembered
-        else ()
-    )
-    evaluation = replace(
-        evaluation,
-        batch_signatures=signatures,
-        output=output,
-        output_progress=progress,
-    )
+    signatures: tuple[str, ...] = ()
+    if remembered:
+        signatures = (*evaluation.batch_signatures, batch_signature(pair_results(calls)))[-remembered:]
+    evaluation = replace(evaluation, batch_signatures=signatures, output=output, output_progress=progress)
     return replace(
         append_results(state, calls, at),
         phase=Phase.EVALUATING_REPLY if output is not None else Phase.CALLING_MODEL,

@@ -203,7 +203,7 @@ def _revealed_specs(settings: Settings, shown: tuple[str, ...]) -> tuple[ToolSpe
 
 
 def _output_tool(output: OutputSpec | None) -> tuple[ToolSpec, ...]:
-    if output is None or output.mode != "tool":
+    if output is None or output.mode != "tool" or not output.name:
         return ()
     description = output.description or "Give your final answer by calling this."
     return (ToolSpec(name=output.name, description=description, parameters=output.parameters),)

@@ -88,8 +88,8 @@ def _force_answer_call(options: RequestOptions, settings: Settings) -> RequestOp
         options = options.add_note(f"the answer is asked for by the tool {output.name!r}: {why}")
     if options.tool_choice.mode != "auto":
         return options
-    only = not settings.tools
-    name = output.name if only else ""
+    only = len(output.call_names) == 1 and len(settings.tools) == len(output.functions)
+    name = output.call_names[0] if only else ""
     forced = ToolChoice(mode="tool" if only else "any", name=name, parallel=options.tool_choice.parallel)
     # Where a call cannot be forced, asking again for it achieves the same.
     can_force = settings.model.abilities.forced_tools and not _is_forcing_blocked(options.thinking, settings)

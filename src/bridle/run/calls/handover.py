@@ -137,5 +137,5 @@ def _check_agent(given: object) -> HandoverAgent:
     raise MisuseError(f"`handover` takes agents or Handover(agent=…), not {given!r}")
 
 
-def _output_schema(settings: Settings) -> str:
-    return settings.output.parameters if settings.output is not None else ""
+def _output_schema(settings: Settings) -> tuple[str, ...]:
+    return (settings.output.parameters, *settings.output.functions) if settings.output is not None else ()

@@ -21,6 +21,7 @@ from bridle.core.calls.dispatch import skip_expired
 from bridle.core.calls.early_start import count_reads, start_early
 from bridle.core.calls.pending import Receipt
 from bridle.core.effects import AwaitApprovals, FindTools, ProbeTool, RevealTools, RunTool, SkipCall
+from bridle.core.evaluate_reply import OUTPUT_ACCEPTED
 from bridle.core.state import State
 from bridle.ports.tool import Tool
 from bridle.run.budget.nested import NestedRun, ParentBudget, enter_nested_run
@@ -77,7 +78,8 @@ class ToolRunner:
     async def run(self, effect: RunTool) -> None:
         """Record the intent, execute the call, record its result."""
         call = effect.call
-        admitted = await self._parent_budget.admit_call(call, first=effect.attempt == 1)
+        counts = effect.attempt == 1 and not effect.gives_output
+        admitted = await self._parent_budget.admit_call(call, first=counts)
         if admitted.refusal:
             notice = Text(text=admitted.refusal)
             refusal = ToolResult(call_id=call.id, parts=(notice,), outcome="cancelled")
@@ -102,7 +104,27 @@ class ToolRunner:
             await self._record(self._parent_budget.waiting.pop(call.id))
             self._parent_budget.end_call(call.id)
             return
-        await self.finish(call, result)
+        if effect.gives_output and not result.is_error:
+            await self._finish_with_output(call, result)
+        else:
+            await self.finish(call, result)
+
+    async def _finish_with_output(
+        self, call: ToolCall, result: ToolResult, rule: str = "", source: ResultSource = "run"
+    ) -> None:
+        """Record the answer that an output function returned; the model only reads that it was accepted."""
+        accepted = replace(result, parts=(Text(text=OUTPUT_ACCEPTED),))
+        await self._record(
+            e.ToolFinished(
+                result=accepted,
+                rule=rule,
+                source=source,
+                name=call.name,
+                arguments=call.arguments,
+                output=result.text,
+            )
+        )
+        self._parent_budget.end_call(result.call_id)
 
     async def finish(
         self, call: ToolCall, result: ToolResult, rule: str = "", source: ResultSource = "run"
@@ -124,7 +146,9 @@ class ToolRunner:
     async def skip_call(self, effect: SkipCall) -> None:
         """Record a result for a call that is not run."""
         result = ToolResult(call_id=effect.call.id, parts=(Text(text=effect.why),), outcome=effect.outcome)
-        if effect.receipt is None:
+        if effect.gives_output:
+            await self._finish_with_output(effect.call, result, effect.rule, effect.source)
+        elif effect.receipt is None:
             await self.finish(effect.call, result, effect.rule, effect.source)
         else:
             await self._finish_from_receipt(effect.call, result, effect.receipt)

@@ -27,6 +27,7 @@ from bridle.run.logged_settings import resolve_logged_model, take_logged_instruc
 from bridle.run.model_chain import ModelLike
 from bridle.run.session import RunResources, Session
 from bridle.run.stream import RunControl
+from bridle.tools.output_functions import OutputFunction
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values.errors import MisuseError
 from bridle.values.model import Model
@@ -59,8 +60,9 @@ def override_parts(parts: AgentParts[T], options: RunOptions) -> AgentParts[T]:
             raise TypeError(f"a run has no option {name!r}{hint}")
     given: RunOptions = {**options}
     if isinstance(options.get("tools"), list | tuple):
-        # `agent.tools` contains the search tool that Bridle adds; it is made again if it is needed.
-        given["tools"] = [tool for tool in options["tools"] if not isinstance(tool, SearchTools)]
+        # `agent.tools` contains the search tool and the output functions; they are made again if needed.
+        made_again = (SearchTools, OutputFunction)
+        given["tools"] = [tool for tool in options["tools"] if not isinstance(tool, made_again)]
     made = make_parts(replace_parts(parts.inputs, **given))
     overrides = tuple(
         RunOverride(option=name, code=_list_code(name, value, made)) for name, value in sorted(given.items())

@@ -175,6 +175,7 @@ class FunctionTool(Generic[P, R_co, C_contra]):
         self._load = schema.load
         self._fallbacks = parameters.fallbacks
         self._is_unbound = parameters.unbound
+        self.return_type = parameters.returns
         self._invoker = FunctionInvoker(
             tool_name, function, parameters.context, returns_nothing=parameters.returns_nothing
         )

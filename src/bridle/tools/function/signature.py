@@ -33,6 +33,8 @@ class FunctionParameters(NamedTuple):
     returns_nothing: bool
     unbound: bool
     """A method that needs an instance before it can be called."""
+    returns: Any = inspect.Signature.empty
+    """The return annotation."""
 
 
 def read_parameters(function: Callable[..., object], names: Mapping[str, Any]) -> FunctionParameters:
@@ -62,7 +64,8 @@ def read_parameters(function: Callable[..., object], names: Mapping[str, Any]) -
         fields.append(field)
         fallbacks |= fallback
     nothing = hints.get("return", type(None)) is type(None)
-    return FunctionParameters(tuple(fields), context, fallbacks, nothing, unbound)
+    returns = hints.get("return", inspect.Signature.empty)
+    return FunctionParameters(tuple(fields), context, fallbacks, nothing, unbound, returns)
 
 
 def _make_field(parameter: inspect.Parameter, annotation: Any) -> tuple[ObjectField, dict[str, Any]]:

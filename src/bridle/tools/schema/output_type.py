@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar, Union, overload
 
+import msgspec
+
 from bridle.ports.tool import Json
 from bridle.values.errors import MisuseError
 
@@ -34,6 +36,13 @@ class OutputType(NamedTuple, Generic[T]):
     """Converts JSON that satisfies the schema; raises ValueError, worded for the model, if the type rejects it."""
     is_wrapped: bool = False
     """The answer is the field `value` of an object."""
+    functions: Mapping[str, "OutputType[T]"] = {}
+    """Types of the answers that output functions return, by the name of the function."""
+
+    def load(self, answer: str, function: str = "") -> T:
+        """The answer, given as JSON text and returned by an output function or not; raises what the type raises."""
+        wanted = self.functions[function] if function else self
+        return wanted.convert(msgspec.json.decode(answer))
 
 
 @overload
