@@ -104,7 +104,7 @@ PYRIGHT := bench/.work/pyright
 pyright: $(READY)
 	@test -x $(PYRIGHT)/bin/python || $(PYTHON) -m venv $(PYRIGHT)
 	@$(PYTHON) -m pip --python $(PYRIGHT)/bin/python install -q --disable-pip-version-check basedpyright
-	BRIDLE_PYRIGHT=$(CURDIR)/$(PYRIGHT)/bin/basedpyright $(BIN)/python -m pytest -rs tests/run/context/test_context_typing.py tests/run/context/test_hooks_typing.py
+	BRIDLE_PYRIGHT=$(CURDIR)/$(PYRIGHT)/bin/basedpyright $(BIN)/python -m pytest -rs tests/run/context/test_context_typing.py tests/run/context/test_hooks_typing.py tests/run/output/test_output_typing.py
 
 # A receiver of OpenTelemetry traces, on this machine only; its data are removed afterwards.
 PHOENIX := bench/.work/phoenix

@@ -167,7 +167,7 @@ class Settings(Value, dict=True):
         """Functions whose instructions are part of the system prompt."""
         return tuple(function for function in self.instruction_functions if function.scope == "session")
 
-    @property
+    @cached_property
     def output_functions(self) -> tuple[str, ...]:
         """Names of the tools whose return value is the answer."""
         return self.output.functions if self.output is not None else ()

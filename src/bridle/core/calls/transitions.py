@@ -116,7 +116,8 @@ def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: s
     place = find_call(state.calls.batch.pending, event.result.call_id)
     if place is not None and state.calls.batch.pending[place].unanswered_question is not None:
         before = _exclude_person_time(before, at)  # for an answer that never came
-    after = update_call(before, event.call_id, result=event.result, output=event.output, running=False)
+    result = event.result
+    after = update_call(before, result.call_id, result=result, output=event.output, running=False)
     item = after.calls.batch.pending[place] if place is not None else None
     return close_batch(_remember_finished_call(after, item, event, at) if item is not None else after, at)
 
