@@ -61,7 +61,7 @@ assert_type(Agent("sim:", output=give).run_sync("x").raise_for_stop().output, Re
 assert_type(Agent("sim:", output=give_with_context).run_sync("x").raise_for_stop().output, Refund)
 assert_type(Agent("sim:", output=give_numbers).run_sync("x").raise_for_stop().output, list[int])
 assert_type(Agent("sim:", output=[give]).run_sync("x").raise_for_stop().output, Refund)
-later = Agent[object, Refund]("sim:", output=give_later)
+later: Agent[object, Refund] = Agent("sim:", output=give_later)
 assert_type(later.run_sync("x").raise_for_stop().output, Refund)
 several = Agent[object, Refund | Escalation]("sim:", output=[give, give_later, Escalation])
 assert_type(several.run_sync("x").raise_for_stop().output, Refund | Escalation)
