@@ -292,12 +292,10 @@ class ToolFinished(EventBase, tag="tool_finished"):
     """Rule or rejection that denied the call, if one did."""
     source: ResultSource = "run"
     """Origin of the result, if not from running the call; `receipt`: an equal call already ran."""
-    same_as_call: str = ""
-    """Id of that call."""
+    same_as_call: str = ""  # id of that call
     stored_result: StoredResult | None = None
     """Complete result, if `result` is an excerpt."""
-    name: str = ""
-    """Tool that was called."""
+    name: str = ""  # tool that was called
     arguments: str = ""
     """As in `ToolStarted`; the model's if the call did not run."""
     output: str | None = None
