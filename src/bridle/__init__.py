@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from bridle.values.events import ModelFailed as ModelFailed
     from bridle.values.events import ModelReplied as ModelReplied
     from bridle.values.events import ModelSwitched as ModelSwitched
+    from bridle.values.events import OptionsChosen as OptionsChosen
     from bridle.values.events import OutputChecked as OutputChecked
     from bridle.values.events import PauseRequested as PauseRequested
     from bridle.values.events import PrefixMoved as PrefixMoved
@@ -203,8 +204,8 @@ _HOMES = {
     "values.events": (
         "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
         "CompensationStarted", "Configured", "Forked", "Imported", "LogRepaired", "ModelAsked",
-        "ModelFailed", "ModelReplied", "ModelSwitched", "OutputChecked", "PauseRequested", "PrefixMoved",
-        "Prompted", "Reprompted", "RequestAdjusted", "Resumed", "RunEnded", "Steered", "SteeringTaken",
+        "ModelFailed", "ModelReplied", "ModelSwitched", "OptionsChosen", "OutputChecked", "PauseRequested",
+        "PrefixMoved", "Prompted", "Reprompted", "RequestAdjusted", "Resumed", "RunEnded", "Steered", "SteeringTaken",
         "ToolFinished", "ToolProbed", "ToolStarted", "ToolsRevealed", "UnknownEvent", "ViewChanged",
     ),
     "values.lineage": ("Branch", "Comparison", "CrossTenant", "Fork"),

@@ -292,6 +292,26 @@ class TakeSteering(Value):
         return "steer"
 
 
+class ChooseOptions(Value):
+    """Let functions of the agent choose options of a step."""
+
+    step: int
+
+    @property
+    def name(self) -> str:
+        return f"options:{self.step}"
+
+
+class RecordFinding(Value):
+    """Record a difference between requests, or a cache that stopped working."""
+
+    event: e.RequestAdjusted | e.PrefixMoved | e.CacheDegraded
+
+    @property
+    def name(self) -> str:
+        return f"finding:{type(self.event).__name__}"
+
+
 class CheckOutput(Value):
     """Let a validator decide about an answer."""
 
@@ -336,6 +356,8 @@ Effect = (
     | DropPrompt
     | OpenConversation
     | DropConversation
+    | ChooseOptions
+    | RecordFinding
     | CheckOutput
     | TakeSteering
     | EndRun
@@ -343,7 +365,14 @@ Effect = (
 
 
 RecordedEffect = (
-    ChangeView | Compact | DropConversation | Reprompt | RequestApproval | SwitchModel | TakeSteering
+    ChangeView
+    | Compact
+    | DropConversation
+    | RecordFinding
+    | Reprompt
+    | RequestApproval
+    | SwitchModel
+    | TakeSteering
 )
 """Effects that consist of recording one event."""
 
@@ -370,5 +399,5 @@ def event_for_effect(effect: RecordedEffect) -> e.Event:
             return e.ConversationDropped(name=name, model_key=model_key, why=why)
         case TakeSteering(count=count):
             return e.SteeringTaken(count=count)
-        case Compact(event=event):
+        case Compact(event=event) | RecordFinding(event=event):
             return event

@@ -59,6 +59,7 @@ from bridle.core.calls.transitions import (
 from bridle.core.compaction.plan import apply_compacted
 from bridle.core.compaction.strategies import cap_estimate
 from bridle.core.compaction.summary import progress_after_resume
+from bridle.core.context.assemble import apply_options_chosen
 from bridle.core.context.token_estimate import append_message, append_prompt
 from bridle.core.context.view import rebuild_view
 from bridle.core.recovery.fallback import apply_model_switched
@@ -67,7 +68,7 @@ from bridle.values.budget import SubrunCharged, SubrunStarted, SubrunWaiting
 from bridle.values.errors import MisuseError
 from bridle.values.message import Message, Stop, Text
 
-from .effects import Effect, EndRun
+from .effects import Effect, EndRun, RecordFinding
 from .evaluate_reply import (
     conclude_answer,
     count_rejected_answer,
@@ -101,6 +102,7 @@ from .state import (
 from .steering import STEERING_TRANSITIONS, append_waiting, continue_instead
 
 CONTINUE_NOTICE = "Continue where you stopped."
+ACTIVE_PHASES = (Phase.CALLING_MODEL, Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS)
 
 
 def apply_event(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> State:
@@ -116,6 +118,8 @@ def next_effects(state: State, *, with_hooks: bool = True) -> tuple[Effect, ...]
     evaluation = state.run.evaluation
     if with_hooks and (state.settings.hooks or evaluation.hooks.is_used):
         return insert_hooks(state, next_effects(state, with_hooks=False))
+    if state.cache.history.alarm is not None and state.phase in ACTIVE_PHASES:
+        return (RecordFinding(event=state.cache.history.alarm),)
     if state.phase is Phase.CALLING_MODEL:
         return () if state.run.origin.handover else (choose_next_effect(state),)
     if evaluation.suspected_truncation and state.phase in (Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS):
@@ -368,6 +372,7 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
             e.ViewChanged: _apply_view_changed,
             e.Compacted: apply_compacted,
             e.ToolsRevealed: apply_tools_revealed,
+            e.OptionsChosen: apply_options_chosen,
             e.PrefixMoved: apply_prefix_moved,
             e.RequestAdjusted: apply_request_adjusted,
             e.Reprompted: _apply_reprompted,

@@ -5,8 +5,6 @@ that waiting cannot fix (switch models or end), notes and retrieval, due view ch
 then the model call itself.
 """
 
-from collections.abc import Iterator
-
 from msgspec.structs import replace
 
 from bridle.core.budget.limits import (
@@ -33,7 +31,12 @@ from bridle.core.cache.server_state import (
     plan_stored_prompt,
     stored_prompt_name,
 )
-from bridle.core.calls.catalogue import adjustments_after_request, end_if_adjusted, plan_tool_reveal
+from bridle.core.calls.catalogue import (
+    adjustments_after_request,
+    end_if_adjusted,
+    plan_tool_reveal,
+    reveal_forced_tool,
+)
 from bridle.core.calls.dispatch import number_calls, open_calls
 from bridle.core.calls.pending import PendingCall, list_calls, repetition_notice
 from bridle.core.compaction.plan import SummaryRequest, plan_compaction
@@ -45,7 +48,12 @@ from bridle.core.compaction.summary import (
     record_overflow,
     state_for_summarizer,
 )
-from bridle.core.context.assemble import assemble_request, list_unsent_options
+from bridle.core.context.assemble import (
+    assemble_request,
+    find_step_options,
+    list_unsent_options,
+    use_step_options,
+)
 from bridle.core.context.token_estimate import (
     doubt_usage,
     estimate_after_reply,
@@ -57,7 +65,6 @@ from bridle.core.context.token_estimate import (
 from bridle.core.context.view import (
     find_due_view_change,
     find_removable_parts,
-    has_next_repair,
     is_echo_refused,
 )
 from bridle.core.recovery.failure_policy import (
@@ -65,15 +72,23 @@ from bridle.core.recovery.failure_policy import (
     GiveUp,
     RetryWait,
     has_endpoint_answered,
-    next_attempt,
     record_refused_parameter,
 )
-from bridle.core.recovery.fallback import explain_failure, next_model
+from bridle.core.recovery.fallback import decide_wait, next_model, switch_or_end
 from bridle.values import events as e
 from bridle.values.message import Message, Part, Reply, Stop, Text, ToolCall
 from bridle.values.request import Request, ToolChoice
 
-from .effects import AskModel, ChangeView, Effect, EndRun, Reprompt, SwitchModel
+from .effects import (
+    AskModel,
+    ChangeView,
+    ChooseOptions,
+    Effect,
+    EndRun,
+    RecordFinding,
+    Reprompt,
+    SwitchModel,
+)
 from .evaluate_reply import (
     NOTICE_BEFORE_END,
     REJECTED_ANSWERS_MAX,
@@ -113,11 +128,11 @@ def choose_next_effect(state: State) -> Effect:
         return EndRun(stop="failed", reason=state.run.evaluation.output_progress.validator_error)
     if state.run.evaluation.output_progress.rejected_answers > REJECTED_ANSWERS_MAX:
         return end_output_rejected(state, find_last_output_problem(state))
-    wait = _decide_wait(state)
+    wait = decide_wait(state)
     if isinstance(wait, GiveUp):
         fallback_state = _use_own_summarizer(state)
         if fallback_state is None:
-            return _switch_or_end(state, wait.why)
+            return switch_or_end(state, wait.why)
         state, wait = fallback_state, RetryWait(seconds=0.0, source="repair")
     preparation: Effect | None = plan_memory_load(state) or plan_retrieval(state, deadline(state))
     if preparation is None and state.settings.instruction_functions:
@@ -132,12 +147,26 @@ def choose_next_effect(state: State) -> Effect:
     tools = plan_tool_reveal(state, deadline(state))
     if tools is not None:
         return tools
+    return _plan_request(state, wait)
+
+
+def _plan_request(state: State, wait: RetryWait) -> Effect:
+    """Compaction, options of the step, a conversation or prompt at the provider; then the model call."""
     compaction = plan_compaction(state)
     if isinstance(compaction, EndRun) and (model := next_model(state)):
         return SwitchModel(model=model, why=compaction.reason)
     if compaction is not None and not isinstance(compaction, SummaryRequest):
         return compaction
-    request, notes = (compaction.request, ()) if compaction else assemble_request(state)
+    choice: ToolChoice | None = None
+    step = state.run.budget.spent.steps + 1
+    if compaction is None and state.settings.step_functions:
+        chosen = find_step_options(state, step)
+        if chosen is None:
+            return ChooseOptions(step=step)
+        choice, state = chosen.tool_choice, use_step_options(state, step)
+        if choice is not None and (forced := reveal_forced_tool(state, choice)):
+            return forced
+    request, notes = (compaction.request, ()) if compaction else assemble_request(state, choice)
     if compaction is None:
         conversation = plan_conversation(state)
         if conversation is not None:
@@ -146,10 +175,14 @@ def choose_next_effect(state: State) -> Effect:
         if storage is not None:
             return storage
         request = replace(request, stored_prompt=stored_prompt_name(state, request))
+        if lost := list_unsent_options(state, choice):
+            return RecordFinding(event=e.RequestAdjusted(adjustments=lost))
+    if moved := find_prefix_change(state, request, aside=compaction is not None, chosen=choice is not None):
+        return RecordFinding(event=moved)
     failure = state.run.attempt.failure
     return AskModel(
         request=request,
-        step=state.run.budget.spent.steps + 1,
+        step=step,
         attempt=state.run.attempt.number + 1,
         after_failure=failure.kind if failure else None,
         wait_seconds=wait.seconds,
@@ -157,27 +190,6 @@ def choose_next_effect(state: State) -> Effect:
         deadline=deadline(state),
         notes=notes,
         summarizes_until=compaction.summarized_until if compaction else "",
-    )
-
-
-def _decide_wait(state: State) -> RetryWait | GiveUp:
-    run, attempt, failure = state.run, state.run.attempt, state.run.attempt.failure
-    refusals, refused = run.refusals, failure is not None and bool(failure.refused_parameter)
-    repaired = bool(refusals.rejected_parts or refusals.reply_echo or run.compaction.overflow.kind or refused)
-    if failure is None or repaired:
-        return RetryWait(seconds=0.0, source="repair" if repaired else "")
-    if failure.kind == "unavailable" and next_model(state) is not None:
-        return GiveUp(why=failure.message)  # another model is available, so do not wait for this one
-    until = deadline(state)
-    return next_attempt(
-        failure,
-        attempt.model_attempts,
-        random_draw=run.random_draw,
-        answered=state.totals.reply_count > 0 or run.route.endpoint_reached,
-        repair_failed=attempt.repair_failures.count(failure.kind) > 1 and not has_next_repair(state, failure),
-        breaker_waits=attempt.breaker_waits,
-        left_seconds=None if until is None else until - state.now,
-        attempts_max=state.settings.attempts_max,
     )
 
 
@@ -192,13 +204,6 @@ def _use_own_summarizer(state: State) -> State | None:
     if summary_request.request.model.model_key == state.settings.model.model_key:
         return None
     return replace(state, run=replace(state.run, compaction=replace(progress, use_own_model=True)))
-
-
-def _switch_or_end(state: State, why: str) -> Effect:
-    model = next_model(state)
-    if model is not None:
-        return SwitchModel(model=model, why=why)
-    return EndRun(stop="failed", reason=explain_failure(state, why))
 
 
 def _check_repetition(state: State) -> Effect | None:
@@ -232,21 +237,6 @@ def _latest_calls(state: State, batches: int) -> tuple[ToolCall, ...]:
     return tuple(call for calls in with_calls[-batches:] for call in calls)
 
 
-def check_request(
-    state: State, request: Request, choice: ToolChoice | None, *, aside: bool
-) -> Iterator[e.RequestAdjusted | e.PrefixMoved]:
-    """Events to record before a request is sent: options that are left out, and a changed prefix."""
-    if not aside and (lost := list_unsent_options(state, choice)):
-        yield e.RequestAdjusted(adjustments=lost)
-    if change := find_prefix_change(state, request, aside=aside, chosen=choice is not None):
-        yield change
-
-
-def may_send_request(state: State) -> bool:
-    """False if an event of `check_request` ends the run."""
-    return end_if_prefix_moved(state) is None and end_if_adjusted(state) is None
-
-
 def apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
     if event.summarizes_until:
         return apply_summary_asked(state, event, at)
@@ -273,7 +263,7 @@ def apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str) 
         if run.budget.warning == budget_warning
         else replace(run.budget, warning=budget_warning),
     )
-    cache = record_call_sent(state, event, at)
+    sent = use_step_options(state, event.step) if run.adjustments.step_options else state
     return replace(
         state,
         phase=Phase.CALLING_MODEL,
@@ -281,8 +271,8 @@ def apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str) 
         calls=replace(state.calls, request_hash=proof),
         cache=replace(
             state.cache,
-            last_request=snapshot_request(state, event.tool_choice, event.step_options),
-            history=cache,
+            last_request=snapshot_request(sent, event.tool_choice),
+            history=record_call_sent(state, event, at),
             server_conversation=mark_conversation_sent(state, event),
         ),
     )

@@ -224,8 +224,7 @@ class OutputProgress(Value):
 class HookProgress(Value):
     """Hooks that decided at the current point of a run; see core/hooks.py."""
 
-    is_used: bool = False
-    """A hook took part in this run."""
+    is_used: bool = False  # a hook took part in this run
     decided: tuple[str, ...] = ()
     """Names of the hooks that decided at the current point."""
     asked_step: int = 0
@@ -267,11 +266,12 @@ class RequestAdjustments(Value):
 
     recorded_notes: tuple[str, ...] = ()
     """Adjustments of this run's requests, each recorded once."""
+    adjusted_now: tuple[str, ...] = ()  # those of the next request, whose notes repeat them
     refused_adjustments: tuple[str, ...] = ()
     """Adjustments that end the run because `on_adjusted="error"`."""
     prefix_change: PrefixMoved | None = None
     """Change of the prompt's prefix found before the next request."""
-    step_options: StepOptions | None = None  # chosen by functions for the latest step that was sent
+    step_options: StepOptions | None = None  # chosen by functions for the latest step
 
 
 class RunEnd(Value):

@@ -153,6 +153,8 @@ SamplingInput = Sampling | Callable[[int], Sampling | None] | None
 """Sampling options, or a function of the step number returning them; None for the model's defaults."""
 TOOL_CHOICES = {"auto": ToolChoice(), "any": ToolChoice(mode="any"), "none": ToolChoice(mode="none")}
 TOOLS_NAMED_MAX = 30
+STEP_OPTIONS = ("tool_choice", "thinking", "sampling")
+"""Options that may be functions of the step."""
 OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
 
 
@@ -370,6 +372,7 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
         tool_choice=fixed,
         thinking=None if callable(inputs.thinking) else inputs.thinking,
         sampling=Sampling() if callable(inputs.sampling) else inputs.sampling or Sampling(),
+        step_functions=list_step_functions(inputs),
         output=make_output_spec(output_type, chain.models, layout.tools, fixed),
         validators=checker.names,
     )
@@ -388,10 +391,14 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     )
 
 
+def list_step_functions(inputs: AgentInputs[T]) -> tuple[str, ...]:
+    return tuple(name for name in STEP_OPTIONS if callable(getattr(inputs, name)))
+
+
 def make_step_chooser(inputs: AgentInputs[T], tools: Collection[str]) -> Callable[[int], StepOptions] | None:
     """A function of the step that collects the options of all step functions; None if there are none."""
     choice, thinking, sampling = inputs.tool_choice, inputs.thinking, inputs.sampling
-    if not (callable(choice) or callable(thinking) or callable(sampling)):
+    if not list_step_functions(inputs):
         return None
 
     def choose(step: int) -> StepOptions:

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from bridle.core.cache.diagnosis import find_cache_alarm
-from bridle.core.calls.catalogue import reveal_forced_tool
-from bridle.core.context.assemble import apply_step_options, assemble_request, find_step_options
 from bridle.core.effects import (
     AskModel,
     AwaitApprovals,
     CheckOutput,
+    ChooseOptions,
     DropPrompt,
     Effect,
     EndRun,
@@ -30,6 +28,7 @@ from bridle.core.effects import (
     LoadMemory,
     OpenConversation,
     ProbeTool,
+    RecordFinding,
     RequestApproval,
     RetrieveContext,
     RevealTools,
@@ -41,7 +40,7 @@ from bridle.core.effects import (
     event_for_effect,
 )
 from bridle.core.loop import apply_event, is_replaced, next_effects
-from bridle.core.model_turn import check_request, describe_reply, may_send_request
+from bridle.core.model_turn import describe_reply
 from bridle.core.state import State
 from bridle.ports.clock import Clock, RandomSource
 from bridle.ports.codec import EncodedHistory
@@ -81,7 +80,7 @@ if TYPE_CHECKING:
     from .context.telemetry import SessionTracer, Tracing, TracingChoice
 
 LOG = logging.getLogger("bridle")
-IMMEDIATE_EFFECTS = (SkipCall, RequestApproval)
+IMMEDIATE_EFFECTS = (SkipCall, RequestApproval, RecordFinding)
 """Effects that only append a record."""
 CALL_DELTAS = (ToolCallDelta, CallReady)
 RUN_TIME_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
@@ -274,6 +273,9 @@ class Driver:
             case CheckOutput(validator=validator, deadline=until):
                 context = self.contexts.for_step(validator, replied=True)
                 await self.record(await self._output.check(effect, context, self._clock.seconds_left(until)))
+            case ChooseOptions(step=step):
+                assert self._choose_options is not None
+                await self.record(e.OptionsChosen(options=self._choose_options(step)))
             case OpenConversation(model_key=key):
                 await self.record(await open_conversation(self._connections[key], self._clock.wall.now()))
             case EndRun(stop=stop, reason=reason):
@@ -309,17 +311,6 @@ class Driver:
         self, effect: AskModel, connection: ModelConnection, admitted: AdmittedRequest, held: ReservedCall
     ) -> None:
         request, notes, aside = effect.request, effect.notes, effect.summarizes_until
-        choice, chosen, state = None, None, self.state
-        if self._choose_options is not None and not aside:
-            chosen = find_step_options(state, effect.step) or self._choose_options(effect.step)
-            if (choice := chosen.tool_choice) is not None:
-                await self._tool_runner.reveal_tools(reveal_forced_tool(state, choice))
-            state = apply_step_options(self.state, chosen)
-            request, notes = assemble_request(state, choice, request.max_tokens)
-        for finding in check_request(state, request, choice, aside=bool(aside)):
-            await self.record(finding)
-            if not may_send_request(self.state):
-                return
         await self._tool_runner.early_calls.discard()
         key, limit = connection.model.model_key, self.state.settings.reply_bytes_max
         history, now = self._encoded_histories[key], self._clock.monotonic
@@ -343,7 +334,6 @@ class Driver:
                 summarizes_until=aside,
                 model_key="" if key == self.state.settings.model.model_key else key,
                 asks_native_summary=request.asks_native_summary,
-                step_options=chosen,
             )
         )
         self._model_call, self._asked_at = call, self.state.now
@@ -396,8 +386,6 @@ class Driver:
                 latency=call.latency,
             )
         )
-        if degraded := find_cache_alarm(self.state):
-            await self.record(degraded)
 
     async def _record_failure(self, call: ModelCall, failure: Failure) -> None:
         usage, usd, partial = self.usage, self.usd, self.partial_text

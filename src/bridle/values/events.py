@@ -173,6 +173,12 @@ class Resumed(EventBase, tag="resumed"):
     """Tenant acting, if the session belongs to another tenant and the caller confirmed it."""
 
 
+class OptionsChosen(EventBase, tag="options_chosen"):
+    """Functions of the agent chose options of a step; they are not called again for it."""
+
+    options: StepOptions
+
+
 class RequestAdjusted(EventBase, tag="request_adjusted"):
     """A requested option is not sent, because the model or its provider does not support it."""
 
@@ -205,8 +211,6 @@ class ModelAsked(EventBase, tag="model_asked"):
     """Model that was called, if it is not the model of the settings."""
     asks_native_summary: bool = False
     """The summary is requested in the provider's own form, which only it can read back."""
-    step_options: StepOptions | None = None
-    """Options that functions of the agent chose; they are not called again for this step."""
 
 
 class ModelReplied(EventBase, tag="model_replied"):
@@ -389,6 +393,7 @@ Event = (
     | CacheEvent
     | ConversationEvent
     | Resumed
+    | OptionsChosen
     | RequestAdjusted
     | ModelAsked
     | ModelReplied

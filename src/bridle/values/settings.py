@@ -117,6 +117,8 @@ class Settings(Value, dict=True):
     """Names of the functions that check an answer, in order."""
     thinking: Thinking | None = None
     sampling: Sampling = Sampling()
+    step_functions: tuple[str, ...] = ()
+    """Options that functions of the agent choose for every step: `tool_choice`, `thinking`, `sampling`."""
     attempts_max: int = ATTEMPTS_DEFAULT
     """Maximum number of requests for one reply to one model."""
     repeats_max: int | None = REPEATS_DEFAULT

@@ -107,7 +107,7 @@ def test_functions_of_the_step_choose_thinking_and_sampling(model):
     assert agent.run_sync("?", "s").text == "A tree."
     assert calls == [1, 2]
     found = events(agent.store)
-    chosen = [event.step_options for event in of_type(found, e.ModelAsked)]
+    chosen = [event.options for event in of_type(found, e.OptionsChosen)]
     assert [options.thinking.effort for options in chosen] == ["high", "low"]
     if model != MODELS[3]:  # which takes no effort with tools, and the run says so
         assert [request.thinking.effort for request in line.script.requests] == ["high", "low"]
@@ -288,7 +288,7 @@ def read_facts(folder):
 
     found = asyncio.run(read())
     skipped = (e.Resumed, e.ModelAsked, e.ModelReplied, e.ToolStarted, e.ToolFinished)
-    asked = {event.step: event.step_options for event in found if isinstance(event, e.ModelAsked)}
+    asked = {event.options.step: event.options for event in found if isinstance(event, e.OptionsChosen)}
     results = [event.result.text for event in found if isinstance(event, e.ToolFinished)]
     return [event for event in found if not isinstance(event, skipped)], asked, results
 

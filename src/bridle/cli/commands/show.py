@@ -12,6 +12,7 @@ from bridle.cli.format.event_lines import (
     format_hook,
     format_memory,
     format_notice,
+    format_options,
     format_revealed,
     format_subrun,
     format_view_change,
@@ -199,6 +200,8 @@ class SessionPrinter:
                 return [format_revealed(revealed)]
             case PrefixMoved() | CacheDegraded() | PromptStored() | PromptDropped() as cached:
                 return [cache_line(cached)]
+            case e.OptionsChosen(options=chosen):
+                return [format_options(chosen)]
             case e.RequestAdjusted(adjustments=what):
                 return [("not sent", each) for each in what]
             case e.ConversationOpened() | e.ConversationDropped() as stored:

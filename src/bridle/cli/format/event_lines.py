@@ -1,5 +1,7 @@
 """Events as lines for a person: a label and its text."""
 
+import msgspec
+
 from bridle.values import events as e
 from bridle.values.budget import (
     Amount,
@@ -11,6 +13,7 @@ from bridle.values.budget import (
     SubrunWaiting,
 )
 from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
+from bridle.values.request import StepOptions
 from bridle.watchers.console import format_count, format_dollars, format_usage
 
 
@@ -18,6 +21,10 @@ def format_revealed(event: e.ToolsRevealed) -> tuple[str, str]:
     names = ", ".join(event.names) or "no more"
     uncached = f", {event.uncached_tokens} of the prompt uncached" if event.uncached_tokens else ""
     return "tools", f"{names} shown from here on: {event.why} (about {event.tokens} tokens{uncached})"
+
+
+def format_options(chosen: StepOptions) -> tuple[str, str]:
+    return "options", f"chosen by functions of the agent: {msgspec.json.encode(chosen).decode()}"
 
 
 def format_conversation(event: e.ConversationOpened | e.ConversationDropped) -> tuple[str, str]:

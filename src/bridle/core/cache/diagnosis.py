@@ -47,9 +47,8 @@ RECOVERED_CALLS, RECOVERED_RATE = 3, 0.9
 """Calls and hit rate after which the cache counts as recovered."""
 
 
-def find_cache_alarm(state: State) -> CacheDegraded | None:
+def find_cache_alarm(history: CacheHistory) -> CacheDegraded | None:
     """Alarm to report now; None if the cache works, or if it was already reported."""
-    history = state.cache.history
     eligible = [call for call in history.recent if call.expected_tokens]
     if history.degraded or not eligible or eligible[-1] is not history.recent[-1]:
         return None
@@ -61,13 +60,14 @@ def find_cache_alarm(state: State) -> CacheDegraded | None:
         rate = sum_cache_calls(latest).hit_rate
         if rate is not None and rate < rule.rate_below:
             return _make_cache_degraded(
-                rule, latest, rate, _earlier_hit_rate(state, eligible[: -rule.call_count])
+                rule, latest, rate, _earlier_hit_rate(history, eligible[: -rule.call_count])
             )
     return None
 
 
 def apply_cache_degraded(state: State, event: CacheDegraded, at: float, proof: str) -> State:
-    return replace(state, cache=replace(state.cache, history=replace(state.cache.history, degraded=True)))
+    history = replace(state.cache.history, degraded=True, alarm=None)
+    return replace(state, cache=replace(state.cache, history=history))
 
 
 def has_recovered(calls: tuple[CacheCall, ...]) -> bool:
@@ -76,11 +76,11 @@ def has_recovered(calls: tuple[CacheCall, ...]) -> bool:
     return len(latest) == RECOVERED_CALLS and rate is not None and rate >= RECOVERED_RATE
 
 
-def _earlier_hit_rate(state: State, earlier: list[CacheCall]) -> float | None:
+def _earlier_hit_rate(history: CacheHistory, earlier: list[CacheCall]) -> float | None:
     seen = sum_cache_calls(earlier)
     expected, read = (
-        state.cache.history.older_expected_tokens + seen.expected_tokens,
-        state.cache.history.older_read_tokens + seen.read_tokens,
+        history.older_expected_tokens + seen.expected_tokens,
+        history.older_read_tokens + seen.read_tokens,
     )
     return read / expected if expected else None
 
@@ -149,7 +149,7 @@ def record_call_answered(state: State, reply: Reply) -> CacheHistory:
     number = history.call_count + 1
     call = _diagnose_call(number, state, history, history.in_flight, reply)
     recent, dropped = _split_recent((*history.recent, call))
-    return CacheHistory(
+    after = CacheHistory(
         call_count=number,
         previous=replace(history.in_flight, usage=reply.usage),
         recent=recent,
@@ -158,6 +158,8 @@ def record_call_answered(state: State, reply: Reply) -> CacheHistory:
         + sum(min(old.read_tokens, old.expected_tokens) for old in dropped),
         degraded=history.degraded and not has_recovered(recent),
     )
+    alarm = find_cache_alarm(after)
+    return after if alarm is None else replace(after, alarm=alarm)
 
 
 def _split_recent(calls: tuple[CacheCall, ...]) -> tuple[tuple[CacheCall, ...], tuple[CacheCall, ...]]:

@@ -17,14 +17,14 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from bridle.core.calls.catalogue import first_call_positions, split_deferred_tools, stand_in_names
-from bridle.core.context.assemble import apply_step_options, memory_text, offered_tools, prompt_cache_key
+from bridle.core.context.assemble import memory_text, offered_tools, prompt_cache_key
 from bridle.core.context.summary_view import is_native_summary_accepted
 from bridle.core.context.view import drop_reasoning
 from bridle.core.effects import EndRun
 from bridle.core.state import State
 from bridle.values.cache import PrefixCause, PrefixMoved, PromptLayerName
 from bridle.values.events import Compacted, ViewChanged
-from bridle.values.request import Request, StepOptions, ToolChoice, ToolSpec
+from bridle.values.request import Request, ToolChoice, ToolSpec
 from bridle.values.settings import Settings
 
 from .tracking import RequestSnapshot
@@ -61,11 +61,11 @@ def find_prefix_change(
     return None
 
 
-def snapshot_request(state: State, choice: ToolChoice, chosen: StepOptions | None = None) -> RequestSnapshot:
-    """Prefix of a request sent in this state with these options, for later comparison."""
+def snapshot_request(state: State, choice: ToolChoice) -> RequestSnapshot:
+    """Prefix of a request sent in this state with this choice, for later comparison."""
     tools, _ = split_deferred_tools(state, offered_tools(state))
     return RequestSnapshot(
-        settings=state.settings if chosen is None else apply_step_options(state, chosen).settings,
+        settings=state.settings,
         tools=tools,
         revealed_tools=state.tools.revealed,
         view=state.conversation.view,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from bridle.values.base import Value
-from bridle.values.cache import CacheOutcome, PrefixMoved
+from bridle.values.cache import CacheDegraded, CacheOutcome, PrefixMoved
 from bridle.values.message import Message
 from bridle.values.request import ToolChoice, ToolSpec
 from bridle.values.settings import Settings
@@ -92,6 +92,8 @@ class CacheHistory(Value):
     """Totals of all calls that are no longer in `recent`."""
     degraded: bool = False
     """True after an alarm, until the cache recovers."""
+    alarm: CacheDegraded | None = None
+    """Alarm to record now."""
 
 
 def sum_cache_calls(calls: Sequence[CacheCall]) -> CacheSum:

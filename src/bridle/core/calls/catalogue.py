@@ -197,20 +197,20 @@ def apply_request_adjusted(state: State, event: RequestAdjusted, at: float, proo
         adjustments = replace(run.adjustments, refused_adjustments=event.adjustments)
     else:
         notes = (*run.adjustments.recorded_notes, *event.adjustments)
-        adjustments = replace(run.adjustments, recorded_notes=notes)
+        adjustments = replace(run.adjustments, recorded_notes=notes, adjusted_now=event.adjustments)
     return replace(state, run=replace(run, adjustments=adjustments))
 
 
 def adjustments_after_request(adjustments: RequestAdjustments, event: ModelAsked) -> RequestAdjustments:
-    """Record the notes of a request that was sent, each once, and the options chosen for its step."""
-    recorded, chosen = adjustments.recorded_notes, event.step_options
+    """Record the notes of a request that was sent, each once."""
+    recorded = adjustments.recorded_notes
     new = [note for note in event.notes if note not in recorded]
-    if not new and adjustments.prefix_change is None and chosen == adjustments.step_options:
+    if not new and adjustments.prefix_change is None and not adjustments.adjusted_now:
         return adjustments
     return RequestAdjustments(
         recorded_notes=(*recorded, *new),
         refused_adjustments=adjustments.refused_adjustments,
-        step_options=chosen,
+        step_options=adjustments.step_options,
     )
 
 

@@ -24,6 +24,7 @@ from bridle.core.cache.breakpoints import cache_key, place_breakpoints
 from bridle.core.cache.tracking import ServerConversation
 from bridle.core.calls.catalogue import filter_offered_tools, list_withheld_reasons, split_deferred_tools
 from bridle.core.state import State
+from bridle.values.events import OptionsChosen
 from bridle.values.message import Message, Reasoning, Text, ToolCall
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import OutputSpec, Request, StepOptions, Thinking, ToolChoice, ToolSpec
@@ -33,9 +34,7 @@ from .model_constraints import apply_model_constraints, settled_losses
 from .token_estimate import written_instructions
 
 
-def assemble_request(
-    state: State, choice: ToolChoice | None = None, output_tokens_max: int | None = None
-) -> tuple[Request, tuple[str, ...]]:
+def assemble_request(state: State, choice: ToolChoice | None = None) -> tuple[Request, tuple[str, ...]]:
     """The request, and the changes that made it acceptable."""
     settings = state.settings
     tools, deferred = split_deferred_tools(state, offered_tools(state))
@@ -49,11 +48,7 @@ def assemble_request(
         left_out=refused,
     )
     cached = "cache" not in refused
-    output_tokens = (
-        output_tokens_room(state)
-        if output_tokens_max is None
-        else min(output_tokens_room(state), output_tokens_max)
-    )
+    output_tokens = output_tokens_room(state)
     conversation = _usable_conversation(state)
     request = Request(
         model=settings.model,
@@ -79,10 +74,12 @@ def assemble_request(
         extras=options.extras,
     )
     notes = (*options.notes, *_note_thinking_budget(options.thinking, request.thinking))
-    return request, (
-        *(note for note in notes if note not in state.run.adjustments.recorded_notes),
-        *options.step_notes,
-    )
+    return request, (*(note for note in notes if _is_new_note(state, note)), *options.step_notes)
+
+
+def _is_new_note(state: State, note: str) -> bool:
+    adjustments = state.run.adjustments
+    return note not in adjustments.recorded_notes or note in adjustments.adjusted_now
 
 
 def prompt_cache_key(state: State) -> str:
@@ -137,18 +134,24 @@ def list_unsent_options(state: State, choice: ToolChoice | None = None) -> tuple
 
 
 def find_step_options(state: State, step: int) -> StepOptions | None:
-    """Options that functions chose for an earlier attempt at this step."""
+    """Options that functions chose for this step."""
     recorded = state.run.adjustments.step_options
     return recorded if recorded is not None and recorded.step == step else None
 
 
-def apply_step_options(state: State, chosen: StepOptions | None) -> State:
+def use_step_options(state: State, step: int) -> State:
     """The state with the thinking and the sampling that functions chose for a step."""
+    chosen = find_step_options(state, step)
     if chosen is None:
         return state
     return replace(
         state, settings=replace(state.settings, thinking=chosen.thinking, sampling=chosen.sampling)
     )
+
+
+def apply_options_chosen(state: State, event: OptionsChosen, at: float, proof: str) -> State:
+    adjustments = replace(state.run.adjustments, step_options=event.options)
+    return replace(state, run=replace(state.run, adjustments=adjustments))
 
 
 def step_tool_choice(state: State) -> ToolChoice:

@@ -15,15 +15,17 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from bridle.core.budget.limits import deadline
 from bridle.core.context.token_estimate import model_window_tokens
-from bridle.core.context.view import rebuild_view
+from bridle.core.context.view import has_next_repair, rebuild_view
+from bridle.core.effects import EndRun, SwitchModel
 from bridle.core.state import Attempt, CompactionProgress, EndpointRefusals, State
 from bridle.values.errors import Failure
 from bridle.values.events import ModelSwitched
 from bridle.values.model import Model
 from bridle.values.settings import Settings
 
-from .failure_policy import FAILURE_POLICY
+from .failure_policy import FAILURE_POLICY, GiveUp, RetryWait, next_attempt
 
 
 def next_model(state: State) -> Model | None:
@@ -37,6 +39,35 @@ def next_model(state: State) -> Model | None:
     }
     fresh = (model for model in state.settings.models if model.model_key not in done)
     return next((model for model in fresh if _can_help(state, model, failure)), None)
+
+
+def decide_wait(state: State) -> RetryWait | GiveUp:
+    """Wait before the next request to the current model, or the reason to give up on it."""
+    run, attempt, failure = state.run, state.run.attempt, state.run.attempt.failure
+    refusals, refused = run.refusals, failure is not None and bool(failure.refused_parameter)
+    repaired = bool(refusals.rejected_parts or refusals.reply_echo or run.compaction.overflow.kind or refused)
+    if failure is None or repaired:
+        return RetryWait(seconds=0.0, source="repair" if repaired else "")
+    if failure.kind == "unavailable" and next_model(state) is not None:
+        return GiveUp(why=failure.message)  # another model is available, so do not wait for this one
+    until = deadline(state)
+    return next_attempt(
+        failure,
+        attempt.model_attempts,
+        random_draw=run.random_draw,
+        answered=state.totals.reply_count > 0 or run.route.endpoint_reached,
+        repair_failed=attempt.repair_failures.count(failure.kind) > 1 and not has_next_repair(state, failure),
+        breaker_waits=attempt.breaker_waits,
+        left_seconds=None if until is None else until - state.now,
+        attempts_max=state.settings.attempts_max,
+    )
+
+
+def switch_or_end(state: State, why: str) -> SwitchModel | EndRun:
+    model = next_model(state)
+    if model is not None:
+        return SwitchModel(model=model, why=why)
+    return EndRun(stop="failed", reason=explain_failure(state, why))
 
 
 def apply_model_switched(state: State, event: ModelSwitched, at: float, proof: str) -> State:

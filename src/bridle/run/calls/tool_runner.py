@@ -180,17 +180,16 @@ class ToolRunner:
         )
         await self.reveal_tools(choose_initial_tools(state, found, error))
 
-    async def reveal_tools(self, effect: RevealTools | None) -> None:
-        if effect is not None:
-            await self._record(
-                e.ToolsRevealed(
-                    names=effect.names,
-                    why=effect.why,
-                    initial=effect.initial,
-                    tokens=effect.tokens,
-                    uncached_tokens=effect.uncached_tokens,
-                )
+    async def reveal_tools(self, effect: RevealTools) -> None:
+        await self._record(
+            e.ToolsRevealed(
+                names=effect.names,
+                why=effect.why,
+                initial=effect.initial,
+                tokens=effect.tokens,
+                uncached_tokens=effect.uncached_tokens,
             )
+        )
 
     async def probe(self, effect: ProbeTool) -> None:
         tool = self._tools[effect.call.name]
