@@ -26,7 +26,7 @@ from bridle.values.errors import Failure, MisuseError
 from bridle.values.memory import Note
 from bridle.values.message import Media, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Abilities, Endpoint, Model, Origin
-from bridle.values.request import OutputSpec, Thinking, ToolChoice, ToolSpec
+from bridle.values.request import OutputSpec, StepOptions, Thinking, ToolChoice, ToolSpec
 from bridle.values.settings import ATTEMPTS_DEFAULT, Settings
 from bridle.values.usage import Budget, Price, Rates, Usage
 
@@ -153,6 +153,7 @@ ONE_OF_EACH = (
     e.ToolsRevealed(names=(), why=""),
     e.PrefixMoved(layer="tools", block="", cause="tools_shown", why=""),
     e.RequestAdjusted(adjustments=("x",)),
+    e.OptionsChosen(options=StepOptions(step=1)),
     CacheDegraded(rule="lost", rate=0.1, rate_before=None, calls=3, outcome="provider"),
     PromptStored(name="n", model_key="s", prompt_head="f", tokens=1, seconds=1.0, expires_at=1.0),
     PromptDropped(name="n", why=""),

@@ -12,6 +12,7 @@ from bridle import Agent, Budget, CrossTenant, tool
 from bridle.cli.format.columns import display_width
 from bridle.cli.main import main
 from bridle.core.cache.report import CACHE_OUTCOMES, list_cache_calls, sum_cache_calls
+from bridle.hooks import after_model
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.model_connection import ModelConnection
@@ -243,6 +244,34 @@ def test_a_cache_that_stopped_working_is_told_once_an_episode():
     for turn in range(3):
         world.run(instructions=f"It is another turn {turn}. " + LONG)
     assert len(alarms(world)) == 2, "it had been well in between"
+
+
+def test_an_alarm_that_a_crash_prevented_is_recorded_by_the_next_driver():
+    world = World()
+    for turn in range(4):
+        world.run(instructions=f"It is turn {turn}. " + LONG)
+    records = world.records()
+    at = next(at for at, record in enumerate(records) if isinstance(record.event, CacheDegraded))
+    assert isinstance(records[at - 1].event, e.ModelReplied)
+    crashed = MemoryStore()
+    asyncio.run(crashed.append("s", 0, records[:at]))
+    world.store = crashed
+    assert alarms(world) == []
+    world.run()
+    assert alarms(world) == [records[at].event]
+
+
+def test_a_reviewed_reply_raises_the_alarm_at_once():
+    @after_model()
+    def review(run, reply):
+        return None
+
+    world, watched = World(), World()
+    for turn in range(4):
+        world.run(instructions=f"It is turn {turn}. " + LONG)
+        watched.run(instructions=f"It is turn {turn}. " + LONG, hooks=[review])
+    assert alarms(watched) == alarms(world)
+    assert len(alarms(watched)) == 1
 
 
 def test_an_alarm_is_in_the_log_on_the_terminal_and_in_the_sums(tmp_path, capsys):
