@@ -7,7 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from bridle.core.calls.dispatch import CALL_IN_DOUBT, CALLS_FORBIDDEN, make_call_key, number_calls
-from bridle.core.effects import AskModel, ChangeView, EndRun, Reprompt, RevealTools, RunTool, SkipCall
+from bridle.core.effects import (
+    AskModel,
+    ChangeView,
+    EndRun,
+    RecordFinding,
+    Reprompt,
+    RevealTools,
+    RunTool,
+    SkipCall,
+)
 from bridle.core.evaluate_reply import PAUSES_MAX, REJECTED_ANSWERS_MAX, REPROMPTS_MAX, STOP_HANDLERS
 from bridle.core.loop import TRANSITIONS, apply_event, next_effects
 from bridle.core.recovery.failure_policy import FAILURE_POLICY
@@ -76,7 +85,11 @@ class Story:
         return self
 
     def effect(self):
+        """The only effect, after everything that is only recorded."""
         (only,) = next_effects(self.state)
+        while isinstance(only, RecordFinding):
+            self.tell(only.event)
+            (only,) = next_effects(self.state)
         return only
 
     def reply(self, reply, usd=Decimal(0)):
@@ -100,6 +113,8 @@ class Story:
                     self.tell(e.ToolsRevealed(names=names, why=why))
                 case Reprompt(why=why, message=words):
                     self.tell(e.Reprompted(why=why, message=words))
+                case RecordFinding(event=event):
+                    self.tell(event)
                 case SkipCall(call=c, outcome=outcome, why=why):
                     self.finish(c.id, why, outcome)
                 case RunTool(call=c, key=key, attempt=attempt):

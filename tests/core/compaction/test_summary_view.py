@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from bridle.core.calls.dispatch import number_calls
 from bridle.core.compaction.strategies import tail_start
 from bridle.core.context.excerpt import LONG_CHARACTERS
-from bridle.core.effects import AskModel, ChangeView, Compact, EndRun
+from bridle.core.effects import AskModel, ChangeView, Compact, EndRun, RecordFinding
 from bridle.core.loop import apply_event, next_effects
 from bridle.core.state import State
 from bridle.values import events as e
@@ -100,6 +100,8 @@ def test_what_is_sent_is_legal_and_keeps_what_people_said(messages, window, keep
                 return
             case Compact(event=event):
                 assert event.changes or event.summarized_until
+                told = [event]
+            case RecordFinding(event=event):
                 told = [event]
             case ChangeView(changes=changes, why=why, model_key=seat):
                 told = [e.ViewChanged(changes=changes, why=why, model_key=seat)]
