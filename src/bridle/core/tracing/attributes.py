@@ -12,6 +12,7 @@ import msgspec
 
 from bridle.core.cache.breakpoints import agent_name
 from bridle.core.cache.tracking import MISS_OUTCOMES
+from bridle.core.context.assemble import use_step_options
 from bridle.core.state import State
 from bridle.values import events as e
 from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -77,9 +78,9 @@ def request_attributes(event: e.ModelAsked, state: State, model: Model) -> Attri
     found["bridle.attempt"] = event.attempt
     if event.max_tokens is not None:
         found["gen_ai.request.max_tokens"] = event.max_tokens
-    chosen = event.step_options.sampling if event.step_options is not None else state.settings.sampling
+    sampling = (state if event.summarizes_until else use_step_options(state, event.step)).settings.sampling
     for name in ("temperature", "top_p", "top_k"):
-        if (value := getattr(chosen, name, None)) is not None:
+        if (value := getattr(sampling, name)) is not None:
             found[f"gen_ai.request.{name}"] = value
     if event.summarizes_until:
         found["bridle.summary"] = True
