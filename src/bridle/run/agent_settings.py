@@ -51,7 +51,7 @@ from .model_chain import ModelChain, ModelLike, make_model_chain
 from .model_connection import resolve_model
 from .private_extras import PrivateExtras, hide_extras
 from .result import OutputChecker, parse_validators
-from .validate_input import check_numbers, check_round_trip
+from .validate_input import check_chosen, check_numbers, check_round_trip
 
 
 class AgentOptions(TypedDict, total=False):
@@ -411,13 +411,6 @@ def make_step_chooser(inputs: AgentInputs[T], tools: Collection[str]) -> Callabl
         )
 
     return choose
-
-
-def check_chosen(option: str, chosen: object, wanted: type[T]) -> T | None:
-    """Return what a function of the step chose; raises `MisuseError` if it has another type."""
-    if chosen is None or isinstance(chosen, wanted):
-        return chosen
-    raise MisuseError(f"the function {option}=… must return a {wanted.__name__} or None, not {chosen!r}")
 
 
 def must_stream(settings: Settings) -> bool:

@@ -8,6 +8,7 @@ error is one line.  Also here: the tenant check of every entry to a session, and
 import re
 import secrets
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +26,7 @@ from bridle.values.settings import Settings
 from bridle.values.text import repair_surrogates
 from bridle.values.usage import LIMIT_KINDS, Budget
 
+T = TypeVar("T")
 SESSION_ID_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 SESSION_ID_LENGTH = 8
 SESSION_ID_PATTERN = re.compile(rf"\d{{8}}-[{SESSION_ID_ALPHABET}]{{{SESSION_ID_LENGTH}}}")
@@ -156,3 +158,10 @@ def list_templates(given: object) -> tuple[TemplateVersion, ...]:
     texts = given if isinstance(given, list | tuple) else (given,)
     found = (text.template for text in texts if isinstance(text, FilledPrompt))
     return tuple(dict.fromkeys(found))
+
+
+def check_chosen(option: str, chosen: object, wanted: type[T]) -> T | None:
+    """Return what a function of the step chose; raises `MisuseError` if it has another type."""
+    if chosen is None or isinstance(chosen, wanted):
+        return chosen
+    raise MisuseError(f"the function {option}=… must return a {wanted.__name__} or None, not {chosen!r}")
