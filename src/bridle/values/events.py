@@ -45,7 +45,8 @@ from .message import PartRef as PartRef
 from .message import ViewChange as ViewChange
 from .message import ViewChanged as ViewChanged
 from .model import Model
-from .request import Breakpoint, StepOptions, ToolChoice
+from .request import Breakpoint, ToolChoice
+from .request import OptionsChosen as OptionsChosen
 from .settings import Settings
 from .usage import Budget, Reservation, Usage
 
@@ -171,12 +172,6 @@ class Resumed(EventBase, tag="resumed"):
     budget: Budget | None = None
     cross_tenant: str = ""
     """Tenant acting, if the session belongs to another tenant and the caller confirmed it."""
-
-
-class OptionsChosen(EventBase, tag="options_chosen"):
-    """Functions of the agent chose options of a step; they are not called again for it."""
-
-    options: StepOptions
 
 
 class RequestAdjusted(EventBase, tag="request_adjusted"):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from .base import Value
+from .base import EventBase, Value
 from .message import Message, Text
 from .model import Model, Ttl
 from .usage import RateLimit
@@ -119,6 +119,12 @@ class StepOptions(Value):
     """None if no function chooses it."""
     thinking: Thinking | None = None
     sampling: Sampling = Sampling()
+
+
+class OptionsChosen(EventBase, tag="options_chosen"):
+    """Functions of the agent chose options of a step; they are not called again for it."""
+
+    options: StepOptions
 
 
 class Breakpoint(Value):
