@@ -80,13 +80,12 @@ BYTES = {
     "decoding": (
         r"\.new_decoder\(",
         """
-        sim_families.py test_anthropic_summary.py test_bedrock_quirks.py test_codecs.py test_decoder.py
-        test_eventstream.py test_foreign_reasoning.py test_fuzz.py test_gemini_quirks.py
-        test_kit_decode.py test_kit_failures.py test_missing_fields.py test_mutated_replies.py
-        test_openai_chat_encode.py test_openai_chat_quirks.py test_openai_prompts.py
-        test_openai_responses_quirks.py test_openai_responses_wire.py test_recorded_costs.py
-        test_reference_decoder.py test_scripted.py test_sim.py test_tool_names.py test_vendor_streams.py
-        vendor_replies.py wire_kit.py
+        sim_families.py test_anthropic_summary.py test_codecs.py test_decoder.py test_eventstream.py
+        test_foreign_reasoning.py test_fuzz.py test_kit_decode.py test_kit_failures.py
+        test_missing_fields.py test_mutated_replies.py test_openai_chat_encode.py
+        test_openai_chat_quirks.py test_openai_prompts.py test_openai_responses_wire.py
+        test_recorded_costs.py test_reference_decoder.py test_scripted.py test_sim.py test_tool_names.py
+        test_vendor_streams.py vendor_replies.py wire_kit.py
         """,
     ),
     "sockets": (r"HttpTransport\(", "local_server.py test_cancel.py test_connection_pool.py test_http.py"),

@@ -65,12 +65,7 @@ FAILURES = FailureCases(
     ],
     told=[
         Failure(
-            kind="quota",
-            message="m",
-            status=429,
-            code=SPENT,
-            retry_after_seconds=2.0,
-            should_retry=False,
+            kind="quota", message="m", status=429, code=SPENT, retry_after_seconds=2.0, should_retry=False
         )
     ],
     in_replies=[
@@ -98,15 +93,6 @@ FAILURES = FailureCases(
             " `thinking` is enabled, a final `assistant` message must start with a thinking block."
         ),
         "The `content[].thinking` in the thinking mode must be passed back to the API.",
-    ],
-    overflows=[
-        (
-            "input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000, decrease input length or"
-            " `max_tokens` and try again"
-        ),
-        "invalid params, context window exceeds limit",
-        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
-        "Your request exceeded model token limit: 262144 (requested: 300000)",
     ],
     invalid=[
         "max_tokens: 200000 > 128000, which is the maximum allowed number of output tokens for claude-sonnet-5-5",

@@ -128,6 +128,10 @@ UNKNOWN = told(
 )
 
 
+ALL = {**BEGIN["message"], "content": [{"type": "text", "text": "all"}], "stop_reason": "tool_use"}
+COMPLETE = stream({"type": "message_start", "message": ALL}, END)
+
+
 def say(text):
     return message({"type": "text", "text": text}), told(start(0, type="text", text=text))
 
@@ -217,26 +221,7 @@ DECODE = DecodeCases(
             '{"b": 1.50,  "a":"\\u00e9"}',
         ),
     ],
-    stops=[
-        ([UNKNOWN], Stop.OTHER, "tomorrow"),
-        (
-            [
-                stream(
-                    {
-                        "type": "message_start",
-                        "message": {
-                            **BEGIN["message"],
-                            "content": [{"type": "text", "text": "all"}],
-                            "stop_reason": "tool_use",
-                        },
-                    },
-                    END,
-                )
-            ],
-            Stop.TOOLS,
-            "tool_use",
-        ),
-    ],
+    stops=[([UNKNOWN], Stop.OTHER, "tomorrow"), ([COMPLETE], Stop.TOOLS, "tool_use")],
     counts=[
         ([TOTALS], Usage(input=12, cache_read=7, cache_write=5, output=30, reasoning=20, cache_write_1h=2)),
         ([message(usage={**COUNTED, "iterations": STEPS})], Usage(input=120, output=12, cache_read=5)),
@@ -246,6 +231,7 @@ DECODE = DecodeCases(
         (count({"output_tokens": 3}), Usage(output=3, incomplete=True)),
     ],
     same={
+        "complete when it starts": ([COMPLETE], (Text(text="all"),)),
         "unknown": (
             [UNKNOWN],
             (

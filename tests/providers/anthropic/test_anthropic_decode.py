@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from anthropic_replies import BEGIN, END, WIRE, message, start, stopped, stream, words
+from anthropic_replies import BEGIN, END, WIRE, message, start, stopped, stream
 
 from bridle.values.message import Stop
 from bridle.values.usage import Price, Rates
@@ -13,16 +13,6 @@ def test_calls_made_before_a_model_declined_are_not_calls():
     reply, _ = WIRE.decode(message(used, {"type": "fallback", "from": {}, "to": {}}, {**used, "id": "u"}))
     assert [type(part).__name__ for part in reply.parts] == ["Opaque", "Opaque", "ToolCall"]
     assert [call.wire_id for call in reply.calls] == ["u"]
-
-
-def test_a_message_may_be_complete_when_it_starts():
-    whole = {**BEGIN["message"], "content": [{"type": "text", "text": "all"}], "stop_reason": "tool_use"}
-    assert WIRE.decode(stream({"type": "message_start", "message": whole}, END))[0].text == "all"
-
-
-def test_a_stream_that_told_why_it_stopped_is_whole_without_its_last_event():
-    said = (BEGIN, start(0, type="text", text=""), words(0, "hi"), stopped("end_turn"))
-    assert WIRE.decode(stream(*said)) == WIRE.decode(stream(*said, END))
 
 
 def test_a_byte_order_mark_is_passed_over():

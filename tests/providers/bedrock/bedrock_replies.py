@@ -3,6 +3,7 @@
 import json
 from base64 import b64encode
 
+from bedrock_requests import OWN_REQUESTS
 from decode_kit import DecodeCases, Sample, slice_body
 from wire_kit import Wire
 
@@ -77,8 +78,7 @@ OWN_REPLIES = (
             Opaque(kind="toolUse", native=SERVER_CALL),
             Opaque(kind="toolResult", native=SERVER_RESULT),
             Text(
-                text="As it says",
-                native='{"citationsContent":{"citations":[{"title":"t"},{"source":"s"}]}}',
+                text="As it says", native='{"citationsContent":{"citations":[{"title":"t"},{"source":"s"}]}}'
             ),
             Opaque(kind="citationsContent", native='{"citationsContent":{"citations":[{"location":{}}]}}'),
             Opaque(kind="tomorrow", native='{"tomorrow":{"x":[null,1.5]}}'),
@@ -204,6 +204,7 @@ USED = {"toolUseId": "t", "name": "a"}
 DECODE = DecodeCases(
     wire=WIRE,
     replies=OWN_REPLIES,
+    requests=OWN_REQUESTS,
     samples=(
         Sample(
             body=stream(*SAMPLE_EVENTS, counted()),
@@ -285,10 +286,7 @@ DECODE = DecodeCases(
         ),
         ([message(usage=None)], Usage(incomplete=True)),
         ([message(usage={"inputTokens": -1, "outputTokens": True})], Usage()),
-        (
-            [stream(BEGIN, ended()), stream(BEGIN, ended(), counted())[:-1]],
-            Usage(incomplete=True),
-        ),
+        ([stream(BEGIN, ended()), stream(BEGIN, ended(), counted())[:-1]], Usage(incomplete=True)),
         ([stream(BEGIN, counted(), ended())], Usage(input=11, output=5)),
     ],
     same={

@@ -3,19 +3,12 @@
 import json
 
 import pytest
+from bedrock_replies import HERE, WIRE, stream
 
-from bridle.providers import load_codec
 from bridle.providers.wire.eventstream import encode_event, encode_frame
-from bridle.sim.families import find_family
 from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall
-from bridle.values.model import Endpoint, Model, Origin
-from bridle.values.request import Request
 from bridle.values.usage import Usage
 
-CODEC = load_codec("bedrock_converse")
-SERVER = find_family(CODEC.family)
-ASKED = Request(model=Model(id="m", endpoint=Endpoint(name="here", family="bedrock_converse")))
-HEADERS = {"content-type": "application/vnd.amazon.eventstream", "x-amzn-requestid": "r-1"}
 CLEAN = [
     ("messageStart", {"role": "assistant"}),
     ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "hm"}}}),
@@ -40,7 +33,7 @@ REPLY = Reply(
         ToolCall(id="", name="look", arguments='{"a": 1}', wire_id="t"),
     ),
     stop=Stop.TOOLS,
-    origin=Origin(family="bedrock_converse", endpoint="here", model="m"),
+    origin=HERE,
     usage=Usage(input=3, output=2),
     id="r-1",
     stop_detail="tool_use",
@@ -48,7 +41,7 @@ REPLY = Reply(
 
 
 def told(events):
-    return b"".join(encode_event(name, json.dumps(event).encode()) for name, event in events)
+    return stream(*events)
 
 
 def without(*names):
@@ -130,26 +123,20 @@ QUIRKS = {
     "more after the end": told(
         [*CLEAN, ("messageStart", {}), ("contentBlockStop", {"contentBlockIndex": 9})]
     ),
-    "the whole reply where a stream was asked for": SERVER.encode_reply(REPLY, stream=False).frames[0],
-    "a byte order mark": b"\xef\xbb\xbf" + SERVER.encode_reply(REPLY, stream=False).frames[0],
+    "the whole reply where a stream was asked for": WIRE.server.encode_reply(REPLY, stream=False).frames[0],
+    "a byte order mark": b"\xef\xbb\xbf" + WIRE.server.encode_reply(REPLY, stream=False).frames[0],
 }
 
 
 @pytest.mark.parametrize("name", QUIRKS)
 @pytest.mark.parametrize(
-    "headers", [HEADERS, {"x-amzn-requestid": "r-1"}], ids=["headers", "no content type"]
+    "headers", [WIRE.headers, {"x-amzn-requestid": "r-1"}], ids=["headers", "no content type"]
 )
 def test_the_reply_is_that_of_the_clean_stream(name, headers):
     for size in (1, 37, 100_000):
-        decoder = CODEC.new_decoder(ASKED, 200, headers)
-        body = QUIRKS[name]
-        for at in range(0, len(body), size):
-            decoder.feed(body[at : at + size])
-        assert decoder.close() == REPLY
+        assert WIRE.decode(QUIRKS[name], headers=headers, size=size)[0] == REPLY
 
 
 def test_the_clean_stream_is_clean():
-    decoder = CODEC.new_decoder(ASKED, 200, HEADERS)
-    deltas = decoder.feed(told(CLEAN))
-    assert decoder.close() == REPLY
-    assert len(deltas) == 5
+    reply, deltas = WIRE.decode(told(CLEAN))
+    assert (reply, len(deltas)) == (REPLY, 5)

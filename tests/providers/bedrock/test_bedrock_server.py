@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load_codec
-from bridle.values.errors import ProviderError
 from bridle.values.message import Media, Opaque, Text
 from bridle.values.request import Breakpoint, Thinking, ToolChoice
 
@@ -131,27 +130,6 @@ def test_paths_name_the_model_and_the_delivery(path, model, stream):
     assert (request.model.id, request.stream) == (model, stream)
     assert request.messages[0].parts == (Text(text="x"),)
     assert request.extras == ()
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/model/x/invoke", b"{}", 404),
-        ("/model/x/count-tokens", b"{}", 404),
-        (PATH, b"{", 400),
-        (PATH, b"[]", 400),
-        (PATH, b'{"messages":{}}', 400),
-        (PATH, b'{"messages":[{"role":"tool","content":[]}]}', 400),
-        (PATH, b'{"messages":[{"role":"user","content":"x"}]}', 400),
-        (PATH, b'{"messages":[{"role":"user","content":[1]}]}', 400),
-        (PATH, b'{"messages":[],"system":"x"}', 400),
-        (PATH, b'{"messages":[],"system":[1]}', 400),
-    ],
-)
-def test_what_is_no_request_is_refused_as_the_provider_would(path, body, status):
-    with pytest.raises(ProviderError) as refused:
-        CODEC.decode_request(HttpRequest(path=path, body=body))
-    assert refused.value.failure.status == status
 
 
 def test_what_stands_beside_a_system_block_without_words_survives():

@@ -253,10 +253,7 @@ DECODE = DecodeCases(
     arguments=[
         ([CALLED % SPELLED.encode(), b"data: " + CALLED % SPELLED.encode() + b"\r\n\r\n"], SPELLED),
         ([message(called("a"), finish="STOP")], "{}"),
-        (
-            [stream(*map(chunk, PIECES[:3]), chunk(finish="STOP"))],
-            '{"items":[{"name":"apple"}]',
-        ),
+        ([stream(*map(chunk, PIECES[:3]), chunk(finish="STOP"))], '{"items":[{"name":"apple"}]'),
     ],
     stops=[
         *(

@@ -4,27 +4,21 @@ import json
 
 import msgspec
 import pytest
-from gemini_talk import (
+from encode_kit import FOREIGN, call, results, user
+from gemini_requests import (
     CODEC,
     COUSIN,
     ENDPOINT,
-    FOREIGN,
     LENIENT,
     LOST,
     MODEL,
     OWN,
     SIGNED,
     SKIP,
-    ask,
-    assistant,
-    call,
+    TALK,
     in_turn,
     response,
     result,
-    results,
-    sent,
-    user,
-    written,
 )
 from msgspec.structs import replace
 
@@ -35,6 +29,9 @@ from bridle.values import events as e
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Message, Opaque, Reasoning, Reply, Stop, Text, ToolResult
 from bridle.values.settings import Settings
+
+ask, sent, written, assistant = TALK.ask, TALK.sent, TALK.written, TALK.assistant
+
 
 # Turns
 
@@ -214,27 +211,6 @@ def test_an_unsigned_call_of_our_own_says_that_it_never_had_one():
     assert [part.get("thoughtSignature") for part in signed[0]["parts"]] == [None, "c2ln"]
 
 
-@pytest.mark.parametrize(
-    ("policy", "origin", "echoed"),
-    [
-        ("signed", OWN, True),
-        ("may_echo", OWN, True),
-        ("must_echo", OWN, True),
-        ("strip", OWN, False),
-        ("signed", COUSIN, False),
-        ("must_echo", COUSIN, True),
-        ("must_echo", FOREIGN, False),
-    ],
-)
-def test_thoughts_go_back_as_the_endpoint_wants(policy, origin, echoed):
-    model = replace(MODEL, endpoint=replace(ENDPOINT, reasoning=policy))
-    thought = Reasoning(text="hm", signature="cw==")
-    (content,) = in_turn(assistant(thought, "So.", origin=origin), model=model)
-    signature = {"thoughtSignature": "cw=="} if origin is OWN else {}
-    expected = [{"text": "hm", "thought": True, **signature}] if echoed else []
-    assert content["parts"] == [*expected, {"text": "So."}]
-
-
 def test_own_parts_go_back_as_they_came():
     native = '{"toolCall":{"toolType":"X","id":"x","args":{"q":[1.50,null]}},"thoughtSignature":"YQ=="}'
     (content,) = in_turn(
@@ -253,62 +229,13 @@ def test_own_parts_go_back_as_they_came():
 # Content
 
 
-def test_results_in_words_errors_and_pictures():
+def test_a_result_may_hold_a_picture():
     picture = Media(kind="image", media_type="image/png", data="AAAA")
-    calls = assistant(*(call(f"c{number}") for number in range(5)), origin=FOREIGN)
-    (_, content) = in_turn(
-        calls,
-        results(
-            ToolResult(call_id="c0", parts=(Text(text="a"), Text(text=" "), Text(text="b"))),
-            ToolResult(call_id="c1", parts=()),
-            ToolResult(call_id="c2", parts=(), outcome="timeout"),
-            ToolResult(call_id="c3", parts=(Text(text="no"),), outcome="denied"),
-            ToolResult(call_id="c4", parts=(picture, Text(text="seen"), Opaque(kind="x", native="{}"))),
-        ),
-        model=LENIENT,
-    )
-    answers = [part["functionResponse"] for part in content["parts"]]
-    assert [answer["response"] for answer in answers] == [
-        {"output": "a\nb"},
-        {"output": ""},
-        {"error": "The call ended without a word: timeout."},
-        {"error": "no"},
-        {"output": "seen"},
-    ]
-    assert answers[4]["parts"] == [{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]
-
-
-def test_media_of_every_kind():
-    (content,) = written(
-        user(
-            Media(kind="audio", media_type="audio/mp3", data="AAAA"),
-            Media(kind="document", data="AAAA"),
-            Media(kind="video", media_type="video/mp4", url="https://example.com/v"),
-            Media(kind="image", url="gs://bucket/i"),
-            Media(kind="document", file_id="files/abc", media_type="application/pdf"),
-        )
-    )
-    assert content["parts"] == [
-        {"inlineData": {"mimeType": "audio/mp3", "data": "AAAA"}},
-        {"inlineData": {"mimeType": "application/pdf", "data": "AAAA"}},
-        {"fileData": {"mimeType": "video/mp4", "fileUri": "https://example.com/v"}},
-        {"fileData": {"fileUri": "gs://bucket/i"}},
-        {"fileData": {"mimeType": "application/pdf", "fileUri": "files/abc"}},
-    ]
-
-
-def test_half_characters_and_broken_arguments_do_not_break_the_body():
-    broken = call("c1", arguments='{"city": "Tok')
-    contents = written(user("a\ud83d"), assistant("\udf21b", broken), results(result("c1", "\ud83c\udf21")))
-    assert contents[0]["parts"] == [{"text": "a�"}]
-    assert contents[1]["parts"][0] == {"text": "�b"}
-    assert contents[1]["parts"][1]["functionCall"]["args"] == {"INVALID_JSON": '{"city": "Tok'}
-    assert contents[2]["parts"] == [response(said="🌡")]
-
-
-def test_arguments_go_out_as_they_are_spelled():
-    body = CODEC.encode(ask(user("q"), assistant(call("c1", arguments='{"n":  1.50}')))).body
-    assert b'"args":{"n":  1.50}' in body
+    seen = ToolResult(call_id="c1", parts=(picture, Text(text="seen"), Opaque(kind="x", native="{}")))
+    (_, content) = in_turn(assistant(call("c1"), origin=FOREIGN), results(seen), model=LENIENT)
+    (given,) = [part["functionResponse"] for part in content["parts"]]
+    assert given["response"] == {"output": "seen"}
+    assert given["parts"] == [{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]
 
 
 # Going on with a paused reply
@@ -374,8 +301,3 @@ def test_open_calls_answered_for_now_are_forgotten_when_the_result_comes():
     line = (user("q"), assistant(call("c1"), call("c2")))
     for messages in (line, (*line, results(result("c1"))), (*line, results(result("c1"), result("c2")))):
         assert CODEC.encode(ask(*messages), kept) == CODEC.encode(ask(*messages))
-
-
-def test_only_its_own_kept_messages_are_taken():
-    with pytest.raises(MisuseError, match="another codec"):
-        CODEC.encode(ask(user("hi")), object())

@@ -4,16 +4,12 @@ import json
 import re
 
 import pytest
+from gemini_replies import WIRE
 
-from bridle.providers import load_codec
 from bridle.values.message import Stop
-from bridle.values.model import Endpoint, Model
-from bridle.values.request import Request
 from bridle.values.result import ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.usage import Usage
 
-CODEC = load_codec("gemini")
-ASKED = Request(model=Model(id="gemini-x", endpoint=Endpoint(name="here", family="gemini")))
 COUNTS = {"promptTokenCount": 11, "candidatesTokenCount": 5, "thoughtsTokenCount": 2, "totalTokenCount": 18}
 CALL = {"functionCall": {"name": "look", "args": {"city": "Tōkyō"}}, "thoughtSignature": "c2ln"}
 
@@ -140,10 +136,7 @@ QUIRKS = {
 
 
 def told(body, size=None):
-    decoder = CODEC.new_decoder(ASKED, 200, {"content-type": "application/octet-stream"})
-    step = size or len(body)
-    deltas = [delta for at in range(0, len(body), step) for delta in decoder.feed(body[at : at + step])]
-    reply = decoder.close()
+    reply, deltas = WIRE.decode(body, headers={"content-type": "application/octet-stream"}, size=size)
     words = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     thoughts = "".join(delta.reasoning for delta in deltas if isinstance(delta, ReasoningDelta))
     calls = [(call.name, json.loads(call.arguments)) for call in deltas if isinstance(call, ToolCallDelta)]

@@ -55,33 +55,6 @@ def test_paths(path, model, streams):
     assert (request.model.id, request.stream) == (model, streams)
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1beta/models/gemini-x:countTokens", "/v1beta/models", "/v1beta/cachedContents"]
-)
-def test_other_doors(path):
-    assert refusal({}, path).kind == "not_found"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"{",
-        b"[]",
-        {"contents": "x"},
-        {"contents": ["x"]},
-        {"contents": [{"role": "assistant", "parts": []}]},
-        {"contents": [{"parts": "x"}]},
-        {"contents": [], "tools": "x"},
-        {"contents": [], "tools": [{"functionDeclarations": ["x"]}]},
-        {"contents": [], "systemInstruction": 7},
-        {"contents": [], "systemInstruction": {"parts": [{"inlineData": {"mimeType": "a/b", "data": "AA"}}]}},
-    ],
-)
-def test_what_is_no_request(body):
-    failed = refusal(body)
-    assert (failed.kind, failed.status) == ("invalid", 400)
-
-
 def test_a_whole_request():
     body = {
         **contents(("user", {"text": "hi"})),

@@ -41,5 +41,3 @@ class FailureCases:
     """Messages that only look as if they named a cause."""
     rate_limited: Sequence[str] = ()
     """Messages of the kit that name a rate limit on this wire, whatever the status."""
-    overflows: Sequence[str] = ()
-    """Messages about a prompt that is too long, as this family words them."""

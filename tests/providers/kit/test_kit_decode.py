@@ -25,14 +25,7 @@ CASES = {each.wire.family: each for each in (ANTHROPIC, BEDROCK, GEMINI, OPENAI_
 CAMPAIGN = float(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 SIZES = (1, 2, 3, 7, 64, 1024)
 for_families = pytest.mark.parametrize("cases", CASES.values(), ids=CASES)
-for_samples = pytest.mark.parametrize(
-    ("cases", "sample"),
-    [
-        pytest.param(each, sample, id=f"{family}-{number}")
-        for family, each in CASES.items()
-        for number, sample in enumerate(each.samples)
-    ],
-)
+for_samples = pytest.mark.parametrize(("cases", "sample"), list_rows(CASES, "samples"))
 
 
 @for_families
@@ -125,14 +118,7 @@ def test_counts_never_overlap_and_a_reply_without_counts_does_not_say_nought(cas
         assert cases.wire.decode(body)[0].usage == usage
 
 
-@pytest.mark.parametrize(
-    ("cases", "bodies", "parts"),
-    [
-        pytest.param(each, *row, id=f"{family}-{name}")
-        for family, each in CASES.items()
-        for name, row in each.same.items()
-    ],
-)
+@pytest.mark.parametrize(("cases", "bodies", "parts"), list_rows(CASES, lambda each: each.same.values()))
 def test_the_same_thing_said_in_other_ways_is_the_same_reply(cases, bodies, parts):
     first = cases.wire.decode(bodies[0])[0].parts
     assert parts is None or first == parts
@@ -172,15 +158,7 @@ EVERYWHERE = (
 
 
 @pytest.mark.parametrize(
-    ("cases", "body", "kind"),
-    [
-        *(
-            pytest.param(each, *row, id=f"{family}-any-{number}")
-            for family, each in CASES.items()
-            for number, row in enumerate(EVERYWHERE)
-        ),
-        *list_rows(CASES, "no_replies"),
-    ],
+    ("cases", "body", "kind"), list_rows(CASES, lambda each: (*EVERYWHERE, *each.no_replies))
 )
 def test_what_is_no_reply_says_so(cases, body, kind):
     assert cases.wire.fail(body).kind == kind
@@ -264,15 +242,9 @@ def test_damaged_replies_end_in_a_reply_or_a_provider_error(cases):
 
 
 @pytest.mark.parametrize(
-    ("cases", "kind"),
-    [
-        pytest.param(each, kind, id=f"{family}-{kind}")
-        for family, each in CASES.items()
-        for kind in each.deltas
-    ],
+    ("cases", "make_slices", "text"), list_rows(CASES, lambda each: each.deltas.values())
 )
-def test_a_delta_costs_the_same_however_many_came_before(cases, kind):
-    make_slices, text = cases.deltas[kind]
+def test_a_delta_costs_the_same_however_many_came_before(cases, make_slices, text):
     slices_of = cache(make_slices)
 
     def prepare(count):

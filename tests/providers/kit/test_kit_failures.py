@@ -36,14 +36,7 @@ def fail(cases, message, status=400, **more):
 # Status, body and headers
 
 
-@pytest.mark.parametrize(
-    ("cases", "refusal"),
-    [
-        pytest.param(each, refusal, id=f"{family}-{number}")
-        for family, each in CASES.items()
-        for number, refusal in enumerate(each.refusals)
-    ],
-)
+@pytest.mark.parametrize(("cases", "refusal"), list_rows(CASES, "refusals"))
 def test_every_refusal_has_one_kind(cases, refusal):
     decoder = cases.wire.new_decoder(refusal.status, refusal.headers)
     assert list(decoder.feed(refusal.body)) == []
@@ -178,28 +171,17 @@ WISHES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("cases", "message"),
-    [
-        pytest.param(each, message, id=f"{family}-{message[:40]}")
-        for family, each in CASES.items()
-        for message in (*OVERFLOWS, *each.overflows)
-    ],
-)
+@pytest.mark.parametrize(("cases", "message"), list_rows(CASES, lambda each: OVERFLOWS))
 def test_a_prompt_that_is_too_long_is_told_by_every_wording_anybody_uses(cases, message):
     assert fail(cases, message).kind == "context"
     assert fail(cases, message, 429).kind == "rate_limited", "the status comes first"
 
 
-@pytest.mark.parametrize(
-    ("cases", "message"),
-    [
-        pytest.param(each, message, id=f"{family}-{message[:40]}")
-        for family, each in CASES.items()
-        for message in (*NO_OVERFLOWS, *WISHES, *each.invalid)
-        if message not in each.rate_limited
-    ],
-)
+def list_looks(cases):
+    return [each for each in (*NO_OVERFLOWS, *WISHES, *cases.invalid) if each not in cases.rate_limited]
+
+
+@pytest.mark.parametrize(("cases", "message"), list_rows(CASES, list_looks))
 def test_what_only_looks_like_a_cause_is_none(cases, message):
     assert fail(cases, message).kind == "invalid"
     assert fail(cases, message, 429).kind == "rate_limited"
@@ -211,14 +193,7 @@ def test_a_rate_limit_may_be_told_by_its_words(cases):
         assert fail(cases, message).kind == "rate_limited"
 
 
-@pytest.mark.parametrize(
-    ("cases", "message"),
-    [
-        pytest.param(each, message, id=f"{family}-{number}")
-        for family, each in CASES.items()
-        for number, message in enumerate(each.reasoning_refused)
-    ],
-)
+@pytest.mark.parametrize(("cases", "message"), list_rows(CASES, "reasoning_refused"))
 def test_reasoning_that_is_not_taken_back_is_a_failure_of_its_own(cases, message):
     assert fail(cases, message).kind == "reasoning_refused"
     assert fail(cases, message, 500).kind == "server"
@@ -227,7 +202,7 @@ def test_reasoning_that_is_not_taken_back_is_a_failure_of_its_own(cases, message
 @pytest.mark.parametrize("status", [401, 413, 529])
 def test_type_and_status_come_before_words(status):
     kinds = {401: "unauthorized", 413: "too_large", 529: "overloaded"}
-    for message in (*ANTHROPIC.reasoning_refused, *ANTHROPIC.overflows, *ANTHROPIC.invalid):
+    for message in (*ANTHROPIC.reasoning_refused, *OVERFLOWS, *ANTHROPIC.invalid):
         assert fail(ANTHROPIC, message, status).kind == kinds[status]
 
 

@@ -1,6 +1,7 @@
 """One wire family as the kits use it: its codec, its simulated server, and bytes given to its decoder."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 
 import pytest
 
@@ -48,10 +49,14 @@ class Wire:
         return failed.value.failure
 
 
-def list_rows(cases: Mapping[str, object], table: str) -> list:
-    """Return the rows of a table of every family, each with its family in front."""
+def list_rows(cases: Mapping[str, object], table: str | Callable[[object], Iterable]) -> list:
+    """Return the rows of a table of every family, each with its family in front.
+
+    The table is an attribute of the cases, or a function of them.
+    """
+    read = attrgetter(table) if isinstance(table, str) else table
     return [
-        pytest.param(each, *row, id=f"{family}-{number}")
+        pytest.param(each, *(row if isinstance(row, tuple) else (row,)), id=f"{family}-{number}")
         for family, each in cases.items()
-        for number, row in enumerate(getattr(each, table))
+        for number, row in enumerate(read(each))
     ]

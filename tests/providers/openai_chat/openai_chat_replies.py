@@ -130,10 +130,7 @@ def stop_because(reason, calls, stop):
 
 def make_call(given, reason, arguments):
     call = {**CALL, "function": {"name": "look", "arguments": given}}
-    told = (
-        piece({"tool_calls": [CALL]}),
-        piece({"tool_calls": [{**call, "index": 1, "id": "b"}]}, reason),
-    )
+    told = (piece({"tool_calls": [CALL]}), piece({"tool_calls": [{**call, "index": 1, "id": "b"}]}, reason))
     return [whole({"tool_calls": [CALL, call]}, reason), stream(*told)], arguments
 
 

@@ -15,7 +15,6 @@ from openai_chat_replies import (
 )
 
 from bridle.values.message import Opaque, Reply, Stop, Text
-from bridle.values.usage import Usage
 
 
 def test_a_refusal_is_told_apart_from_an_answer():
@@ -74,13 +73,6 @@ def test_cut_anywhere_no_tool_is_offered_with_half_its_arguments():
                 if not end:
                     assert replace(found, usage=reply.usage, stop_detail="") == reply
     assert 0 < accepted < len(body)
-
-
-def test_an_answer_is_whole_when_only_its_counts_are_missing():
-    body = THREE_CALLS_STREAM
-    counted = body.index(b'"usage"')
-    before = body.rindex(b"data:", 0, counted)
-    assert heard(body[:before]).usage == Usage(incomplete=True)
 
 
 @pytest.mark.parametrize("depth", [50, 300, 600, 900, 2_000, 20_000])

@@ -154,10 +154,7 @@ MODEL = Model(
 HI = (Message(role="user", parts=(Text(text="hi"),)),)
 OWN_REQUESTS = (
     Request(
-        model=MODEL,
-        messages=HI,
-        thinking=Thinking(mode="pro", effort="low", display="auto"),
-        max_tokens=20,
+        model=MODEL, messages=HI, thinking=Thinking(mode="pro", effort="low", display="auto"), max_tokens=20
     ),
     Request(
         model=MODEL,

@@ -8,16 +8,10 @@ from itertools import count
 
 import pytest
 from msgspec.structs import replace
+from openai_responses_replies import WIRE
 
-from bridle.providers import load_codec
 from bridle.values.message import Reasoning, Text, ToolCall
-from bridle.values.model import Endpoint, Model
-from bridle.values.request import Request
 from bridle.values.result import TextDelta
-
-CODEC = load_codec("openai_responses")
-ASKED = Request(model=Model(id="m", endpoint=Endpoint(name="here", family="openai_responses")))
-SSE = {"content-type": "text/event-stream"}
 
 WORDS = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is warm."}]}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": '{"a":1}'}
@@ -148,15 +142,15 @@ QUIRKS = {
 @pytest.mark.parametrize("name", QUIRKS)
 def test_the_reply_is_that_of_the_clean_stream(name):
     body = QUIRKS[name]
-    reply, _ = heard(body)
-    clean, _ = heard(QUIRKS["the clean stream"])
+    reply, _ = WIRE.decode(body)
+    clean, _ = WIRE.decode(QUIRKS["the clean stream"])
     assert replace(reply, stop_detail="") == replace(clean, stop_detail="")
     assert reply.parts == (
         Text(text="It is warm."),
         ToolCall(id="", name="look", arguments='{"a":1}', wire_id="call_1"),
     )
     for size in (1, 3, 50):
-        assert heard(body, size)[0] == reply
+        assert WIRE.decode(body, size=size)[0] == reply
 
 
 SHOWN_AT_ONCE = {name for name in QUIRKS if name.startswith(("JSON", "nothing but the end"))}
@@ -165,15 +159,8 @@ SHOWN_AT_ONCE |= {"no pieces at all"}
 
 @pytest.mark.parametrize("name", sorted(QUIRKS.keys() - SHOWN_AT_ONCE))
 def test_the_words_are_shown_on_the_way(name):
-    _, deltas = heard(QUIRKS[name])
+    _, deltas = WIRE.decode(QUIRKS[name])
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "It is warm."
-
-
-def heard(body, size=None):
-    decoder = CODEC.new_decoder(ASKED, 200, SSE)
-    step = size or len(body)
-    deltas = [delta for at in range(0, len(body), step) for delta in decoder.feed(body[at : at + step])]
-    return decoder.close(), deltas
 
 
 def test_there_are_enough_of_them():
@@ -196,19 +183,8 @@ def test_reasoning_told_raw_is_kept_where_it_stood():
         event("output_item.done", output_index=0, item=raw),
         ended(raw),
     ]
-    reply, deltas = heard(frames(events))
+    reply, deltas = WIRE.decode(frames(events))
     assert reply.parts == (
         Reasoning(text="Hm, so.", native='{"id":"rs","lengths":{"summary":[],"content":[7]}}'),
     )
     assert [delta.reasoning for delta in deltas] == ["Hm, ", "so."]
-
-
-def test_words_torn_between_two_pieces_are_joined():
-    torn = [
-        CLEAN[2],
-        event("output_text.delta", output_index=0, delta="\ud83d"),
-        event("output_text.delta", output_index=0, delta="\ude00"),
-        ended(),
-    ]
-    reply, _ = heard(frames(torn))
-    assert reply.text == "😀"

@@ -7,8 +7,6 @@ from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load_codec
-from bridle.providers.schema.compiler import is_strict_ready
-from bridle.values.errors import ProviderError
 from bridle.values.message import Media, Opaque, Reasoning, Stop, Text, ToolCall, ToolResult
 from bridle.values.request import Extra, OutputSpec, Thinking, ToolChoice
 
@@ -174,92 +172,10 @@ def test_outputs_of_calls_the_provider_holds_are_kept():
     assert again(read(input=[output]))["input"] == []
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/v1/responses/resp_1/cancel", b"{}", 404),
-        ("/v1/chat/completions", b'{"model":"m"}', 404),
-        ("/v1/responses", b"{", 400),
-        ("/v1/responses", b"[]", 400),
-        ("/v1/responses", b"{}", 400),
-        ("/v1/responses", b'{"model":"m","input":[1]}', 400),
-        ("/v1/responses", b'{"model":"m","input":"x","tools":[1]}', 400),
-        ("/v1/responses", b'{"model":"m","input":"x","instructions":[1]}', 400),
-    ],
-)
-def test_what_is_no_request_is_refused(path, body, status):
-    with pytest.raises(ProviderError) as refused:
-        CODEC.decode_request(HttpRequest(path=path, body=body))
-    assert refused.value.failure.status == status
-
-
 def test_paths_of_other_clouds_and_prompts_that_name_the_model():
     assert read("/openai/responses?api-version=v1", input="x").model.id == "m"
     kept = CODEC.decode_request(HttpRequest(path="/responses", body=b'{"prompt":{"id":"p"}}'))
     assert again(kept) == {"input": [], "store": True, "prompt": {"id": "p"}}
-
-
-# Strict schemas
-
-
-def closed(**properties):
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-TEXT = {"type": "string"}
-LIST = {"type": "array", "items": TEXT}
-SELF = {"$ref": "#/$defs/n"}
-STRICT = {
-    "nothing": closed(),
-    "every kind": closed(a=TEXT, b={"type": ["integer", "null"], "minimum": 1}, c=LIST),
-    "nested": closed(a=closed(b=closed(c={"type": "boolean"}))),
-    "choices": closed(a={"anyOf": [TEXT, {"type": "null"}]}, b={"type": "string", "enum": ["x"]}),
-    "references": {**closed(a=SELF, b={"$ref": "#"}), "$defs": {"n": closed(next=SELF)}},
-    "defaults and lengths": closed(a={**TEXT, "default": "x", "minLength": 1}),
-    "words about it": {**closed(a={**TEXT, "description": "d", "format": "date"}), "title": "T"},
-}
-LOOSE = {
-    "no object": {"type": "array", "items": TEXT},
-    "a choice at the root": {"type": "object", "anyOf": [closed()]},
-    "open": {"type": "object", "properties": {}},
-    "optional property": {**closed(a=TEXT), "required": []},
-    "open inside": closed(a={"type": "object", "properties": {}}),
-    "any object": closed(a={"type": "object", "additionalProperties": TEXT}),
-    "all of": closed(a={"allOf": [TEXT]}),
-    "no two alike": closed(a={**LIST, "uniqueItems": True}),
-    "patterns of names": {**closed(), "patternProperties": {}},
-    "anything": closed(a={}),
-    "a list of anything": closed(a={"type": "array"}),
-    "unknown format": closed(a={**TEXT, "format": "uri"}),
-    "format that is no word": closed(a={**TEXT, "format": []}),
-    "words beside a reference": closed(a={"$ref": "#", "description": "d"}),
-    "a reference to nowhere": closed(a={"$ref": "#/$defs/x"}),
-    "no choices": closed(a={"anyOf": []}),
-    "too many values": closed(a={"type": "string", "enum": [str(n) for n in range(1_001)]}),
-}
-
-
-@pytest.mark.parametrize("name", STRICT)
-def test_strict_schemas(name):
-    assert is_strict_ready(json.dumps(STRICT[name]))
-
-
-@pytest.mark.parametrize("name", LOOSE)
-def test_schemas_that_are_not_strict(name):
-    assert not is_strict_ready(json.dumps(LOOSE[name]))
-
-
-def test_schemas_nested_without_end_are_not_strict():
-    deep = TEXT
-    for _ in range(100):
-        deep = {"anyOf": [deep]}
-    assert not is_strict_ready(json.dumps(closed(a=deep)))
-    assert not is_strict_ready("{")
 
 
 def test_a_reference_may_leave_out_what_it_is():
