@@ -25,7 +25,7 @@ search = CommandTool(
 
 @tool(effect="read", timeout=10)
 async def count_words(note: str) -> int:
-    """How many words a note has.
+    """Count the words of a note.
 
     Args:
         note: Its file name, e.g. "library.txt".

@@ -15,7 +15,7 @@ STOCK = {"tea": 12, "coffee": 0}
 
 @tool(effect="read")
 def in_stock(article: str) -> str:
-    """How many of an article are in stock."""
+    """Count the articles in stock."""
     return str(STOCK[article])
 
 

@@ -4,7 +4,7 @@ from bridle.testing.scripted_model import call_reply
 
 
 def in_stock(article: str) -> int:
-    """How many of an article are in stock."""
+    """Count the articles in stock."""
     return {"tea": 12}[article]
 
 

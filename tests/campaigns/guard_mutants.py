@@ -166,7 +166,7 @@ MUTANTS = (
         "run/calls/test_stored_results.py::test_the_model_gets_an_excerpt_and_reads_the_rest",
     ),
     Mutant(
-        "tools/function/results.py",
+        "tools/function/invoker.py",
         "raise TypeError(f\"tool `{tool}` returned {error}; {_suggest_type(value)}\") from None",
         "return (Text(text=repr(value)),)",
         "tools/function/test_tool_results.py::test_what_a_model_cannot_read_is_named",

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
-from bridle.providers.wire.origin import is_from_same_origin, match_model_id
+from bridle.providers.wire.dialect import is_from_same_origin, match_model_id
 from bridle.values.errors import MisuseError
 from bridle.values.message import Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from bridle.values.model import Endpoint, Origin

@@ -15,7 +15,7 @@ LIMITS = {
     "persons": 0.12,
     "participles": 0.3,
     "classes": 0,
-    "touched": 104,
+    "touched": 101,
     "closure": 50,
     "fields": 12,
     "budget": 3,

@@ -3,7 +3,7 @@ from pydantic_ai.models.function import FunctionModel
 
 
 def in_stock(article: str) -> int:
-    """How many of an article are in stock."""
+    """Count the articles in stock."""
     return {"tea": 12}[article]
 
 

@@ -1,11 +1,60 @@
-"""Base class of the codecs: names the schema dialects of a wire and reports what they lose."""
+"""Base class of the codecs: names the schema dialects of a wire and reports what a request loses.
 
+A codec states which settings its wire supports. An unsupported one is omitted from the body, and its notice
+goes to the log.
+"""
+
+from bridle.values.base import Value
 from bridle.values.model import Model
 from bridle.values.request import OutputSpec, Request
 
 from .schema.tool_schema import explain_unsupported_output, list_schema_losses
 from .wire.message_form import MessageForm
-from .wire.unsent_settings import SupportedSettings, list_unsent_settings
+
+
+class SupportedSettings(Value):
+    """Settings that a wire has a field for."""
+
+    stop_sequences: bool = True
+    top_k: bool = True
+    parallel: bool = True
+    """A switch that allows only one call per reply."""
+    no_calls: bool = True
+    """A tool choice that forbids calls."""
+    mode: bool = True
+    budget: bool = True
+    effort: bool = True
+
+
+def list_unsent_settings(request: Request, carries: SupportedSettings) -> tuple[str, ...]:
+    sampling, thinking, choice = request.sampling, request.thinking, request.tool_choice
+    requested = {
+        "stop_sequences": bool(sampling.stop_sequences),
+        "top_k": sampling.top_k is not None,
+        "mode": bool(thinking and thinking.mode),
+        "budget": thinking is not None and thinking.budget_tokens is not None,
+        "effort": bool(thinking and thinking.effort),
+        "parallel": bool(request.tools) and not choice.parallel and choice.mode != "none",
+        "no_calls": bool(request.tools) and choice.mode == "none",
+    }
+    at = request.model.endpoint.name
+    return tuple(
+        _NOTICES[name].format(at=at)
+        for name, is_requested in requested.items()
+        if is_requested and not getattr(carries, name)
+    )
+
+
+_NOTICES = {
+    "stop_sequences": "stop sequences were left out: {at} has no field for them",
+    "top_k": "top_k was left out: {at} has no field for it",
+    "mode": "the thinking mode was left out: {at} has no field for it",
+    "budget": "the thinking budget was left out: {at} has no field for it",
+    "effort": "the effort was left out: {at} has no field for it",
+    "parallel": "parallel=False was left out: {at} has no switch for it, so a reply may have several calls",
+    "no_calls": "tool choice 'none' was left out: {at} has no value for it; the tools stay declared, and a"
+    " call is answered without being run",
+}
 
 
 class BaseCodec:

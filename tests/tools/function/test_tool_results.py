@@ -16,7 +16,7 @@ import pytest
 
 from bridle.ports.run_context import RunContext
 from bridle.tools import tool
-from bridle.tools.function.results import make_result_parts
+from bridle.tools.function.invoker import make_result_parts
 from bridle.tools.schema.json_form import to_json_form, to_json_text
 from bridle.values.message import Media, Text
 

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
+from bridle.providers.wire.dialect import RETURNABLE_ID
 from bridle.providers.wire.encoded_history import CONTINUE_TEXT, EncodedMessages, WireTurn, make_lost_result
 from bridle.providers.wire.json import dumps, loads
-from bridle.providers.wire.origin import RETURNABLE_ID
 from bridle.values.base import Value
 from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Endpoint, Model, Origin

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
-from bridle.providers.base_codec import BaseCodec
+from bridle.providers.base_codec import BaseCodec, SupportedSettings
 from bridle.providers.schema.tool_schema import compile_output_schema, wrap_decoder
 from bridle.providers.wire.breakpoints import (
     message_breakpoint_ttls,
@@ -30,7 +30,6 @@ from bridle.providers.wire.json import dumps, repair_surrogates, set_at_path
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.system_messages import place_system_messages
 from bridle.providers.wire.tool_names import NAMES_64
-from bridle.providers.wire.unsent_settings import SupportedSettings
 from bridle.values.request import OutputSpec, Request, Thinking
 
 from .decode import BedrockDecoder

@@ -34,7 +34,7 @@ class BedrockDialect(Value):
         r"(?<![\w-])(?!(?:global|us|us-gov|eu|apac|jp|au|ca)\.)[A-Za-z][\w-]*\..+$"
         r"|^[^.]+$"
     )
-    """The part of a model's id that must be equal for one model to read what another signed (wire/origin.py).
+    """The part of a model's id that must be equal for one model to read what another signed (wire/dialect.py).
 
     The region prefix of an id says where the model runs, not which one it is.
     """

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from msgspec import Raw
 from msgspec.structs import replace
 
+from bridle.providers.wire.dialect import is_from_same_origin
 from bridle.providers.wire.encoded_history import (
     CONTINUE_TEXT,
     HIDDEN_BEGINNING_TEXT,
@@ -31,7 +32,6 @@ from bridle.providers.wire.encoded_history import (
     make_lost_result,
 )
 from bridle.providers.wire.json import dumps
-from bridle.providers.wire.origin import is_from_same_origin
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Endpoint, Model

@@ -15,16 +15,14 @@ from hashlib import blake2b
 from urllib.parse import quote
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest, StoredPromptInfo
-from bridle.providers.base_codec import BaseCodec
+from bridle.providers.base_codec import BaseCodec, SupportedSettings
 from bridle.providers.schema.tool_schema import compile_output_schema, wrap_decoder
 from bridle.providers.wire.decoder import request_headers, require_own_history
-from bridle.providers.wire.dialect import read_dialect
+from bridle.providers.wire.dialect import match_model_id, read_dialect
 from bridle.providers.wire.encoded_history import DIGEST_BYTES, EncodedMessagesPerModel
 from bridle.providers.wire.extras import add_extra
 from bridle.providers.wire.json import drop_nulls, dumps
 from bridle.providers.wire.message_form import MessageForm
-from bridle.providers.wire.origin import match_model_id
-from bridle.providers.wire.unsent_settings import SupportedSettings
 from bridle.values.errors import MisuseError
 from bridle.values.model import Abilities, Model
 from bridle.values.request import Request, Thinking, ToolSpec

@@ -17,10 +17,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Raw
 
-from bridle.providers.wire.dialect import read_dialect
+from bridle.providers.wire.dialect import is_from_same_origin, match_model_id, read_dialect
 from bridle.providers.wire.encoded_history import HIDDEN_BEGINNING_TEXT, WireTurn, make_lost_result
 from bridle.providers.wire.json import dumps, is_object, loads, text_or_empty
-from bridle.providers.wire.origin import is_from_same_origin, match_model_id
 from bridle.values.base import Value
 from bridle.values.message import Message, Opaque, Part, Reasoning, ToolCall, ToolResult
 from bridle.values.model import Endpoint, Model
@@ -50,7 +49,7 @@ class GeminiDialect(Value):
     hosted_alone: str = ""
     """Pattern of model ids: these models accept functions or hosted tools, never both at once."""
     sealed_by: str = ""
-    """Pattern of model ids: a signature is sent to models with the same match (wire/origin.py)."""
+    """Pattern of model ids: a signature is sent to models with the same match (wire/dialect.py)."""
 
 
 DEFAULT_DIALECT = GeminiDialect()

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from msgspec import Raw
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
-from bridle.providers.base_codec import BaseCodec
+from bridle.providers.base_codec import BaseCodec, SupportedSettings
 from bridle.providers.openai.prompt_cache import BREAKPOINT, EXPLICIT_BREAKPOINT, message_breakpoints
 from bridle.providers.schema.tool_schema import wrap_decoder
 from bridle.providers.wire.breakpoints import (
@@ -29,7 +29,6 @@ from bridle.providers.wire.encoded_history import EncodedMessagesPerModel
 from bridle.providers.wire.json import dumps, loads
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.tool_names import NAMES_64
-from bridle.providers.wire.unsent_settings import SupportedSettings
 from bridle.values.model import Endpoint
 from bridle.values.request import Request
 

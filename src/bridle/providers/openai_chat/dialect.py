@@ -31,7 +31,7 @@ class ChatDialect(Value):
     reasoning_field: str = "reasoning_content"
     """Field for reasoning from other servers, if this server requires some."""
     sealed_by: str = ""
-    """Pattern of model ids: reasoning is sent back to models with the same match (wire/origin.py)."""
+    """Pattern of model ids: reasoning is sent back to models with the same match (wire/dialect.py)."""
     must_echo_models: str = ""
     """Pattern of model ids: these models require reasoning beside every call, whatever the endpoint's policy.
     """

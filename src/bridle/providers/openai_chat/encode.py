@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from msgspec import Raw
 
+from bridle.providers.wire.dialect import RETURNABLE_ID, is_from_same_origin, match_model_id
 from bridle.providers.wire.encoded_history import WireTurn
 from bridle.providers.wire.json import dumps, repair_surrogates
-from bridle.providers.wire.origin import RETURNABLE_ID, is_from_same_origin, match_model_id
 from bridle.values.message import (
     Media,
     Message,

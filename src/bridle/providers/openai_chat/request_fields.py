@@ -13,9 +13,9 @@ from msgspec import Raw
 from bridle.providers.openai.prompt_cache import cache_fields
 from bridle.providers.schema.compiler import is_strict_ready
 from bridle.providers.schema.tool_schema import compile_for_wire, compile_output_schema, native_definition
+from bridle.providers.wire.dialect import match_model_id
 from bridle.providers.wire.extras import conflicting_extra, parse_extra
 from bridle.providers.wire.json import loads, raw_json, repair_surrogates, set_at_path
-from bridle.providers.wire.origin import match_model_id
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.errors import MisuseError
 from bridle.values.model import Abilities

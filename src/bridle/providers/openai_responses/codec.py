@@ -30,7 +30,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
-from bridle.providers.base_codec import BaseCodec
+from bridle.providers.base_codec import BaseCodec, SupportedSettings
 from bridle.providers.openai.prompt_cache import (
     NO_CACHE_OPTIONS,
     OPTIONS,
@@ -52,7 +52,6 @@ from bridle.providers.wire.extras import conflicting_extra, parse_extra
 from bridle.providers.wire.json import drop_nulls, dumps, is_object, loads, repair_surrogates
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.tool_names import NAMES_64
-from bridle.providers.wire.unsent_settings import SupportedSettings
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 from bridle.values.message import Opaque
@@ -92,7 +91,7 @@ class ResponsesDialect(Value):
     with_ids: bool = True
     """True if items may be sent back with their ids; some servers bind ids to one connection."""
     sealed_by: str = ""
-    """Pattern of model ids: signed items are sent to models with the same match (wire/origin.py)."""
+    """Pattern of model ids: signed items are sent to models with the same match (wire/dialect.py)."""
 
 
 DEFAULT_DIALECT = ResponsesDialect()

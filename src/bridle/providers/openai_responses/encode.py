@@ -24,9 +24,9 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
+from bridle.providers.wire.dialect import RETURNABLE_ID, is_from_same_origin
 from bridle.providers.wire.encoded_history import EncodedMessages, WireTurn
 from bridle.providers.wire.json import dumps, loads, raw_json
-from bridle.providers.wire.origin import RETURNABLE_ID, is_from_same_origin
 from bridle.values.base import Value
 from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Endpoint, ReasoningPolicy

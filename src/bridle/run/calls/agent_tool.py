@@ -6,15 +6,15 @@ never started twice.  run/budget/nested.py charges the run to the outer one and 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast
 
 import msgspec
 
 from bridle.ports.run_context import RunContext
 from bridle.ports.tool import Json
 from bridle.run.budget.nested import current_nested_run
+from bridle.tools.function.invoker import make_result_parts
 from bridle.tools.function.options import ToolBehavior, ToolOptions
-from bridle.tools.function.results import make_result_parts
 from bridle.values.errors import BadTool, BridleError
 from bridle.values.message import Media, Text
 from bridle.values.request import ToolEffect
@@ -54,7 +54,7 @@ class AgentToolOptions(TypedDict, total=False):
     approve: bool | Callable[..., object]
     timeout: float | None
     """Seconds until the call is abandoned and its run cancelled; by default there is no limit."""
-    once_per: Any
+    once_per: Literal["run", "session"] | float
     at_once: int
     always: bool
 

@@ -3,6 +3,17 @@
 An `async def` runs on the caller's event loop, where its resources live; any other function runs in a thread.
 The caller sets deadlines.  Cancellation takes effect at once: an async function is cancelled, a thread is
 abandoned.
+
+A return value becomes parts that a model can read:
+
+    str                       the text
+    Text, Media, or a list    unchanged (strings allowed in the list)
+    None                      "done" if the function is annotated to return nothing, otherwise "null"
+    JSON-compatible value     compact JSON
+
+The two forms of None differ because a search without results must not read as "done".  Blank text is shown in
+quotes, because several wires reject a blank block.  Bytes are rejected: the author must decode them or use
+`Media.from_bytes`.
 """
 
 import asyncio
@@ -12,11 +23,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bridle.ports.run_context import RunContext
+from bridle.tools.schema.json_form import to_json_text
 from bridle.values.message import Media, Text
+from bridle.values.text import repair_surrogates
 
 from .context_parameter import ContextParameter, find_context_parameter
-from .results import make_result_parts
 from .threads import run_in_thread, to_safe_exception
+
+DONE_TEXT = "done"
 
 
 class FunctionInvoker:
@@ -86,3 +100,43 @@ def make_invoker(tool: str, function: Callable[..., object]) -> FunctionInvoker:
     context = find_context_parameter(function)
     nothing = inspect.signature(function).return_annotation in (None, "None", inspect.Signature.empty)
     return FunctionInvoker(tool, function, context, returns_nothing=nothing)
+
+
+def make_result_parts(value: object, tool: str, *, returns_nothing: bool = False) -> tuple[Text | Media, ...]:
+    """The value as parts; raises TypeError, naming the tool and the type, if it has no JSON form."""
+    if isinstance(value, str):
+        return (Text(text=_visible_text(value)),)
+    if isinstance(value, Text | Media):
+        return (_check_part(value),)
+    if value is None:
+        return (Text(text=DONE_TEXT if returns_nothing else "null"),)
+    if isinstance(value, list | tuple) and any(isinstance(item, Text | Media) for item in value):
+        return tuple(_make_part(item, tool) for item in value)
+    try:
+        return (Text(text=to_json_text(value)),)
+    except TypeError as error:
+        raise TypeError(f"tool `{tool}` returned {error}; {_suggest_type(value)}") from None
+
+
+def _make_part(item: object, tool: str) -> Text | Media:
+    if isinstance(item, str):
+        return Text(text=_visible_text(item))
+    if isinstance(item, Text | Media):
+        return _check_part(item)
+    raise TypeError(
+        f"tool `{tool}` returned parts with a {type(item).__name__} among them; use Text, Media or str"
+    )
+
+
+def _check_part(part: Text | Media) -> Text | Media:
+    return part if isinstance(part, Media) or part.native is not None else Text(text=_visible_text(part.text))
+
+
+def _visible_text(text: str) -> str:
+    return repair_surrogates(text) if text.strip() else to_json_text(text)
+
+
+def _suggest_type(value: object) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "return Media.from_bytes(...) for a picture or a file, or decode it to str"
+    return "return str, numbers, dict, list, a dataclass, a pydantic model, Text or Media"

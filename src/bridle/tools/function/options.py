@@ -25,8 +25,7 @@ from bridle.values.request import TOOL_SECONDS_DEFAULT, ApprovalMode, OncePer, O
 from bridle.values.usage import RateLimit, read_tool_rate
 
 from .context_parameter import find_context_parameter, is_context_annotation
-from .invoker import is_async, make_invoker
-from .results import make_result_parts
+from .invoker import is_async, make_invoker, make_result_parts
 
 ResourceOption = str | Callable[..., object]
 ProbeOption = Callable[..., object]

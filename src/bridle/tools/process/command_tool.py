@@ -24,8 +24,8 @@ from typing import Any, Unpack
 
 from bridle.ports.run_context import RunContext
 from bridle.ports.tool import Json, is_deadline_cancel
+from bridle.tools.function.invoker import make_result_parts
 from bridle.tools.function.options import ToolBehavior, ToolOptions
-from bridle.tools.function.results import make_result_parts
 from bridle.tools.names import check_tool_name
 from bridle.tools.schema.document import encode_schema
 from bridle.tools.schema.external_schema import parse_parameters_schema
