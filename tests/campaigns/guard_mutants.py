@@ -46,6 +46,36 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
+        "core/calls/transitions.py",
+        "hooks=_decide_again(item.hooks) if is_edited else item.hooks,",
+        "hooks=item.hooks,",
+        "run/context/test_hooks_and_approvals.py::test_a_hook_refuses_or_answers_what_a_person_edited",
+    ),
+    Mutant(
+        "core/hooks.py",
+        "edits_replaced=hooks.edits_replaced + is_edited)",
+        "edits_replaced=0)",
+        "run/context/test_hooks_and_approvals.py::test_a_question_that_a_hook_restores_is_a_new_question",
+    ),
+    Mutant(
+        "core/hooks.py",
+        "if is_edited and not list_changes(item.arguments, call.arguments):",
+        "if is_edited:",
+        "run/context/test_hooks_and_approvals.py::test_what_a_hook_makes_of_an_edit_is_put_to_the_person_again",
+    ),
+    Mutant(
+        "core/calls/permission.py",
+        "if item.hooks.edits_replaced else ()",
+        "if False else ()",
+        "run/context/test_hooks_and_approvals.py::test_a_question_that_a_hook_restores_is_a_new_question",
+    ),
+    Mutant(
+        "run/hooks.py",
+        "return (item.effective_call, item.hooks.unreviewed.result)",
+        "return (item.call, item.hooks.unreviewed.result)",
+        "run/context/test_hooks_and_approvals.py::test_after_tool_sees_the_arguments_that_ran",
+    ),
+    Mutant(
         "tools/schema/partial_output.py",
         "from bridle.values.text import NESTING_MAX, parse_json",
         "from msgspec.json import decode as parse_json\n\nNESTING_MAX = 10**9",

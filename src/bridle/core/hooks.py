@@ -6,7 +6,7 @@ Sessions without hooks never get here.
 
     before_model  before the first request of a step; not before retries and summaries
     after_model   a complete reply, before it becomes part of the conversation
-    before_tool   a valid call, before rules and approvals decide about it
+    before_tool   a valid call, before rules and approvals decide about it, and again if a person edits it
     after_tool    the result of a call that ran, before the model receives it
     on_end        the end of a run, for any reason but a wait for an approval
 
@@ -19,8 +19,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from bridle.core.calls.argument_changes import list_changes
 from bridle.core.calls.dispatch import callable_tools, find_call_problem
-from bridle.core.calls.pending import PendingCall, find_call
+from bridle.core.calls.pending import CallHooks, PendingCall, find_call
 from bridle.core.calls.transitions import apply_tool_finished, update_call
 from bridle.core.context.token_estimate import append_message
 from bridle.values import events as e
@@ -39,6 +40,10 @@ CALL_REFUSED = "This call was refused and not run: {reason}"
 RESULT_WITHHELD = "The call was run. Its result is withheld: {reason}"
 REPLY_REJECTED = "Your reply was not accepted: {reason}\nAnswer again, in full."
 REJECTED_TOO_OFTEN = "hook {hook} rejected {count} replies in a row; the last because: {reason}"
+EDITS_REPLACED_MAX = 8
+EDITS_REPLACED_TOO_OFTEN = (
+    "it has changed the arguments that a person edited {count} times; let one of them decide"
+)
 HOOK_MISSING = "the session was resumed without the hook that was due"
 SENT_ALREADY = "a hook can edit only messages that were not sent yet; {message} was sent"
 
@@ -268,14 +273,27 @@ def _apply_before_tool(state: State, item: PendingCall, event: HookDecided) -> S
         case "answer":
             return update_call(state, item.call.id, hooks=replace(hooks, answer=event.replacement or ""))
         case "change":
-            call = replace(item.call, arguments=event.arguments or "{}")
-            problem = find_call_problem(call, callable_tools(state))
-            if problem:
-                failed = replace(event, action="fail", reason=f"its arguments are invalid: {problem}")
-                return _set_progress(state, _add_decision(state.run.evaluation.hooks, failed))
-            hooks = replace(hooks, edited_by=event.hook)
-            return update_call(state, call.id, call=call, hooks=hooks, resource_claim=event.resource_claim)
+            return _change_arguments(state, item, event, hooks)
     return update_call(state, item.call.id, hooks=replace(hooks, decided_by=item.hooks.decided_by))
+
+
+def _change_arguments(state: State, item: PendingCall, event: HookDecided, hooks: CallHooks) -> State:
+    """State in which the call has the hook's arguments. If a person had edited it, they have to be approved again."""
+    call = replace(item.call, arguments=event.arguments or "{}")
+    is_edited = item.answer is not None and item.answer.arguments is not None
+    if is_edited and not list_changes(item.arguments, call.arguments):
+        return update_call(state, call.id, hooks=replace(hooks, decided_by=item.hooks.decided_by))
+    problem = find_call_problem(call, callable_tools(state))
+    if is_edited and item.hooks.edits_replaced >= EDITS_REPLACED_MAX:
+        problem = EDITS_REPLACED_TOO_OFTEN.format(count=EDITS_REPLACED_MAX)
+    elif problem:
+        problem = f"its arguments are invalid: {problem}"
+    if problem:
+        failed = replace(event, action="fail", reason=problem)
+        return _set_progress(state, _add_decision(state.run.evaluation.hooks, failed))
+    hooks = replace(hooks, edited_by=event.hook, edits_replaced=hooks.edits_replaced + is_edited)
+    after = update_call(state, call.id, call=call, hooks=hooks, resource_claim=event.resource_claim)
+    return update_call(after, call.id, answer=None, question=None) if is_edited else after
 
 
 def _apply_after_tool(state: State, item: PendingCall, event: HookDecided, at: float, proof: str) -> State:

@@ -245,7 +245,7 @@ class HookRunner:
             case "after_tool":
                 item = self._find_pending(effect.subject)
                 assert item.hooks.unreviewed is not None
-                return (item.call, item.hooks.unreviewed.result)
+                return (item.effective_call, item.hooks.unreviewed.result)
             case "on_end":
                 end = state.run.end
                 return (FinishedRun(stop=end.stop or "", reason=end.reason, answer=end.answer),)
@@ -257,7 +257,7 @@ class HookRunner:
         return calls[place]
 
     def _find_call(self, call_id: str) -> ToolCall:
-        return self._find_pending(call_id).call
+        return self._find_pending(call_id).effective_call
 
     def _make_retry(self, effect: RunHook, reason: str) -> HookDecided:
         if effect.point != "after_model":

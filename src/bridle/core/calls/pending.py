@@ -41,6 +41,8 @@ class CallHooks(Value):
     """Hook that refused or answered it."""
     edited_by: str = ""
     """Hook that changed its arguments."""
+    edits_replaced: int = 0
+    """Number of times that a hook changed arguments which a person had edited."""
     refusal: str = ""
     answer: str | None = None
     """Result that a hook gave in place of the tool's."""
@@ -99,6 +101,15 @@ class PendingCall(Value):
         """Arguments that it runs with: the model's, unless a person replaced them."""
         edited = self.answer.arguments if self.answer is not None else None
         return self.call.arguments if edited is None else edited
+
+    @property
+    def effective_call(self) -> ToolCall:
+        """The call with the arguments that it runs with."""
+        return (
+            self.call
+            if self.arguments == self.call.arguments
+            else replace(self.call, arguments=self.arguments)
+        )
 
 
 def find_call(calls: tuple[PendingCall, ...], call_id: str) -> int | None:

@@ -117,7 +117,9 @@ def approval_binding(policy: Policy, item: PendingCall, spec: ToolSpec, question
     bound_values = (question, attempt, item.call.id, spec, _encode_arguments(item.call.arguments), rules)
     # After an ignored approval the binding changes: a log accepts one answer per binding.
     discarded = (item.approvals_discarded,) if item.approvals_discarded else ()
-    return sha256(msgspec.json.encode((*bound_values, *discarded), order="sorted")).hexdigest()
+    # The same holds if a hook changed the arguments that the person had edited.
+    replaced = (f"edits replaced: {item.hooks.edits_replaced}",) if item.hooks.edits_replaced else ()
+    return sha256(msgspec.json.encode((*bound_values, *discarded, *replaced), order="sorted")).hexdigest()
 
 
 def _active_rules(policy: Policy) -> list[tuple[PermissionRule, str]]:
