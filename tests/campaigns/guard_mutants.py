@@ -46,6 +46,36 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
+        "run/reply_filter.py",
+        "filtered = [chain.feed(text) for text in texts]",
+        "filtered = [FilterChain(self._hooks, is_json=is_json).feed(text, last=True) for text in texts]",
+        "run/context/test_personal_data.py::test_data_split_over_text_parts_is_redacted",
+    ),
+    Mutant(
+        "run/reply_filter.py",
+        "CUT_OFF = (Stop.LENGTH, Stop.PAUSED)",
+        "CUT_OFF = ()",
+        "run/context/test_personal_data.py::test_data_split_over_a_reply_and_its_continuation_is_redacted",
+    ),
+    Mutant(
+        "hooks/json_filter.py",
+        'if not token.startswith("\\\\"):',
+        "if True:",
+        "run/context/test_personal_data.py::test_a_structured_answer_is_redacted_as_it_reads_after_decoding",
+    ),
+    Mutant(
+        "run/reply_filter.py",
+        "parts.append(self._filter_answer(part, is_cut=is_cut))",
+        "parts.append(part)",
+        "run/context/test_personal_data.py::test_a_structured_answer_that_a_tool_asks_for_is_redacted",
+    ),
+    Mutant(
+        "hooks/pii.py",
+        "edits = edit_joined_texts(",
+        "edits = () and edit_joined_texts(",
+        "run/context/test_personal_data.py::test_data_split_over_the_parts_of_a_prompt_is_not_sent",
+    ),
+    Mutant(
         "core/calls/transitions.py",
         "hooks=_decide_again(item.hooks) if is_edited else item.hooks,",
         "hooks=item.hooks,",
@@ -251,8 +281,8 @@ MUTANTS = (
     ),
     Mutant(
         "run/model_call.py",
-        "if self._refused and received > ERROR_BODY_BYTES_MAX:",
-        "if False:",
+        "ERROR_BODY_BYTES_MAX if self._refused else self._bytes_max or sys.maxsize,",
+        "sys.maxsize if self._refused else self._bytes_max or sys.maxsize,",
         "run/test_bounds.py::test_an_error_page_is_not_read_to_its_end",
     ),
     Mutant(

@@ -11,7 +11,7 @@ from bridle.ports.run_context import RunContext
 from bridle.values.errors import MisuseError
 from bridle.values.hooks import Change, HookDecision, ModelInput, Refuse
 
-from .text_filter import PatternFilter, TextBlocked, TextPattern, edit_texts
+from .text_filter import PatternFilter, TextBlocked, TextPattern, edit_joined_texts
 
 PII_ACTIONS = ("redact", "refuse", "allow")
 CARD_DIGITS = range(13, 20)
@@ -103,9 +103,11 @@ class RedactPii:
         """Edit or refuse the messages that are sent for the first time."""
         if self._input == "allow":
             return None
-        changing = PatternFilter(self._patterns, block=self._input == "refuse")
+        block = self._input == "refuse"
         try:
-            edits = edit_texts(request.new_messages, changing.replace)
+            edits = edit_joined_texts(
+                request.new_messages, lambda: PatternFilter(self._patterns, block=block)
+            )
         except TextBlocked as found:
             return Refuse(reason=str(found).replace("the reply", "the prompt"))
         return Change(edits=edits) if edits else None

@@ -14,6 +14,8 @@ from bridle.values.message import Message, Text, ToolResult, ViewChange
 
 LOOKBEHIND_CHARACTERS = 64
 """Characters before a match that its pattern can look at."""
+EMPTIED_TEXT = "[…]"
+"""Text of a part whose whole text is redacted with that of another part; providers reject empty texts."""
 
 
 class TextBlocked(Exception):
@@ -30,6 +32,16 @@ class TextFilter(Protocol):
     def finish(self) -> str:
         """The filtered text that was held back."""
         ...
+
+
+class KeepText:
+    """A filter that changes nothing."""
+
+    def feed(self, text: str) -> str:
+        return text
+
+    def finish(self) -> str:
+        return ""
 
 
 class TextPattern(Value):
@@ -134,12 +146,38 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 def edit_texts(messages: Sequence[Message], edit: Callable[[str], str]) -> tuple[ViewChange, ...]:
     """Edits for every text of the messages, tool results included, that `edit` changes."""
+    return _edit_each(messages, lambda texts: [edit(text) for text in texts])
+
+
+def edit_joined_texts(
+    messages: Sequence[Message], make_filter: Callable[[], TextFilter]
+) -> tuple[ViewChange, ...]:
+    """Edits for the texts of the messages; those of a message or of a tool result are filtered as one text."""
+
+    def edit(texts: list[str]) -> list[str]:
+        joined = make_filter()
+        filtered = [joined.feed(text) for text in texts]
+        filtered[-1] += joined.finish()
+        if "".join(filtered) == "".join(texts):
+            return texts
+        return [text or (EMPTIED_TEXT if old else "") for text, old in zip(filtered, texts, strict=True)]
+
+    return _edit_each(messages, edit)
+
+
+def _edit_each(messages: Sequence[Message], edit: Callable[[list[str]], list[str]]) -> tuple[ViewChange, ...]:
+    """Edits by a function of all texts of a message, and of all texts of a tool result."""
     edits = []
     for message in messages:
-        for part_at, part in enumerate(message.parts):
-            inner = part.parts if isinstance(part, ToolResult) else (part,)
-            for inner_at, each in enumerate(inner):
-                if isinstance(each, Text) and (new := edit(each.text)) != each.text:
-                    at = inner_at if isinstance(part, ToolResult) else -1
-                    edits.append(ViewChange(message=message.id, part=part_at, inner=at, text=new))
+        own = [(at, -1, part.text) for at, part in enumerate(message.parts) if isinstance(part, Text)]
+        inner = [
+            [(at, place, each.text) for place, each in enumerate(part.parts) if isinstance(each, Text)]
+            for at, part in enumerate(message.parts)
+            if isinstance(part, ToolResult)
+        ]
+        for places in filter(None, (own, *inner)):
+            edited = edit([text for _, _, text in places])
+            for (part_at, inner_at, old), new in zip(places, edited, strict=True):
+                if new != old:
+                    edits.append(ViewChange(message=message.id, part=part_at, inner=inner_at, text=new))
     return tuple(edits)

@@ -70,9 +70,10 @@ from bridle.values.usage import Usage
 
 from .cache import open_conversation, update_stored_prompt
 from .clock import SessionClock
-from .hooks import HookRefusal, HookRunner, ReplyFilter
+from .hooks import HookRunner
 from .model_call import DeltaCallIds, ModelCall, describe_restart
 from .model_connection import ModelConnection
+from .reply_filter import HookRefusal, ReplyFilter
 from .result import NO_CHECKS, OutputChecker
 from .stream import WatcherGroup
 
@@ -156,7 +157,9 @@ class Driver:
         """Text received of an incomplete reply; empty for a summary."""
         if self.state.run.compaction.summary.until:
             return ""
-        text = self._model_call.partial_text if self._model_call else self.state.run.attempt.partial_text
+        if self._model_call is None:
+            return self.state.run.attempt.partial_text
+        text = self._model_call.partial_text
         return self._reply_filter.filter_partial_text(text) if self._reply_filter is not None else text
 
     @property
@@ -342,7 +345,7 @@ class Driver:
             async with asyncio.timeout(self._clock.seconds_left(effect.deadline)):
                 show = self._show_delta if not aside else lambda _: None
                 if self._hooks and not aside:
-                    self._reply_filter = ReplyFilter(self._hooks, show)
+                    self._reply_filter = ReplyFilter(self._hooks, show, self.state)
                     show = self._reply_filter.take
                 reply = await held.send(
                     call, show, self._clock.wall.now(), admitted.record_answer_begun, self._cost

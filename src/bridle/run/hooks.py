@@ -8,7 +8,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -17,11 +17,11 @@ from bridle.core.calls.pending import PendingCall, find_call
 from bridle.core.effects import RunHook
 from bridle.core.hooks import HOOK_MISSING, check_edits, list_unsent_messages
 from bridle.core.state import State
-from bridle.hooks.text_filter import TextBlocked, TextFilter
 from bridle.ports.run_context import RunContext
 from bridle.ports.tool import Tool
 from bridle.run.calls.run_tool import ToolFailure, find_resource_claim, run_with_deadline
 from bridle.run.context.run_context import RunContexts
+from bridle.run.reply_filter import FilterHook
 from bridle.run.result import OutputChecker
 from bridle.tools.function.threads import run_in_thread
 from bridle.values.errors import ModelRetry
@@ -37,7 +37,6 @@ from bridle.values.hooks import (
     Refuse,
 )
 from bridle.values.message import Media, Reply, Text, ToolCall, ToolResult, ViewChange
-from bridle.values.result import Delta, TextDelta
 from bridle.values.text import escape_text, repair_surrogates
 
 if TYPE_CHECKING:
@@ -72,11 +71,6 @@ class OnEndHook(Protocol[C_contra]):
     def on_end(self, run: RunContext[C_contra], end: FinishedRun, /) -> Decided: ...
 
 
-@runtime_checkable
-class FilterHook(Protocol):
-    def text_filter(self) -> TextFilter | None: ...
-
-
 Hook = (
     BeforeModelHook[C_contra]
     | AfterModelHook[C_contra]
@@ -89,14 +83,6 @@ Hook = (
 LOG = logging.getLogger("bridle")
 
 
-class HookRefusal(Exception):
-    """A text filter blocked the reply."""
-
-    def __init__(self, hook: str, reason: str) -> None:
-        super().__init__(reason)
-        self.event = HookDecided(hook=hook, point="after_model", action="refuse", reason=reason)
-
-
 ACCEPTED_FIELDS: Mapping[HookPoint, tuple[str, ...]] = {
     "before_model": ("text", "edits"),
     "after_model": ("text",),
@@ -105,61 +91,6 @@ ACCEPTED_FIELDS: Mapping[HookPoint, tuple[str, ...]] = {
     "on_end": ("text",),
 }
 """Fields of `Change` that each point accepts."""
-
-
-class ReplyFilter:
-    """Filters the text of one reply with the text filters of hooks, while it streams and when it is complete."""
-
-    def __init__(self, hooks: Mapping[str, object], show: Callable[[Delta], None]) -> None:
-        self._hooks = {name: hook for name, hook in hooks.items() if isinstance(hook, FilterHook)}
-        self._show = show
-        self._filters = self._make_filters()
-
-    def _make_filters(self) -> list[tuple[str, TextFilter]]:
-        made = [(name, hook.text_filter()) for name, hook in self._hooks.items()]
-        return [(name, each) for name, each in made if each is not None]
-
-    def take(self, delta: Delta) -> None:
-        """Show a delta; text that is not final yet is shown with a later one."""
-        if not isinstance(delta, TextDelta):
-            self.flush()
-            self._show(delta)
-        elif text := self._pass_on(delta.text, last=False):
-            self._show(replace(delta, text=text))
-
-    def flush(self) -> None:
-        """Show the text that was held back; the next text belongs to another part."""
-        if text := self._pass_on("", last=True):
-            self._show(TextDelta(text=text))
-        self._filters = self._make_filters()
-
-    def _pass_on(self, text: str, *, last: bool) -> str:
-        for name, each in self._filters:
-            try:
-                text = each.feed(text) + (each.finish() if last else "")
-            except TextBlocked as blocked:
-                raise HookRefusal(name, str(blocked)) from None
-        return text
-
-    def filter_text(self, text: str) -> str:
-        self._filters = self._make_filters()
-        return self._pass_on(text, last=True)
-
-    def filter_partial_text(self, text: str) -> str:
-        """The filtered text of an incomplete reply; empty if a filter blocks it."""
-        try:
-            return self.filter_text(text)
-        except HookRefusal:
-            return ""
-
-    def finish(self, reply: Reply) -> Reply:
-        """Show what was held back, and filter the complete reply; without its provider id if it changed."""
-        self.flush()
-        parts = tuple(
-            replace(part, text=self.filter_text(part.text)) if isinstance(part, Text) else part
-            for part in reply.parts
-        )
-        return reply if parts == reply.parts else replace(reply, parts=parts, id="")
 
 
 class HookedDriver(Protocol):
