@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "core/calls/transitions.py",
-        "hooks=_decide_again(item.hooks) if is_edited else item.hooks,",
+        "hooks=item.hooks if event.arguments is None or is_doubted else item.hooks.for_new_arguments(),",
         "hooks=item.hooks,",
         "run/context/test_hooks_and_approvals.py::test_a_hook_refuses_or_answers_what_a_person_edited",
     ),

@@ -51,6 +51,10 @@ class CallHooks(Value):
     original: ToolFinished | None = None
     """Its result before a hook changed it; compensation needs it."""
 
+    def for_new_arguments(self) -> "CallHooks":
+        """The decisions without those about the earlier arguments of the call."""
+        return replace(self, before=(), decided_by="", refusal="", answer=None)
+
 
 class PendingCall(Value):
     """One call of the latest batch."""

@@ -29,7 +29,6 @@ from .compensation import record_compensation
 from .dispatch import callable_tools, find_call_problem
 from .pending import (
     LOOKED_UP_SOURCES,
-    CallHooks,
     PendingCall,
     add_doubt,
     add_receipt,
@@ -245,25 +244,18 @@ def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, 
         )
     if event.arguments is not None:
         edited = replace(item.call, arguments=event.arguments)
-        problem = find_call_problem(edited, callable_tools(state))
-        if problem:
+        if problem := find_call_problem(edited, callable_tools(state)):
             raise MisuseError(f"{item.call.name} cannot be run with these arguments: {problem}")
     waited = _exclude_person_time(state, at)
     if is_doubted and item.answer is not None:
         # It was started with arguments from an earlier answer; its key stands for them.
         event = replace(event, arguments=item.answer.arguments, resource_claim=item.answer.resource_claim)
-    is_edited = event.arguments is not None and not is_doubted
     return update_call(
         replace(waited, calls=replace(waited.calls, batch=CallBatch(pending=waited.calls.batch.pending))),
         event.call_id,
         answer=event,
-        hooks=_decide_again(item.hooks) if is_edited else item.hooks,
+        hooks=item.hooks if event.arguments is None or is_doubted else item.hooks.for_new_arguments(),
     )
-
-
-def _decide_again(hooks: CallHooks) -> CallHooks:
-    """The hooks' decisions about a call without those about its earlier arguments."""
-    return replace(hooks, before=(), decided_by="", refusal="", answer=None)
 
 
 def apply_call_reviewed(state: State, event: e.CallReviewed, at: float, proof: str) -> State:
@@ -284,7 +276,7 @@ def apply_call_reviewed(state: State, event: e.CallReviewed, at: float, proof: s
         answer=kept_answer,
         question=None,
         approvals_discarded=discarded,
-        hooks=_decide_again(item.hooks) if kept_answer is None and item.answer.arguments else item.hooks,
+        hooks=item.hooks.for_new_arguments() if kept_answer is None and item.answer.arguments else item.hooks,
     )
 
 
