@@ -46,25 +46,25 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
-        "run/reply_filter.py",
+        "run/context/reply_filter.py",
         "filtered = [chain.feed(text) for text in texts]",
         "filtered = [FilterChain(self._hooks, is_json=is_json).feed(text, last=True) for text in texts]",
         "run/context/test_personal_data.py::test_data_split_over_text_parts_is_redacted",
     ),
     Mutant(
-        "run/reply_filter.py",
+        "run/context/reply_filter.py",
         "CUT_OFF = (Stop.LENGTH, Stop.PAUSED)",
         "CUT_OFF = ()",
         "run/context/test_personal_data.py::test_data_split_over_a_reply_and_its_continuation_is_redacted",
     ),
     Mutant(
         "hooks/json_filter.py",
-        'if not token.startswith("\\\\"):',
-        "if True:",
+        'if token.startswith("\\\\") else token',
+        "if not token else token",
         "run/context/test_personal_data.py::test_a_structured_answer_is_redacted_as_it_reads_after_decoding",
     ),
     Mutant(
-        "run/reply_filter.py",
+        "run/context/reply_filter.py",
         "parts.append(self._filter_answer(part, is_cut=is_cut))",
         "parts.append(part)",
         "run/context/test_personal_data.py::test_a_structured_answer_that_a_tool_asks_for_is_redacted",
@@ -89,8 +89,8 @@ MUTANTS = (
     ),
     Mutant(
         "core/hooks.py",
-        "if is_edited and not list_changes(item.arguments, call.arguments):",
-        "if is_edited:",
+        "if spec and canonical_arguments(item.arguments, spec) == canonical_arguments(call.arguments, spec):",
+        "if spec:",
         "run/context/test_hooks_and_approvals.py::test_what_a_hook_makes_of_an_edit_is_put_to_the_person_again",
     ),
     Mutant(

@@ -19,9 +19,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bridle.core.calls.argument_changes import list_changes
 from bridle.core.calls.dispatch import callable_tools, find_call_problem
-from bridle.core.calls.pending import CallHooks, PendingCall, find_call
+from bridle.core.calls.pending import CallHooks, PendingCall, canonical_arguments, find_call
 from bridle.core.calls.transitions import apply_tool_finished, update_call
 from bridle.core.context.token_estimate import append_message
 from bridle.values import events as e
@@ -281,9 +280,11 @@ def _change_arguments(state: State, item: PendingCall, event: HookDecided, hooks
     """State in which the call has the hook's arguments. If a person had edited it, they have to be approved again."""
     call = replace(item.call, arguments=event.arguments or "{}")
     is_edited = item.answer is not None and item.answer.arguments is not None
-    if is_edited and not list_changes(item.arguments, call.arguments):
+    tools = callable_tools(state)
+    spec = tools.get(call.name) if is_edited else None
+    if spec and canonical_arguments(item.arguments, spec) == canonical_arguments(call.arguments, spec):
         return update_call(state, call.id, hooks=replace(hooks, decided_by=item.hooks.decided_by))
-    problem = find_call_problem(call, callable_tools(state))
+    problem = find_call_problem(call, tools)
     if is_edited and item.hooks.edits_replaced >= EDITS_REPLACED_MAX:
         problem = EDITS_REPLACED_TOO_OFTEN.format(count=EDITS_REPLACED_MAX)
     elif problem:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable
 
-from .text_filter import TextFilter
+from .text_filter import PatternFilter, TextFilter
 
 _ESCAPE = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\."
 _STRING_TOKEN = re.compile(rf'{_ESCAPE}|[^"\\]+|"', re.DOTALL)
@@ -22,10 +22,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class JsonTextFilter:
     """Applies a text filter to each string of a JSON text that arrives in pieces."""
 
-    def __init__(self, make_filter: Callable[[], TextFilter], *, before: str = "") -> None:
+    def __init__(self, make_filter: Callable[[], TextFilter | None], before: str = "") -> None:
         """`before` is the text of this JSON that was filtered earlier."""
-        self._make_filter = make_filter
-        self._filter = make_filter()
+        self._make_filter, self._filter = make_filter, make_filter() or PatternFilter(())
         self._is_string = False
         self._escape = ""
         """Beginning of an escape, to be continued by the next piece."""
@@ -41,11 +40,8 @@ class JsonTextFilter:
                 at = self._feed_string(text, at, pieces)
             else:
                 quote = text.find('"', at)
-                end = len(text) if quote < 0 else quote
-                pieces.append(self._filter.feed(text[at:end]))
-                at = end
-                if quote >= 0:
-                    at = self._pass_quote(quote, pieces)
+                pieces.append(self._filter.feed(text[at : quote if quote >= 0 else None]))
+                at = self._pass_quote(quote, pieces) if quote >= 0 else len(text)
         return "".join(pieces)
 
     def finish(self) -> str:
@@ -68,18 +64,15 @@ class JsonTextFilter:
     def _pass_quote(self, at: int, pieces: list[str]) -> int:
         final = self._filter.finish()
         pieces += (_encode(final) if self._is_string else final, '"')
-        self._filter, self._is_string = self._make_filter(), not self._is_string
+        self._filter, self._is_string = self._make_filter() or PatternFilter(()), not self._is_string
         return at + 1
 
 
 def _decode(token: str) -> str:
-    if not token.startswith("\\"):
-        return token
     try:
-        decoded: str = json.loads(f'"{token}"')
+        return str(json.loads(f'"{token}"')) if token.startswith("\\") else token
     except ValueError:
         return token
-    return decoded
 
 
 def _encode(text: str) -> str:

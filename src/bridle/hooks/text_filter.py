@@ -34,16 +34,6 @@ class TextFilter(Protocol):
         ...
 
 
-class KeepText:
-    """A filter that changes nothing."""
-
-    def feed(self, text: str) -> str:
-        return text
-
-    def finish(self) -> str:
-        return ""
-
-
 class TextPattern(Value):
     """A kind of text to redact or to block."""
 

@@ -70,10 +70,10 @@ from bridle.values.usage import Usage
 
 from .cache import open_conversation, update_stored_prompt
 from .clock import SessionClock
+from .context.reply_filter import HookRefusal, ReplyFilter
 from .hooks import HookRunner
 from .model_call import DeltaCallIds, ModelCall, describe_restart
 from .model_connection import ModelConnection
-from .reply_filter import HookRefusal, ReplyFilter
 from .result import NO_CHECKS, OutputChecker
 from .stream import WatcherGroup
 
@@ -157,10 +157,9 @@ class Driver:
         """Text received of an incomplete reply; empty for a summary."""
         if self.state.run.compaction.summary.until:
             return ""
-        if self._model_call is None:
-            return self.state.run.attempt.partial_text
-        text = self._model_call.partial_text
-        return self._reply_filter.filter_partial_text(text) if self._reply_filter is not None else text
+        if self._model_call is None or self._reply_filter is None:
+            return (self._model_call or self.state.run.attempt).partial_text
+        return self._reply_filter.filter_partial_text(self._model_call.partial_text)
 
     @property
     def usage(self) -> Usage | None:

@@ -20,8 +20,8 @@ from bridle.core.state import State
 from bridle.ports.run_context import RunContext
 from bridle.ports.tool import Tool
 from bridle.run.calls.run_tool import ToolFailure, find_resource_claim, run_with_deadline
+from bridle.run.context.reply_filter import FilterHook
 from bridle.run.context.run_context import RunContexts
-from bridle.run.reply_filter import FilterHook
 from bridle.run.result import OutputChecker
 from bridle.tools.function.threads import run_in_thread
 from bridle.values.errors import ModelRetry

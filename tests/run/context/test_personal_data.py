@@ -154,6 +154,6 @@ def test_pieces_do_not_matter(size):
 
 def test_a_continuation_begins_inside_the_string_that_was_cut_off():
     before = '{"name": "say \\"hi'
-    reading = JsonTextFilter(lambda: PatternFilter(tuple(PII.values())), before=before)
+    reading = JsonTextFilter(lambda: PatternFilter(tuple(PII.values())), before)
     rest = reading.feed('\\" to \\u0061nn@example.org"}') + reading.finish()
     assert json.loads(before + rest) == {"name": 'say "hi" to [email]'}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bridle.core.state import State
 from bridle.hooks.json_filter import JsonTextFilter
-from bridle.hooks.text_filter import KeepText, TextBlocked, TextFilter
+from bridle.hooks.text_filter import PatternFilter, TextBlocked, TextFilter
 from bridle.values.hooks import HookDecided
 from bridle.values.message import Part, Reply, Stop, Text, ToolCall
 from bridle.values.result import CallReady, Delta, TextDelta, ToolCallDelta
@@ -37,16 +37,15 @@ class FilterChain:
     """The text filters of all hooks, one after the other."""
 
     def __init__(self, hooks: Mapping[str, FilterHook], *, is_json: bool = False, before: str = "") -> None:
-        self._filters: list[tuple[str, TextFilter]] = []
-        for name, hook in hooks.items():
-            if (each := hook.text_filter()) is not None:
-
-                def make_filter(hook: FilterHook = hook) -> TextFilter:
-                    made = hook.text_filter()
-                    assert made is not None
-                    return made
-
-                self._filters.append((name, JsonTextFilter(make_filter, before=before) if is_json else each))
+        self._filters: list[tuple[str, TextFilter]] = [
+            (
+                name,
+                JsonTextFilter(hook.text_filter, before)
+                if is_json
+                else hook.text_filter() or PatternFilter(()),
+            )
+            for name, hook in hooks.items()
+        ]
 
     def feed(self, text: str, *, last: bool = False) -> str:
         """The filtered text that is final; all that was held back too, if this text is the last."""
@@ -69,12 +68,9 @@ class ReplyFilter:
         self._is_json = output is not None and output.mode == "native"
         self._answer_tool = output.name if output is not None and output.mode == "tool" else ""
         self._before = state.run.evaluation.continued_text
-        self._shown = self._make_chain()
+        self._shown = FilterChain(self._hooks, is_json=self._is_json, before=self._before)
         self._answers: dict[int, FilterChain] = {}
         """Filters of structured answers that stream as arguments, by the index of the call."""
-
-    def _make_chain(self) -> FilterChain:
-        return FilterChain(self._hooks, is_json=self._is_json, before=self._before)
 
     def take(self, delta: Delta) -> None:
         """Show a delta; text that is not final yet is shown with a later one."""
@@ -107,7 +103,7 @@ class ReplyFilter:
         if not self._hooks:
             return text
         try:
-            return self._make_chain().feed(text)
+            return FilterChain(self._hooks, is_json=self._is_json, before=self._before).feed(text)
         except HookRefusal:
             return ""
 
@@ -138,8 +134,8 @@ class ReplyFilter:
         return reply if tuple(parts) == reply.parts else replace(reply, parts=tuple(parts), id="")
 
     def _filter_answer(self, call: ToolCall, *, is_cut: bool) -> ToolCall:
-        (arguments,) = self._filter_pieces([call.arguments], "", is_json=True, is_cut=is_cut)
-        return replace(call, arguments=arguments)
+        filtered = self._filter_pieces([call.arguments], "", is_json=True, is_cut=is_cut)
+        return replace(call, arguments=filtered[0])
 
     def _filter_pieces(self, texts: list[str], before: str, *, is_json: bool, is_cut: bool) -> Sequence[str]:
         """The texts filtered as one text; the same texts if no filter changes any."""
@@ -152,6 +148,6 @@ class ReplyFilter:
         filtered[-1] += chain.feed("", last=True)
         plain = "".join(texts)
         if is_json:
-            decoded = JsonTextFilter(KeepText, before=before)
+            decoded = JsonTextFilter(lambda: None, before)
             plain = decoded.feed(plain) + decoded.finish()
         return texts if "".join(filtered) == plain else filtered
