@@ -40,9 +40,7 @@ RESULT_WITHHELD = "The call was run. Its result is withheld: {reason}"
 REPLY_REJECTED = "Your reply was not accepted: {reason}\nAnswer again, in full."
 REJECTED_TOO_OFTEN = "hook {hook} rejected {count} replies in a row; the last because: {reason}"
 EDITS_REPLACED_MAX = 8
-EDITS_REPLACED_TOO_OFTEN = (
-    "it has changed the arguments that a person edited {count} times; let one of them decide"
-)
+EDITS_REPLACED_TOO_OFTEN = "they replace those that a person edited, for the {count}th time"
 HOOK_MISSING = "the session was resumed without the hook that was due"
 SENT_ALREADY = "a hook can edit only messages that were not sent yet; {message} was sent"
 
@@ -285,12 +283,10 @@ def _change_arguments(state: State, item: PendingCall, event: HookDecided, hooks
     if spec and canonical_arguments(item.arguments, spec) == canonical_arguments(call.arguments, spec):
         return update_call(state, call.id, hooks=replace(hooks, decided_by=item.hooks.decided_by))
     problem = find_call_problem(call, tools)
-    if is_edited and item.hooks.edits_replaced >= EDITS_REPLACED_MAX:
+    if item.hooks.edits_replaced >= EDITS_REPLACED_MAX:
         problem = EDITS_REPLACED_TOO_OFTEN.format(count=EDITS_REPLACED_MAX)
-    elif problem:
-        problem = f"its arguments are invalid: {problem}"
     if problem:
-        failed = replace(event, action="fail", reason=problem)
+        failed = replace(event, action="fail", reason=f"its arguments are invalid: {problem}")
         return _set_progress(state, _add_decision(state.run.evaluation.hooks, failed))
     hooks = replace(hooks, edited_by=event.hook, edits_replaced=hooks.edits_replaced + is_edited)
     after = update_call(state, call.id, call=call, hooks=hooks, resource_claim=event.resource_claim)

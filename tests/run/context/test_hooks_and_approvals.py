@@ -118,7 +118,7 @@ def test_a_hook_and_an_approver_that_undo_each_other_end_the_run():
     approve, asked = edit_to(400)
     result = Agent(scripted(PAY, "ok"), tools=[pay], hooks=[insist], approver=approve).run_sync("?")
     assert (result.stop, paid, len(asked) < 20) == ("failed", [], True)
-    assert "hook insist failed: it has changed the arguments that a person edited" in result.reason
+    assert "they replace those that a person edited" in result.reason
 
 
 def test_a_hook_that_leaves_an_edit_as_it_is_needs_no_second_answer():

@@ -308,7 +308,7 @@ class _BatchDispatch:
         if spec.on_unknown == "probe":
             self._effects.append(
                 ProbeTool(
-                    call=replace(item.call, arguments=item.arguments),
+                    call=item.effective_call,
                     key=self._call_key(item),
                     attempt=item.attempt,
                     timeout_seconds=spec.timeout_seconds,
@@ -387,7 +387,7 @@ class _BatchDispatch:
         self._running_count += 1
         self._effects.append(
             RunTool(
-                call=replace(item.call, arguments=item.arguments),
+                call=item.effective_call,
                 key=self._call_key(item),
                 attempt=item.attempt + 1,
                 timeout_seconds=spec.timeout_seconds,

@@ -109,11 +109,7 @@ class PendingCall(Value):
     @property
     def effective_call(self) -> ToolCall:
         """The call with the arguments that it runs with."""
-        return (
-            self.call
-            if self.arguments == self.call.arguments
-            else replace(self.call, arguments=self.arguments)
-        )
+        return replace(self.call, arguments=self.arguments)
 
 
 def find_call(calls: tuple[PendingCall, ...], call_id: str) -> int | None:

@@ -100,8 +100,6 @@ class ReplyFilter:
 
     def filter_partial_text(self, text: str) -> str:
         """The filtered text of an incomplete reply; empty if a filter blocks it."""
-        if not self._hooks:
-            return text
         try:
             return FilterChain(self._hooks, is_json=self._is_json, before=self._before).feed(text)
         except HookRefusal:
