@@ -69,20 +69,20 @@ def test_what_was_heard_of_a_cancelled_reply_is_paid_for(model):
 def test_everything_that_is_written_is_heard():
     heard, counted = PartialUsage(None), Usage(input=10, output=1, incomplete=True)
     assert heard.estimate_usage(counted) == counted
-    heard.add_delta(TextDelta(text="a" * 100))
+    heard.deltas.append(TextDelta(text="a" * 100))
     said = heard.estimate_usage(counted).output
-    heard.add_delta(ReasoningDelta(reasoning="b" * 100))
-    heard.add_delta(ToolCallDelta(index=0, name="look", arguments="c" * 100))
+    heard.deltas.append(ReasoningDelta(reasoning="b" * 100))
+    heard.deltas.append(ToolCallDelta(index=0, name="look", arguments="c" * 100))
     all_of_it = heard.estimate_usage(counted)
     assert 25 <= said < all_of_it.output
     assert all_of_it.output >= 75
-    heard.add_delta(CallReady(index=0, call=ToolCall(id="c", name="look", arguments="c" * 100)))
+    heard.deltas.append(CallReady(index=0, call=ToolCall(id="c", name="look", arguments="c" * 100)))
     assert heard.estimate_usage(counted) == all_of_it, "those words were heard already"
 
 
 def test_who_counts_while_it_speaks_is_believed_and_nobody_is_booked_more_than_was_asked_for():
     heard = PartialUsage(60)
-    heard.add_delta(TextDelta(text="a" * 200))
+    heard.deltas.append(TextDelta(text="a" * 200))
     assert heard.estimate_usage(Usage(input=10, output=48, incomplete=True)).output == 48
     assert heard.estimate_usage(Usage(incomplete=True)).output == 60
     whole = Reply(
