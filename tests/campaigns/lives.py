@@ -333,14 +333,17 @@ def thinking_choices(model):
 class Life:
     """One session, its provider and its tools."""
 
-    def __init__(self, seed, *, hooked=True) -> None:
-        """`hooked=False`: the session has no hooks, as when the golden files were recorded."""
-        self.seed = seed
+    def __init__(self, seed, *, hooked=True, options=None, faults=True) -> None:
+        """`hooked=False`: the session has no hooks, as when the golden files were recorded.
+
+        `options` are given to every agent. Without `faults` the provider never fails, and every turn runs to its end.
+        """
+        self.seed, self.options, self.faults = seed, options or {}, faults
         self.draws = Draws(seed)
         self.hook_draws = Draws(f"hooks {seed}") if hooked else None
         self.clock = FakeClock()
-        faults = [f"{name}={rate}" for name, rate in FAULT_RATES.items()]
-        self.provider = ProviderSim(clock=self.clock, seed=seed, faults=faults)
+        planned = [f"{name}={rate}" for name, rate in FAULT_RATES.items()] if faults else ()
+        self.provider = ProviderSim(clock=self.clock, seed=seed, faults=planned)
         self.store = Mortal()
         self.session = "s"
         self.tenant = self.draws.pick("tenant", ("", "acme"))
@@ -408,6 +411,7 @@ class Life:
         shared = {
             "tools": [*self.tools(), *draws.pick("hosted tools", hosted)], "store": self.store, "clock": self.clock, "random_source": lambda: 0.5,
             "thinking": draws.pick("thinking", thinking_choices(line.model)),
+            **self.options,
         }  # fmt: skip
         if last:
             return Agent(line, budget=Budget(steps=60), compaction=Compaction(), **shared)
@@ -544,6 +548,8 @@ class Life:
     async def interrupted(self, go):
         """Run it to its end, cancel it at some turn of the loop, or let its process die at a write."""
         ending = self.draws.pick("ending", ("whole", "whole", "death", "cancel"))
+        if not self.faults:
+            return await go()
         if ending == "death":
             self.store.dies_at = self.store.writes + 1 + self.draws.number(11)
         task = asyncio.create_task(go())
@@ -595,6 +601,7 @@ NOT_DRAWN = {
     "tool_index": "an index of one's own is tried in test_large_catalogue",
     "deadlines": "they belong to connections; a life has none (test_http)",
     "watchers": "they cannot change a run (test_viewing)",
+    "telemetry": "it cannot change a run; test_trace_totals compares lives with their traces",
     "clock": "a clock that jumps over waits",
     "random_source": "fixed, so that a seed is a bug report",
     "thinking": "drawn from what the model has",
