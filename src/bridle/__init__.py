@@ -158,7 +158,11 @@ if TYPE_CHECKING:
     from bridle.values.usage import Limits as Limits
     from bridle.values.usage import RateLimit as RateLimit
     from bridle.values.usage import Usage as Usage
+    from bridle.watchers.content_filter import RedactingWatcher as RedactingWatcher
+    from bridle.watchers.jsonl import JsonLines as JsonLines
+    from bridle.watchers.log_lines import LogLines as LogLines
     from bridle.watchers.notebook import NotebookView as NotebookView
+    from bridle.watchers.otel.prometheus import PrometheusMetrics as PrometheusMetrics
     from bridle.watchers.otel.settings import Telemetry as Telemetry
 
 __version__ = "0.1.0"
@@ -230,7 +234,11 @@ _HOMES = {
     ),
     "values.settings": ("Compaction",),
     "values.usage": ("Budget", "Limits", "RateLimit", "Usage"),
+    "watchers.content_filter": ("RedactingWatcher",),
+    "watchers.jsonl": ("JsonLines",),
+    "watchers.log_lines": ("LogLines",),
     "watchers.notebook": ("NotebookView",),
+    "watchers.otel.prometheus": ("PrometheusMetrics",),
     "watchers.otel.settings": ("Telemetry",),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -14,6 +14,7 @@ from .function_hook import guard_output as guard_output
 from .function_hook import on_end as on_end
 from .pii import PII as PII
 from .pii import RedactPii as RedactPii
+from .pii import redact_pii as redact_pii
 from .text_filter import PatternFilter as PatternFilter
 from .text_filter import TextBlocked as TextBlocked
 from .text_filter import TextFilter as TextFilter

@@ -70,6 +70,11 @@ PII: dict[str, TextPattern] = {
 }
 
 
+def redact_pii(text: str) -> str:
+    """The text with every kind of personal data replaced by its name; for logs and traces (`redact=redact_pii`)."""
+    return PatternFilter(tuple(PII.values())).replace(text)
+
+
 class RedactPii:
     """Redacts personal data in what models are sent and in what they answer, or refuses it.
 

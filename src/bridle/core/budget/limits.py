@@ -28,7 +28,7 @@ from bridle.core.state import State
 from bridle.values.budget import Spending, Subrun, SubrunCharged, SubrunStarted
 from bridle.values.events import RunStop
 from bridle.values.message import Reply
-from bridle.values.usage import MILLION, Limits, Rates, Reservation, Usage
+from bridle.values.usage import LIMIT_KINDS, MILLION, Limits, Rates, Reservation, Usage
 
 WRAP_UP_WHY = "wrap up"
 WRAP_UP_NOTICE = (
@@ -187,6 +187,8 @@ def find_reached_limit(state: State) -> tuple[RunStop, str] | None:
 
 OWN_STOPS: dict[str, RunStop] = {"steps": "steps", "seconds": "seconds"}
 """Kinds with a stop reason of their own; the others end a run as `budget`."""
+LIMIT_STOPS = frozenset(OWN_STOPS.get(kind, "budget") for kind in LIMIT_KINDS)
+"""Stop reasons of runs that reached a limit."""
 CHECKED_PER_CALL = ("usd", "tokens", "tool_calls")
 """Kinds of which the next call must fit into the rest; every other kind ends the run when it is used up."""
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 
 import msgspec
 
+from bridle.core.budget.limits import LIMIT_STOPS
 from bridle.core.cache.breakpoints import agent_name
 from bridle.core.cache.tracking import MISS_OUTCOMES
 from bridle.core.context.assemble import use_step_options
@@ -24,8 +25,6 @@ from bridle.values.usage import Budget, Limits, Usage
 OPERATION, CHAT, INVOKE_AGENT, EXECUTE_TOOL = "gen_ai.operation.name", "chat", "invoke_agent", "execute_tool"
 MODEL, ERROR_TYPE, COST = "gen_ai.request.model", "error.type", "bridle.cost.usd"
 HOST = re.compile(r"\w+://(?:[^/@]*@)?([^/:?#]+)")
-OTHER_STOPS = ("done", "no_progress", "refused", "cancelled", "failed", "waiting", "context", "paused")
-"""Ends of a run that are not a limit of its budget."""
 FAILED_STOPS = ("failed", "no_progress", "context")
 """Ends of a run that are errors; limits, refusals and cancelled runs are expected."""
 
@@ -153,7 +152,7 @@ def end_attributes(event: e.RunEnded, after: State) -> Attributes:
         found["bridle.subruns.tokens"] = nested.usage.total
         if nested.usd is not None:
             found["bridle.subruns.cost.usd"] = float(nested.usd)
-    if event.stop not in OTHER_STOPS:
+    if event.stop in LIMIT_STOPS:
         found["bridle.budget.exceeded"] = event.stop
     if used.wrap_up_reason:
         found["bridle.budget.wrapped_up"] = True
@@ -182,7 +181,7 @@ def _describe_part(part: Part, content: Callable[[str], str]) -> dict[str, objec
         case Reasoning(text=text):
             return {"type": "reasoning", "content": content(text)}
         case ToolCall(id=id_, name=name, arguments=arguments):
-            return {"type": "tool_call", "id": id_, "name": name, "arguments": content(arguments)}
+            return {"type": "tool_call", "id": id_, "name": content(name), "arguments": content(arguments)}
         case ToolResult(call_id=call_id, text=text):
             return {"type": "tool_call_response", "id": call_id, "response": content(text)}
         case Media(kind=kind, media_type=media_type):

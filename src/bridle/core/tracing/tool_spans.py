@@ -3,11 +3,12 @@
 from bridle.values import events as e
 from bridle.values.message import ToolResult
 from bridle.values.record import Attributes
+from bridle.values.settings import Settings
 
 from . import attributes as a
 from .open_trace import Moment, OpenSpan, OpenTrace
 
-TOOL_TYPE = "function"
+TOOL_TYPE, UNKNOWN_TOOL = "function", "unknown tool"
 INTERRUPTED, CANCELLED, EXPIRED = "interrupted", "cancelled", "expired"
 EXPECTED_OUTCOMES = ("ok", "denied", "cancelled", "waiting")
 """Outcomes of a tool call that are not errors."""
@@ -34,14 +35,23 @@ def finish_tool_call(trace: OpenTrace, event: e.ToolFinished, moment: Moment) ->
         trace.close(approval, moment.at)
     span = trace.tools.pop(event.call_id, None)
     if span is None:
-        found = _tool_attributes(trace, event.call_id, event.name, event.arguments)
+        name = mask_unknown_name(moment.before.settings, event.name)
+        found = _tool_attributes(trace, event.call_id, name, event.arguments)
+        if name != event.name and trace.content is not None:
+            found["bridle.tool.requested_name"] = trace.content(event.name)
         key, parent = ("result", moment.record.seq), trace.turn or trace.agent
-        span = trace.open(key, f"{a.EXECUTE_TOOL} {event.name}", moment.at, found, parent)
+        span = trace.open(key, f"{a.EXECUTE_TOOL} {name}", moment.at, found, parent)
     if event.source != "run":
         span.attributes["bridle.tool.result_source"] = event.source
     if event.rule and trace.content is not None:
         span.attributes["bridle.tool.rule"] = trace.content(event.rule)
     _close_tool(trace, span, moment.at, result)
+
+
+def mask_unknown_name(settings: Settings, name: str) -> str:
+    """The name of a tool; a name that the model invented is content."""
+    known = (*settings.tools, *settings.hidden_tools)
+    return name if any(name == spec.name for spec in known) else UNKNOWN_TOOL
 
 
 def _close_tool(trace: OpenTrace, span: OpenSpan, at: float, result: ToolResult) -> None:

@@ -10,7 +10,7 @@ After a crash it is unknown which of the latest spans were sent. They are sent a
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace as replace_settings
 from importlib import import_module
 from typing import Literal
@@ -21,9 +21,10 @@ from bridle.ports.span_exporter import SpanExporter
 from bridle.values.errors import MisuseError
 from bridle.values.events import CallReviewed, Configured, LogRepaired, Resumed, RunEnded
 from bridle.values.record import Record, Span, TraceContext
+from bridle.watchers.content_filter import ContentFilter, make_content_filter
 from bridle.watchers.otel.endpoint import is_disabled, read_export_settings
 from bridle.watchers.otel.sampling import is_in_sample
-from bridle.watchers.otel.settings import ContentFilter, Telemetry, make_content_filter
+from bridle.watchers.otel.settings import Telemetry
 
 LOG = logging.getLogger("bridle")
 VARIABLE = "BRIDLE_TELEMETRY"
@@ -50,7 +51,9 @@ class Tracing:
 
     def __init__(self, settings: Telemetry, exporter: SpanExporter) -> None:
         self.settings, self.exporter = settings, exporter
-        self.content: ContentFilter | None = make_content_filter(settings)
+        self.content: ContentFilter | None = make_content_filter(
+            settings.content, settings.redact, settings.content_characters
+        )
 
     def open_session(self, session: str) -> "SessionTracer":
         return SessionTracer(session, self)
@@ -149,7 +152,7 @@ def open_tracing(given: TelemetryInput, environment: Mapping[str, str] = os.envi
     if settings is None or is_disabled(environment):
         return None
     if settings.content == "redacted" and settings.redact is None:
-        settings = _with_default_redaction(settings)
+        settings = replace_settings(settings, redact=import_module("bridle.hooks.pii").redact_pii)
     return Tracing(settings, settings.exporter or _open_exporter(settings, environment))
 
 
@@ -184,9 +187,3 @@ def flush_telemetry(seconds: float = 5.0) -> bool:
     """
     flushed = [exporter.flush(seconds) for _, exporter in _exporters]
     return all(flushed)
-
-
-def _with_default_redaction(settings: Telemetry) -> Telemetry:
-    patterns = tuple(import_module("bridle.hooks.pii").PII.values())
-    redact: Callable[[str], str] = import_module("bridle.hooks.text_filter").PatternFilter(patterns).replace
-    return replace_settings(settings, redact=redact)

@@ -1,20 +1,21 @@
 """`Telemetry`: what a run exports.
 
 By default a span has metadata only: names, numbers and members of fixed lists. Text that a person, a model or a tool
-wrote is content. Every content value passes through `ContentFilter` and through nothing else.
+wrote is content. Every content value passes through watchers/content_filter.py and through nothing else.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
 from bridle.ports.span_exporter import SpanExporter
 from bridle.values.errors import MisuseError
-from bridle.values.text import repair_surrogates
-
-ContentLevel = Literal["off", "redacted", "full"]
-CONTENT_CHARACTERS_DEFAULT = 8_192
-CUT_MARK = "… [{left} more characters]"
+from bridle.watchers.content_filter import (
+    CONTENT_CHARACTERS_DEFAULT,
+    ContentLevel,
+    RedactRule,
+    combine_rules,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +27,8 @@ class Telemetry:
 
     content: ContentLevel = "off"
     """`off` exports metadata only, `redacted` content after `redact`, `full` content as it is."""
-    redact: Callable[[str], str] | None = None
-    """Removes from a text what must not leave; by default the patterns of `RedactPii`."""
+    redact: RedactRule | Sequence[RedactRule] | None = None
+    """Functions and regular expressions for what must not leave; by default the patterns of `RedactPii`."""
     content_characters: int = CONTENT_CHARACTERS_DEFAULT
     """Maximum length of one content value; the rest is cut."""
     sample: float = 1.0
@@ -50,28 +51,11 @@ class Telemetry:
         if self.content not in get_args(ContentLevel):
             choices = ", ".join(get_args(ContentLevel))
             raise MisuseError(f"Telemetry(content={self.content!r}) is invalid; choose one of: {choices}")
+        if self.redact:
+            combine_rules(self.redact)
         if not 0 <= self.sample <= 1:
             raise MisuseError(f"Telemetry(sample=…) must be between 0 and 1, not {self.sample!r}")
         if self.content_characters < 1:
             raise MisuseError(
                 f"Telemetry(content_characters=…) must be at least 1, not {self.content_characters!r}"
             )
-
-
-class ContentFilter:
-    """Prepares content for export: every text that leaves with a span or a metric passes through here."""
-
-    def __init__(self, settings: Telemetry) -> None:
-        self._redact = settings.redact if settings.content == "redacted" else None
-        self._limit = settings.content_characters
-
-    def __call__(self, text: str) -> str:
-        # Redact before cutting: a cut secret would no longer be recognized.
-        text = repair_surrogates(text if self._redact is None else self._redact(text))
-        left = len(text) - self._limit
-        return text if left <= 0 else text[: self._limit] + CUT_MARK.format(left=left)
-
-
-def make_content_filter(settings: Telemetry) -> ContentFilter | None:
-    """The filter of content; None if no content is exported."""
-    return None if settings.content == "off" else ContentFilter(settings)
