@@ -44,8 +44,8 @@ def test_linear_work_passes():
 
 
 def test_planted_quadratic_work_fails():
-    with pytest.raises(AssertionError, match="size 2,400 takes"):
-        assert_growth(prepare_quadratic, 400, 2_400, LINEAR_MAX)
+    with pytest.raises(AssertionError, match="size 3,600 takes"):
+        assert_growth(prepare_quadratic, 300, 3_600, LINEAR_MAX)
 
 
 def test_a_planted_cost_that_grows_with_the_items_before_it_fails():
