@@ -156,7 +156,7 @@ class InstructionWritten(EventBase, tag="instruction_written"):
     write_error: str = ""
     """Reason why the function failed; the run ends, and the function is called again when it is resumed."""
     owner: str = ""
-    """Agent that the function belongs to, if the run was handed over to it; two agents may use one name."""
+    """Agent that the run was handed over to, and `:N` for options of run N: other functions may have the same name."""
 
 
 class ContextRetrieved(EventBase, tag="context_gathered"):

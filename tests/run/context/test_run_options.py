@@ -310,3 +310,22 @@ def test_killed_after_every_event_the_options_hold_and_no_step_is_chosen_twice(t
         assert asyncio.run(resume()).text == "Three.", f"killed after record {count}"
         assert (folder / "calls").read_text() == "1\n2\n3\n", f"killed after record {count}"
         assert read_facts(folder) == expected, f"killed after record {count}"
+
+
+def test_a_function_with_the_name_of_the_agents_own_is_called_and_the_change_is_recorded():
+    def make_style(text):
+        def style():
+            return text
+
+        return style
+
+    store = MemoryStore()
+    agent = Agent(scripted("a", "b", "c", "d"), instructions=make_style("Be brief."), store=store)
+    agent.run_sync("1", session="s")
+    for number in ("2", "3"):
+        agent.run_sync(number, session="s", instructions=make_style("Be long."))
+    agent.run_sync("4", session="s")
+    written = [each.instructions for each in of_type(events(store), e.InstructionWritten)]
+    moved = of_type(events(store), e.PrefixMoved)
+    assert written == ["Be brief.", "Be long.", "Be long."]
+    assert [(each.layer, each.block) for each in moved] == [("system", "instructions")] * 2

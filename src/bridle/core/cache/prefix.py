@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from bridle.core.calls.catalogue import first_call_positions, split_deferred_tools, stand_in_names
 from bridle.core.context.assemble import memory_text, offered_tools, prompt_cache_key
 from bridle.core.context.summary_view import is_native_summary_accepted
+from bridle.core.context.token_estimate import written_instructions
 from bridle.core.context.view import drop_reasoning
 from bridle.core.effects import EndRun
 from bridle.core.state import State
@@ -73,6 +74,7 @@ def snapshot_request(state: State, choice: ToolChoice) -> RequestSnapshot:
         cache_key=prompt_cache_key(state),
         view_change_count=len(state.conversation.view_changes),
         tool_choice=choice,
+        written=written_instructions(state) if state.settings.session_functions else "",
     )
 
 
@@ -131,8 +133,8 @@ def _list_prefix_differences(
             at = _first_difference(declared, called)
             why = "it was called but is not offered, and the provider requires it to be declared"
             yield "tools", f"tool {at + 1} ({called[at] if at < len(called) else 'gone'})", "tool_called", why
-    head, head_before = settings.instructions, before.instructions
-    if head != head_before or settings.session_functions != before.session_functions:
+    written = written_instructions(state) if settings.session_functions else ""
+    if settings.instructions != before.instructions or written != last.written:
         yield "system", "instructions", "settings_changed", "the agent's instructions changed"
     if memory_text(state) != last.memory:
         yield "memory", *_explain_memory_change(state, last)

@@ -125,6 +125,8 @@ class RequestSnapshot(Value):
     view_change_count: int
     """Number of view changes at that time."""
     tool_choice: ToolChoice = ToolChoice()
+    written: str = ""
+    """Instructions that functions wrote."""
 
 
 class ServerConversation(Value):

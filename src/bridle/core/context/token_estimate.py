@@ -146,8 +146,9 @@ def is_substantial(part: Part) -> bool:
 
 def instruction_owner(state: State) -> str:
     """Owner of the functions that write instructions now (`InstructionWritten.owner`)."""
-    agents = state.run.origin.agents
-    return agents[-1] if agents else ""
+    agent = ("", *state.run.origin.agents)[-1]
+    is_override = any(each.option == "instructions" for each in state.settings.overrides)
+    return f"{agent}:{len(state.conversation.prompt_ids)}" if is_override else agent
 
 
 def written_instructions(state: State) -> str:
