@@ -19,6 +19,7 @@ from generate_programs import from_langgraph, from_openai_agents, from_openai_sd
 from generate_reference import (
     agent_file_keys,
     agent_parameters,
+    chat_commands,
     commands,
     configured,
     events,
@@ -329,6 +330,7 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("reference/agent.md", agent_parameters),
     ("reference/agent.md", run_parameters),
     ("reference/agent.md", value_types),
+    ("chat.md", chat_commands),
     ("reference/cli.md", commands),
     ("configuration.md", configured),
     ("configuration.md", agent_file_keys),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import bridle
+from bridle.cli.chat.slash_commands import CHAT_COMMANDS
 from bridle.cli.main import COMMANDS, make_parser
 from bridle.config import agent_file
 from bridle.config.settings import KIND_MEANINGS, SETTINGS
@@ -148,6 +149,12 @@ def commands() -> str:
             f"{table(['argument', 'meaning'], rows)}"
         )
     return "\n".join(parts)
+
+
+def chat_commands() -> str:
+    """The /commands of `bridle chat`."""
+    rows = [[f"`{f'/{row.name} {row.arguments}'.strip()}`", row.meaning] for row in CHAT_COMMANDS]
+    return table(["command", "meaning"], rows)
 
 
 def variables() -> str:

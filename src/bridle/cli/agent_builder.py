@@ -19,11 +19,12 @@ from bridle.ports.store import Store
 from bridle.providers.catalogue import choose_default_model
 from bridle.run.agent import Agent
 from bridle.run.agent_settings import AgentOptions
+from bridle.run.calls.approval import Approver
 from bridle.run.logged_settings import take_logged_instructions
 from bridle.values.errors import MisuseError
 from bridle.values.memory import Memory
 from bridle.values.model import Model
-from bridle.values.settings import Settings
+from bridle.values.settings import Compaction, Settings
 from bridle.values.usage import LIMIT_KINDS, Budget
 from bridle.watchers.console import Console
 
@@ -42,9 +43,12 @@ from .agent_options import (
 class AgentBuilder:
     """Loads what the options name, and builds the agent once the session is known."""
 
-    def __init__(self, options: argparse.Namespace, console: Console) -> None:
+    def __init__(
+        self, options: argparse.Namespace, console: Console, approver: Approver | None = None
+    ) -> None:
         # Loaded before the event loop starts: a tools file may run its own loop while it is loaded.
         self._options, self._console = options, console
+        self._approver = approver or make_approver(console)
         self._defined = read_agent_file(options.agent) if options.agent else None
         self._policy = read_policy_option(options) or (self._defined.policy if self._defined else None)
         self._tools = [*(self._defined.tools if self._defined else ()), *load_tools(options.tools)]
@@ -86,8 +90,13 @@ class AgentBuilder:
                 " or -a FILE if an agent file names them"
             )
 
-    def build(self, store: Store, session: Settings, *, new_run: bool) -> Agent[object, object]:
-        """The agent; what nothing else gives is taken from the settings of the session."""
+    def build(
+        self, store: Store, session: Settings, *, new_run: bool, compaction: Compaction | None = None
+    ) -> Agent[object, object]:
+        """The agent; what nothing else gives is taken from the settings of the session.
+
+        `compaction` replaces the options of the agent file.
+        """
         before = self._complete_settings(session) if new_run or self._defined else session
         options, console, defined = self._options, self._console, self._defined
         report_hosted_tools(before, {tool.spec.name for tool in self._tools}, console)
@@ -103,6 +112,8 @@ class AgentBuilder:
             on_truncation=before.on_truncation,
         )
         given: AgentOptions = {**carried, **(defined.options if defined else {}), "memory": before.memory}
+        if compaction is not None:
+            given["compaction"] = compaction
         return Agent(
             self._choose_models(before),
             tools=self._tools,
@@ -111,7 +122,7 @@ class AgentBuilder:
             store=store,
             output=defined.output if defined else None,
             policy=add_default_rule(policy, options),
-            approver=make_approver(console),
+            approver=self._approver,
             thinking=(defined.thinking if defined else None) or before.thinking,
             sampling=(defined.sampling if defined else None) or before.sampling,
             extras=take_extras_from_log(before, console),

@@ -21,6 +21,7 @@ from bridle.values.errors import BridleError
 
 COMMANDS = {
     "run": "run an agent on a prompt",
+    "chat": "talk with an agent, prompt after prompt",
     "resume": "continue an unfinished session",
     "approvals": "list tool calls that need approval",
     "approve": "approve a tool call",
@@ -46,7 +47,8 @@ COMMANDS = {
     "completion": "print a completion script for bash, zsh or fish",
 }
 SETUP_COMMANDS = ("init", "config", "doctor", "models", "completion")
-"""Commands in the folder commands/setup."""
+COMMAND_MODULES = {**{name: f"commands.setup.{name}" for name in SETUP_COMMANDS}, "chat": "chat.command"}
+"""Modules of the commands that are not in the folder commands."""
 
 EXIT_MISUSE, EXIT_CANCELLED = 2, 130
 HELP_WIDTH = 80
@@ -119,8 +121,7 @@ def make_parser(name: str) -> argparse.ArgumentParser:
 
 
 def _load_command(name: str) -> Any:
-    folder = "setup." if name in SETUP_COMMANDS else ""
-    return import_module(f".commands.{folder}{name}", __package__)
+    return import_module(f".{COMMAND_MODULES.get(name, f'commands.{name}')}", __package__)
 
 
 def _wrap_help(words: str) -> str:

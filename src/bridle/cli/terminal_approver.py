@@ -8,6 +8,7 @@ Input is read without a thread, so that Ctrl-C ends the wait immediately.
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -21,8 +22,9 @@ IN_DOUBT_CHOICES = "y run it again · n no · d it was done · w leave it open a
 
 
 class TerminalApprover:
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, read_answer: Callable[[], Awaitable[str]] | None = None) -> None:
+        """`read_answer` reads a line, if the terminal is read elsewhere meanwhile; empty at the end of the input."""
+        self._console, self._read_answer = console, read_answer or read_terminal_line
 
     async def ask(self, question: PendingApproval) -> ApprovalVerdict | None:
         doubt = question.question == "in_doubt"
@@ -55,20 +57,25 @@ class TerminalApprover:
     async def _read(self, prompt: str) -> str:
         sys.stderr.write(prompt)
         sys.stderr.flush()
-        loop = asyncio.get_running_loop()
-        readable: asyncio.Future[None] = loop.create_future()
-        descriptor = sys.stdin.fileno()
+        return await self._read_answer()
 
-        def mark_readable() -> None:
-            if not readable.done():
-                readable.set_result(None)
 
-        loop.add_reader(descriptor, mark_readable)
-        try:
-            await readable
-        finally:
-            loop.remove_reader(descriptor)
-        return sys.stdin.readline()
+async def read_terminal_line() -> str:
+    """The next line of standard input."""
+    loop = asyncio.get_running_loop()
+    readable: asyncio.Future[None] = loop.create_future()
+    descriptor = sys.stdin.fileno()
+
+    def mark_readable() -> None:
+        if not readable.done():
+            readable.set_result(None)
+
+    loop.add_reader(descriptor, mark_readable)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(descriptor)
+    return sys.stdin.readline()
 
 
 def _is_json_object(text: str) -> bool:

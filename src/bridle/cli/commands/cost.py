@@ -142,7 +142,7 @@ def execute(options: argparse.Namespace) -> int:
     elif not booked:
         print_line("nothing spent: the log has no model call, or none that recent")
     else:
-        for line in _format_rows(table, whole, options.session, by):
+        for line in format_rows(table, whole, options.session, by):
             print_line(line)
     return 0
 
@@ -249,7 +249,7 @@ def _row_as_csv(row: CostRow) -> dict[str, str | int]:
     } | {"name": escape_text(row.name)}
 
 
-def _format_rows(table: Sequence[CostRow], whole: CostRow, session: str | None, by: str) -> Iterable[str]:
+def format_rows(table: Sequence[CostRow], whole: CostRow, session: str | None, by: str) -> Iterable[str]:
     """Rows of 80 columns; long names are cut, and complete in --json and --csv."""
     names = [escape_text(row.name).removeprefix(f"{session} ") for row in table]
     width = min(max(map(display_width, [*names, whole.name])), NAME_WIDTH_MAX)

@@ -50,8 +50,8 @@ def execute(options: argparse.Namespace) -> int:
     return 0
 
 
-def _format_fork(made: Fork) -> Iterator[str]:
-    name = quote(made.session)
+def format_fork_place(made: Fork) -> Iterator[str]:
+    """Lines that say where a fork starts, and what it does not undo."""
     where = f"record {made.at}" + (f" ({made.message})" if made.message else "")
     why = f"; not shared: {made.cut_reason}" if made.cut_reason else ""
     yield f"{made.session} starts after {where} of {made.parent}{why}"
@@ -62,6 +62,11 @@ def _format_fork(made: Fork) -> Iterator[str]:
         for act in made.completed_actions:
             yield f"    {act.call_id} {act.tool}({shorten(act.arguments)}) {act.outcome}"
         yield f"    to undo:  bridle compensate {quote(made.parent)}"
+
+
+def _format_fork(made: Fork) -> Iterator[str]:
+    name = quote(made.session)
+    yield from format_fork_place(made)
     yield f"  continue: bridle run --session {name} PROMPT"
     yield f"  or finish the current run: bridle resume {name}"
     yield f"  compare:  bridle diff {quote(made.parent)} {name}"

@@ -18,6 +18,7 @@ import asyncio
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import TextIO
 
@@ -26,15 +27,16 @@ import msgspec
 from bridle.cli.agent_builder import AgentBuilder
 from bridle.cli.agent_options import add_agent_options
 from bridle.cli.format.printing import print_error, print_line, print_text
-from bridle.cli.log_access import add_store_option, fold_state, open_log, read_session
+from bridle.cli.log_access import add_store_option, fold_state, open_log, read_session, tenant_of
 from bridle.cli.main import EXIT_CANCELLED, EXIT_MISUSE
 from bridle.core.state import State
 from bridle.run.agent import Agent
 from bridle.run.context.run_options import RunOptions
-from bridle.run.stream import Stream
+from bridle.run.stream import Stream, StreamItem
 from bridle.values.errors import MisuseError
 from bridle.values.lineage import CrossTenant
 from bridle.values.result import FinalAnswer, Result
+from bridle.values.settings import Settings
 from bridle.watchers.console import Console, format_count, format_dollars, format_duration, format_usage
 
 USER_FIXABLE_FAILURES = ("unauthorized", "not_found", "unreachable", "quota", "invalid")
@@ -45,8 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("prompt", help="the prompt; `-` reads it from standard input")
     add_agent_options(parser)
-    add("-i", "--instructions", default="", help="system prompt")
     add("--session", metavar="ID", help="continue this session, with its model and instructions")
+    add_session_options(parser)
+    add_store_option(parser)
+
+
+def add_session_options(parser: argparse.ArgumentParser) -> None:
+    """Options of the commands that send prompts: `run` and `chat`."""
+    add = parser.add_argument
+    add("-i", "--instructions", default="", help="system prompt")
     add(
         "--memory",
         action=argparse.BooleanOptionalAction,
@@ -63,7 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="show the answer while it is written (default), or request whole replies",
     )
-    add_store_option(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -97,9 +105,7 @@ async def _run_session(
 ) -> tuple[Agent[object, object], Result[object], float]:
     store = open_log(options.store)
     try:
-        crosses = options.across_tenants and options.tenant is not None
-        resumer = CrossTenant(options.tenant) if crosses else options.tenant
-        wanted = resumer if prompt is None else None
+        wanted = tenant_of(options) if prompt is None else None
         state = fold_state(await read_session(store, session, wanted)) if session else State()
         before = state.settings
         if prompt is None:
@@ -115,22 +121,36 @@ async def _run_session(
             tenant = CrossTenant(named) if options.across_tenants else named
             stream = agent.stream(prompt, session, deltas=options.stream is not False, tenant=tenant)
         else:
-            own, given = agent.settings, RunOptions()
-            if any(override.option == "model" for override in before.overrides):
-                given["model"] = own.models or own.model  # chosen above, from the options or the log
-            stream = agent.resume_stream(
-                session or "",
-                budget=builder.make_budget(new_run=False),
-                tenant=resumer,
-                trust_approvals=options.trust_approvals,
-                **given,
-            )
-        return agent, await _watch_stream(stream, console), time.monotonic() - began
+            stream = open_resumed_stream(agent, builder, session or "", before, options)
+        return agent, await watch_stream(stream, console), time.monotonic() - began
     finally:
         await store.close()
 
 
-async def _watch_stream(stream: Stream[object], console: Console) -> Result[object]:
+def open_resumed_stream(
+    agent: Agent[object, object],
+    builder: AgentBuilder,
+    session: str,
+    before: Settings,
+    options: argparse.Namespace,
+) -> Stream[object]:
+    """The unfinished run of a session, to be continued with the model of the agent."""
+    own, given = agent.settings, RunOptions()
+    if any(override.option == "model" for override in before.overrides):
+        given["model"] = own.models or own.model  # chosen by the builder, from the options or the log
+    return agent.resume_stream(
+        session,
+        budget=builder.make_budget(new_run=False),
+        tenant=tenant_of(options),
+        trust_approvals=getattr(options, "trust_approvals", False),
+        **given,
+    )
+
+
+async def watch_stream(
+    stream: Stream[object], console: Console, notice: Callable[[StreamItem], None] | None = None
+) -> Result[object]:
+    """Run to the end; Ctrl-C or output that cannot be written cancels. `notice` is called with every item."""
     loop = asyncio.get_running_loop()
 
     def interrupt() -> None:
@@ -138,11 +158,16 @@ async def _watch_stream(stream: Stream[object], console: Console) -> Result[obje
         loop.remove_signal_handler(signal.SIGINT)  # a second Ctrl-C ends the process
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
-    async for event in stream:
-        if isinstance(event, FinalAnswer):
-            return event.result
-        if console.failed:
-            stream.cancel()
+    try:
+        async for event in stream:
+            if isinstance(event, FinalAnswer):
+                return event.result
+            if notice is not None:
+                notice(event)
+            if console.failed:
+                stream.cancel()
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
     raise AssertionError("a stream ends with a FinalAnswer")
 
 
@@ -156,13 +181,13 @@ def _print_result(
     as_json: bool,
 ) -> int:
     """Print the result and return the exit code."""
-    code = _exit_code(result)
+    code = exit_code(result)
     simulated = agent.settings.model.endpoint.simulated
     if console.failed:
         raise console.failed
     if as_json:
         print_line(
-            _encode_result(
+            encode_result(
                 result,
                 agent.settings.model.name,
                 simulated=simulated,
@@ -194,7 +219,7 @@ def _print_result(
     return code
 
 
-def _exit_code(result: Result[object]) -> int:
+def exit_code(result: Result[object]) -> int:
     if result.done:
         return 0
     if result.stop == "cancelled":
@@ -206,7 +231,7 @@ def _exit_code(result: Result[object]) -> int:
     return EXIT_MISUSE if elsewhere or failure.kind in USER_FIXABLE_FAILURES else 1
 
 
-def _encode_result(result: Result[object], model: str, *, simulated: bool, has_output: bool) -> str:
+def encode_result(result: Result[object], model: str, *, simulated: bool, has_output: bool) -> str:
     usage = result.usage
     data = {
         "session": result.session,

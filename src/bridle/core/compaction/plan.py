@@ -39,10 +39,12 @@ from bridle.values.request import Request
 
 from .strategies import (
     CHARACTERS_PER_TOKEN,
+    GAIN_SHARE_MIN,
     STRATEGIES,
     compaction_threshold,
     estimated_tokens,
     fit_limit_tokens,
+    gain_tokens_min,
     message_weight,
     minimum_tokens,
     price_uncached_tokens,
@@ -121,8 +123,6 @@ def _name_message(state: State, message: Message) -> str:
 
 TRIES_MAX = 2
 COMPACTED_REASON = "the conversation was made shorter"
-GAIN_SHARE_MIN = 0.1
-"""Share of the window that a change must save to be worth the cache miss."""
 RETRY_GROWTH_SHARE = 0.05
 """Share of the window by which the conversation must grow before another try after a failed one."""
 TOKENS_PER_WORD = 2
@@ -172,14 +172,14 @@ def plan_compaction(state: State) -> Compact | SummaryRequest | EndRun | None:
     # Not if a summary had to be requested right afterwards: that would be two cache misses.
     if (
         not sends_whole
-        and gain >= window_share(state, GAIN_SHARE_MIN)
+        and gain >= gain_tokens_min(state)
         and smaller.after_tokens <= compaction_threshold(state)
     ):
         return Compact(event=smaller)
     summary_request = None if exhausted else _plan_summary(state, whole=sends_whole, hard=overflows)
     if summary_request is not None:
         return summary_request
-    if smaller.changes and (overflows or gain >= window_share(state, GAIN_SHARE_MIN)):
+    if smaller.changes and (overflows or gain >= gain_tokens_min(state)):
         return Compact(event=smaller)
     return context_overflow(state) if minimum_tokens(state) > window_tokens(state) else None
 
@@ -324,7 +324,7 @@ def _is_worth_summarizing(state: State, end: int, *, hard: bool) -> bool:
     gain = scale_to_tokens(
         state, old - prompt_weight, view_weight(state, conversation.view)
     ) - TOKENS_PER_WORD * summary_words_max(state)
-    return gain >= (window_share(state, GAIN_SHARE_MIN) if not hard else 1)
+    return gain >= (gain_tokens_min(state) if not hard else 1)
 
 
 def _view_until(state: State, end: int) -> tuple[Message, ...]:

@@ -48,11 +48,20 @@ OVERESTIMATE_FACTOR = 4
 REPLY_SHARE_MAX = 0.2
 """Maximum share of the window kept free for the reply."""
 CHARACTERS_PER_TOKEN = 4
+GAIN_SHARE_MIN = 0.1
+"""Share of the window that a change must save to be worth the cache miss; less if `at` and `to` are close."""
 
 
 def window_share(state: State, part: float) -> int:
     """This share of the window in tokens."""
     return int(part * window_tokens(state))
+
+
+def gain_tokens_min(state: State) -> int:
+    """Tokens that a change must save."""
+    options = state.settings.compaction
+    assert options is not None
+    return window_share(state, min(GAIN_SHARE_MIN, (options.at - options.to) / 2))
 
 
 def estimated_tokens(state: State) -> int:

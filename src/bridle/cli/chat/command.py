@@ -1,0 +1,70 @@
+"""Talk with an agent: one session, prompt after prompt.
+
+The answer is streamed to standard output; tool calls, notices and a line with cost and cache share after each
+turn go to standard error. Text typed while the model works is sent to it, Ctrl-C interrupts it and keeps what was
+said, and /help lists the commands. Without a terminal, every line of standard input is a prompt or a /command; a
+line that ends in a backslash continues on the next one.
+
+Examples:
+
+  bridle chat
+  bridle chat -a support.toml
+  bridle chat SESSION
+  printf 'What is 17 * 23?\\n/cost\\n' | bridle chat
+"""
+
+import argparse
+import asyncio
+import sys
+
+from bridle.cli.agent_options import add_agent_options, is_interactive
+from bridle.cli.commands.run import add_session_options
+from bridle.cli.log_access import add_store_option, open_log
+from bridle.watchers.console import Console
+
+from .conversation import ChatConversation
+from .prompt_input import EndOfInput, PromptInput, open_prompt_input
+from .slash_commands import CHAT_COMMANDS, execute_command, parse_command
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", nargs="?", help="continue this session, with its model and instructions")
+    add_agent_options(parser)
+    add_session_options(parser)
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    console = Console(None if options.json else sys.stdout, sys.stderr, reasoning=bool(options.reasoning))
+    interactive = is_interactive()
+    with asyncio.Runner() as runner:
+        store = open_log(options.store)
+        try:
+            chat = ChatConversation(options, console, store, listens=interactive)
+            runner.run(chat.open())
+            prompts = open_prompt_input(
+                interactive=interactive, words=[f"/{row.name}" for row in CHAT_COMMANDS]
+            )
+            if interactive:
+                console.note(f"{chat.agent.settings.model.name} · /help lists the commands, Ctrl-D leaves")
+                if prompts.hint:
+                    console.note(prompts.hint)
+            _converse(chat, prompts, runner)
+        finally:
+            runner.run(store.close())
+    if chat.session is not None and not options.json:
+        console.note(f"to continue: bridle chat {chat.session}")
+    return 0 if interactive else chat.code
+
+
+def _converse(chat: ChatConversation, prompts: PromptInput, runner: asyncio.Runner) -> None:
+    """Run prompts and commands until the input ends or /exit."""
+    while not chat.is_leaving:
+        try:
+            line = chat.waiting_lines.pop(0) if chat.waiting_lines else prompts.read()
+        except EndOfInput:
+            return
+        if not line.strip():
+            continue
+        command = parse_command(line)
+        runner.run(execute_command(chat, *command) if command else chat.run_prompt(line.strip()))

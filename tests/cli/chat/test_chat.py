@@ -1,0 +1,323 @@
+"""`bridle chat` as a person or a program drives it: through a pipe, and on a terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from patience import PATIENCE_SECONDS
+
+from bridle.cli.chat.slash_commands import CHAT_COMMANDS
+
+DEMO_TOOLS = str(Path(__file__).parents[3] / "examples" / "demo_tools.py")
+SESSION = re.compile(r"to continue: bridle chat (\S+)")
+STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+ON_TERMINAL = (
+    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "from bridle.cli.main import main; sys.exit(main(sys.argv[1:]))"
+)
+HANGING_TOOLS = """
+import asyncio
+from bridle import tool
+
+@tool(effect="read")
+async def hang() -> str:
+    '''Wait for ever.'''
+    print("HANGING", flush=True)
+    await asyncio.Event().wait()
+
+@tool(effect="read")
+async def wait_for_file(path: str) -> str:
+    '''Wait until there is a file.'''
+    from pathlib import Path
+    print("LOOKING", flush=True)
+    while not Path(path).exists():
+        await asyncio.sleep(0.01)
+    return "found"
+
+@tool
+def pay(usd: int) -> str:
+    '''Pay.'''
+    return f"paid {usd}"
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "hang.py").write_text(HANGING_TOOLS)
+    return tmp_path
+
+
+def surroundings(place):
+    return {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(place),
+        "BRIDLE_STORE": str(place / "log.db"),
+        "TERM": "xterm",
+    }
+
+
+def piped(place, lines, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "bridle.cli.main", "chat", *arguments],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        cwd=place,
+        env=surroundings(place),
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+def saved(place, session):
+    command = [sys.executable, "-m", "bridle.cli.main", "log", session, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=place, env=surroundings(place))
+    return [row["text"] for row in json.loads(done.stdout)]
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, master, running):
+        self.master, self.running, self.seen, self._at = master, running, "", 0
+
+    def type(self, keys):
+        os.write(self.master, keys.encode())
+
+    def wait_for(self, text):
+        """Everything shown since the last call, up to this text."""
+        while text not in self.seen[self._at :]:
+            assert self._read(), f"no {text!r} in {self.seen!r}"
+        start, self._at = self._at, self.seen.index(text, self._at) + len(text)
+        return self.seen[start : self._at]
+
+    def wait_for_end(self):
+        while self._read():
+            pass
+        return self.running.wait(PATIENCE_SECONDS)
+
+    def _read(self):
+        ready, _, _ = select.select([self.master], [], [], PATIENCE_SECONDS)
+        assert ready, f"nothing more after {self.seen!r}"
+        try:
+            data = os.read(self.master, 65_536)
+        except OSError:  # the program has closed the terminal
+            return False
+        self.seen += STYLES.sub("", data.decode(errors="replace"))
+        return bool(data)
+
+
+@contextmanager
+def on_terminal(place, *arguments, **variables):
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with subprocess.Popen(
+        [sys.executable, "-c", ON_TERMINAL, "chat", *arguments],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        cwd=place,
+        env={**surroundings(place), **variables},
+        start_new_session=True,
+    ) as running:
+        os.close(slave)
+        try:
+            yield Terminal(master, running)
+        finally:
+            running.kill()
+            os.close(master)
+
+
+def test_a_pipe_has_a_prompt_per_line_and_no_colours(place):
+    done = piped(place, ["!say one", "", "What is 17 * 23?"], "--tools", DEMO_TOOLS)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "one\n17 * 23 = 391 (simulated model)\n"
+    assert "\x1b" not in done.stderr
+    assert len(re.findall(r"\$[\d.]+ · chat \$[\d.]+ \(simulated\) · \d+% cached", done.stderr)) == 2
+
+
+def test_a_session_is_continued_with_its_conversation(place):
+    (session,) = SESSION.findall(piped(place, ["!say one"]).stderr)
+    again = piped(place, ["!say two"], session)
+    assert "you: !say one" in again.stderr
+    assert "assistant: one" in again.stderr
+    assert SESSION.findall(again.stderr) == [session]
+    assert [text for text in saved(place, session) if text in ("one", "two")] == ["one", "two"]
+
+
+def test_a_backslash_continues_the_line(place):
+    assert piped(place, ["!say one\\", "!say two"]).stdout == "one\ntwo\n"
+
+
+def test_json_is_one_object_per_turn(place):
+    rows = [json.loads(line) for line in piped(place, ["!say one", "!say two"], "--json").stdout.splitlines()]
+    assert [row["text"] for row in rows] == ["one", "two"]
+    assert rows[0]["session"] == rows[1]["session"]
+
+
+def test_help_lists_every_command_within_80_columns(place):
+    shown = piped(place, ["/help"]).stdout
+    for row in CHAT_COMMANDS:
+        assert re.search(rf"^  /{row.name}\b.*{re.escape(row.meaning)}$", shown, re.MULTILINE)
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_model_can_be_changed_between_turns(place):
+    done = piped(
+        place, ["!say one", "/model sim:gemini/gemini-3.8-flash", "!say two", "/model no:such", "/cost"]
+    )
+    assert "model: sim:gemini-3.8-flash" in done.stderr
+    assert "'no:such' names no known vendor" in done.stderr
+    costs = done.stdout.partition("two\n")[2]
+    assert "sim:claude-sonnet-5-5" in costs
+    assert "sim:gemini-3.8-flash" in costs
+    assert "total" in costs
+
+
+def test_tools_are_listed_with_their_effects(place):
+    shown = piped(place, ["/tools"], "--tools", DEMO_TOOLS).stdout
+    assert re.search(r"^  calculate +read +Work out", shown, re.MULTILINE)
+    assert "no tools" in piped(place, ["/tools"]).stderr
+
+
+def test_undo_goes_back_in_a_copy_and_leaves_the_old_session_alone(place):
+    (first,) = SESSION.findall(piped(place, ["!say one", "!say two"]).stderr)
+    undone = piped(place, ["/undo", "!say three"], first)
+    (second,) = SESSION.findall(undone.stderr)
+    assert "taken back: !say two" in undone.stderr
+    assert second != first
+    assert [text for text in saved(place, second) if text in ("one", "two", "three")] == ["one", "three"]
+    assert [text for text in saved(place, first) if text in ("one", "two", "three")] == ["one", "two"]
+
+
+def test_undoing_the_first_prompt_starts_a_new_session(place):
+    done = piped(place, ["!say one", "/undo", "/undo", "!say two"])
+    (session,) = SESSION.findall(done.stderr)
+    assert "nothing to undo" in done.stderr
+    assert "one" not in saved(place, session)
+
+
+def test_undo_names_the_calls_that_it_does_not_undo(place):
+    done = piped(
+        place,
+        ["!say one", '!call pay {"usd": 7}\\', "!then\\", "!say paid", "/undo"],
+        "--tools",
+        "hang.py",
+        "--yes",
+    )
+    assert "did this afterwards; the fork does not undo it" in done.stderr
+    assert 'pay({"usd": 7})' in done.stderr
+
+
+def test_fork_continues_in_a_copy(place):
+    done = piped(place, ["!say one", "!say two", "/fork m2", "!say three"])
+    (session,) = SESSION.findall(done.stderr)
+    assert [text for text in saved(place, session) if text in ("one", "two", "three")] == ["one", "three"]
+    assert "has 2 messages and no m9" in piped(place, ["!say one", "/fork m9"]).stderr
+
+
+def test_compact_shortens_the_conversation_before_the_next_prompt(place):
+    (place / "agent.toml").write_text('model = "sim:"\ncontext_tokens = 50000\n')
+    long = " ".join(["word"] * 6_000)
+    lines = [f"!say {long}", f"!say {long}", "!say short", "/compact", "!say after"]
+    done = piped(place, lines, "-a", "agent.toml")
+    before, after = map(
+        int,
+        re.search(r"compacted from ([\d,]+) to ([\d,]+)", done.stderr)
+        .expand(r"\1 \2")
+        .replace(",", "")
+        .split(),
+    )
+    assert after < before * 0.6
+    assert done.stderr.count("compacted from") == 1
+    assert "not compacted" in piped(place, ["!say one", "/compact", "!say two"]).stderr
+
+
+def test_mistakes_are_one_line_and_the_chat_goes_on(place):
+    done = piped(place, ["/hlep", "/exit now", " /etc", "!say after", "!error 401", "/exit", "!say never"])
+    assert "unknown command /hlep; did you mean /help?" in done.stderr
+    assert "/exit takes no argument" in done.stderr
+    assert "ended: failed" in done.stderr
+    assert done.stdout.endswith("after\n")
+    assert "never" not in done.stdout
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_control_characters_of_a_model_do_not_reach_the_terminal(place):
+    done = piped(place, ["!say a\x1b[2Jb", "/model \x1b[31mx"])
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_ctrl_c_interrupts_the_turn_and_the_chat_goes_on(place):
+    with on_terminal(place, "--tools", "hang.py") as terminal:
+        terminal.wait_for("> ")
+        terminal.type("!say Let me see.\\\r")
+        terminal.wait_for(". ")
+        terminal.type("!call hang {}\r")
+        terminal.wait_for("HANGING")
+        terminal.type("\x03")
+        terminal.wait_for("interrupted; what was said is kept")
+        terminal.wait_for("> ")
+        terminal.type("!say after\r")
+        terminal.wait_for("after\r\n")
+        terminal.wait_for("cached")
+        terminal.wait_for("> ")
+        terminal.type("\x04")
+        assert terminal.wait_for_end() == 0
+    (session,) = SESSION.findall(terminal.seen)
+    texts = saved(place, session)
+    assert any("Let me see." in text and "!say" not in text for text in texts)
+    assert "after" in texts
+
+
+def test_text_typed_while_the_model_works_is_sent_to_it(place):
+    with on_terminal(place, "--tools", "hang.py") as terminal:
+        terminal.wait_for("> ")
+        terminal.type('!call wait_for_file {"path": "go"}\\\r')
+        terminal.wait_for(". ")
+        terminal.type("!then\\\r")
+        terminal.wait_for(". ")
+        terminal.type("!say found it\r")
+        terminal.wait_for("LOOKING")
+        terminal.type("/cost\r")
+        terminal.wait_for("/cost follows after this turn")
+        terminal.type("!say and then stop\r")
+        terminal.wait_for("message added: !say and then stop")
+        (place / "go").touch()
+        terminal.wait_for("cached")
+        terminal.wait_for("total")
+        terminal.wait_for("> ")
+        terminal.type("\x03")
+        assert terminal.wait_for_end() == 0
+    (session,) = SESSION.findall(terminal.seen)
+    assert any("and then stop" in text for text in saved(place, session))
+
+
+def test_approvals_are_asked_inline(place):
+    with on_terminal(place, "--tools", "hang.py") as terminal:
+        for number, (answer, shown) in enumerate((("y", "paid 0"), ("w", "/resume asks again"))):
+            terminal.wait_for("> ")
+            terminal.type(f'!call pay {{"usd": {number}}}\r')
+            terminal.wait_for("leave it open and stop here: ")
+            terminal.type(f"{answer}\r")
+            terminal.wait_for(shown)
+            terminal.wait_for("cached")
+        terminal.wait_for("> ")
+        terminal.type("/resume\r")
+        terminal.wait_for("leave it open and stop here: ")
+        terminal.type("y\r")
+        terminal.wait_for("paid 1")
+        terminal.wait_for("cached")
+        terminal.wait_for("> ")
+        terminal.type("/exit\r")
+        assert terminal.wait_for_end() == 0
