@@ -46,6 +46,30 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
+        'run/stream.py',
+        'LOG.warning("%s and was dismissed", escape_text(text))',
+        'LOG.warning("%s and was dismissed", text)',
+        'cli/test_injections.py::test_no_warning_about_watchers_indexes_breakers_and_approval_keys_steers_a_terminal',
+    ),
+    Mutant(
+        'run/calls/catalogue.py',
+        'LOG.warning("%s; no tools are revealed for the first prompt", escape_text(text))',
+        'LOG.warning("%s; no tools are revealed for the first prompt", text)',
+        'cli/test_injections.py::test_no_warning_about_watchers_indexes_breakers_and_approval_keys_steers_a_terminal',
+    ),
+    Mutant(
+        'run/recovery/breakers.py',
+        'key, after.failures, seconds, escape_text(failure.message),',
+        'key, after.failures, seconds, failure.message,',
+        'cli/test_injections.py::test_no_warning_about_watchers_indexes_breakers_and_approval_keys_steers_a_terminal',
+    ),
+    Mutant(
+        'run/calls/tool_runner.py',
+        'LOG.warning("%s", escape_text(f"session {self._session}: {error}"))',
+        'LOG.warning("%s", f"session {self._session}: {error}")',
+        'cli/test_injections.py::test_no_warning_about_watchers_indexes_breakers_and_approval_keys_steers_a_terminal',
+    ),
+    Mutant(
         "run/context/reply_filter.py",
         "filtered = [chain.feed(text) for text in texts]",
         "filtered = [FilterChain(self._hooks, is_json=is_json).feed(text, last=True) for text in texts]",

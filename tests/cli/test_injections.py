@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, RawTool
+from bridle import Agent, ApprovalVerdict, RawTool
 from bridle.cli.main import main
 from bridle.cli.terminal_approver import TerminalApprover
 from bridle.hooks import before_model
 from bridle.run.calls.approval import find_pending_approval
+from bridle.run.recovery.breakers import CircuitBreakers
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply, text_reply
 from bridle.values.calls import PendingApproval, PermissionRule, Policy
-from bridle.values.errors import MisuseError
+from bridle.values.errors import Failure, MisuseError
 from bridle.values.settings import Memory
 from bridle.values.usage import Usage
 from bridle.watchers.console import Console
@@ -299,3 +300,52 @@ def test_no_warning_of_a_run_prints_what_steers_a_terminal(caplog):
     assert Agent(scripted(doubted)).run_sync("go", f"s{evil}").done
     assert len(caplog.messages) == 3
     assert not got_through("".join(caplog.messages))
+
+
+class Hostile(Exception):
+    """An error whose every text steers a terminal."""
+
+    def __repr__(self):
+        return "".join(INJECTIONS.values())
+
+    __str__ = __repr__
+
+
+def test_no_warning_about_watchers_indexes_breakers_and_approval_keys_steers_a_terminal(
+    caplog, monkeypatch, tmp_path
+):
+    evil = "".join(INJECTIONS.values())
+
+    class Watching:
+        def on_event(self, session, happening):
+            raise Hostile
+
+    class Index:
+        async def find(self, query, tools, limit):
+            raise Hostile
+
+    async def approve(question):
+        return ApprovalVerdict(answer="approve")
+
+    tools = [
+        RawTool(f"t{number}", "Try.", {"type": "object", "properties": {}}, lambda given: "x", approve=True)
+        for number in range(3)
+    ]
+    key = tmp_path / "key \x1b[2J\u202e"
+    key.write_text("short")
+    key.chmod(0o600)
+    monkeypatch.setenv("BRIDLE_APPROVAL_KEY_FILE", str(key))
+    Agent(scripted("ok"), watchers=[Watching()]).run_sync("go")
+    Agent(scripted("ok"), tools=tools, tools_shown_max=2, tool_index=Index()).run_sync("go")
+    script = scripted(call_reply(("t0", {})), "ok")
+    Agent(script, tools=tools, approver=approve, store=str(tmp_path / "log.db")).run_sync("go", f"s{evil}")
+    model = Agent(scripted("ok")).settings.model
+    breakers = CircuitBreakers()
+    for _ in range(20):
+        admitted = breakers.admit_request(model, 0.0)
+        if not isinstance(admitted, Failure):
+            admitted.record_failure(Failure(kind="overloaded", message=evil, should_retry=True), 0.0)
+    told = caplog.messages
+    for words in ("and was dismissed", "the tool index raised", "approval key", "times in a row"):
+        assert any(words in each for each in told), (words, told)
+    assert not got_through("".join(told))

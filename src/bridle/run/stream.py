@@ -43,7 +43,7 @@ from bridle.values.result import (
     PartialOutput,
     Result,
 )
-from bridle.values.text import repair_surrogates
+from bridle.values.text import describe_error, escape_text, repair_surrogates
 
 T = TypeVar("T")
 
@@ -219,7 +219,8 @@ class WatcherGroup:
                 watcher.on_event(self._session, happening)
             except Exception as error:  # noqa: BLE001 - a watcher can never change a run
                 self._watchers.remove(watcher)
-                LOG.warning("%s raised %r and was dismissed", type(watcher).__name__, error)
+                text = f"{type(watcher).__name__} raised {type(error).__name__}: {describe_error(error)}"
+                LOG.warning("%s and was dismissed", escape_text(text))
 
 
 _running_tasks: "set[asyncio.Task[object]]" = set()
