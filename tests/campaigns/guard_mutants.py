@@ -46,6 +46,18 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
+        "values/usage.py",
+        "recent = sorted(use for use in uses if abs(use[0] - now) < self.seconds)",
+        "recent = sorted(use for use in uses if use[0] - now > -self.seconds)",
+        "run/test_clock_steps.py::test_a_rate_limit_waits_at_most_one_period_after_a_step",
+    ),
+    Mutant(
+        "run/budget/rates.py",
+        "not any(abs(record.at - now) < limit.seconds for record in records)",
+        "True",
+        "run/test_clock_steps.py::test_a_rate_limit_waits_at_most_one_period_after_a_step",
+    ),
+    Mutant(
         'run/stream.py',
         'LOG.warning("%s and was dismissed", escape_text(text))',
         'LOG.warning("%s and was dismissed", text)',

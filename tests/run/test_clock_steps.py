@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bridle import Agent, Budget, tool
+from bridle import Agent, Budget, RateLimit, tool
 from bridle.run.model_connection import ModelConnection
 from bridle.run.recovery.breakers import CircuitBreakers
 from bridle.stores.memory import MemoryStore
@@ -113,3 +113,21 @@ def test_an_endpoint_rests_for_the_seconds_that_pass(step):
     agent.run_sync("go")
     rested = clock.monotonic() - began
     assert 9 <= rested <= 600, rested
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_rate_limit_waits_at_most_one_period_after_a_step(step, kind, tmp_path):
+    clock = SteppedClock()
+    store = MemoryStore() if kind == "memory" else str(tmp_path / "log.db")
+    waits = []
+    for number in range(6):
+        agent = Agent(scripted("ok"), store=store, clock=clock, rate_limits=[RateLimit(requests=2)])
+        before = clock.monotonic()
+        assert agent.run_sync("go", session=f"s{number}").done
+        waits.append(clock.monotonic() - before)
+        clock.ahead += step if number == 2 else 0
+    assert waits[0] == waits[1] == 0
+    assert waits[2] == pytest.approx(60, abs=1)
+    assert max(waits) <= 61, waits
+    assert sum(waits[3:]) >= 59, "at most one period is free after a step"

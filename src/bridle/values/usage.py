@@ -336,7 +336,8 @@ class RateLimit(Value):
 
         A call above the limit fits once the period is empty.
         """
-        recent = sorted(use for use in uses if use[0] > now - self.seconds)
+        # Later times are from before the clock was set back. Clocks of other processes may be slightly ahead.
+        recent = sorted(use for use in uses if abs(use[0] - now) < self.seconds)
         requests, used = sum(use[1] for use in recent), sum(use[2] for use in recent)
         room_wanted = tokens if self.tokens is None else min(tokens, self.tokens)
         wait = 0.0

@@ -102,7 +102,7 @@ class RateLimiter:
     ) -> bool:
         """Append the event, or start the log again with it if all its records have expired; False on a conflict."""
         head = records[-1].hash if records else GENESIS
-        expired = bool(records) and max(record.at for record in records) <= now - limit.seconds
+        expired = bool(records) and not any(abs(record.at - now) < limit.seconds for record in records)
         try:
             if expired and isinstance(self._store, RestartableStore):
                 await self._store.restart(name, head, seal_record(1, now, event, GENESIS))
