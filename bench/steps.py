@@ -1,6 +1,6 @@
 """What one step costs: function calls, which are the same every time, and CPU time.
 
-    python bench/steps.py [--steps 50] [--cpu] [--json] [KIND ...]
+    python bench/steps.py [--steps 50] [--cpu | --telemetry] [--json] [KIND ...]
 
 A step is one tool call: ask the model, hear its reply, run the tool.  Replies are ready before anything is
 counted and come from an application in this process, so that nothing is counted but Bridle and what it
@@ -9,6 +9,9 @@ once is not in it, and what grows with the conversation shows when there are mor
 
 `own` counts the functions of the package alone, `all` also those of Python and of libraries.  KIND is a row of
 the table, such as `anthropic/streamed`; `with a key` is a line whose replies are searched for its key.
+
+`--telemetry` compares the CPU time with that of a session whose trace is exported to a receiver in another process, sending
+included.
 """
 
 import argparse
@@ -16,11 +19,13 @@ import asyncio
 import cProfile
 import gc
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import bridle
-from bridle import Agent, Budget, tool
+from bridle import Agent, Budget, Telemetry, flush_telemetry, tool
 from bridle.providers import load_codec
 from bridle.run.model_connection import ModelConnection, find_model_by_name
 from bridle.sim.families import find_family
@@ -47,6 +52,20 @@ KINDS = {
 }
 WARM_STEPS = 3
 CPU_ROUNDS = 7
+TELEMETRY_ROUNDS = 15
+RECEIVER = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+    def log_message(self, *_): pass
+server = HTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
 
 
 @tool(effect="read")
@@ -78,7 +97,7 @@ class Replies:
         return next(self._spoken)
 
 
-def session(kind, steps):
+def session(kind, steps, telemetry=False):
     """What is measured: a function that runs one session of so many steps."""
     family, stream, headers = KINDS[kind]
     line = ModelConnection(
@@ -88,7 +107,9 @@ def session(kind, steps):
         headers=headers,
     )
     limits = Budget(steps=None)
-    agent = Agent(line, instructions="Be brief.", tools=[echo], budget=limits, max_tokens=1_000)
+    agent = Agent(
+        line, instructions="Be brief.", tools=[echo], budget=limits, max_tokens=1_000, telemetry=telemetry
+    )
 
     async def run():
         if stream:
@@ -131,17 +152,37 @@ def calls_per_step(kind, steps):
     }
 
 
+async def measure_cpu(kind, steps, telemetry=False):
+    run = session(kind, steps, telemetry)
+    gc.collect()
+    begun = time.process_time()
+    await run()
+    if telemetry:
+        assert flush_telemetry(60)
+    return time.process_time() - begun
+
+
 def cpu_per_step(kind, steps):
     """Microseconds, of the quickest of several sessions."""
+    return round(min(asyncio.run(measure_cpu(kind, steps)) for _ in range(CPU_ROUNDS)) / steps * 1e6, 1)
 
-    async def timed():
-        run = session(kind, steps)
-        gc.collect()
-        begun = time.process_time()
-        await run()
-        return time.process_time() - begun
 
-    return round(min(asyncio.run(timed()) for _ in range(CPU_ROUNDS)) / steps * 1e6, 1)
+def telemetry_ratio(kind, steps):
+    """CPU time with telemetry over that without, of the quickest sessions; measured in turns."""
+    with subprocess.Popen([sys.executable, "-c", RECEIVER], stdout=subprocess.PIPE, text=True) as receiver:
+        try:
+            settings = Telemetry(
+                endpoint=f"http://127.0.0.1:{receiver.stdout.readline().strip()}", metrics=False
+            )
+            choices = (False, settings)
+            rounds = [
+                [asyncio.run(measure_cpu(kind, steps, each)) for each in choices]
+                for _ in range(TELEMETRY_ROUNDS)
+            ]
+        finally:
+            receiver.kill()
+    off, on = (min(column) for column in zip(*rounds, strict=True))
+    return round(on / off, 3)
 
 
 def main():
@@ -151,15 +192,21 @@ def main():
     parser.add_argument("kinds", nargs="*", metavar="KIND")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--telemetry", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    measure = cpu_per_step if options.cpu else calls_per_step
+    measure = cpu_per_step if options.cpu else telemetry_ratio if options.telemetry else calls_per_step
     figures = {kind: measure(kind, options.steps) for kind in options.kinds or KINDS}
     if options.json:
         print(json.dumps(figures))
         return
     for kind, figure in figures.items():
-        told = f"{figure:.1f} µs" if options.cpu else f"{figure['all']:,} calls, {figure['own']:,} our own"
+        if options.telemetry:
+            told = f"{figure:.3f} of the CPU time without"
+        else:
+            told = (
+                f"{figure:.1f} µs" if options.cpu else f"{figure['all']:,} calls, {figure['own']:,} our own"
+            )
         print(f"{kind:<36}{told}")
 
 

@@ -4,6 +4,8 @@ import asyncio
 import json
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -56,3 +58,12 @@ def test_the_third_run_waits_for_the_rate_limit(capsys):
     assert (first, second) == ("run 1 asks the model after 0 s", "run 2 asks the model after 0 s")
     assert wait.startswith("run 3 waits 60 s for the rate limit of endpoint:")
     assert third == "run 3 asks the model after 60 s"
+
+
+def test_the_example_of_telemetry_shows_metadata_only():
+    program = [sys.executable, str(EXAMPLES / "telemetry.py")]
+    shown = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    assert "invoke_agent support  done\n  turn 1\n    chat " in shown
+    assert "WARNING tool_finished" in shown and "reply.usage.input=" in shown
+    assert 'duration_seconds_count{gen_ai_operation_name="invoke_agent"' in shown
+    assert "jane" not in shown

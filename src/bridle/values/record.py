@@ -106,7 +106,7 @@ NO_TRACE, NO_SPAN = bytes(16), bytes(8)
 SAMPLED_FLAG = 1
 
 
-class SpanEvent(Value):
+class SpanEvent(Value, gc=False):
     """A moment inside a span."""
 
     name: str
@@ -114,8 +114,8 @@ class SpanEvent(Value):
     attributes: Attributes
 
 
-class Span(Value):
-    """One finished interval of a trace."""
+class Span(Value, gc=False):
+    """One finished interval of a trace. Spans cannot form cycles, so the garbage collector skips them."""
 
     trace_id: bytes
     span_id: bytes
@@ -138,7 +138,7 @@ class Span(Value):
     """True for the last span of a run, unless the run is resumed."""
 
 
-class TraceContext(Value):
+class TraceContext(Value, gc=False):
     """Position in a trace: the span that a new span belongs to, and the decision to record the trace."""
 
     trace_id: bytes

@@ -160,16 +160,16 @@ def _is_plain_type(given: Any) -> bool:
 def describe_scalars(event: Value) -> dict[str, object]:
     """The numbers, names and texts of an event and of the values in it, by dotted name; empty ones are left out."""
     found: dict[str, object] = {}
-    for name, value in msgspec.to_builtins(event).items():
-        if isinstance(value, dict):
-            found |= {
-                f"{name}.{inner}": each
-                for inner, each in value.items()
-                if isinstance(each, str | int | float) and each != ""
-            }
-        elif isinstance(value, str | int | float) and value != "":
-            found[name] = value
+    _flatten(msgspec.to_builtins(event), "", found)
     return found
+
+
+def _flatten(values: dict[str, object], prefix: str, found: dict[str, object]) -> None:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            _flatten(value, f"{prefix}{name}.", found)
+        elif isinstance(value, str | int | float) and value != "" and not (prefix and name == "type"):
+            found[f"{prefix}{name}"] = value
 
 
 class RedactingWatcher:

@@ -7,6 +7,7 @@ passes through `TraceContent`, which is the only way for content to enter a span
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from functools import lru_cache
 
 import msgspec
 
@@ -61,9 +62,15 @@ def budget_attributes(budget: Budget) -> Attributes:
 def model_attributes(model: Model) -> Attributes:
     endpoint = model.endpoint
     found: Attributes = {"gen_ai.provider.name": provider_name(endpoint), MODEL: model.id}
-    if host := HOST.match(endpoint.base_url):
-        found["server.address"] = host[1]
+    if host := find_host(endpoint.base_url):
+        found["server.address"] = host
     return found
+
+
+@lru_cache(64)
+def find_host(url: str) -> str:
+    found = HOST.match(url)
+    return found[1] if found else ""
 
 
 def provider_name(endpoint: Endpoint) -> str:

@@ -35,7 +35,7 @@ class Moment(NamedTuple):
         return self.record.at
 
 
-class OpenSpan(msgspec.Struct):
+class OpenSpan(msgspec.Struct, gc=False):
     """A span that has not ended."""
 
     span_id: bytes
@@ -128,11 +128,11 @@ class OpenTrace:
         )
 
     def make_id(self, *about: object) -> bytes:
-        return hash_id(self._key, " ".join(map(str, about)), 8)
+        return sha256(b"%b%b" % (self._key, " ".join(map(str, about)).encode())).digest()[:8]
 
     def make_tool_id(self, call_id: str, attempt: int) -> bytes:
         """Id of a tool call, known before the call is recorded."""
-        return self.make_id("tool", call_id, attempt)
+        return sha256(b"%btool %b %d" % (self._key, call_id.encode(), attempt)).digest()[:8]
 
 
 def hash_id(key: bytes, about: str, size: int) -> bytes:

@@ -94,9 +94,13 @@ class SessionTracer:
         """Emit the spans that end with a new record."""
         if self._unsure and not isinstance(record.event, BEFORE_RESUMED):
             self._send_unsure(record, before)
-        spans = self._apply(record, before, after)
-        if spans:
-            self._export(spans)
+        if self._has_failed:
+            return
+        try:
+            if spans := self._trace.apply(record, before, after):
+                self._tracing.exporter.export(spans)
+        except Exception as error:  # noqa: BLE001 - telemetry can never change a run
+            self._give_up(error)
 
     def _send_unsure(self, record: Record, before: State) -> None:
         since, unsure = before.now - RESENT_SECONDS, self._unsure

@@ -66,8 +66,8 @@ class CommandTool:
         **options: Unpack[ToolOptions],
     ) -> None:
         """`parameters` is a JSON Schema; without one, every name in braces is a required string.  `stdin` is the
-        program's input and may have names in braces.  Its environment is `env` and the variables that `pass_env`
-        names.  `grace` is the time between TERM and KILL in seconds."""
+        program's input and may have names in braces.  Its environment is `env`, the variables that `pass_env`
+        names, and TRACEPARENT if the run is part of a trace.  `grace` is the time between TERM and KILL in seconds."""
         check_tool_name(name)
         if isinstance(argv, str) or not argv or not all(isinstance(word, str) for word in argv):
             raise BadTool(f'tool `{name}`: argv must be a list of strings, like ["ls", "-l", "{{path}}"]')
@@ -98,7 +98,7 @@ class CommandTool:
                 argv,
                 stdin=self._stdin.format_map({name: _argument_text(value) for name, value in given.items()}),
                 cwd=self._cwd,
-                environment=make_environment(self._pass_env, self._env),
+                environment=make_environment(self._pass_env, {**_trace_variables(context), **self._env}),
                 output_bytes_max=self._output_bytes_max,
                 grace=self._grace,
             )
@@ -141,6 +141,11 @@ class CommandTool:
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
+
+
+def _trace_variables(context: RunContext) -> dict[str, str]:
+    """The variable by which a program joins the trace of the run."""
+    return {"TRACEPARENT": context.traceparent} if context.traceparent else {}
 
 
 def _list_placeholders(tool: str, words: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,6 +25,8 @@ KINDS = {"internal": trace.Span.SPAN_KIND_INTERNAL, "client": trace.Span.SPAN_KI
 SPAN_EVENTS_MAX = 128
 NANOSECONDS = 1_000_000_000
 PROVIDER = "gen_ai.provider.name"
+REPEATED_ATTRIBUTES_MAX, REPEATED_CHARACTERS_MAX = 2_048, 48
+"""Attributes that are kept to be used again, and the maximum length of a text among them."""
 
 
 @cache
@@ -56,20 +58,23 @@ def encode_spans(spans: Iterable[Span], resource: Resource) -> bytes:
     scope = group.scope_spans.add()
     scope.scope.name, scope.scope.version = SCOPE, package_version()
     for span in spans:
-        add_span(scope.spans.add(), span)
+        add_span(scope.spans, span)
     encoded: bytes = request.SerializeToString()
     return encoded
 
 
-def add_span(target: trace.Span, span: Span) -> None:
-    target.trace_id, target.span_id = span.trace_id, span.span_id
-    if span.parent_id != NO_SPAN:
-        target.parent_span_id = span.parent_id
-    target.name, target.kind = span.name, KINDS[span.kind]
-    target.start_time_unix_nano = to_nanoseconds(span.start)
-    target.end_time_unix_nano = to_nanoseconds(span.end)
-    target.flags = 1
-    add_attributes(target.attributes, span.attributes)
+def add_span(spans: "Sequence[trace.Span]", span: Span) -> None:
+    target: trace.Span = spans.add(  # type: ignore[attr-defined]
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        parent_span_id=b"" if span.parent_id == NO_SPAN else span.parent_id,
+        name=span.name,
+        kind=KINDS[span.kind],
+        start_time_unix_nano=to_nanoseconds(span.start),
+        end_time_unix_nano=to_nanoseconds(span.end),
+        flags=1,
+    )
+    target.MergeFromString(encode_attributes(span.attributes))
     if span.error:
         target.status.code = trace.Status.STATUS_CODE_ERROR
         target.status.message = span.error_text or span.error
@@ -81,20 +86,46 @@ def add_span(target: trace.Span, span: Span) -> None:
 
 
 def add_attributes(target: "Sequence[KeyValue]", attributes: Mapping[str, AttributeValue]) -> None:
-    for name, value in attributes.items():
-        holder: AnyValue = target.add(key=name).value  # type: ignore[attr-defined]
-        if isinstance(value, str):
-            holder.string_value = load_provider_names().get(value, value) if name == PROVIDER else value
-        elif isinstance(value, bool):
-            holder.bool_value = value
-        elif isinstance(value, int):
-            holder.int_value = value
-        elif isinstance(value, float):
-            holder.double_value = value
-        else:
-            holder.array_value.SetInParent()
-            for item in value:
-                holder.array_value.values.add().string_value = item
+    target.extend([make_attribute(name, value) for name, value in attributes.items()])  # type: ignore[attr-defined]
+
+
+def encode_attributes(attributes: Mapping[str, AttributeValue]) -> bytes:
+    """A part of an encoded span. Encoded messages are merged by joining them."""
+    return b"".join([
+        encode_repeated_attribute(name, value)
+        if type(value) is not str or len(value) <= REPEATED_CHARACTERS_MAX
+        else encode_attribute(name, value)
+        for name, value in attributes.items()
+    ])  # fmt: skip
+
+
+@lru_cache(REPEATED_ATTRIBUTES_MAX, typed=True)
+def encode_repeated_attribute(name: str, value: AttributeValue) -> bytes:
+    """Encode an attribute that other spans have too, such as the name of a model, once."""
+    return encode_attribute(name, value)
+
+
+def encode_attribute(name: str, value: AttributeValue) -> bytes:
+    encoded: bytes = trace.Span(attributes=[make_attribute(name, value)]).SerializeToString()
+    return encoded
+
+
+def make_attribute(name: str, value: AttributeValue) -> KeyValue:
+    made = KeyValue(key=name)
+    holder: AnyValue = made.value
+    if isinstance(value, str):
+        holder.string_value = load_provider_names().get(value, value) if name == PROVIDER else value
+    elif isinstance(value, bool):
+        holder.bool_value = value
+    elif isinstance(value, int):
+        holder.int_value = value
+    elif isinstance(value, float):
+        holder.double_value = value
+    else:
+        holder.array_value.SetInParent()
+        for item in value:
+            holder.array_value.values.add().string_value = item
+    return made
 
 
 def to_nanoseconds(seconds: float) -> int:
