@@ -607,6 +607,7 @@ NOT_DRAWN = {
     "thinking": "drawn from what the model has",
     "context_type": "it is for type checkers and changes no run (test_run_context, test_context_typing)",
     "validate": "lives have no validator; test_validators has its own",
+    "handovers_max": "see handover (test_handover_back)",
     "handover": "a life has one agent per turn; hand-overs have tests of their own (test_handover)",
     "rate_limits": "the provider's own limits are among the faults; limits of ours have tests of their own (test_rates)",
     "compaction": "drawn with and without the provider's own",

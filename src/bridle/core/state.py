@@ -136,6 +136,8 @@ class RunOrigin(Value):
     agents: tuple[str, ...] = ()
     handover: str = ""
     traceparent: str = ""
+    first_settings: Settings | None = None
+    """Settings of the agent that began the run, once it was handed over."""
 
 
 class BudgetUse(Value):

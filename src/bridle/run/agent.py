@@ -30,7 +30,6 @@ from bridle.run.context.registered_hooks import register_hooks
 from bridle.run.context.run_options import RunOptions, open_to_resume, override_parts
 from bridle.run.memory.notes import Notes
 from bridle.run.memory.retrieval import Facts, Retrieval, Retrieve, Retriever
-from bridle.tools.collect_tools import collect_compensations
 from bridle.transports.deadlines import Deadlines
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval, Policy
 from bridle.values.lineage import Branch, Comparison, CrossTenant, Fork, ForkPlace
@@ -97,7 +96,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     `tools_shown_max`, or larger ones than `tool_tokens_max`, the model searches for tools, by words or with
     `tool_index`.  `pool` is a budget shared with other runs.  `retrieve` finds chunks for a prompt and
     `facts` returns current values, once per prompt.  `hooks` decide at five points of a run.  `handover`
-    lists agents that may take over.  `telemetry` exports traces: True or `Telemetry(…)`; by default the variable
+    lists agents that may take over, or their names.  `telemetry` exports traces: True or `Telemetry(…)`; by default the variable
     BRIDLE_TELEMETRY decides.  run/agent_settings.py lists the other options.
     """
 
@@ -125,7 +124,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         retrieve: Retrieval | Retrieve | None = None,
         facts: Facts | None = None,
         hooks: Sequence[Hook[C_contra]] = (),
-        handover: "Sequence[Agent[C_contra, T] | Handover]" = (),
+        handover: "Sequence[Agent[C_contra, T] | Handover | str]" = (),
         extras: Sequence[Extra] = (),
         deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
@@ -162,7 +161,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             approver=approver,
             retriever=retriever,
             hooks=hooking.match_tools(self._parts.tool_layout.tools),
-            handovers=collect_handovers(handover, self.settings),
+            handovers=collect_handovers(handover, self.settings, self.tools),
             tracing=None
             if telemetry is None and TELEMETRY_VARIABLE not in os.environ
             else import_module("bridle.run.context.telemetry").open_tracing(telemetry),
@@ -176,6 +175,11 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     def tools(self) -> Mapping[str, Tool]:
         """All tools by name, including hidden ones."""
         return self._parts.tool_layout.tools
+
+    @property
+    def handovers(self) -> tuple[Handover, ...]:
+        """The agents that a run may be handed over to."""
+        return self._resources.handovers
 
     @property
     def clock(self) -> Clock:
@@ -354,8 +358,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         Stops at the first failure or call in doubt; a second call continues there.  `settled` names calls
         that a person has already undone.
         """
-        tools = collect_compensations(self.tools)
-        return await self.open_session(session, context=context).compensate(tools, settled, tenant)
+        return await self.open_session(session, context=context).compensate(settled, tenant)
 
     def as_tool(
         self,

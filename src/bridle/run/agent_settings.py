@@ -67,6 +67,8 @@ class AgentOptions(TypedDict, total=False):
     """Identical results of the same call after which the run ends; None for no limit."""
     attempts_max: int
     """Requests per reply to one model."""
+    handovers_max: int | None
+    """Hand-overs of a run after which this agent ends it instead of handing it over again; None for no limit."""
     approval_seconds: float | None
     """Time until a pending approval expires; None for no limit."""
     result_characters: int | None
@@ -103,7 +105,7 @@ class AgentOptions(TypedDict, total=False):
 
 NUMBER_OPTIONS = (
     "cache_shards", "max_tokens", "repeats_max", "attempts_max", "result_characters", "context_tokens",
-    "reply_calls_max", "reply_bytes_max",
+    "reply_calls_max", "reply_bytes_max", "handovers_max",
 )  # fmt: skip
 
 

@@ -27,11 +27,18 @@ from bridle.run.budget.nested import NestedRun, current_nested_run
 from bridle.run.budget.sources import BudgetPool, check_tenant_budget
 from bridle.run.calls.approval import Approver, find_pending_approval, list_pending_approvals
 from bridle.run.calls.compensation import run_compensations
-from bridle.run.calls.handover import Handover, LentResources, Successor, choose_visible_text
+from bridle.run.calls.handover import (
+    Handover,
+    HandoverAgent,
+    LentResources,
+    Successor,
+    choose_visible_text,
+)
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
 from bridle.run.memory.retrieval import Retriever
 from bridle.stores import open_store
 from bridle.stores.locks import wait_for_lease
+from bridle.tools.collect_tools import collect_compensations
 from bridle.transports.deadlines import Deadlines
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
@@ -74,6 +81,9 @@ class Session:
     """Opens the session with the options that are recorded for its run."""
     successors: Mapping[str, Successor] = field(default_factory=dict)
     """Agents that the run may be handed over to, by name."""
+    unknown_agents: tuple[str, ...] = ()
+    """Names in `handover` of agents that do not take part in the run."""
+    tools: Mapping[str, Tool] = field(default_factory=dict)
 
     def lease(self) -> AbstractContextManager[None]:
         return self.store.lease(self.session)
@@ -171,8 +181,17 @@ class Session:
         check_context(needs, driver.contexts.context, method)
 
     def list_context_needs(self) -> tuple[ContextNeed, ...]:
-        """The needs of this agent, and of the tools and hooks of those that may take over."""
-        later = (each.open_session().list_context_needs() for each in self.successors.values())
+        """The needs of this agent, and of the tools and hooks of those that may take over.
+
+        Raises `MisuseError` if one of them names an agent that the run does not know.
+        """
+        if self.unknown_agents:
+            raise MisuseError(
+                f"the agent {self.settings().name!r} hands over to {self.unknown_agents[0]!r}, and no agent of"
+                " this run has that name; start the run with an agent that has it or lists it in `handover`"
+            )
+        following = (each for each in self.successors.values() if not each.is_named)
+        later = (each.open_session().list_context_needs() for each in following)
         return (*self.context_needs, *(need for needs in later for need in needs if need.function is None))
 
     def _check_new(self, new: bool | None, *, begun: bool) -> None:  # noqa: FBT001
@@ -209,14 +228,17 @@ class Session:
             return question
 
     async def compensate(
-        self, tools: Mapping[str, Tool], settled: Collection[str] = (), tenant: str | None = None
+        self, settled: Collection[str] = (), tenant: str | None = None
     ) -> tuple[Compensation, ...]:
+        """Undo the calls of the last run, also those of other agents that had it."""
         with self.lease():
             driver = self.new_driver()
             await driver.restore_and_repair()
             if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             across = check_tenant(self.session, driver.state, tenant)
+            agents = self._list_agents(driver.state)
+            tools = collect_compensations(*(agent.tools for agent in agents))
             check_context(list_tool_needs(tools), driver.contexts.context, "compensate")
             if driver.state.phase is not Phase.IDLE:
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
@@ -259,7 +281,7 @@ class Session:
         session.attach_control(driver)
         try:
             await driver.run_effects()
-            while driver.state.run.origin.handover:
+            while driver.state.run.origin.handover and driver.state.phase is Phase.CALLING_MODEL:
                 session, driver = await session.hand_over(driver)
                 session.attach_control(driver)
                 await driver.run_effects()
@@ -280,7 +302,9 @@ class Session:
         if successor.sees != "all" and not has_handover_view(state):
             text = choose_visible_text(successor.sees, state.conversation.transcript.messages)
             await driver.record(plan_handover_view(state, text))
-        session = successor.open_session()
+        session, first = successor.open_session(), state.run.origin.first_settings
+        if session.restore_overrides is not None and first is not None and first.overrides:
+            session = session.restore_overrides(replace(state, settings=first))
         following = session.new_driver()
         await following.restore()
         session._check_context(following, "run")
@@ -297,10 +321,14 @@ class Session:
 
     def _find_current(self, state: State) -> "Session":
         """The session as the agent sees it that has the run now."""
-        session = self
+        return self._list_agents(state)[-1]
+
+    def _list_agents(self, state: State) -> "list[Session]":
+        """The session as each agent sees it that had the run, in order."""
+        sessions = [self]
         for name in state.run.origin.agents:
-            session = session._find_successor(name).open_session()
-        return session
+            sessions.append(sessions[-1]._find_successor(name).open_session())
+        return sessions
 
     async def _close(self, driver: Driver) -> None:
         """Record the end of a cancelled run, with a fresh driver if a write of this one was interrupted."""
@@ -362,6 +390,7 @@ class RunResources:
         stream: bool = False,
         control: RunControl | None = None,
         context: object = None,
+        restore_overrides: Callable[[State], Session] | None = None,
     ) -> Session:
         """Open a session; nothing is read or written yet.
 
@@ -382,11 +411,30 @@ class RunResources:
         if lent is not None:
             watchers = (*(each for each in self.watchers if each not in lent.watchers), *lent.watchers)
 
-        def open_successor(handover: Handover) -> Session:
-            lending = LentResources(store, approver, watchers, tracing)
-            return handover.agent.open_session(
+        known = dict(lent.agents) if lent is not None else {}
+        lending = LentResources(store, approver, watchers, tracing, known)
+
+        def reopen() -> Session:
+            return self.open_session(
+                session,
+                parts,
+                inside,
+                lent,
+                stream=stream,
+                control=control,
+                context=context,
+                restore_overrides=restore_overrides,
+            )
+
+        def open_successor(agent: HandoverAgent) -> Session:
+            return agent.open_session(
                 session, stream=stream, control=control, context=context, inside=inside, lent=lending
             )
+
+        if self.handovers:
+            listed = {each.name: each.agent for each in self.handovers if not isinstance(each.agent, str)}
+            known[settings.name] = reopen
+            known.update({name: partial(open_successor, agent) for name, agent in listed.items()})
 
         def new_driver() -> Driver:
             return Driver(
@@ -418,7 +466,12 @@ class RunResources:
             clock=self.clock,
             control=control,
             context_needs=parts.context_needs,
+            restore_overrides=restore_overrides,
             successors={
-                each.name: Successor(partial(open_successor, each), each.sees) for each in self.handovers
+                each.name: Successor(known[each.name], each.sees, isinstance(each.agent, str))
+                for each in self.handovers
+                if each.name in known
             },
+            unknown_agents=tuple(each.name for each in self.handovers if each.name not in known),
+            tools=parts.tool_layout.tools,
         )

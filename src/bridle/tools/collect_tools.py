@@ -39,11 +39,11 @@ def collect_tools(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, 
     return found
 
 
-def collect_compensations(tools: Mapping[str, Tool]) -> dict[str, Tool]:
+def collect_compensations(*collections: Mapping[str, Tool]) -> dict[str, Tool]:
     """The tools that undo calls of these tools, by name; functions are turned into tools."""
     found: dict[str, Tool] = {}
     given: dict[str, tuple[Callable[..., object], object]] = {}
-    for made in tools.values():
+    for made in (tool for tools in collections for tool in tools.values()):
         behavior = getattr(made, "behavior", None)
         if isinstance(behavior, ToolBehavior) and behavior.compensate is not None:
             name, owner = (

@@ -50,6 +50,7 @@ OnAdjusted = Literal["event", "error"]
 OnTruncation = Literal["event", "error"]
 """Reaction if a prompt was probably truncated: record an event, or end the run."""
 TOOLS_AT_ONCE_DEFAULT = 32
+HANDOVERS_DEFAULT = 8
 REPLY_CALLS_DEFAULT = 1_000
 REPLY_BYTES_DEFAULT = 64 * 1024 * 1024
 """Enough for several images, or a thousand times the longest text that a model writes."""
@@ -156,6 +157,8 @@ class Settings(Value, dict=True):
     hooks: tuple[HookSpec, ...] = ()
     """Registered hooks, in the order in which they decide."""
 
+    handovers_max: int | None = HANDOVERS_DEFAULT
+    """Hand-overs of a run after which this agent does not hand it over again; None for no limit."""
     overrides: tuple[RunOverride, ...] = ()
     """Settings that apply to the current run only."""
 

@@ -194,7 +194,8 @@ def test_the_stream_goes_on_after_the_hand_over():
     [
         (lambda: [Agent("sim:")], MisuseError, "has no name"),
         (lambda: [Agent("sim:", name="a", output=Shop)], MisuseError, "another output type"),
-        (lambda: ["booking"], MisuseError, "takes agents or Handover"),
+        (lambda: [5], MisuseError, "takes agents, names of agents or Handover"),
+        (lambda: [""], MisuseError, "has no name"),
         (lambda: [Handover(agent=Agent("sim:", name="a"), sees="some")], MisuseError, "sees='some'"),
         (lambda: [Agent("sim:", name="a"), Agent("sim:", name="a")], BadTool, "two tools have this name"),
     ],

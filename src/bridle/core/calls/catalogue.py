@@ -165,6 +165,10 @@ def _initial_query(state: State) -> str:
     return state.run.prompt.text
 
 
+HANDOVERS_REASON = (
+    "the run was handed over {count} times and not to {name}: Agent(handovers_max={limit}) allows no more;"
+    " resume with a higher limit to go on"
+)
 ADJUSTED_REASON = '{what}. Change the request, or allow the difference with Agent(on_adjusted="event")'
 
 
@@ -244,3 +248,12 @@ def note_handover(state: State, event: ToolFinished) -> State:
     if spec is None or not spec.handover or event.result.outcome != "ok" or origin.handover:
         return state
     return replace(state, run=replace(state.run, origin=replace(origin, handover=spec.handover)))
+
+
+def end_if_handed_over_often(state: State) -> EndRun | None:
+    """End of a run that is to be handed over once more than the agent's limit allows."""
+    origin, limit = state.run.origin, state.settings.handovers_max
+    if limit is None or len(origin.agents) < limit:
+        return None
+    reason = HANDOVERS_REASON.format(count=len(origin.agents), name=origin.handover, limit=limit)
+    return EndRun(stop="no_progress", reason=reason)

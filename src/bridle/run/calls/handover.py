@@ -14,6 +14,7 @@ from bridle.ports.tool import Json, Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun
 from bridle.run.stream import RunControl
+from bridle.tools.collect_tools import collect_compensations
 from bridle.tools.names import check_tool_name
 from bridle.values.errors import MisuseError
 from bridle.values.message import Message, Text
@@ -39,6 +40,8 @@ class LentResources(NamedTuple):
     approver: Approver | None
     watchers: tuple[Watcher, ...]
     tracing: "TracingChoice"
+    agents: "Mapping[str, Callable[[], Session]]"
+    """Opens the session for an agent that may take over, or that had the run before, by name."""
 
 
 class SessionOptions(TypedDict, total=False):
@@ -55,6 +58,12 @@ class HandoverAgent(Protocol):
     @property
     def settings(self) -> Settings: ...
 
+    @property
+    def tools(self) -> Mapping[str, Tool]: ...
+
+    @property
+    def handovers(self) -> "tuple[Handover, ...]": ...
+
     def open_session(self, session: str, **options: Unpack[SessionOptions]) -> "Session": ...
 
 
@@ -63,19 +72,24 @@ class Successor(NamedTuple):
 
     open_session: "Callable[[], Session]"
     sees: VisiblePart
+    is_named: bool = False
+    """The agent is given by its name; another agent of the run lists it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Handover:
-    """An agent that a run may be handed over to, and the part of the conversation that it sees."""
+    """An agent that a run may be handed over to, and the part of the conversation that it sees.
 
-    agent: HandoverAgent
+    `agent` is the agent, or the name of an agent that takes part in the run already, to go back to it.
+    """
+
+    agent: HandoverAgent | str
     description: str = ""
     sees: VisiblePart = "all"
 
     @property
     def name(self) -> str:
-        return self.agent.settings.name
+        return self.agent if isinstance(self.agent, str) else self.agent.settings.name
 
 
 class HandoverTool:
@@ -89,15 +103,22 @@ class HandoverTool:
         return (Text(text=HANDED_OVER.format(name=self.spec.handover)),)
 
 
-def collect_handovers(given: Sequence[object], settings: Settings) -> tuple[Handover, ...]:
+def collect_handovers(
+    given: Sequence[object], settings: Settings, tools: Mapping[str, Tool]
+) -> tuple[Handover, ...]:
     """The hand-overs of an agent with these settings; raises `MisuseError` for one that cannot work."""
+    if not given:
+        return ()
     found = tuple(
         each if isinstance(each, Handover) else Handover(agent=_check_agent(each)) for each in given
     )
     for each in found:
         if not each.name:
             raise MisuseError('an agent in `handover` has no name; write Agent(name="…")')
-        if _output_schema(_check_agent(each.agent).settings) != _output_schema(settings):
+        if each.name == settings.name:
+            raise MisuseError(f"the agent {each.name!r} in `handover` has the name of this agent; rename one")
+        agent = _check_agent(each.agent)
+        if not isinstance(agent, str) and _output_schema(agent.settings) != _output_schema(settings):
             raise MisuseError(
                 f"the agent {each.name!r} in `handover` has another output type; give both the same"
             )
@@ -105,7 +126,17 @@ def collect_handovers(given: Sequence[object], settings: Settings) -> tuple[Hand
             raise MisuseError(
                 f'Handover(sees={each.sees!r}) is invalid; use "all", "prompt" or a function of the messages'
             )
+    # One run may use the tools of all of them: two different compensations of one name are refused now.
+    collect_compensations(tools, *(agent.tools for agent in _list_agents(found)))
     return found
+
+
+def _list_agents(handovers: Iterable[Handover]) -> "Iterable[HandoverAgent]":
+    """The agents of these hand-overs and of theirs."""
+    for each in handovers:
+        if not isinstance(each.agent, str):
+            yield each.agent
+            yield from _list_agents(each.agent.handovers)
 
 
 def choose_visible_text(sees: VisiblePart, messages: tuple[Message, ...]) -> str | None:
@@ -131,10 +162,11 @@ def add_handover_tools(
     return *tools, *(HandoverTool(item.name, item.description) for item in each)
 
 
-def _check_agent(given: object) -> HandoverAgent:
-    if isinstance(getattr(given, "settings", None), Settings) and hasattr(given, "open_session"):
+def _check_agent(given: object) -> HandoverAgent | str:
+    has_settings = isinstance(getattr(given, "settings", None), Settings)
+    if isinstance(given, str) or (has_settings and hasattr(given, "open_session")):
         return given  # type: ignore[return-value]
-    raise MisuseError(f"`handover` takes agents or Handover(agent=…), not {given!r}")
+    raise MisuseError(f"`handover` takes agents, names of agents or Handover(agent=…), not {given!r}")
 
 
 def _output_schema(settings: Settings) -> tuple[str, ...]:

@@ -93,14 +93,14 @@ def open_to_resume(
 ) -> Session:
     """Open a session whose run is resumed with these options, and with those recorded for it."""
 
-    def open_with(made: AgentParts[T]) -> Session:
+    def open_with(made: AgentParts[T], restore: Callable[[State], Session] | None = None) -> Session:
         made.model_chain.check_price(budget, resources.pool, resources.clock.now())
-        return resources.open_session(session, made, stream=stream, control=control, context=context)
+        return resources.open_session(
+            session, made, stream=stream, control=control, context=context, restore_overrides=restore
+        )
 
-    opened = open_with(override_parts(parts, options) if options else parts)
-    return replace_parts(
-        opened, restore_overrides=lambda state: open_with(restore_overrides(parts, options, state))
-    )
+    own = override_parts(parts, options) if options else parts
+    return open_with(own, lambda state: open_with(restore_overrides(parts, options, state)))
 
 
 def _list_code(option: str, given: object, made: AgentParts[T]) -> tuple[str, ...]:
