@@ -96,8 +96,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     `tools_shown_max`, or larger ones than `tool_tokens_max`, the model searches for tools, by words or with
     `tool_index`.  `pool` is a budget shared with other runs.  `retrieve` finds chunks for a prompt and
     `facts` returns current values, once per prompt.  `hooks` decide at five points of a run.  `handover`
-    lists agents that may take over, or their names.  `telemetry` exports traces: True or `Telemetry(…)`; by default the variable
-    BRIDLE_TELEMETRY decides.  run/agent_settings.py lists the other options.
+    lists agents that may take over, or their names.  `telemetry` exports traces: True or `Telemetry(…)`; by
+    default the variable BRIDLE_TELEMETRY decides.  run/agent_settings.py lists the other options.
     """
 
     def __init__(
