@@ -228,3 +228,47 @@ print(Agent(scripted("x"), hooks=[stuck]).run_sync("go").stop)
 """)
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.returncode) == ("failed\n", 0)
+
+
+@pytest.mark.parametrize(
+    ("misspelled", "meant"),
+    [
+        ("befor_model", "did you mean before_model?"),
+        ("after_tools", "did you mean after_tool?"),
+        ("before_request", "a hook has before_model, after_model"),
+        ("on_start", "a hook has before_model, after_model"),
+    ],
+)
+@pytest.mark.parametrize("on_instance", [False, True])
+def test_a_misspelled_method_beside_a_valid_one_is_refused(misspelled, meant, on_instance):
+    def ignore(*given):
+        return None
+
+    methods = {"on_end": lambda self, run, end: None}
+    made = type("Audit", (), methods if on_instance else {**methods, misspelled: ignore})()
+    if on_instance:
+        setattr(made, misspelled, ignore)
+    with pytest.raises(
+        MisuseError, match=re.escape(f"hook `Audit`: {misspelled} is never called; {meant}")
+    ) as error:
+        Agent("sim:", hooks=[made])
+    assert "\n" not in str(error.value)
+
+
+def test_other_methods_of_a_hook_are_its_own():
+    class Audit:
+        before_count = 0
+
+        def on_end(self, run, end):
+            self._before_write()
+
+        def _before_write(self):
+            """Write."""
+
+        def close(self):
+            """Close."""
+
+        def on_event(self, session, record):
+            """Watch."""
+
+    assert Agent("sim:", hooks=[Audit()]).run_sync("hi").done

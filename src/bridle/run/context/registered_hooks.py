@@ -6,6 +6,7 @@ A hook with a wrong signature or a misspelled tool would otherwise be found only
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from bridle.hooks.function_hook import FunctionHook
@@ -22,6 +23,10 @@ PARAMETERS: Mapping[HookPoint, tuple[str, ...]] = {
     "on_end": ("run", "end"),
 }
 """Positional arguments of each method of a hook."""
+POINT_PREFIXES = ("before_", "after_", "on_")
+METHOD_SIMILARITY = 0.8
+WATCHER_METHOD = "on_event"
+"""A hook may be a watcher too."""
 
 
 class RegisteredHooks(NamedTuple):
@@ -65,6 +70,7 @@ def _make_spec(hook: object) -> HookSpec:
     if not points and not callable(getattr(hook, "text_filter", None)):
         wanted = ", ".join(HOOK_POINTS)
         raise MisuseError(f"{name} is not a hook: it has none of the methods {wanted}")
+    _check_method_names(name, hook)
     for point in points:
         _check_signature(name, point, hook)
     _list_tools(name, hook)
@@ -72,6 +78,22 @@ def _make_spec(hook: object) -> HookSpec:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         raise MisuseError(f"the timeout of hook {name!r} must be a number of seconds above 0")
     return HookSpec(name=name, points=points, timeout_seconds=float(seconds))
+
+
+def _check_method_names(name: str, hook: object) -> None:
+    """Raise `MisuseError` for a public method that was probably meant to be a method of a hook."""
+    own: Mapping[str, object] = getattr(hook, "__dict__", {})
+    for method in sorted({*dir(type(hook)), *own}):
+        if method.startswith("_") or method in (*HOOK_POINTS, WATCHER_METHOD):
+            continue
+        if not callable(own.get(method, getattr(type(hook), method, None))):
+            continue
+        near = get_close_matches(method, HOOK_POINTS, n=1, cutoff=METHOD_SIMILARITY)
+        if near or method.startswith(POINT_PREFIXES):
+            meant = f"did you mean {near[0]}?" if near else f"a hook has {', '.join(HOOK_POINTS)}."
+            raise MisuseError(
+                f"hook `{name}`: {method} is never called; {meant} Begin the name of a helper method with _"
+            )
 
 
 def _check_signature(name: str, point: HookPoint, hook: object) -> None:
