@@ -30,7 +30,7 @@ from bridle.core.cache.prefix import (
     stale_reasoning,
 )
 from bridle.core.cache.server_state import CACHE_TRANSITIONS, CONVERSATION_TRANSITIONS, allow_new_conversation
-from bridle.core.calls.catalogue import apply_request_adjusted, end_if_handed_over_often
+from bridle.core.calls.catalogue import add_agent, apply_request_adjusted, limit_handovers
 from bridle.core.calls.compensation import (
     apply_compensation_finished,
     apply_compensation_started,
@@ -121,10 +121,7 @@ def next_effects(state: State, *, with_hooks: bool = True) -> tuple[Effect, ...]
     if state.cache.history.alarm is not None and state.phase in ACTIVE_PHASES:
         return (RecordFinding(event=state.cache.history.alarm),)
     if state.phase is Phase.CALLING_MODEL:
-        if not state.run.origin.handover:
-            return (choose_next_effect(state),)
-        end = end_if_handed_over_often(state)
-        return () if end is None else (end,)
+        return limit_handovers(state) if state.run.origin.handover else (choose_next_effect(state),)
     if evaluation.suspected_truncation and state.phase in (Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS):
         return (EndRun(stop="failed", reason=evaluation.suspected_truncation),)
     if state.phase is Phase.EVALUATING_REPLY:
@@ -161,11 +158,7 @@ def _apply_configured(state: State, event: e.Configured, at: float, proof: str) 
     if event.settings.prompt_head != state.settings.prompt_head:
         after = mark_all_stale(after)
     if event.handed_over_to:
-        origin = state.run.origin
-        first = origin.first_settings if origin.agents else state.settings
-        agents = (*origin.agents, event.handed_over_to)
-        origin = replace(origin, agents=agents, handover="", first_settings=first)
-        after = replace(after, run=replace(after.run, origin=origin))
+        after = replace(after, run=replace(after.run, origin=add_agent(state, event.handed_over_to)))
     return rebuild_view(after)
 
 

@@ -137,7 +137,6 @@ class RunOrigin(Value):
     handover: str = ""
     traceparent: str = ""
     first_settings: Settings | None = None
-    """Settings of the agent that began the run, once it was handed over."""
 
 
 class BudgetUse(Value):
@@ -164,7 +163,6 @@ class Attempt(Value):
     """The attempts at the current step; a fresh value after each reply."""
 
     number: int = 0
-    """Attempts at the current step."""
     model_attempts: int = 0
     """Attempts at the current step with the current model."""
     breaker_waits: int = 0

@@ -178,7 +178,6 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
     @property
     def handovers(self) -> tuple[Handover, ...]:
-        """The agents that a run may be handed over to."""
         return self._resources.handovers
 
     @property

@@ -9,12 +9,11 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from bridle.core.compaction.handover import has_handover_view, plan_handover_view
 from bridle.core.context.view import rename_imported_calls
 from bridle.core.loop import next_effects
 from bridle.core.recovery.fallback import set_model
@@ -29,10 +28,13 @@ from bridle.run.calls.approval import Approver, find_pending_approval, list_pend
 from bridle.run.calls.compensation import run_compensations
 from bridle.run.calls.handover import (
     Handover,
-    HandoverAgent,
     LentResources,
+    SessionOptions,
     Successor,
-    choose_visible_text,
+    describe_unknown_agent,
+    hand_over,
+    list_agents,
+    open_successors,
 )
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
 from bridle.run.memory.retrieval import Retriever
@@ -77,12 +79,10 @@ class Session:
     control: RunControl | None = None
     """Records for a person while a run works."""
     context_needs: tuple[ContextNeed, ...] = ()
-    restore_overrides: "Callable[[State], Session] | None" = None
-    """Opens the session with the options that are recorded for its run."""
+    restore_overrides: "Callable[[State], Session] | None" = None  # with the options recorded for the run
     successors: Mapping[str, Successor] = field(default_factory=dict)
     """Agents that the run may be handed over to, by name."""
-    unknown_agents: tuple[str, ...] = ()
-    """Names in `handover` of agents that do not take part in the run."""
+    unknown_agents: tuple[str, ...] = ()  # named in `handover`, and in no agent of the run
     tools: Mapping[str, Tool] = field(default_factory=dict)
 
     def lease(self) -> AbstractContextManager[None]:
@@ -109,7 +109,7 @@ class Session:
             driver = self.new_driver()
             await driver.restore_and_repair()
             self._check_new(new, begun=driver.has_begun)
-            self._check_context(driver, "run")
+            self.check_context(driver, "run")
             prompted = replace(prompted, cross_tenant=check_tenant(self.session, driver.state, tenant))
             if driver.state.phase not in (Phase.NEW, Phase.IDLE):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
@@ -131,7 +131,9 @@ class Session:
             if state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             if state.run.origin.agents:
-                return await self._find_current(state).continue_run(budget, tenant, trusts=trusts_approvals)
+                return await list_agents(self, state)[-1].continue_run(
+                    budget, tenant, trusts=trusts_approvals
+                )
             return await self.continue_run(budget, tenant, trusts=trusts_approvals, driver=driver)
 
     async def continue_run(
@@ -154,7 +156,7 @@ class Session:
             opened = self.restore_overrides(state)
             driver = opened.new_driver()
             await driver.restore_and_repair()
-        opened._check_context(driver, "resume")
+        opened.check_context(driver, "resume")
         await opened._configure(driver, opened._settings_to_resume(state))
         await driver.record(Resumed(budget=budget, cross_tenant=across))
         await driver.review_calls(trusts_approvals=trusts)
@@ -176,20 +178,17 @@ class Session:
             return state
         return await self.resume(None)
 
-    def _check_context(self, driver: Driver, method: str) -> None:
+    def check_context(self, driver: Driver, method: str) -> None:
         needs = list_due_needs(self.list_context_needs(), driver.state, prompting=method == "run")
         check_context(needs, driver.contexts.context, method)
 
     def list_context_needs(self) -> tuple[ContextNeed, ...]:
         """The needs of this agent, and of the tools and hooks of those that may take over.
 
-        Raises `MisuseError` if one of them names an agent that the run does not know.
+        Raises `MisuseError` if one of them names an unknown agent.
         """
         if self.unknown_agents:
-            raise MisuseError(
-                f"the agent {self.settings().name!r} hands over to {self.unknown_agents[0]!r}, and no agent of"
-                " this run has that name; start the run with an agent that has it or lists it in `handover`"
-            )
+            raise MisuseError(describe_unknown_agent(self))
         following = (each for each in self.successors.values() if not each.is_named)
         later = (each.open_session().list_context_needs() for each in following)
         return (*self.context_needs, *(need for needs in later for need in needs if need.function is None))
@@ -218,7 +217,7 @@ class Session:
             driver = self.new_driver()
             await driver.restore_and_repair()
             if driver.state.run.origin.agents:
-                driver = self._find_current(driver.state).new_driver()
+                driver = list_agents(self, driver.state)[-1].new_driver()
                 await driver.restore()
             across = check_tenant(self.session, driver.state, tenant)
             if across:
@@ -237,8 +236,7 @@ class Session:
             if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             across = check_tenant(self.session, driver.state, tenant)
-            agents = self._list_agents(driver.state)
-            tools = collect_compensations(*(agent.tools for agent in agents))
+            tools = collect_compensations(*(agent.tools for agent in list_agents(self, driver.state)))
             check_context(list_tool_needs(tools), driver.contexts.context, "compensate")
             if driver.state.phase is not Phase.IDLE:
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
@@ -282,7 +280,7 @@ class Session:
         try:
             await driver.run_effects()
             while driver.state.run.origin.handover and driver.state.phase is Phase.CALLING_MODEL:
-                session, driver = await session.hand_over(driver)
+                session, driver = await hand_over(session, driver)
                 session.attach_control(driver)
                 await driver.run_effects()
         except asyncio.CancelledError:
@@ -293,42 +291,6 @@ class Session:
     def attach_control(self, driver: Driver) -> None:
         if self.control is not None:
             self.control.attach(driver.record)
-
-    async def hand_over(self, driver: Driver) -> "tuple[Session, Driver]":
-        """Record the settings of the agent that takes over; returns its session and its driver."""
-        state = driver.state
-        name = state.run.origin.handover
-        successor = self._find_successor(name)
-        if successor.sees != "all" and not has_handover_view(state):
-            text = choose_visible_text(successor.sees, state.conversation.transcript.messages)
-            await driver.record(plan_handover_view(state, text))
-        session, first = successor.open_session(), state.run.origin.first_settings
-        if session.restore_overrides is not None and first is not None and first.overrides:
-            session = session.restore_overrides(replace(state, settings=first))
-        following = session.new_driver()
-        await following.restore()
-        session._check_context(following, "run")
-        await following.record(Configured(settings=session.settings(), handed_over_to=name))
-        return session, following
-
-    def _find_successor(self, name: str) -> Successor:
-        if name not in self.successors:
-            raise MisuseError(
-                f"session {self.session!r} was handed over to the agent {name!r}, which this agent does not"
-                " know; list it in Agent(handover=[…])"
-            )
-        return self.successors[name]
-
-    def _find_current(self, state: State) -> "Session":
-        """The session as the agent sees it that has the run now."""
-        return self._list_agents(state)[-1]
-
-    def _list_agents(self, state: State) -> "list[Session]":
-        """The session as each agent sees it that had the run, in order."""
-        sessions = [self]
-        for name in state.run.origin.agents:
-            sessions.append(sessions[-1]._find_successor(name).open_session())
-        return sessions
 
     async def _close(self, driver: Driver) -> None:
         """Record the end of a cancelled run, with a fresh driver if a write of this one was interrupted."""
@@ -411,30 +373,16 @@ class RunResources:
         if lent is not None:
             watchers = (*(each for each in self.watchers if each not in lent.watchers), *lent.watchers)
 
-        known = dict(lent.agents) if lent is not None else {}
-        lending = LentResources(store, approver, watchers, tracing, known)
-
         def reopen() -> Session:
+            given = session, parts, inside, lent
             return self.open_session(
-                session,
-                parts,
-                inside,
-                lent,
-                stream=stream,
-                control=control,
-                context=context,
-                restore_overrides=restore_overrides,
+                *given, stream=stream, control=control, context=context, restore_overrides=restore_overrides
             )
 
-        def open_successor(agent: HandoverAgent) -> Session:
-            return agent.open_session(
-                session, stream=stream, control=control, context=context, inside=inside, lent=lending
-            )
-
-        if self.handovers:
-            listed = {each.name: each.agent for each in self.handovers if not isinstance(each.agent, str)}
-            known[settings.name] = reopen
-            known.update({name: partial(open_successor, agent) for name, agent in listed.items()})
+        lending = LentResources(store, approver, watchers, tracing, dict(lent.agents) if lent else {})
+        options = SessionOptions(stream=stream, control=control, context=context, inside=inside, lent=lending)
+        opened = session, self.handovers, settings.name, reopen, options
+        successors = open_successors(*opened) if self.handovers else {}
 
         def new_driver() -> Driver:
             return Driver(
@@ -467,11 +415,7 @@ class RunResources:
             control=control,
             context_needs=parts.context_needs,
             restore_overrides=restore_overrides,
-            successors={
-                each.name: Successor(known[each.name], each.sees, isinstance(each.agent, str))
-                for each in self.handovers
-                if each.name in known
-            },
-            unknown_agents=tuple(each.name for each in self.handovers if each.name not in known),
+            successors=successors,
+            unknown_agents=tuple(each.name for each in self.handovers if each.name not in successors),
             tools=parts.tool_layout.tools,
         )

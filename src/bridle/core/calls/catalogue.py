@@ -26,7 +26,7 @@ from bridle.core.context.excerpt import reveal_reader_tool
 from bridle.core.context.model_constraints import is_sent_to
 from bridle.core.context.token_estimate import estimate_tool_tokens
 from bridle.core.effects import EndRun, FindTools, RevealTools
-from bridle.core.state import RequestAdjustments, State
+from bridle.core.state import RequestAdjustments, RunOrigin, State
 from bridle.values.events import ModelAsked, RequestAdjusted, ToolFinished
 from bridle.values.message import Message, Part, ToolCall, ToolResult
 from bridle.values.model import Model
@@ -250,10 +250,17 @@ def note_handover(state: State, event: ToolFinished) -> State:
     return replace(state, run=replace(state.run, origin=replace(origin, handover=spec.handover)))
 
 
-def end_if_handed_over_often(state: State) -> EndRun | None:
-    """End of a run that is to be handed over once more than the agent's limit allows."""
+def add_agent(state: State, name: str) -> RunOrigin:
+    """Origin of a run that the agent of this name takes over."""
+    origin = state.run.origin
+    first = origin.first_settings if origin.agents else state.settings
+    return replace(origin, agents=(*origin.agents, name), handover="", first_settings=first)
+
+
+def limit_handovers(state: State) -> tuple[EndRun, ...]:
+    """End of a run that is to be handed over once more than the agent's limit allows; else empty."""
     origin, limit = state.run.origin, state.settings.handovers_max
     if limit is None or len(origin.agents) < limit:
-        return None
+        return ()
     reason = HANDOVERS_REASON.format(count=len(origin.agents), name=origin.handover, limit=limit)
-    return EndRun(stop="no_progress", reason=reason)
+    return (EndRun(stop="no_progress", reason=reason),)

@@ -6,8 +6,13 @@ the next agent are recorded (`Configured.handed_over_to`); run/session.py record
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypedDict, Unpack
 
+from msgspec.structs import replace
+
+from bridle.core.compaction.handover import has_handover_view, plan_handover_view
+from bridle.core.state import State
 from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
 from bridle.ports.tool import Json, Tool
@@ -17,6 +22,7 @@ from bridle.run.stream import RunControl
 from bridle.tools.collect_tools import collect_compensations
 from bridle.tools.names import check_tool_name
 from bridle.values.errors import MisuseError
+from bridle.values.events import Configured
 from bridle.values.message import Message, Text
 from bridle.values.request import HANDOVER_PREFIX, ToolSpec
 from bridle.values.settings import Settings
@@ -26,6 +32,7 @@ from .approval import Approver
 
 if TYPE_CHECKING:
     from bridle.run.context.telemetry import TracingChoice
+    from bridle.run.driver import Driver
     from bridle.run.session import Session
 
 VisiblePart = Literal["all", "prompt"] | Callable[[tuple[Message, ...]], str]
@@ -40,7 +47,7 @@ class LentResources(NamedTuple):
     approver: Approver | None
     watchers: tuple[Watcher, ...]
     tracing: "TracingChoice"
-    agents: "Mapping[str, Callable[[], Session]]"
+    agents: "dict[str, Callable[[], Session]]"
     """Opens the session for an agent that may take over, or that had the run before, by name."""
 
 
@@ -149,6 +156,70 @@ def choose_visible_text(sees: VisiblePart, messages: tuple[Message, ...]) -> str
             f"the function of Handover(sees=…) must return text for the next agent, not {text!r}"
         )
     return repair_surrogates(text)
+
+
+async def hand_over(session: "Session", driver: "Driver") -> "tuple[Session, Driver]":
+    """Record the settings of the agent that takes over; returns its session and its driver."""
+    state = driver.state
+    name = state.run.origin.handover
+    successor = _find_successor(session, name)
+    if successor.sees != "all" and not has_handover_view(state):
+        text = choose_visible_text(successor.sees, state.conversation.transcript.messages)
+        await driver.record(plan_handover_view(state, text))
+    taking, first = successor.open_session(), state.run.origin.first_settings
+    if taking.restore_overrides is not None and first is not None and first.overrides:
+        taking = taking.restore_overrides(replace(state, settings=first))
+    following = taking.new_driver()
+    await following.restore()
+    taking.check_context(following, "run")
+    await following.record(Configured(settings=taking.settings(), handed_over_to=name))
+    return taking, following
+
+
+def list_agents(session: "Session", state: State) -> "list[Session]":
+    """The session as each agent sees it that had the run, in order; the last one has it now."""
+    sessions = [session]
+    for name in state.run.origin.agents:
+        sessions.append(_find_successor(sessions[-1], name).open_session())
+    return sessions
+
+
+def _find_successor(session: "Session", name: str) -> Successor:
+    if name not in session.successors:
+        raise MisuseError(
+            f"session {session.session!r} was handed over to the agent {name!r}, which this agent does not"
+            " know; list it in Agent(handover=[…])"
+        )
+    return session.successors[name]
+
+
+def describe_unknown_agent(session: "Session") -> str:
+    """The error for an agent that names an agent which the run does not know."""
+    return (
+        f"the agent {session.settings().name!r} hands over to {session.unknown_agents[0]!r}, and no agent of"
+        " this run has that name; start the run with an agent that has it or lists it in `handover`"
+    )
+
+
+def open_successors(
+    session: str,
+    handovers: tuple[Handover, ...],
+    name: str,
+    reopen: "Callable[[], Session]",
+    options: SessionOptions,
+) -> dict[str, Successor]:
+    """The agents that the agent of this name may hand a session over to, opened with these options."""
+    lending = options.get("lent")
+    known = lending.agents if lending is not None else {}
+    known[name] = reopen
+    for each in handovers:
+        if not isinstance(each.agent, str):
+            known[each.name] = partial(each.agent.open_session, session, **options)
+    return {
+        each.name: Successor(known[each.name], each.sees, isinstance(each.agent, str))
+        for each in handovers
+        if each.name in known
+    }
 
 
 def add_handover_tools(
