@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -55,7 +55,7 @@ from .driver import Driver
 from .model_chain import settings_for_first_model
 from .private_extras import describe_new_settings
 from .stream import RunControl
-from .validate_input import check_session, check_tenant
+from .validate_input import check_new, check_session, check_tenant
 
 if TYPE_CHECKING:
     from bridle.run.context.telemetry import TracingChoice
@@ -108,7 +108,7 @@ class Session:
                 held.enter_context(self.lease())
             driver = self.new_driver()
             await driver.restore_and_repair()
-            self._check_new(new, begun=driver.has_begun)
+            check_new(self.session, new, begun=driver.has_begun)
             self.check_context(driver, "run")
             prompted = replace(prompted, cross_tenant=check_tenant(self.session, driver.state, tenant))
             if driver.state.phase not in (Phase.NEW, Phase.IDLE):
@@ -192,15 +192,6 @@ class Session:
         following = (each for each in self.successors.values() if not each.is_named)
         later = (each.open_session().list_context_needs() for each in following)
         return (*self.context_needs, *(need for needs in later for need in needs if need.function is None))
-
-    def _check_new(self, new: bool | None, *, begun: bool) -> None:  # noqa: FBT001
-        if new is False and not begun:
-            raise SessionNotFound(
-                f"there is no session {self.session!r} in this store; leave session= out to start one,"
-                " or choose a name for a new one"
-            )
-        if new is True and begun:
-            raise MisuseError(f"session {self.session!r} already exists; leave new=True out to continue it")
 
     async def list_approvals(self, tenant: str | None = None) -> tuple[PendingApproval, ...]:
         """List the pending approvals; nothing is written."""
@@ -368,21 +359,12 @@ class RunResources:
         streams = stream or (outer is not None and outer.streams) or must_stream(parts.settings)
         connections = parts.model_chain.open_connections(self.clock, self.deadlines, parts.private_extras)
         settings = replace(parts.settings, skipped_models=parts.model_chain.skipped_models)
-        watchers = self.watchers if control is None else (*self.watchers, control.viewers)
         tracing = lent.tracing if lent is not None else self.tracing
-        if lent is not None:
-            watchers = (*(each for each in self.watchers if each not in lent.watchers), *lent.watchers)
-
-        def reopen() -> Session:
-            given = session, parts, inside, lent
-            return self.open_session(
-                *given, stream=stream, control=control, context=context, restore_overrides=restore_overrides
-            )
+        watchers = self._list_watchers(control, lent)
 
         lending = LentResources(store, approver, watchers, tracing, dict(lent.agents) if lent else {})
         options = SessionOptions(stream=stream, control=control, context=context, inside=inside, lent=lending)
-        opened = session, self.handovers, settings.name, reopen, options
-        successors = open_successors(*opened) if self.handovers else {}
+        successors = self._open_successors(session, parts, lent, restore_overrides, options)
 
         def new_driver() -> Driver:
             return Driver(
@@ -419,3 +401,21 @@ class RunResources:
             unknown_agents=tuple(each.name for each in self.handovers if each.name not in successors),
             tools=parts.tool_layout.tools,
         )
+
+    def _list_watchers(self, control: RunControl | None, lent: LentResources | None) -> tuple[Watcher, ...]:
+        if lent is not None:
+            return (*(each for each in self.watchers if each not in lent.watchers), *lent.watchers)
+        return self.watchers if control is None else (*self.watchers, control.viewers)
+
+    def _open_successors(
+        self,
+        session: str,
+        parts: AgentParts[Any],
+        lent: LentResources | None,
+        restore: Callable[[State], Session] | None,
+        options: SessionOptions,
+    ) -> dict[str, Successor]:
+        if not self.handovers:
+            return {}
+        again = partial(self.open_session, session, parts, restore_overrides=restore)
+        return open_successors(session, parts.settings.name, self.handovers, again, lent, options)

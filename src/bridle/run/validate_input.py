@@ -15,7 +15,7 @@ import msgspec
 from bridle.core.context.excerpt import RESULT_CHARACTERS_MIN
 from bridle.core.state import State
 from bridle.values.budget import BUDGET_LOG_PREFIX
-from bridle.values.errors import MisuseError
+from bridle.values.errors import MisuseError, SessionNotFound
 from bridle.values.events import Prompted
 from bridle.values.lineage import CrossTenant
 from bridle.values.memory import NOTES_PREFIX, FilledPrompt, TemplateVersion
@@ -165,3 +165,13 @@ def check_chosen(option: str, chosen: object, wanted: type[T]) -> T | None:
     if chosen is None or isinstance(chosen, wanted):
         return chosen
     raise MisuseError(f"the function {option}=… must return a {wanted.__name__} or None, not {chosen!r}")
+
+
+def check_new(session: str, new: bool | None, *, begun: bool) -> None:  # noqa: FBT001
+    if new is False and not begun:
+        raise SessionNotFound(
+            f"there is no session {session!r} in this store; leave session= out to start one,"
+            " or choose a name for a new one"
+        )
+    if new is True and begun:
+        raise MisuseError(f"session {session!r} already exists; leave new=True out to continue it")

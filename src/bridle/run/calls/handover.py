@@ -203,15 +203,20 @@ def describe_unknown_agent(session: "Session") -> str:
 
 def open_successors(
     session: str,
-    handovers: tuple[Handover, ...],
     name: str,
-    reopen: "Callable[[], Session]",
+    handovers: tuple[Handover, ...],
+    open_again: "Callable[..., Session]",
+    lent: LentResources | None,
     options: SessionOptions,
 ) -> dict[str, Successor]:
-    """The agents that the agent of this name may hand a session over to, opened with these options."""
+    """The agents that an agent may hand a session over to, opened with these options.
+
+    `open_again` opens the session for the agent itself, which has it `lent` by the agent before it.
+    """
     lending = options.get("lent")
     known = lending.agents if lending is not None else {}
-    known[name] = reopen
+    own: SessionOptions = {**options, "lent": lent}
+    known[name] = partial(open_again, **own)
     for each in handovers:
         if not isinstance(each.agent, str):
             known[each.name] = partial(each.agent.open_session, session, **options)
