@@ -44,7 +44,7 @@ def test_the_project_that_init_writes_works(folder):
     assert code == 0 and "shipped on Monday" in out, err
     assert (shop / "log.db").exists()
     tests = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
         cwd=shop,
         capture_output=True,
         text=True,
