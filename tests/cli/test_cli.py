@@ -1,6 +1,7 @@
 """The command as a person meets it, wrong things included."""
 
 import asyncio
+import io
 import json
 import os
 import signal
@@ -135,7 +136,8 @@ def wrong(tmp_path):
 
 
 @pytest.mark.parametrize("mistake", list(wrong(Path("/tmp"))))
-def test_a_mistake_gets_one_clear_line_and_code_two(capsys, tmp_path, mistake):
+def test_a_mistake_gets_one_clear_line_and_code_two(capsys, monkeypatch, tmp_path, mistake):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     words, named = wrong(tmp_path)[mistake]
     try:
         code = main(words)

@@ -24,6 +24,7 @@ from bridle.run.logged_settings import take_logged_instructions
 from bridle.values.errors import MisuseError
 from bridle.values.memory import Memory
 from bridle.values.model import Model
+from bridle.values.request import Thinking
 from bridle.values.settings import Compaction, Settings
 from bridle.values.usage import LIMIT_KINDS, Budget
 from bridle.watchers.console import Console
@@ -38,6 +39,7 @@ from .agent_options import (
     take_extras_from_log,
     take_policy_from_log,
 )
+from .attached_files import read_schema_file
 
 
 class AgentBuilder:
@@ -51,6 +53,8 @@ class AgentBuilder:
         self._approver = approver or make_approver(console)
         self._defined = read_agent_file(options.agent) if options.agent else None
         self._policy = read_policy_option(options) or (self._defined.policy if self._defined else None)
+        schema: str | None = getattr(options, "output", None)
+        self._output = read_schema_file(schema) if schema else None
         self._tools = [*(self._defined.tools if self._defined else ()), *load_tools(options.tools)]
 
     @property
@@ -112,6 +116,8 @@ class AgentBuilder:
             on_truncation=before.on_truncation,
         )
         given: AgentOptions = {**carried, **(defined.options if defined else {}), "memory": before.memory}
+        if getattr(options, "max_tokens", None):
+            given["max_tokens"] = options.max_tokens
         if compaction is not None:
             given["compaction"] = compaction
         return Agent(
@@ -120,15 +126,21 @@ class AgentBuilder:
             instructions=take_logged_instructions(before),
             budget=self.make_budget(new_run=new_run),
             store=store,
-            output=defined.output if defined else None,
+            output=self._output or (defined.output if defined else None),
             policy=add_default_rule(policy, options),
             approver=self._approver,
-            thinking=(defined.thinking if defined else None) or before.thinking,
+            thinking=self._choose_thinking(before),
             sampling=(defined.sampling if defined else None) or before.sampling,
             extras=take_extras_from_log(before, console),
             watchers=() if options.json else (console,),
             **given,
         )
+
+    def _choose_thinking(self, before: Settings) -> Thinking | None:
+        """The reasoning options of the agent file, else of the session; --effort replaces their effort."""
+        thinking = (self._defined.thinking if self._defined else None) or before.thinking
+        effort: str | None = getattr(self._options, "effort", None)
+        return replace(thinking or Thinking(), effort=effort) if effort else thinking
 
     def _complete_settings(self, session: Settings) -> Settings:
         """The session's settings with instructions and memory as the options, files and settings say."""

@@ -48,8 +48,13 @@ def tenant_of(options: argparse.Namespace) -> str | None:
 def store_path(given: str | None) -> str:
     if given or os.environ.get("BRIDLE_STORE"):
         return given or os.environ["BRIDLE_STORE"]
+    return str(data_folder() / "log.db")
+
+
+def data_folder() -> Path:
+    """The folder of the user's data."""
     data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return str(Path(data) / "bridle" / "log.db")
+    return Path(data) / "bridle"
 
 
 def open_log(given: str | None, *, to_read: bool = False) -> Store:

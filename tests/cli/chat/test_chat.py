@@ -62,7 +62,7 @@ def surroundings(place):
         "PATH": "/usr/bin:/bin",
         "HOME": str(place),
         "BRIDLE_STORE": str(place / "log.db"),
-        "TERM": "xterm",
+        "TERM": "dumb",  # Python's own line editing
     }
 
 
@@ -291,16 +291,17 @@ def test_text_typed_while_the_model_works_is_sent_to_it(place):
         terminal.wait_for("LOOKING")
         terminal.type("/cost\r")
         terminal.wait_for("/cost follows after this turn")
-        terminal.type("!say and then stop\r")
-        terminal.wait_for("message added: !say and then stop")
+        terminal.type("!say and then\\\r!say stop\r")
+        terminal.wait_for("message added: !say and then !say stop")
         (place / "go").touch()
         terminal.wait_for("cached")
         terminal.wait_for("total")
         terminal.wait_for("> ")
-        terminal.type("\x03")
+        # Python sees a signal that arrives just before it waits for a key only after the next key.
+        terminal.type("\x03\r")
         assert terminal.wait_for_end() == 0
     (session,) = SESSION.findall(terminal.seen)
-    assert any("and then stop" in text for text in saved(place, session))
+    assert any("and then\n!say stop" in text for text in saved(place, session))
 
 
 def test_approvals_are_asked_inline(place):
@@ -318,6 +319,43 @@ def test_approvals_are_asked_inline(place):
         terminal.type("y\r")
         terminal.wait_for("paid 1")
         terminal.wait_for("cached")
+        terminal.wait_for("> ")
+        terminal.type("/exit\r")
+        assert terminal.wait_for_end() == 0
+
+
+def test_with_prompt_toolkit_commands_are_offered_and_the_history_is_kept(place):
+    editor = {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+    with on_terminal(place, **editor) as terminal:
+        terminal.wait_for(">")
+        terminal.type("/too")
+        terminal.wait_for("list the tools")  # the menu
+        terminal.type("ls\r")
+        terminal.wait_for("no tools")
+        terminal.wait_for(">")
+        terminal.type("!say one\\\r!say two\x1b\r!say three\r")
+        terminal.wait_for("one\r\ntwo\r\nthree\r\n")
+        terminal.wait_for("cached")
+        terminal.wait_for(">")
+        terminal.type("\x04")
+        assert terminal.wait_for_end() == 0
+    history = place / ".local" / "share" / "bridle" / "chat_history"
+    assert history.stat().st_mode & 0o777 == 0o600
+    assert "+!say three" in history.read_text()
+    with on_terminal(place, **editor) as terminal:
+        terminal.wait_for(">")
+        terminal.type("text")
+        terminal.wait_for("text")
+        terminal.type("\x03")  # drops the text
+        terminal.wait_for(">")
+        terminal.type("\x03")
+        assert terminal.wait_for_end() == 0
+
+
+def test_without_prompt_toolkit_one_line_says_what_to_install(place):
+    (place / "prompt_toolkit.py").write_text("raise ModuleNotFoundError('none', name='prompt_toolkit')")
+    with on_terminal(place, TERM="xterm", PYTHONPATH=str(place)) as terminal:
+        terminal.wait_for("pip install 'bridle[cli]'")
         terminal.wait_for("> ")
         terminal.type("/exit\r")
         assert terminal.wait_for_end() == 0

@@ -42,9 +42,8 @@ def execute(options: argparse.Namespace) -> int:
         try:
             chat = ChatConversation(options, console, store, listens=interactive)
             runner.run(chat.open())
-            prompts = open_prompt_input(
-                interactive=interactive, words=[f"/{row.name}" for row in CHAT_COMMANDS]
-            )
+            commands = {f"/{row.name}": row.meaning for row in CHAT_COMMANDS}
+            prompts = open_prompt_input(commands, interactive=interactive)
             if interactive:
                 console.note(f"{chat.agent.settings.model.name} · /help lists the commands, Ctrl-D leaves")
                 if prompts.hint:

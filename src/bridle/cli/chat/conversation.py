@@ -29,7 +29,7 @@ from bridle.values.events import Compacted
 from bridle.values.lineage import CrossTenant
 from bridle.values.result import Result
 from bridle.values.settings import Compaction
-from bridle.watchers.console import Console, format_count, format_dollars, format_duration, shorten
+from bridle.watchers.console import Console, format_dollars, format_duration, shorten
 
 from .typed_lines import TypedLines
 
@@ -184,5 +184,5 @@ def format_turn(
     marked = " (simulated)" if simulated else ""
     return (
         f"{format_dollars(result.cost)} · chat {format_dollars(spent)}{marked}{share}"
-        f" · {usage.total:,} tokens · {format_count(result.steps, 'step')} · {format_duration(seconds)}"
+        f" · {usage.total:,} tokens · {format_duration(seconds)}"
     )

@@ -1,15 +1,19 @@
 """Reads the prompts of `bridle chat`: with prompt_toolkit or line editing on a terminal, else line by line."""
 
-import importlib
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from importlib import import_module
 from typing import Protocol
 
 from bridle.cli.format.printing import print_line
+from bridle.cli.log_access import data_folder
 
 PROMPT_MARK, CONTINUED_MARK = "> ", ". "
 CONTINUATION = "\\"
+HISTORY_NAME = "chat_history"
+INSTALL_HINT = "for editing, completion and a lasting history: pip install 'bridle[cli]'"
 
 
 class EndOfInput(Exception):
@@ -37,11 +41,10 @@ class PipeInput:
 class LineInput:
     """Lines of a terminal, with the line editing and the history that Python has."""
 
-    hint = "for multi-line input, completion and history over sessions: pip install 'bridle[cli]'"
-
-    def __init__(self) -> None:
+    def __init__(self, hint: str) -> None:
+        self.hint = hint
         with suppress(ImportError):  # not on every system
-            importlib.import_module("readline")
+            import_module("readline")
 
     def read(self) -> str:
         try:
@@ -75,6 +78,17 @@ def join_continued(lines: Iterator[str]) -> str:
     return "\n".join(taken)
 
 
-def open_prompt_input(*, interactive: bool, words: Sequence[str]) -> PromptInput:
-    """The best input there is; `words` are completed at the start of a line."""
-    return LineInput() if interactive else PipeInput()
+def open_prompt_input(commands: Mapping[str, str], *, interactive: bool) -> PromptInput:
+    """The best input there is; `commands`, each with its meaning, are completed at the start of a line."""
+    if not interactive:
+        return PipeInput()
+    if os.environ.get("TERM") == "dumb":
+        return LineInput(hint="")
+    try:
+        module = import_module(".toolkit_input", __package__)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("prompt_toolkit"):
+            raise
+        return LineInput(INSTALL_HINT)
+    made: PromptInput = module.ToolkitInput(commands, data_folder() / HISTORY_NAME)
+    return made

@@ -11,6 +11,8 @@ from bridle.run.stream import Stream
 from bridle.values.errors import MisuseError
 from bridle.watchers.console import Console
 
+from .prompt_input import CONTINUATION
+
 READ_BYTES = 65_536
 COMMAND_MARK = "/"
 
@@ -29,6 +31,7 @@ class TypedLines:
         self._owner = owner
         self._stream: Stream[object] | None = None
         self._rest = b""
+        self._continued: list[str] = []
         self._answer: asyncio.Future[str] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_ended = False
@@ -70,6 +73,11 @@ class TypedLines:
     def _take_line(self, line: str) -> None:
         if self._give_answer(f"{line}\n") or not line.strip():
             return
+        self._continued.append(line.removesuffix(CONTINUATION))
+        if line.endswith(CONTINUATION):
+            return
+        line = "\n".join(self._continued)
+        self._continued.clear()
         if line.startswith(COMMAND_MARK):
             self._owner.waiting_lines.append(line)
             self._owner.console.note(f"· {line.strip()} follows after this turn")

@@ -10,6 +10,8 @@ Examples:
   bridle run -a support.toml "Where is order 4411?"
   bridle run --tools tools.py --usd 0.10 "Sum up the open invoices."
   git diff | bridle run - -i "Review this change." --json
+  git diff | bridle run "Review this change." -f - -f screenshot.png
+  bridle run -f invoice.pdf --output invoice.json "Read this invoice."
   bridle run --session SESSION "And in euros?"
 """
 
@@ -26,15 +28,18 @@ import msgspec
 
 from bridle.cli.agent_builder import AgentBuilder
 from bridle.cli.agent_options import add_agent_options
+from bridle.cli.attached_files import STANDARD_INPUT, attach_files
 from bridle.cli.format.printing import print_error, print_line, print_text
 from bridle.cli.log_access import add_store_option, fold_state, open_log, read_session, tenant_of
 from bridle.cli.main import EXIT_CANCELLED, EXIT_MISUSE
+from bridle.cli.option_values import make_count_parser
 from bridle.core.state import State
 from bridle.run.agent import Agent
 from bridle.run.context.run_options import RunOptions
 from bridle.run.stream import Stream, StreamItem
 from bridle.values.errors import MisuseError
 from bridle.values.lineage import CrossTenant
+from bridle.values.message import Prompt
 from bridle.values.result import FinalAnswer, Result
 from bridle.values.settings import Settings
 from bridle.watchers.console import Console, format_count, format_dollars, format_duration, format_usage
@@ -45,8 +50,16 @@ USER_FIXABLE_FAILURES = ("unauthorized", "not_found", "unreachable", "quota", "i
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("prompt", help="the prompt; `-` reads it from standard input")
+    add("prompt", nargs="?", help="the prompt; `-`, or none with a pipe, reads it from standard input")
     add_agent_options(parser)
+    add(
+        "-f",
+        "--file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="text, image, PDF, audio or video to send with the prompt; `-` is standard input; repeatable",
+    )
     add("--session", metavar="ID", help="continue this session, with its model and instructions")
     add_session_options(parser)
     add_store_option(parser)
@@ -56,6 +69,9 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     """Options of the commands that send prompts: `run` and `chat`."""
     add = parser.add_argument
     add("-i", "--instructions", default="", help="system prompt")
+    add("--output", metavar="SCHEMA.json", help="answer as JSON that matches the schema in this file")
+    add("--effort", metavar="LEVEL", help="reasoning effort, such as low, medium or high")
+    add("--max-tokens", type=make_count_parser(1), metavar="N", help="maximum tokens of one reply")
     add(
         "--memory",
         action=argparse.BooleanOptionalAction,
@@ -75,13 +91,19 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
+    attaches_input = options.file.count(STANDARD_INPUT)
+    reads_input = options.prompt == STANDARD_INPUT or (
+        options.prompt is None and not attaches_input and sys.stdin is not None and not sys.stdin.isatty()
+    )
+    if attaches_input + reads_input > 1:
+        raise MisuseError("standard input can be read once: as the prompt (-) or as a file (-f -)")
+    prompt = sys.stdin.read() if reads_input else options.prompt or ""
     if not prompt.strip():
         raise MisuseError('the prompt is empty; try: bridle run "What is 17 * 23 minus 100?"')
-    return run_agent(options, session=options.session, prompt=prompt)
+    return run_agent(options, session=options.session, prompt=attach_files(prompt, options.file))
 
 
-def run_agent(options: argparse.Namespace, *, session: str | None, prompt: str | None) -> int:
+def run_agent(options: argparse.Namespace, *, session: str | None, prompt: Prompt | None) -> int:
     """Run a prompt, or without one resume the session; return the exit code."""
     out = sys.stdout
     console = Console(
@@ -101,7 +123,7 @@ async def _run_session(
     console: Console,
     builder: AgentBuilder,
     session: str | None,
-    prompt: str | None,
+    prompt: Prompt | None,
 ) -> tuple[Agent[object, object], Result[object], float]:
     store = open_log(options.store)
     try:
