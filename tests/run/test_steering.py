@@ -6,9 +6,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 from wire_models import SCHEMA_MODELS
 
-from bridle import Agent, Budget, Conflict, MisuseError, RunHandle, tool
+from bridle import Agent, Budget, Compaction, Conflict, MisuseError, RunHandle, tool
+from bridle.core.compaction.strategies import tail_start
+from bridle.core.recovery.log_repair import fold_log
 from bridle.stores.memory import MemoryStore
 from bridle.stores.sqlite.store import SqliteStore
 from bridle.testing import FakeClock, scripted
@@ -405,3 +408,26 @@ def test_a_hook_reviews_every_message_before_it_is_sent():
     sent = [request.messages[-1].text for request in desk.model.script.requests]
     assert sent == ["What is there?", "And the price?"]
     assert reviewed == [["What is there?"], ["And the price?"]]
+
+
+def test_compaction_keeps_messages_that_the_model_has_not_answered():
+    async def both(run):
+        await run.steer("Only the red ones.")
+        await run.steer("And their price. " * 500)
+
+    desk, store = Desk(both), MemoryStore()
+    agent = desk.agent(call_reply(("look", {"at": "shelf"})), "Red.", store=store)
+    assert asyncio.run(desk.start(agent)).text == "Red."
+    records = asyncio.run(store.read("s"))
+    taken = next(at for at, record in enumerate(records) if isinstance(record.event, e.SteeringTaken))
+    state = fold_log(records[: taken + 1]).state
+    settings = replace(state.settings, context_tokens=500, compaction=Compaction(keep=0.0))
+    messages = state.conversation.transcript.messages
+    kept = messages[tail_start(replace(state, settings=settings)) :]
+    assert [message.role for message in kept] == ["assistant", "tool", "user", "user"]
+    answered = fold_log(records).state
+    settings = replace(answered.settings, context_tokens=500, compaction=Compaction(keep=0.0))
+    start = tail_start(replace(answered, settings=settings))
+    assert start == len(answered.conversation.transcript.messages) - 1, (
+        "once answered, they may be summarized"
+    )

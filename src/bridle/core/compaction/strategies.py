@@ -144,19 +144,34 @@ def _part_weight(state: State, part: Part) -> int:
 def tail_start(state: State) -> int:
     """First message of the transcript that is recent enough to stay unchanged.
 
-    Never a message with results: the call they belong to stays with them.
+    Never a message with results: the call they belong to stays with them.  Messages of a person to the running run
+    stay until the model has answered them, with the results before them.
     """
     options, messages = state.settings.compaction, state.conversation.transcript.messages
     assert options is not None
     whole, room = view_weight(state, state.conversation.view), window_share(state, options.keep)
-    start, taken = len(messages), 0
+    start, taken, unanswered = len(messages), 0, _find_unanswered(state)
     for at in range(len(messages) - 1, state.conversation.summarized_count - 1, -1):
         taken += message_weight(state, messages[at])
-        if start < len(messages) and scale_to_tokens(state, taken, whole) > room:
+        if at < unanswered and start < len(messages) and scale_to_tokens(state, taken, whole) > room:
             break
         if messages[at].role != "tool":
             start = at
     return start
+
+
+def _find_unanswered(state: State) -> int:
+    """First message of a turn that ends with steered messages; the length of the transcript if none does."""
+    messages, prompt_ids = state.conversation.transcript.messages, state.conversation.prompt_ids
+    first = len(messages)
+    while first and messages[first - 1].provenance == "person" and messages[first - 1].id not in prompt_ids:
+        first -= 1
+    if first == len(messages):
+        return first
+    at = first
+    while at and messages[at - 1].role == "tool":
+        at -= 1
+    return at - 1 if at < first else first
 
 
 def _find_old_pictures(state: State) -> Iterator[ViewChange]:
