@@ -19,18 +19,18 @@ COUNTED_BY = (3, 11)
 TOLERANCE = 1.02
 STEPS, STEPS_MORE = 24, 96
 CALLS = {  # a step: all calls, those of our own functions
-    "anthropic/whole": (1512, 740),
-    "anthropic/streamed": (3335, 1362),
-    "openai_responses/whole": (1495, 717),
-    "openai_responses/streamed": (3805, 1518),
-    "openai_chat/whole": (1714, 801),
-    "openai_chat/whole, with a key": (1746, 822),
-    "openai_chat/streamed": (3304, 1373),
-    "openai_chat/streamed, with a key": (3591, 1518),
-    "gemini/whole": (1436, 681),
-    "gemini/streamed": (2032, 884),
-    "bedrock_converse/whole": (1513, 748),
-    "bedrock_converse/streamed": (3273, 1320),
+    "anthropic/whole": (1426, 685),
+    "anthropic/streamed": (3226, 1263),
+    "openai_responses/whole": (1456, 701),
+    "openai_responses/streamed": (3689, 1433),
+    "openai_chat/whole": (1678, 789),
+    "openai_chat/whole, with a key": (1710, 810),
+    "openai_chat/streamed": (3242, 1318),
+    "openai_chat/streamed, with a key": (3529, 1463),
+    "gemini/whole": (1397, 667),
+    "gemini/streamed": (1982, 855),
+    "bedrock_converse/whole": (1424, 691),
+    "bedrock_converse/streamed": (3139, 1218),
 }
 
 

@@ -8,11 +8,12 @@ then the model call itself.
 from msgspec.structs import replace
 
 from bridle.core.budget.limits import (
-    add_spending,
     billable_usage,
     charge_partial_reply,
     deadline,
     find_reached_limit,
+    model_call_spending,
+    sum_spending,
     wrap_up_reprompt,
 )
 from bridle.core.cache.diagnosis import record_call_answered, record_call_sent
@@ -174,7 +175,8 @@ def _plan_request(state: State, wait: RetryWait) -> Effect:
         storage = plan_stored_prompt(state, request)
         if storage is not None:
             return storage
-        request = replace(request, stored_prompt=stored_prompt_name(state, request))
+        if name := stored_prompt_name(state, request):
+            request = replace(request, stored_prompt=name)
         if lost := list_unsent_options(state, choice):
             return RecordFinding(event=e.RequestAdjusted(adjustments=lost))
     if moved := find_prefix_change(state, request, aside=compaction is not None, chosen=choice is not None):
@@ -286,11 +288,10 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
     calls = () if refused else reply.calls
     acting, usage = bool(calls), billable_usage(state, reply)
     run, evaluation = state.run, state.run.evaluation
+    spent = model_call_spending(usage, event.usd, steps=1)
     run = replace(
         run,
-        budget=replace(
-            run.budget, spent=add_spending(run.budget.spent, usage, event.usd, steps=1), tool_call_limit=""
-        ),
+        budget=replace(run.budget, spent=sum_spending(run.budget.spent, spent), tool_call_limit=""),
         attempt=Attempt(),
         evaluation=replace(
             evaluation,
@@ -325,7 +326,7 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
         run=run,
         totals=replace(
             state.totals,
-            spent=add_spending(state.totals.spent, usage, event.usd, steps=1),
+            spent=sum_spending(state.totals.spent, spent),
             reply_count=state.totals.reply_count + 1,
         ),
         cache=replace(

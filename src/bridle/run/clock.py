@@ -2,8 +2,11 @@
 
 import asyncio
 import time
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from bridle.ports.clock import Clock
+
+NO_LIMIT = nullcontext()
 
 
 class SystemClock:
@@ -34,6 +37,10 @@ class SessionClock:
 
     def seconds_left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self.now())
+
+    def limit_time(self, deadline: float | None) -> AbstractAsyncContextManager[object]:
+        """Raise `TimeoutError` if the context is still open at the deadline; without one, do nothing."""
+        return NO_LIMIT if deadline is None else asyncio.timeout(self.seconds_left(deadline))
 
     async def sleep(self, seconds: float) -> None:
         await self.wall.sleep(seconds)

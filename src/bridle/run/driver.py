@@ -341,7 +341,7 @@ class Driver:
         self._model_call, self._asked_at = call, self.state.now
         self._call_ids = DeltaCallIds(self.state.totals.reply_count + 1)
         try:
-            async with asyncio.timeout(self._clock.seconds_left(effect.deadline)):
+            async with self._clock.limit_time(effect.deadline):
                 show = self._show_delta if not aside else lambda _: None
                 if self._hooks and not aside:
                     self._reply_filter = ReplyFilter(self._hooks, show, self.state)

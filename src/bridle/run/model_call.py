@@ -267,7 +267,8 @@ class ModelCall:
         bytes_max: int | None = REPLY_BYTES_DEFAULT,
     ) -> None:
         """Encode the request.  `now` times the call; a reply of more than `bytes_max` is abandoned."""
-        request = replace(request, stream=stream)
+        if request.stream != stream:
+            request = replace(request, stream=stream)
         if request.extras or connection.private_extras is not NO_PRIVATE_EXTRAS:
             request = connection.private_extras.restore(request)
         encoded = connection.codec.encode(request, history)

@@ -127,10 +127,10 @@ class ViewerBuffer:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    async def wait_for_more(self) -> None:
+    def wait_for_more(self) -> "asyncio.Future[None]":
         """Wait for an item or for `wake`.  Only one task may wait at a time."""
-        self._waiter = asyncio.get_running_loop().create_future()
-        await self._waiter
+        self._waiter = waiter = asyncio.get_running_loop().create_future()
+        return waiter
 
     def _has_room(self, item: Event | Delta, deltas_max: int) -> bool:
         if not isinstance(item, DELTA_TYPES):
@@ -211,14 +211,14 @@ class WatcherGroup:
     """Shows everything to the watchers in order; a watcher that raises is removed."""
 
     def __init__(self, session: str, watchers: Sequence[Watcher]) -> None:
-        self._session, self._watchers = session, list(watchers)
+        self._session, self._watchers = session, tuple(watchers)
 
     def notify(self, happening: Record | Delta) -> None:
-        for watcher in tuple(self._watchers):
+        for watcher in self._watchers:
             try:
                 watcher.on_event(self._session, happening)
             except Exception as error:  # noqa: BLE001 - a watcher can never change a run
-                self._watchers.remove(watcher)
+                self._watchers = tuple(each for each in self._watchers if each is not watcher)
                 text = f"{type(watcher).__name__} raised {type(error).__name__}: {describe_error(error)}"
                 LOG.warning("%s and was dismissed", escape_text(text))
 

@@ -4,6 +4,7 @@ Settings are recorded when a session starts and again whenever they change, so t
 which model was asked, with which tools.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Literal
 
@@ -201,9 +202,10 @@ class Settings(Value, dict=True):
     def tool_names(self) -> tuple[str, ...]:
         return tuple(spec.name for spec in self.all_tools)
 
+    @cached_property
+    def tools_by_name(self) -> Mapping[str, ToolSpec]:
+        return {spec.name: spec for spec in self.all_tools}
+
     def find_tool(self, name: str) -> ToolSpec | None:
         """The tool of that name, visible or hidden."""
-        for spec in self.all_tools:
-            if spec.name == name:
-                return spec
-        return None
+        return self.tools_by_name.get(name)

@@ -175,7 +175,9 @@ class Price(Value):
         rates, factor = self.rates(usage.prompt, at), self._term_factor(usage.terms)
         if rates is None or factor is None or (usage.searches and self.search_usd is None):
             return None
-        tokens = rates.scale(factor * self._hour_factor(at)).cost(usage)
+        if self.factors and (scale := factor * self._hour_factor(at)) != 1:
+            rates = rates.scale(scale)
+        tokens = rates.cost(usage)
         return None if tokens is None else tokens + (self.search_usd or 0) * usage.searches
 
     def highest_rates(self, prompt_tokens: int, at: float | None, words: Iterable[str] = ()) -> Rates | None:
@@ -200,8 +202,10 @@ class Price(Value):
         return highest
 
     def _term_factor(self, terms: tuple[str, ...]) -> Decimal | None:
-        by_term = {each.term: each.factor for each in self.factors if each.term}
         product = Decimal(1)
+        if not terms:
+            return product
+        by_term = {each.term: each.factor for each in self.factors if each.term}
         for term in terms:
             if term not in by_term:
                 return None

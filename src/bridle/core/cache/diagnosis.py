@@ -149,13 +149,16 @@ def record_call_answered(state: State, reply: Reply) -> CacheHistory:
     number = history.call_count + 1
     call = _diagnose_call(number, state, history, history.in_flight, reply)
     recent, dropped = _split_recent((*history.recent, call))
+    older_expected, older_read = history.older_expected_tokens, history.older_read_tokens
+    for old in dropped:
+        older_expected += old.expected_tokens
+        older_read += min(old.read_tokens, old.expected_tokens)
     after = CacheHistory(
         call_count=number,
         previous=replace(history.in_flight, usage=reply.usage),
         recent=recent,
-        older_expected_tokens=history.older_expected_tokens + sum(old.expected_tokens for old in dropped),
-        older_read_tokens=history.older_read_tokens
-        + sum(min(old.read_tokens, old.expected_tokens) for old in dropped),
+        older_expected_tokens=older_expected,
+        older_read_tokens=older_read,
         degraded=history.degraded and not has_recovered(recent),
     )
     alarm = find_cache_alarm(after)

@@ -60,6 +60,8 @@ MINIMUM_TOKENS_MARGIN = Decimal("1.2")
 def plan_stored_prompt(state: State, request: Request) -> StorePrompt | DropPrompt | None:
     """Action on the named prompt before this request; None if there is none."""
     settings, stored = state.settings, _current_stored_prompt(state)
+    if stored is None and not settings.cache_by_name:
+        return None
     head = _head_digest(state, request)
     if stored is not None and (why := _explain_useless(state, stored, head)):
         return DropPrompt(
@@ -91,8 +93,10 @@ def stored_prompt_name(state: State, request: Request) -> str:
     A tool choice cannot be combined with a name.
     """
     stored = _current_stored_prompt(state)
+    if stored is None:
+        return ""
     forced = request.tool_choice != ToolChoice()
-    if stored is None or forced or _explain_useless(state, stored, _head_digest(state, request)):
+    if forced or _explain_useless(state, stored, _head_digest(state, request)):
         return ""
     return stored.name
 

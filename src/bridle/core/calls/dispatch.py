@@ -13,7 +13,6 @@ The driver records everything that needs no tool before it starts one. So once a
 could start either, or after `LOOK_AHEAD_MAX` calls. The work per reply is linear in its number of calls.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from hashlib import sha256
 
@@ -155,16 +154,16 @@ class _BatchDispatch:
     def __init__(self, state: State, *, sifted: bool) -> None:
         """Prepare a pass; `sifted` skips every call that cannot start now."""
         self._state, self._tools_started = state, sifted
-        self._by_name = {spec.name: spec for spec in state.settings.all_tools}
+        self._by_name = state.settings.tools_by_name
         self._effects: list[Effect] = []
         self._conflicts = CallConflicts()
         self._waiting: list[PendingCall] = []
         self._actions: set[tuple[str, bytes]] = set()
         """Running or waiting calls of tools with `once_per`, by tool and canonical arguments."""
-        self._running: Counter[str] = Counter(
+        self._running = [
             item.call.name for item in state.calls.batch.pending if item.running and item.result is None
-        )
-        self._running_count = self._running.total()
+        ]
+        """Name of the tool of every running call."""
         self._calls_left = tool_calls_left(state)
         self._calls_taken = 0
         """Calls of the remaining allowance taken by earlier calls of the reply."""
@@ -261,7 +260,7 @@ class _BatchDispatch:
 
     def _is_blocked(self) -> bool:
         """True if no later call can start."""
-        return self._conflicts.blocks_all or self._running_count >= self._state.settings.tools_at_once_max
+        return self._conflicts.blocks_all or len(self._running) >= self._state.settings.tools_at_once_max
 
     def _must_wait(self, item: PendingCall, spec: ToolSpec) -> bool:
         """True if only earlier calls prevent this one from starting."""
@@ -270,8 +269,8 @@ class _BatchDispatch:
         return self._is_at_capacity(spec) or self._conflicts.must_wait(item, spec)
 
     def _is_at_capacity(self, spec: ToolSpec) -> bool:
-        return self._running_count >= self._state.settings.tools_at_once_max or (
-            spec.at_once_max is not None and self._running[spec.name] >= spec.at_once_max
+        return len(self._running) >= self._state.settings.tools_at_once_max or (
+            spec.at_once_max is not None and self._running.count(spec.name) >= spec.at_once_max
         )
 
     def _add_unfinished(self, item: PendingCall, spec: ToolSpec) -> None:
@@ -383,8 +382,7 @@ class _BatchDispatch:
             self._calls_taken += 1
         if conflicts or self._is_at_capacity(spec):
             return
-        self._running[spec.name] += 1
-        self._running_count += 1
+        self._running.append(spec.name)
         self._effects.append(
             RunTool(
                 call=item.effective_call,

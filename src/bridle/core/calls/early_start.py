@@ -25,8 +25,8 @@ def count_reads(state: State, ready: Mapping[int, ToolCall], known: int) -> int:
 
     An incomplete call may turn out to be anything.
     """
-    reading = {spec.name for spec in state.settings.all_tools if spec.effect == "read"}
-    while known in ready and ready[known].name in reading:
+    tools = state.settings.tools_by_name
+    while known in ready and (spec := tools.get(ready[known].name)) and spec.effect == "read":
         known += 1
     return known
 
@@ -39,15 +39,14 @@ def start_early(
     `running` calls were started already; `reads` leading calls only read. A tool with `at_once_max` waits:
     the batch enforces that limit.
     """
-    known = {spec.name: spec for spec in state.settings.all_tools}
+    if not state.settings.hook_points.isdisjoint(("before_tool", "after_model")):
+        return None
     call = ToolCall(
         id=make_call_id(state.totals.reply_count + 1, index),
         name=ready[index].name,
         arguments=ready[index].arguments,
     )
-    item, spec = PendingCall(call=call), known.get(call.name)
-    if not state.settings.hook_points.isdisjoint(("before_tool", "after_model")):
-        return None
+    item, spec = PendingCall(call=call), state.settings.find_tool(call.name)
     if (
         state.run.evaluation.tools_forbidden
         or spec is None

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 
 from bridle.providers.wire.dialect import RETURNABLE_ID
-from bridle.providers.wire.encoded_history import CONTINUE_TEXT, EncodedMessages, WireTurn, make_lost_result
+from bridle.providers.wire.encoded_history import CONTINUE_TEXT, EncodedMessages, LostResults, WireTurn
 from bridle.providers.wire.json import dumps, loads
 from bridle.values.base import Value
 from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Stop, Text, ToolCall, ToolResult
@@ -50,6 +50,7 @@ BREAKPOINT_BLOCKS = {"text", "image", "document", "tool_use", "tool_result"}
 _REASONING_BLOCKS = {"thinking", "redacted_thinking"}
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_LOST_RESULTS = LostResults(lambda result, sent_id: dumps(encode_part(result, own=False, sent_id=sent_id)))
 
 
 class _EncodedBlock(NamedTuple):
@@ -165,15 +166,8 @@ class AnthropicMessageEncoder:
         )
 
     def _lost_results(self) -> _EncodedBlock:
-        blocks = (
-            encode_part(
-                make_lost_result(call_id),
-                own=False,
-                sent_id=self._sent[call_id],
-            )
-            for call_id in self._open
-        )
-        return _EncodedBlock("tool_result", b",".join(map(dumps, blocks)), takes_breakpoint=False)
+        data = _LOST_RESULTS.encode([self._sent[call_id] for call_id in self._open])
+        return _EncodedBlock("tool_result", data, takes_breakpoint=False)
 
     def _encode_parts(self, message: Message, *, own: bool) -> list[_EncodedBlock]:
         switch = find_model_switch(message.parts) if own else 0

@@ -28,8 +28,8 @@ from bridle.providers.wire.encoded_history import (
     CONTINUE_TEXT,
     HIDDEN_BEGINNING_TEXT,
     EncodedMessages,
+    LostResults,
     WireTurn,
-    make_lost_result,
 )
 from bridle.providers.wire.json import dumps
 from bridle.providers.wire.tool_names import NAMES_64
@@ -96,6 +96,11 @@ class BedrockMessageEncoder:
         self._endpoint, self._model_id, self._prefill = endpoint, model_id, prefill
         self._dialect = dialect_for(endpoint)
         self._policy = endpoint.reasoning if endpoint else "may_echo"
+        self._lost = LostResults(
+            lambda result, sent_id: dumps(
+                encode_part(result, own=False, sent_id=sent_id, dialect=self._dialect)
+            )
+        )
         self._used: set[str] = set()
         self._documents: set[str] = set()
         self._open: list[tuple[str, str]] = []
@@ -243,11 +248,7 @@ class BedrockMessageEncoder:
 
     def _lost_results(self) -> bytes:
         """Answers to the calls that are open."""
-        lost = make_lost_result("")
-        blocks = (
-            encode_part(lost, own=False, sent_id=sent_id, dialect=self._dialect) for _, sent_id in self._open
-        )
-        return b",".join(dumps(block) for block in blocks)
+        return self._lost.encode([sent_id for _, sent_id in self._open])
 
 
 def _convert_foreign_part(part: Part) -> Part:

@@ -38,6 +38,9 @@ from .partial_reply import (
 from .parts import BETWEEN, REASONING, item_type
 from .usage import UNFINISHED_STATUSES, build_reply
 
+_UNUSED_EVENTS = frozenset(
+    {"response.created", "response.queued", "response.in_progress", "response.content_part.done"}
+)
 _END_EVENTS = {"response.completed": "completed", "response.incomplete": "incomplete"}
 
 
@@ -50,6 +53,13 @@ class _ResponsesEvent(msgspec.Struct, gc=False):
 _decode_event = msgspec.json.Decoder(_ResponsesEvent).decode
 _EMPTY_EVENT = _ResponsesEvent()
 """Placeholder for an event that the typed parse refuses; the tolerant parser reads it."""
+
+
+def _is_redundant(event_type: str, item: PartialResponsesItem | None) -> bool:
+    """True for an event that tells nothing new, so that it need not be parsed a second time."""
+    if event_type in WHOLE_TEXT_EVENTS:
+        return item is None or bool(item.pieces)
+    return event_type in _UNUSED_EVENTS
 
 
 class ResponsesDecoder(BaseDecoder):
@@ -99,7 +109,8 @@ class ResponsesDecoder(BaseDecoder):
                 event.delta,
             )
             if item is None or item.kind != kind or not text or self._end is not None:
-                self._process_event(name, data, deltas)
+                if not _is_redundant(event.type, item):
+                    self._process_event(name, data, deltas)
                 continue
             item.pieces.append(text)
             if kind == "message":

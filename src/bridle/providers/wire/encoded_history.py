@@ -15,18 +15,21 @@ The list of messages may only grow. For anything else (a shortened or changed li
 cache is rebuilt rather than send bytes that do not match the request.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 from bridle.values.message import Message, Text, ToolResult
 from bridle.values.model import Endpoint, Model
 
+from .json import dumps
+
 CONTINUE_TEXT = "Continue where you stopped."
 """User text added where a conversation may not end with the model's message."""
 HIDDEN_BEGINNING_TEXT = "The beginning of this conversation is not shown."
 """User text added where a conversation may not begin with the model's message."""
 LOST_RESULT_TEXT = "No result: this call was interrupted, or what came of it was lost."
+ID_PLACEHOLDER = "(id)"
 DIGEST_BYTES = 16
 """Enough to tell requests apart; the log has a digest for every call."""
 
@@ -192,6 +195,18 @@ class EncodedMessagesPerModel(EncodedMessages):
             self._model_id = model.id
             self._restart()
         self.set_endpoint(model.endpoint)
+
+
+class LostResults:
+    """Encodes results of calls whose own were never recorded: always the same bytes, except for the id."""
+
+    def __init__(self, encode: Callable[[ToolResult, str], bytes]) -> None:
+        """`encode` takes a result and the id that is sent with it."""
+        encoded = encode(make_lost_result(""), ID_PLACEHOLDER)
+        self._before, self._after = encoded.split(dumps(ID_PLACEHOLDER))
+
+    def encode(self, sent_ids: Iterable[str]) -> bytes:
+        return b",".join([b"%b%b%b" % (self._before, dumps(sent_id), self._after) for sent_id in sent_ids])
 
 
 def make_lost_result(call_id: str) -> ToolResult:

@@ -8,10 +8,10 @@ never sent are released.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from decimal import Decimal
 from functools import cached_property
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -80,8 +80,10 @@ class BudgetSources:
 
     def list_sources(self, state: State) -> list[tuple[object, SourceFactory]]:
         """The outer run first, then the others by name; no source appears twice."""
-        found = dict(self.nested_run.list_sources()) if self.nested_run is not None else {}
         tenant, run = state.run.budget.limits.tenant, state.run
+        if self.nested_run is None and tenant is None and self._pool is None:
+            return []
+        found = dict(self.nested_run.list_sources()) if self.nested_run is not None else {}
         if tenant is not None:
             check_tenant_budget(run.budget.limits, run.origin.tenant)
             self._add_stored(found, tenant_budget_name(run.origin.tenant), tenant)
@@ -202,8 +204,7 @@ def check_pool(pool: object) -> None:
         raise MisuseError(f"`pool` must be a SharedBudget(…) or a StoredBudget(name=…, …), not {pool!r}")
 
 
-@dataclass(frozen=True)
-class ReservedCall:
+class ReservedCall(NamedTuple):
     """A model call with its reservations."""
 
     state: State
@@ -251,14 +252,31 @@ class ReservedCall:
         await _await_each(reserved.settle(cost) for reserved in self.reservations)
 
 
-@asynccontextmanager
-async def reserve(
+def reserve(
     sources: BudgetSources, state: State, effect: AskModel, seconds: float | None, length: int
-) -> AsyncIterator[ReservedCall]:
+) -> AbstractAsyncContextManager[ReservedCall]:
     """Reserve the worst case of a call in all sources while the context is open."""
     state = state_for_summarizer(state, effect.request.model.model_key)
+    waits = bool(state.settings.rate_limits) or sources.is_paused(state, effect)
+    opened = sources.open_sources(state)
+    if not waits and not opened:
+        return nullcontext(ReservedCall(state, effect))
+    return _reserve(sources, opened, state, effect, seconds, length, waits=waits)
+
+
+@asynccontextmanager
+async def _reserve(
+    sources: BudgetSources,
+    opened: Sequence[BudgetSource],
+    state: State,
+    effect: AskModel,
+    seconds: float | None,
+    length: int,
+    *,
+    waits: bool,
+) -> AsyncIterator[ReservedCall]:
     rate: Callable[[int], Awaitable[None]] | None = None
-    if state.settings.rate_limits or sources.is_paused(state, effect):
+    if waits:
         call = f"{sources.make_call_id(length)}:{effect.attempt}"
         tokens = state.estimate.prompt_tokens + (effect.request.max_tokens or output_tokens_room(state))
         waited = await sources.wait_for_model(state, effect, tokens, seconds, call)
@@ -275,7 +293,6 @@ async def reserve(
         async def rate(used: int) -> None:
             await sources.settle_rates(state, asked, call, used - tokens)
 
-    opened = sources.open_sources(state)
     if not opened:
         yield ReservedCall(state, effect, settle_rate=rate)
         return

@@ -169,9 +169,13 @@ def _check_parts(given: object) -> tuple[Text | Media, ...]:
     for part in parts:
         if not isinstance(part, Text | Media):
             raise TypeError(f"Tool.run must return Text and Media, not {type(part).__name__}")
-    return tuple(
-        replace(part, text=repair_surrogates(part.text)) if isinstance(part, Text) else part for part in parts
-    )
+    return tuple([_repair_part(part) for part in parts])
+
+
+def _repair_part(part: Text | Media) -> Text | Media:
+    if not isinstance(part, Text) or part.text.isascii():
+        return part
+    return replace(part, text=repair_surrogates(part.text))
 
 
 def _describe_exception(error: BaseException) -> str:

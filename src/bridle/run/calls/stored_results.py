@@ -45,9 +45,10 @@ class ResultStore:
     async def fit_result(self, result: ToolResult) -> tuple[ToolResult, StoredResult | None]:
         """The result to record, and the reference to the whole result if that is an excerpt."""
         state = self._state()
-        limit, readable = state.settings.result_characters, READ_RESULT in state.settings.hidden_tools
+        limit = state.settings.result_characters
         if limit is None or not is_long_result(result, limit):
             return result, None
+        readable = READ_RESULT in state.settings.hidden_tools
         place = find_call(state.calls.batch.pending, result.call_id)
         if readable and place is not None and state.calls.batch.pending[place].call.name == READ_RESULT.name:
             return result, None  # a page of a stored result is not stored again

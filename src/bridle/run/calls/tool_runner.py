@@ -342,10 +342,11 @@ class EarlyCalls:
         """Cancel all calls that were not taken and return the names of their tools."""
         self._ready_calls.clear()
         self._read_count = 0
+        self.discarded_tools = ()
+        if not self._started:
+            return ()
         left, self._started = self._started, {}
         self.discarded_tools = tuple(call.name for call, _ in left.values())
-        if not left:
-            return ()
         for _, task in left.values():
             task.cancel()
         await asyncio.gather(*(task for _, task in left.values()), return_exceptions=True)

@@ -46,6 +46,8 @@ class CircuitBreakers:
 
     def admit_request(self, model: Model, now: float) -> "AdmittedRequest | Failure":
         """Admit a request to this model, or return the failure if a breaker is open."""
+        if not self._breakers:  # all are closed
+            return AdmittedRequest(self, model, ())
         with self._lock:
             probing: list[str] = []
             for key in _breaker_keys(model):
@@ -114,7 +116,7 @@ class CircuitBreakers:
     def _record_success(self, model: Model) -> None:
         with self._lock:
             self._avoided_until.pop(model.model_key, None)
-            for key in _breaker_keys(model):
+            for key in _breaker_keys(model) if self._breakers else ():
                 self._store_breaker(key, record_success(self._breakers.get(key, CLOSED_BREAKER)))
 
     def _record_probe_answer(self, probing: tuple[str, ...]) -> None:
