@@ -41,13 +41,17 @@ class SseReader:
         """Return the events completed by these bytes, in order."""
         if self._after_cr or b"\r" in data:
             data = self._normalise_newlines(data)
-        if b"\n\n" not in data and not self._completes_blank_line(data):
-            self._hold_back(data)
-            return []
         if self._held:
+            if b"\n\n" not in data and not self._completes_blank_line(data):
+                self._hold_back(data)
+                return []
             data = b"".join((*self._held, data))
             self._held, self._held_size = [], 0
-        start, end = 0, data.rfind(b"\n\n") + 2
+        blank_line = data.rfind(b"\n\n")
+        if blank_line < 0:
+            self._hold_back(data)
+            return []
+        start, end = 0, blank_line + len(b"\n\n")
         if end < len(data):
             self._hold_back(data[end:])
         if self._untouched:
@@ -56,9 +60,11 @@ class SseReader:
         blocks = _BLOCKS.findall(data, start, end)
         if len(data) > EVENT_BYTES_MAX and max(sum(map(len, block)) for block in blocks) > EVENT_BYTES_MAX:
             raise _event_too_large()
-        return [
-            event for name, text, other in blocks if (event := (name, text) if text else _parse_block(other))
-        ]
+        events: list[SseEvent] = []
+        for name, text, other in blocks:
+            if event := (name, text) if text else _parse_block(other):
+                events.append(event)
+        return events
 
     def close(self) -> list[SseEvent]:
         """Return the last event if the stream ended without the final blank line."""
@@ -66,7 +72,7 @@ class SseReader:
 
     def _completes_blank_line(self, data: bytes) -> bool:
         """Return True if a blank line is formed where two chunks meet."""
-        return bool(self._held) and data.startswith(b"\n") and self._held[-1].endswith(b"\n")
+        return data.startswith(b"\n") and self._held[-1].endswith(b"\n")
 
     def _hold_back(self, data: bytes) -> None:
         if data:
