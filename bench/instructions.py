@@ -1,10 +1,10 @@
-"""CPU instructions of one step, by callgrind: the same on every run, which seconds are not.
+"""CPU instructions of one step, by callgrind: nearly the same on every run, which seconds are not.
 
     python bench/instructions.py [--tree PATH ...] [KIND ...]
 
 Needs valgrind, its headers and a C compiler. Steps 10 to 50 of one session of `bench/steps.py` are counted, in
 one process, without what starts and ends it. A tree is a checkout, whose own `bench/steps.py` is used; several
-trees are compared with the last one. Differences of 0.1 % are noise.
+trees are compared with the last one. Two runs of one tree differ by up to 0.4 %.
 """
 
 import argparse
