@@ -7,10 +7,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test quick test-newer check format bench footprint docs lock wheel oracles foreign pyright phoenix clean help
+.PHONY: demo test quick test-newer check format bench footprint docs lock wheel oracles foreign pyright phoenix mcp-servers clean help
 
 help:
-	@echo "make demo       watch an agent work, with no key and no network"
+	@echo "make demo       watch an agent be killed, resumed, stopped and switched: no key, no network"
 	@echo "make test       format, lint, strict types, all tests"
 	@echo "make quick      format, lint and a quick selection of the tests, for the inner loop"
 	@echo "make test-newer all tests with a newer Python, if there is one (python3.x or pyenv's)"
@@ -20,6 +20,7 @@ help:
 	@echo "make docs       generate the pages that come from tables"
 	@echo "make oracles    vendors' SDKs and other agent libraries against the simulator (installs them)"
 	@echo "make phoenix    a trace read back from Arize Phoenix (installs it)"
+	@echo "make mcp-servers  MCP servers of other projects, over standard input, HTTP and SSE (installs them; needs npm)"
 	@echo "make pyright    types as pyright infers them (installs it)"
 	@echo "make foreign    clients and servers of other projects, each in its own environment (installs them)"
 	@echo "make lock       update the lock file"
@@ -104,7 +105,7 @@ PYRIGHT := bench/.work/pyright
 pyright: $(READY)
 	@test -x $(PYRIGHT)/bin/python || $(PYTHON) -m venv $(PYRIGHT)
 	@$(PYTHON) -m pip --python $(PYRIGHT)/bin/python install -q --disable-pip-version-check basedpyright
-	BRIDLE_PYRIGHT=$(CURDIR)/$(PYRIGHT)/bin/basedpyright $(BIN)/python -m pytest -rs tests/run/context/test_context_typing.py tests/run/context/test_hooks_typing.py tests/run/output/test_output_typing.py
+	BRIDLE_PYRIGHT=$(CURDIR)/$(PYRIGHT)/bin/basedpyright $(BIN)/python -m pytest -rs tests/run/context/test_*_typing.py tests/run/output/test_*_typing.py
 
 # A receiver of OpenTelemetry traces, on this machine only; its data are removed afterwards.
 PHOENIX := bench/.work/phoenix
@@ -119,6 +120,18 @@ phoenix: $(READY)
 	for _ in $$(seq 120); do $(BIN)/python -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1])' \
 	  http://127.0.0.1:$(PHOENIX_AT)/healthz 2>/dev/null && break; sleep 1; done; \
 	BRIDLE_PHOENIX=http://127.0.0.1:$(PHOENIX_AT) $(BIN)/python -m pytest -rs tests/watchers/test_otel_phoenix.py
+
+# The database server runs with the first major version of the protocol's package, the others with the newest.
+MCP_SERVERS := bench/.work/mcp-servers
+mcp-servers: $(READY)
+	@test -x $(MCP_SERVERS)/bin/python || $(PYTHON) -m venv $(MCP_SERVERS)
+	@test -x $(MCP_SERVERS)/v1/bin/python || $(PYTHON) -m venv $(MCP_SERVERS)/v1
+	@$(PYTHON) -m pip --python $(MCP_SERVERS)/bin/python install -q --disable-pip-version-check \
+	  mcp-server-time mcp-server-fetch mcp-server-git
+	@$(PYTHON) -m pip --python $(MCP_SERVERS)/v1/bin/python install -q --disable-pip-version-check mcp-server-sqlite "mcp<2"
+	@npm install --prefix $(MCP_SERVERS) --no-audit --no-fund --silent $(addprefix @modelcontextprotocol/server-,everything \
+	  filesystem memory sequential-thinking)
+	BRIDLE_MCP_SERVERS=$(CURDIR)/$(MCP_SERVERS) $(BIN)/python -m pytest -rs -s tests/tools/mcp/test_mcp_reference_servers.py
 
 foreign: $(READY)
 	@failed=0; \

@@ -29,6 +29,9 @@ NOT_PARTICIPLES = frozenset(
 BUDGET_KINDS = ("usd", "tokens", "steps", "seconds", "tool_calls")
 FRAGMENT_LINES = 60
 KEPT_FRAGMENTS = {
+    "bridle.mcp": "users import it",
+    "bridle.sandbox.docker": "one mechanism per file",
+    "bridle.toolkit.plan_tool": "one file per tool of the toolkit",
     "bridle.config.key_check": "a guard of its own that SECURITY.md names",
     "bridle.core.cache.report": "users import it (docs/caching.md)",
     "bridle.core.compaction.handover": "a pure decision; its importer is another layer",
@@ -38,6 +41,7 @@ KEPT_FRAGMENTS = {
     "bridle.providers.ownership": "reads ownership.toml; its importer is another layer",
     "bridle.sim.bedrock.endpoints": "every simulated family has a file of this name",
     "bridle.sim.openai_chat.cache_report": "families that report cache use have a file of this name",
+    "bridle.sim.openai_chat.prompt": "every simulated family has a file of this name",
     "bridle.sim.openai_responses.cache_report": "families that report cache use have a file of this name",
     "bridle.sim.responder.skills.named_tool": "one skill per file",
     "bridle.testing.fake_clock": "users import it",

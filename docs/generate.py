@@ -23,6 +23,7 @@ from generate_reference import (
     commands,
     configured,
     events,
+    exit_codes,
     phases,
     run_parameters,
     table,
@@ -47,7 +48,6 @@ from bridle.sim.families import (
     list_families,
     list_profiles,
     list_rules,
-    list_signing_families,
     signature_rules,
 )
 from bridle.sim.faults.catalogue import FAULTS
@@ -122,7 +122,7 @@ def _demands(row: SchemaDialect) -> list[str]:
 def _limits(row: SchemaDialect) -> list[str]:
     counted = {
         "levels": row.depth_max, "fields": row.properties_max, "enum values": row.enum_values_max,
-        "characters": row.characters_max, "strict tools": row.tools_max,
+        "characters": row.characters_max,
         "optional fields": row.optional_max, "unions": row.unions_max,
     }  # fmt: skip
     return [f"{most:,} {what}" for what, most in counted.items() if most is not None]
@@ -199,8 +199,10 @@ def _rules_by_profile(family: str) -> str:
 
 def signatures() -> str:
     """Rules of every family about the signatures it gave out."""
-    tables = ((family, signature_rules(family)) for family in list_signing_families())
-    return "\n".join(f"### {family}: signatures\n\n{rules_as_markdown(rules)}\n" for family, rules in tables)
+    tables = ((family, signature_rules(family)) for family in list_families())
+    return "\n".join(
+        f"### {family}: signatures\n\n{rules_as_markdown(rules)}\n" for family, rules in tables if rules
+    )
 
 
 def conflicts() -> str:
@@ -336,6 +338,7 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("configuration.md", agent_file_keys),
     ("reference/environment.md", variables),
     ("reference/environment.md", vendor_variables),
+    ("reference/environment.md", exit_codes),
     ("reference/events.md", events),
     ("reference/events.md", phases),
     ("lint.md", lint_rules),

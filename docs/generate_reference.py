@@ -11,6 +11,7 @@ from typing import get_args
 
 import bridle
 from bridle.cli.chat.slash_commands import CHAT_COMMANDS
+from bridle.cli.help_texts import load_help
 from bridle.cli.main import COMMANDS, make_parser
 from bridle.config import agent_file
 from bridle.config.settings import KIND_MEANINGS, SETTINGS
@@ -146,9 +147,30 @@ def commands() -> str:
         rows = [_argument_row(action) for action in _arguments(parser)]
         parts.append(
             f"## bridle {name}\n\n{_as_markdown(parser.description or summary)}\n\n"
+            f"```\n{_list_examples(name)}\n```\n\n"
             f"{table(['argument', 'meaning'], rows)}"
         )
     return "\n".join(parts)
+
+
+def _list_examples(command: str) -> str:
+    rows = load_help().examples[command]
+    width = max(len(line) for line, _ in rows)
+    return "\n".join(f"{line:<{width}}  # {what}" for line, what in rows)
+
+
+def exit_codes() -> str:
+    """Meaning of each exit code, in general and where a command uses it in a sense of its own."""
+    shared, own = load_help().exit_codes, load_help().exit_codes_of
+    rows = []
+    for code, meaning in shared.items():
+        having: dict[str, list[str]] = {}
+        for name, codes in own.items():
+            if code in codes:
+                having.setdefault(codes[code], []).append(f"`{name}`")
+        rows.append([code, "all others" if having else "all", meaning])
+        rows += [[code, ", ".join(names), what] for what, names in having.items()]
+    return table(["code", "commands", "meaning"], rows)
 
 
 def chat_commands() -> str:

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridle import mcp as mcp
     from bridle.config.agent_file import load_agent as load_agent
     from bridle.ports.run_context import RunContext as RunContext
     from bridle.ports.span_exporter import SpanExporter as SpanExporter
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from bridle.values.errors import MissingKey as MissingKey
     from bridle.values.errors import MisuseError as MisuseError
     from bridle.values.errors import ModelRetry as ModelRetry
+    from bridle.values.errors import OutcomeUnknown as OutcomeUnknown
     from bridle.values.errors import ProviderError as ProviderError
     from bridle.values.errors import SessionNotFound as SessionNotFound
     from bridle.values.errors import StoreError as StoreError
@@ -97,7 +99,9 @@ if TYPE_CHECKING:
     from bridle.values.events import Steered as Steered
     from bridle.values.events import SteeringTaken as SteeringTaken
     from bridle.values.events import ToolFinished as ToolFinished
+    from bridle.values.events import ToolInterrupted as ToolInterrupted
     from bridle.values.events import ToolProbed as ToolProbed
+    from bridle.values.events import ToolsChanged as ToolsChanged
     from bridle.values.events import ToolsRevealed as ToolsRevealed
     from bridle.values.events import ToolStarted as ToolStarted
     from bridle.values.events import UnknownEvent as UnknownEvent
@@ -203,14 +207,15 @@ _HOMES = {
     "values.calls": ("ApprovalVerdict", "Compensation", "PendingApproval", "PermissionRule", "Policy"),
     "values.errors": (
         "BadTool", "BridleError", "Conflict", "Corrupt", "Failure", "MissingKey", "MisuseError",
-        "ModelRetry", "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
+        "ModelRetry", "OutcomeUnknown", "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.events": (
         "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
         "CompensationStarted", "Configured", "Forked", "Imported", "LogRepaired", "ModelAsked",
         "ModelFailed", "ModelReplied", "ModelSwitched", "OptionsChosen", "OutputChecked", "PauseRequested",
         "PrefixMoved", "Prompted", "Reprompted", "RequestAdjusted", "Resumed", "RunEnded", "Steered", "SteeringTaken",
-        "ToolFinished", "ToolProbed", "ToolStarted", "ToolsRevealed", "UnknownEvent", "ViewChanged",
+        "ToolFinished", "ToolInterrupted", "ToolProbed", "ToolStarted", "ToolsChanged", "ToolsRevealed",
+        "UnknownEvent", "ViewChanged",
     ),
     "values.lineage": ("Branch", "Comparison", "CrossTenant", "Fork"),
     "values.memory": (
@@ -241,6 +246,7 @@ _HOMES = {
     "watchers.otel.prometheus": ("PrometheusMetrics",),
     "watchers.otel.settings": ("Telemetry",),
 }  # fmt: skip
+_SUBMODULES = ("mcp", "toolkit")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605
@@ -248,6 +254,8 @@ __all__ = sorted(_HOME_OF)  # noqa: PLE0605
 
 def __getattr__(name: str) -> object:
     home = _HOME_OF.get(name)
+    if name in _SUBMODULES:
+        return import_module(f".{name}", __name__)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module(f".{home}", __name__), name)

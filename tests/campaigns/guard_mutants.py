@@ -41,10 +41,58 @@ class Mutant(NamedTuple):
     old: str
     new: str
     test: str
-    """File below tests, and name."""
+    """File below tests, and name; one case in brackets where all of them take long."""
 
 
 MUTANTS = (
+    Mutant(
+        "tools/mcp/definitions.py",
+        'read_annotations(tool) if trust else ("write", "report")',
+        "read_annotations(tool)",
+        "tools/mcp/test_mcp_connection.py::test_definitions_are_cleaned_and_what_was_changed_is_noted",
+    ),
+    Mutant(
+        "tools/mcp/definitions.py",
+        "visible = escape_text(whole, prose=True)",
+        "visible = whole",
+        "tools/mcp/test_mcp_connection.py::test_definitions_are_cleaned_and_what_was_changed_is_noted",
+    ),
+    Mutant(
+        "tools/mcp/definitions.py",
+        "if len(visible) > DESCRIPTION_CHARACTERS_MAX:",
+        "if False:",
+        "tools/mcp/test_mcp_connection.py::test_definitions_are_cleaned_and_what_was_changed_is_noted",
+    ),
+    Mutant(
+        "tools/mcp/definitions.py",
+        "        if name in specs:",
+        "        if False:",
+        "tools/mcp/test_mcp_connection.py::test_definitions_are_cleaned_and_what_was_changed_is_noted",
+    ),
+    Mutant(
+        "tools/mcp/stdio.py",
+        "if len(buffer) > MESSAGE_BYTES_MAX:",
+        "if False:",
+        "tools/mcp/test_mcp_connection.py::test_a_message_without_end_ends_the_connection_only",
+    ),
+    Mutant(
+        "tools/mcp/connection.py",
+        "if size > RESPONSE_BYTES_MAX:",
+        "if False:",
+        "tools/mcp/test_mcp_http.py::test_a_response_without_end_is_not_read_to_its_end",
+    ),
+    Mutant(
+        "tools/mcp/server.py",
+        'escape_text(str(error) or "it is not connected", prose=True)',
+        "str(error)",
+        "tools/mcp/test_mcp_connection.py::test_a_server_that_dies_in_a_call_leaves_it_in_doubt_and_comes_back",
+    ),
+    Mutant(
+        "tools/mcp/server_settings.py",
+        "text = text.replace(secret, HIDDEN)",
+        "pass",
+        "tools/mcp/test_mcp_connection.py::test_a_server_that_dies_in_a_call_leaves_it_in_doubt_and_comes_back",
+    ),
     Mutant(
         "values/usage.py",
         "recent = sorted(use for use in uses if abs(use[0] - now) < self.seconds)",
@@ -71,8 +119,8 @@ MUTANTS = (
     ),
     Mutant(
         'run/recovery/breakers.py',
-        'key, after.failures, seconds, escape_text(failure.message),',
-        'key, after.failures, seconds, failure.message,',
+        'escape_text(key), after.failures, seconds, failure.kind,',
+        'key, after.failures, seconds, failure.kind,',
         'cli/test_injections.py::test_no_warning_about_watchers_indexes_breakers_and_approval_keys_steers_a_terminal',
     ),
     Mutant(
@@ -80,6 +128,18 @@ MUTANTS = (
         'LOG.warning("%s", escape_text(f"session {self._session}: {error}"))',
         'LOG.warning("%s", f"session {self._session}: {error}")',
         'cli/test_injections.py::test_no_warning_about_watchers_indexes_breakers_and_approval_keys_steers_a_terminal',
+    ),
+    Mutant(
+        "watchers/otel/exporter.py",
+        'LOG.warning("telemetry: %s", escape_text(message))',
+        'LOG.warning("telemetry: %s", message)',
+        "watchers/test_otel.py::test_warnings_show_no_control_characters_of_a_receiver_or_an_exporter",
+    ),
+    Mutant(
+        "run/context/telemetry.py",
+        'LOG.warning("telemetry: a run continues without it: %s", escape_text(locate_error(error)))',
+        'LOG.warning("telemetry: a run continues without it: %s", locate_error(error))',
+        "watchers/test_otel.py::test_warnings_show_no_control_characters_of_a_receiver_or_an_exporter",
     ),
     Mutant(
         "run/context/reply_filter.py",
@@ -155,18 +215,18 @@ MUTANTS = (
     ),
     Mutant(
         "run/hooks.py",
-        'LOG.warning("%s", escape_text(f"hook {effect.hook} failed at {point}: {decided.message}"))',
-        'LOG.warning("%s", f"hook {effect.hook} failed at {point}: {decided.message}")',
+        'LOG.warning("%s", escape_text(text))',
+        'LOG.warning("%s", text)',
         "cli/test_injections.py::test_no_warning_of_a_run_prints_what_steers_a_terminal",
     ),
     Mutant(
         "run/context/user_functions.py",
-        'LOG.warning("%s", escape_text(message))',
-        'LOG.warning("%s", message)',
+        'LOG.warning("%s", escape_text(warning or message))',
+        'LOG.warning("%s", warning or message)',
         "cli/test_injections.py::test_no_warning_of_a_run_prints_what_steers_a_terminal",
     ),
     Mutant(
-        "cli/commands/show.py",
+        "cli/show/transcript.py",
         '"hook": "not run, answered by a hook",',
         "",
         "cli/test_event_lines.py::test_every_event_is_printed_and_none_steers_a_terminal",
@@ -570,7 +630,7 @@ MUTANTS = (
     ),
     Mutant(
         "cli/terminal_approver.py",
-        "for line in format_defaults(question):",
+        "for line in (*format_defaults(question), *format_preview(question)):",
         "for line in ():",
         "cli/test_injections.py::test_a_person_at_the_terminal_sees_the_defaults",
     ),
@@ -600,7 +660,7 @@ MUTANTS = (
     ),
     Mutant(
         "cli/agent_builder.py",
-        "if names and not self._tools:",
+        "if names and not self._tools and not self._servers:",
         "if not names:",
         "config/test_agent_file.py::test_no_agent_file_is_taken_from_a_log",
     ),
@@ -621,6 +681,276 @@ MUTANTS = (
         "self._limits.header_seconds, self._refuse_head, HEAD_TOO_SLOW",
         "86_400.0, self._refuse_head, HEAD_TOO_SLOW",
         "sim/test_server_limits.py::test_every_byte_does_not_begin_the_time_anew",
+    ),
+    Mutant(
+        "toolkit/workspace.py",
+        'if name == "..":',
+        'if name == "":',
+        "toolkit/test_workspace.py::test_what_is_not_a_file_of_the_workspace_is_refused",
+    ),
+    Mutant(
+        "toolkit/workspace.py",
+        "FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW",
+        "FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY",
+        "toolkit/test_workspace.py::test_what_is_not_a_file_of_the_workspace_is_refused",
+    ),
+    Mutant(
+        "toolkit/workspace.py",
+        "opened = os.open(name, FOLDER_FLAGS, dir_fd=self",
+        "opened = os.open(name, FOLDER_FLAGS if self._read_link(name) else os.O_RDONLY, dir_fd=self",
+        "toolkit/test_workspace.py::test_what_becomes_a_link_just_before_it_is_opened_is_refused",
+    ),
+    Mutant(
+        "toolkit/workspace.py",
+        "fd = os.open(place.name, FILE_FLAGS, dir_fd",
+        "fd = os.open(place.name, FILE_FLAGS & ~os.O_NOFOLLOW, dir_fd",
+        "toolkit/test_workspace.py::test_what_becomes_a_link_just_before_it_is_opened_is_refused",
+    ),
+    Mutant(
+        "toolkit/workspace.py",
+        "        _check_regular(about, path)\n        data =",
+        "        data =",
+        "toolkit/test_workspace.py::test_what_is_not_a_file_of_the_workspace_is_refused",
+    ),
+    Mutant(
+        "toolkit/workspace.py",
+        "os.O_NOFOLLOW | os.O_NONBLOCK",
+        "os.O_NOFOLLOW",
+        "toolkit/test_workspace.py::test_what_is_not_a_file_of_the_workspace_is_refused",
+    ),
+    Mutant(
+        "toolkit/workspace.py",
+        "if name.casefold() in PROTECTED_NAMES:",
+        "if name in ():",
+        "toolkit/test_workspace.py::test_git_is_read_and_never_written",
+    ),
+    Mutant(
+        "sandbox/local.py",
+        "if (self.workspace / name).exists():",
+        "if not name:",
+        "sandbox/test_escapes.py::test_nothing_leaves_a_sandbox[add a hook of git-bubblewrap]",
+    ),
+    Mutant(
+        "sandbox/docker.py",
+        "if (self.workspace / name).exists():",
+        "if not name:",
+        "sandbox/test_sandbox.py::test_the_words_for_docker",
+    ),
+    Mutant(
+        "sandbox/local.py",
+        "if home == root or root in home.parents:",
+        "if home is None:",
+        "toolkit/test_workspace.py::test_a_home_folder_is_no_workspace",
+    ),
+    Mutant(
+        "toolkit/workspace.py",
+        "        check_workspace(self.root)",
+        "        check_workspace",
+        "toolkit/test_workspace.py::test_a_home_folder_is_no_workspace",
+    ),
+    Mutant(
+        "sandbox/docker.py",
+        "        check_workspace(self.workspace)",
+        "        check_workspace",
+        "sandbox/test_sandbox.py::test_a_workspace_with_the_home_folder_is_refused",
+    ),
+    Mutant(
+        "sandbox/local.py",
+        "        check_workspace(self.workspace)",
+        "        check_workspace",
+        "sandbox/test_sandbox.py::test_a_workspace_with_the_home_folder_is_refused",
+    ),
+    Mutant(
+        "toolkit/fetch_tool.py",
+        "if not self._is_allowed(host):",
+        "if not host:",
+        "toolkit/test_fetch.py::test_other_addresses_are_refused",
+    ),
+    Mutant(
+        "toolkit/fetch_tool.py",
+        "if not host or parts.username is not None or parts.password is not None:",
+        "if not host:",
+        "toolkit/test_fetch.py::test_other_addresses_are_refused",
+    ),
+    Mutant(
+        "toolkit/fetch_tool.py",
+        "host.endswith(each[1:])",
+        "host.endswith(each[2:])",
+        "toolkit/test_fetch.py::test_other_addresses_are_refused",
+    ),
+    Mutant(
+        "toolkit/fetch_tool.py",
+        "return ip.is_global and not ip.is_multicast",
+        "return True",
+        "toolkit/test_fetch.py::test_private_addresses_are_refused",
+    ),
+    Mutant(
+        "toolkit/fetch_tool.py",
+        "if any(ip in network for network in MAPPED_NETWORKS) or ip.teredo is not None:",
+        "if ip.teredo is not None:",
+        "toolkit/test_fetch.py::test_private_addresses_are_refused",
+    ),
+    Mutant(
+        "toolkit/fetch_tool.py",
+        "if not is_public(address):",
+        "if not address:",
+        "toolkit/test_fetch.py::test_other_spellings_of_an_address_are_resolved_before_the_check",
+    ),
+    Mutant(
+        "toolkit/fetch_tool.py",
+        "with _connect(address, port,",
+        "with _connect(host, port,",
+        "toolkit/test_fetch.py::test_the_address_that_was_checked_is_the_one_that_is_used",
+    ),
+    Mutant(
+        "toolkit/fetch_tool.py",
+        "url = urljoin(url, answer.location)",
+        'url = urljoin(url, answer.location); self._allow = self._private = frozenset({*self._allow, urlsplit(url).hostname or ""})',
+        "toolkit/test_fetch.py::test_redirects_are_checked_like_first_requests",
+    ),
+    Mutant(
+        "toolkit/fetch_tool.py",
+        "for _ in range(REDIRECTS_MAX + 1):",
+        "while True:",
+        "toolkit/test_fetch.py::test_redirects_end",
+    ),
+    Mutant(
+        "toolkit/fetch_tool.py",
+        "cut = len(body) > BODY_BYTES_MAX",
+        "cut = False",
+        "toolkit/test_fetch.py::test_endless_and_slow_pages_end",
+    ),
+    Mutant(
+        "sandbox/local.py",
+        "environment={**environment, **own})",
+        "environment={**os.environ, **environment, **own})",
+        "sandbox/test_sandbox.py::test_variables_are_those_that_are_passed",
+    ),
+    Mutant(
+        "sandbox/local.py",
+        'SYSTEM_FOLDERS = ("/usr",',
+        'SYSTEM_FOLDERS = ("/var", "/usr",',
+        "sandbox/test_escapes.py::test_nothing_leaves_a_sandbox[read a file outside by its path-namespaces]",
+    ),
+    Mutant(
+        "sandbox/local.py",
+        "if folder != workspace and workspace not in folder.parents:",
+        "if not folder.exists():",
+        "sandbox/test_sandbox.py::test_folders_outside_are_refused_or_shown_read_only",
+    ),
+    Mutant(
+        "tools/process/command_tool.py",
+        "made._sandbox = sandbox",
+        "made._sandbox = None",
+        "sandbox/test_sandbox.py::test_tools_without_a_sandbox_get_that_of_the_agent",
+    ),
+    Mutant(
+        "sandbox/local.py",
+        '"network": self._network,',
+        '"network": True,',
+        "sandbox/test_escapes.py::test_nothing_leaves_a_sandbox[connect to a server of the machine-namespaces]",
+    ),
+    Mutant(
+        "sandbox/local.py",
+        "        if self._network:\n",
+        "        if True:\n",
+        "sandbox/test_escapes.py::test_nothing_leaves_a_sandbox[connect to a server of the machine-bubblewrap]",
+    ),
+    Mutant(
+        "sandbox/launcher/main.py",
+        "    install_filter()\n    argv",
+        "    argv",
+        "sandbox/test_sandbox.py::test_a_command_has_no_rights_left",
+    ),
+    Mutant(
+        "sandbox/launcher/main.py",
+        "    drop_capabilities()\n",
+        "",
+        "sandbox/test_sandbox.py::test_a_command_has_no_rights_left",
+    ),
+    Mutant(
+        "sandbox/launcher/kernel.py",
+        'check_call("landlock", LIBC.syscall(LANDLOCK_RESTRICT, rules, 0))',
+        "pass",
+        "sandbox/test_sandbox.py::test_a_command_has_no_rights_left",
+    ),
+    Mutant(
+        "sandbox/launcher/seccomp.py",
+        "(*REFUSED_EVERYWHERE.values(), *REFUSED[machine].values())",
+        "REFUSED[machine].values()",
+        "sandbox/test_escapes.py::test_nothing_leaves_a_sandbox[use io_uring-bubblewrap]",
+    ),
+    Mutant(
+        "sandbox/launcher/seccomp.py",
+        "SOCKET_FAMILIES = (1, 2, 10, 16)",
+        "SOCKET_FAMILIES = (1, 2, 10, 16, 38, 40)",
+        "sandbox/test_escapes.py::test_nothing_leaves_a_sandbox[talk to the host of a virtual machine-namespaces]",
+    ),
+    Mutant(
+        "sandbox/launcher/main.py",
+        'make_group(limits["memory_bytes"], ',
+        "make_group(2**40, ",
+        "sandbox/test_sandbox.py::test_a_limit_is_named_when_it_is_reached",
+    ),
+    Mutant(
+        "sandbox/launcher/main.py",
+        'limits["memory_bytes"], limits["processes"])',
+        'limits["memory_bytes"], 2**20)',
+        "sandbox/test_escapes.py::test_nothing_leaves_a_sandbox[start more processes than allowed-namespaces]",
+    ),
+    Mutant(
+        "sandbox/launcher/main.py",
+        '    set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])\n',
+        "",
+        "sandbox/test_escapes.py::test_nothing_leaves_a_sandbox[fill a large file-bubblewrap]",
+    ),
+    Mutant(
+        "sandbox/local.py",
+        '"--size", str(self._limits.tmp_bytes), ',
+        "",
+        "sandbox/test_escapes.py::test_nothing_leaves_a_sandbox[fill /tmp-bubblewrap]",
+    ),
+    Mutant(
+        "sandbox/launcher/namespaces.py",
+        'f"mode=1777,size={tmp_bytes}"',
+        '"mode=1777"',
+        "sandbox/test_escapes.py::test_nothing_leaves_a_sandbox[fill /tmp-namespaces]",
+    ),
+    Mutant(
+        "sandbox/local.py",
+        "if not problem:",
+        "if True:",
+        "sandbox/test_sandbox.py::test_without_a_mechanism_nothing_is_made_and_the_way_out_is_named",
+    ),
+    Mutant(
+        "sandbox/launcher/kernel.py",
+        "    if result < 0:",
+        "    if result is None:",
+        "sandbox/test_sandbox.py::test_no_command_runs_if_the_isolation_fails",
+    ),
+    Mutant(
+        "run/validate_input.py",
+        "file.is_relative_to(folder)",
+        "folder == file",
+        "sandbox/test_sandbox.py::test_tools_without_a_sandbox_get_that_of_the_agent",
+    ),
+    Mutant(
+        "tools/process/command_tool.py",
+        "return None if self._sandbox is None else self._sandbox.workspace",
+        "return None",
+        "sandbox/test_sandbox.py::test_tools_without_a_sandbox_get_that_of_the_agent",
+    ),
+    Mutant(
+        "toolkit/file_tools.py",
+        "        self.workspace = workspace",
+        "        del workspace",
+        "sandbox/test_sandbox.py::test_tools_without_a_sandbox_get_that_of_the_agent",
+    ),
+    Mutant(
+        "cli/commands/approvals.py",
+        "escape_text(line, exact=True) for line",
+        "line for line",
+        "toolkit/test_file_tools.py::test_a_person_sees_a_diff_that_cannot_steer_the_terminal",
     ),
 )  # fmt: skip
 

@@ -27,6 +27,7 @@ from bridle import (
     ModelRetry,
     PermissionRule,
     Policy,
+    RateLimit,
     Refuse,
     Sampling,
     Text,
@@ -334,13 +335,14 @@ class Life:
     """One session, its provider and its tools."""
 
     def __init__(self, seed, *, hooked=True, options=None, faults=True) -> None:
-        """`hooked=False`: the session has no hooks, as when the golden files were recorded.
+        """`hooked=False`: no hooks, rates and output functions, as when the golden files were recorded.
 
         `options` are given to every agent. Without `faults` the provider never fails, and every turn runs to its end.
         """
         self.seed, self.options, self.faults = seed, options or {}, faults
         self.draws = Draws(seed)
         self.hook_draws = Draws(f"hooks {seed}") if hooked else None
+        self.code_draws = Draws(f"code {seed}") if hooked else None
         self.clock = FakeClock()
         planned = [f"{name}={rate}" for name, rate in FAULT_RATES.items()] if faults else ()
         self.provider = ProviderSim(clock=self.clock, seed=seed, faults=planned)
@@ -349,13 +351,53 @@ class Life:
         self.tenant = self.draws.pick("tenant", ("", "acme"))
         self.paid: Counter[str] = Counter()
         self.refunded: Counter[str] = Counter()
+        self.concluded: Counter[str] = Counter()
+        self.has_output_function = False
         self.calm = False
         """Set for the last turns, in which nothing goes wrong."""
+
+    def rate(self, name):
+        """Options of a tool with a rate limit or without one."""
+        rate = self.code_draws.pick(f"rate of {name}", RATES) if self.code_draws else None
+        return {} if rate is None else {"rate": rate}
+
+    def output_functions(self):
+        """Functions that the model has to call to answer; drawn apart, as hooks are."""
+        draws = self.code_draws
+
+        def decide(kind):
+            decision = draws.pick(
+                f"decision of {kind}", ("accept",) * 6 + ("retry", "retry", "raise", "poison")
+            )
+            if decision == "retry":
+                raise ModelRetry(draws.pick("exception text", POISON))
+            if decision == "raise":
+                raise RuntimeError(draws.pick("exception text", POISON))
+            return draws.pick("exception text", POISON) if decision == "poison" else "done"
+
+        def conclude(title: str) -> Briefing:
+            """Give the briefing."""
+            self.concluded[title] += 1
+            return Briefing(title, [decide("conclude")])
+
+        @tool(**self.rate("conclude_later"))
+        async def conclude_later(title: str) -> list[str]:
+            """Give the points."""
+            self.concluded[title] += 1
+            await asyncio.sleep(0)
+            return [title, decide("conclude_later")]
+
+        return {
+            "one": conclude,
+            "later": conclude_later,
+            "both": [conclude, conclude_later],
+            "with a type": [conclude, Tree],
+        }
 
     def tools(self):
         draws = self.draws
 
-        @tool(effect="read")
+        @tool(effect="read", **self.rate("look"))
         async def look(at: str) -> str:
             """Look."""
             await asyncio.sleep(0)
@@ -372,7 +414,7 @@ class Life:
             self.refunded[f"{account}:{amount}"] += 1
             return "refunded"
 
-        @tool(effect="write", resource="account:{account}", compensate=refund)
+        @tool(effect="write", resource="account:{account}", compensate=refund, **self.rate("pay"))
         async def pay(account: str, amount: int) -> str:
             """Pay."""
             self.paid[f"{account}:{amount}"] += 1
@@ -456,6 +498,11 @@ class Life:
             on_truncation=draws.pick("on_truncation", ("event", "error")),
             **shared,
         )  # fmt: skip
+        self.has_output_function = bool(self.code_draws and self.code_draws.maybe("output functions", 0.3))
+        if self.has_output_function:
+            drawn["output"] = self.code_draws.pick("output function", self.output_functions())
+            if self.code_draws.maybe("options that let most answers through", 0.8):
+                drawn |= EASY_OPTIONS
         return Agent(lines, **{**drawn, **fixed})
 
     def hooks(self):
@@ -511,6 +558,17 @@ class Life:
             if draws.maybe("truncated reply", 0.05):
                 lines.append("!truncate")
             lines.append("!then")
+        if self.code_draws and self.code_draws.maybe(
+            "call of an output function", 0.8 if self.has_output_function else 0.1
+        ):
+            name = self.code_draws.pick("called output function", ("conclude", "conclude_later"))
+            start = len(lines)
+            title = f"t{turn} {self.code_draws.number(10**9)}"
+            for _ in range(self.code_draws.pick("output calls in a reply", (1, 1, 1, 2))):
+                lines.append(f"!call {name} {json.dumps({'title': title})}")
+            lines.append("!then")
+            if self.code_draws.maybe("output function first", 0.5):
+                lines = [*lines[start:], *lines[:start]]
         lines.append(f"!say turn {turn} is done")
         if draws.maybe("stop word", 0.15):
             lines.append(f"!stop {draws.pick('stop', STOP_WORDS)}")
@@ -584,6 +642,17 @@ class Life:
         return None
 
 
+EASY_OPTIONS = {
+    "policy": None, "max_tokens": None, "extras": (), "on_adjusted": "event", "context_tokens": None,
+    "tool_choice": "auto", "reply_calls_max": None, "reply_bytes_max": None, "budget": Budget(steps=8, seconds=500.0),
+}  # fmt: skip
+RATES = {
+    "none": None,
+    "none again": None,
+    "often": "5/second",
+    "seldom": "2/minute",
+    "once an hour": RateLimit(requests=1, seconds=3_600.0),
+}
 CHOICES = {"auto": "auto", "any": "any", "none": "none", "named": "look"}
 SAMPLINGS = {
     "none": None,
@@ -610,6 +679,7 @@ NOT_DRAWN = {
     "handovers_max": "see handover (test_handover_back)",
     "handover": "a life has one agent per turn; hand-overs have tests of their own (test_handover)",
     "rate_limits": "the provider's own limits are among the faults; limits of ours have tests of their own (test_rates)",
+    "sandbox": "lives start no programs (tests/sandbox, tests/toolkit)",
     "compaction": "drawn with and without the provider's own",
 }
 """Options of an agent that are not drawn by name, and why."""

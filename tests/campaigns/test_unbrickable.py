@@ -85,7 +85,7 @@ async def no_budget_was_exceeded(life, result):
 
 
 async def nothing_was_done_twice(life):
-    """A payment runs at most once for every call by which a model asked for it; so does its refund."""
+    """A payment runs at most once for every call by which a model asked for it; so do its refund and an answer."""
     asked = {}
     for session in ("s", life.session):
         for record in await life.store.read(session):
@@ -96,8 +96,10 @@ async def nothing_was_done_twice(life):
     for arguments, ids in asked.items():
         with contextlib.suppress(ValueError, KeyError, TypeError):
             given = json.loads(arguments)
-            calls[f"{given['account']}:{given['amount']}"] += len(ids)
-    for counts in (life.paid, life.refunded):
+            calls[f"{given['account']}:{given['amount']}" if "account" in given else given["title"]] += len(
+                ids
+            )
+    for counts in (life.paid, life.refunded, life.concluded):
         twice = {what: count for what, count in counts.items() if count > calls[what]}
         assert not twice, f"seed {life.seed}: done more often than asked for: {twice}"
 
@@ -160,6 +162,11 @@ def test_every_option_of_an_agent_is_in_some_life():
     options = {*Agent.__init__.__annotations__, *AgentOptions.__annotations__} - {"options", "return"}
     assert options - drawn - {*NOT_DRAWN} == set()
     assert {*NOT_DRAWN} <= options, "a reason for an option that no longer exists"
+
+
+def test_rates_and_output_functions_are_in_some_life():
+    drawn = {option for option, _ in DRAWN} or pytest.skip("needs the lives above")
+    assert {"rate of look", "rate of pay", "output function", "decision of conclude"} <= drawn
 
 
 def test_every_fault_is_in_some_life():

@@ -1,13 +1,14 @@
 """Every kind of event, with every choice of its fields, is a line that cannot steer a terminal."""
 
 import io
+import re
 import typing
 
 import msgspec
 import pytest
 from test_injections import got_through
 
-from bridle.cli.commands.show import SessionPrinter
+from bridle.cli.show.transcript import SessionPrinter
 from bridle.values.events import Event
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.result import AttemptRestarted, Progress
@@ -68,8 +69,8 @@ def test_every_event_is_printed_and_none_steers_a_terminal(kind, capsys):
     for event in make_events(kind):
         record = seal_record(1, 1.0, event, GENESIS)
         printer, plain = SessionPrinter(colour=False), Screen()
-        printer._session = EVIL
-        for label, words in printer._event_lines(record):
+        printer.begin(EVIL, 1.0)
+        for label, words in printer.event_lines(record):
             printer._print_entry(1.0, label, words)
         Console(None, io.StringIO()).on_event(EVIL, record)
         console = Console(plain, about := io.StringIO())
@@ -80,7 +81,10 @@ def test_every_event_is_printed_and_none_steers_a_terminal(kind, capsys):
 @pytest.mark.parametrize("kind", [Progress, AttemptRestarted], ids=lambda kind: kind.__name__)
 def test_no_delta_about_a_run_steers_a_terminal(kind):
     for delta in make_events(kind):
-        about = io.StringIO()
+        about, screen = io.StringIO(), Screen()
         Console(None, about).on_event(EVIL, delta)
-        assert about.getvalue()
+        assert bool(about.getvalue()) != getattr(delta, "is_output", False)
         assert not got_through(about.getvalue())
+        Console(None, screen, animated=True).on_event(EVIL, delta)
+        assert screen.getvalue()
+        assert not got_through(re.sub(r"\x1b\[[0-9]*[mKA]|\r", "", screen.getvalue()))

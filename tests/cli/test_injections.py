@@ -123,6 +123,11 @@ def commands(evil, log):
     name, store = f"s{evil}", ("--store", log)
     yield ("show", name, *store)
     yield ("show", name, "--json", *store)
+    yield ("tail", name, "--since", "0", *store)
+    yield ("tail", name, "--json", *store)
+    for view in ("timeline", "tree", "events"):
+        yield ("show", name, "--as", view, *store)
+        yield ("show", name, "--as", view, "--json", *store)
     yield ("log", name, *store)
     yield ("log", name, "--json", *store)
     yield ("log", name, "--tree", *store)
@@ -290,7 +295,7 @@ def test_no_warning_of_a_run_prints_what_steers_a_terminal(caplog):
     evil = "".join(INJECTIONS.values())
 
     def fail(*given):
-        raise RuntimeError(f"no {evil}")
+        raise Hostile(f"no {evil}")
 
     hook = before_model(name=f"hook {evil}")(lambda run, request: fail())
     for options in ({"hooks": [hook]}, {"instructions": [fail]}):
@@ -302,13 +307,8 @@ def test_no_warning_of_a_run_prints_what_steers_a_terminal(caplog):
     assert not got_through("".join(caplog.messages))
 
 
-class Hostile(Exception):
-    """An error whose every text steers a terminal."""
-
-    def __repr__(self):
-        return "".join(INJECTIONS.values())
-
-    __str__ = __repr__
+Hostile = type("".join(INJECTIONS.values()).replace("\0", ""), (Exception,), {})
+"""An error whose name steers a terminal."""
 
 
 def test_no_warning_about_watchers_indexes_breakers_and_approval_keys_steers_a_terminal(
@@ -339,7 +339,7 @@ def test_no_warning_about_watchers_indexes_breakers_and_approval_keys_steers_a_t
     Agent(scripted("ok"), tools=tools, tools_shown_max=2, tool_index=Index()).run_sync("go")
     script = scripted(call_reply(("t0", {})), "ok")
     Agent(script, tools=tools, approver=approve, store=str(tmp_path / "log.db")).run_sync("go", f"s{evil}")
-    model = Agent(scripted("ok")).settings.model
+    model = replace(Agent(scripted("ok")).settings.model, id=evil)
     breakers = CircuitBreakers()
     for _ in range(20):
         admitted = breakers.admit_request(model, 0.0)

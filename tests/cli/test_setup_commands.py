@@ -8,6 +8,11 @@ import subprocess
 import sys
 
 import pytest
+from command import bridle
+
+import bridle as bridle_package
+from bridle.sandbox import find_sandbox
+from bridle.values.errors import MisuseError
 
 SECRET = "sk-ant-api03-" + "aB3" * 12
 
@@ -23,22 +28,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "work"
 
 
-def bridle(*words, cwd=None, **variables):
-    done = subprocess.run(
-        [sys.executable, "-m", "bridle.cli.main", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
 def test_the_project_that_init_writes_works(folder):
     code, out, err = bridle("init", "shop")
     assert (code, err) == (0, "")
-    assert "cd shop" in out
+    assert out.startswith("written to shop:\n") and "to try it:\n  cd shop\n" in out
     shop = folder / "shop"
     code, out, err = bridle("run", "Use find_order: where is order 4411?", cwd=shop)
     assert code == 0 and "shipped on Monday" in out, err
@@ -81,6 +74,36 @@ def test_a_fresh_machine_has_warnings_and_no_failure():
     assert "ANTHROPIC_API_KEY" in found["keys"]["remedy"]
 
 
+def test_every_extra_of_the_package_is_listed_with_what_to_type(tmp_path):
+    installed = states()[1]["extras"]
+    assert (installed["state"], installed["remedy"]) == ("ok", "")
+    assert [part.split(" (")[0] for part in installed["detail"].split("; ")] == ["cli", "mcp", "otel"]
+    described = tmp_path / "other" / f"bridle-{bridle_package.__version__}.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text(
+        f"Metadata-Version: 2.3\nName: bridle\nVersion: {bridle_package.__version__}\n"
+        "Provides-Extra: cli\nProvides-Extra: dev\nProvides-Extra: far\nProvides-Extra: near\n"
+        "Requires-Dist: msgspec>=0.19\nRequires-Dist: prompt-toolkit>=3; extra == 'cli'\n"
+        "Requires-Dist: no-such-thing[x]>=1; extra == 'far'\nRequires-Dist: nor-this; extra == \"near\"\n"
+        "Requires-Dist: not-for-users; extra == 'dev'\n"
+    )
+    code, found = states(PYTHONPATH=str(described.parent))
+    assert code == 0 and found["packages"]["detail"].split()[0] == "msgspec"
+    assert found["extras"]["detail"].startswith("cli (prompt-toolkit 3")
+    assert found["extras"]["detail"].endswith("; not installed: far, near")
+    assert found["extras"]["remedy"] == "pip install 'bridle[far,near]'"
+
+
+def test_the_sandbox_in_use_is_named(folder):
+    try:
+        named = find_sandbox(folder).name
+    except MisuseError:
+        named = "refused"
+    assert named in states()[1]["sandbox"]["detail"]
+    home = states(HOME=str(folder))[1]["sandbox"]
+    assert home["state"] == "warn" and "choose a project folder" in home["remedy"]
+
+
 def test_keys_are_named_and_never_shown():
     for words in (("doctor",), ("doctor", "--json"), ("config",), ("models", "--json")):
         _, out, err = bridle(*words, ANTHROPIC_API_KEY=SECRET, GROQ_API_KEY="gsk_" + "q9" * 20)
@@ -102,6 +125,7 @@ def test_what_is_wrong_fails_with_a_remedy(folder):
     assert code == 1
     assert "agent.toml, line 1" in found["agent"]["detail"]
     assert found["policy"]["state"] == "fail"
+    assert found["policy"]["remedy"] == "correct nowhere.toml, or the setting policy (bridle.toml:2)"
 
 
 def test_endpoints_are_reached_only_on_request():
@@ -159,38 +183,6 @@ def test_screens_fit_the_terminal(words, columns):
     assert code == 0
     assert max(map(len, out.splitlines())) <= int(columns)
     assert "\x1b" not in out
-
-
-def complete_in_bash(script, *words):
-    """What bash offers after these words; the last one may be empty or half a word."""
-    listed = " ".join(f"'{word}'" for word in ("bridle", *words))
-    asked = f'{script}\nCOMP_WORDS=({listed}); COMP_CWORD={len(words)}; _bridle; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    return done.stdout.split()
-
-
-def test_bash_completes_commands_options_and_values():
-    code, script, _ = bridle("completion", "bash")
-    assert code == 0
-    assert complete_in_bash(script, "co") == ["compensate", "cost", "config", "completion"]
-    assert {"--model", "--agent", "-a", "--no-config"} <= {*complete_in_bash(script, "run", "")}
-    assert complete_in_bash(script, "run", "--ag") == ["--agent"]
-    assert complete_in_bash(script, "models", "--sort", "") == ["table", "price", "context", "name"]
-    assert complete_in_bash(script, "run", "--tools", "") == []  # file names, by `complete -o default`
-    assert "run" in complete_in_bash(script, "help", "r")
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_get_every_command_and_option(shell):
-    code, script, _ = bridle("completion", shell)
-    assert code == 0
-    for word in ("doctor", "compensate", "trust-policy", "price"):
-        assert word in script
-    program = shutil.which(shell)
-    if program:
-        checked = subprocess.run([program, "-n", "/dev/stdin"], input=script, capture_output=True, text=True)
-        assert checked.returncode == 0, checked.stderr
 
 
 def test_no_color_is_respected_on_a_terminal():

@@ -2,10 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
+from command import bridle
 
 from bridle import load_agent
 from bridle.values.errors import MisuseError
@@ -87,17 +86,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)
     return agents
-
-
-def bridle(*words, **variables):
-    done = subprocess.run(
-        [sys.executable, "-m", "bridle.cli.main", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        stdin=subprocess.DEVNULL,
-    )
-    return done.returncode, done.stdout, done.stderr
 
 
 def test_every_part_of_a_file_reaches_the_agent(folder):
@@ -186,7 +174,8 @@ def test_structured_output_of_a_file(folder):
         ('instructions = "a"\ninstructions_file = "support.md"\n', 2, "not both"),
         ('instructions_file = "nowhere.md"\n', 1, "cannot read 'nowhere.md'"),
         ('output = "tools.py:Nope"\n', 1, "has no 'Nope'"),
-        ('name = "x"\n[mcp]\nservers = []\n', 2, "needs bridle[mcp]"),
+        ('name = "x"\nmcp = "no.json"\n', 2, "cannot read the MCP servers in"),
+        ('name = "x"\n[mcp.a]\nargs = ["b"]\n', 2, "the MCP server 'a': give either a command or a url"),
         ('[[commands]]\nname = "x"\ndescription = "d"\nargv = ["ls"]\nenv = { API_TOKEN = "abc" }\n', 5, "API_TOKEN"),
     ],
 )  # fmt: skip

@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command import bridle
 
 from bridle.config.configuration import find_settings_folders, load_configuration
 from bridle.config.settings import SETTINGS
@@ -34,18 +33,6 @@ def project(tmp_path, monkeypatch):
     (root / "inside").mkdir()
     monkeypatch.chdir(root / "inside")
     return root
-
-
-def bridle(*words, **variables):
-    """The command in a process of its own: exit code, standard output, standard error."""
-    done = subprocess.run(
-        [sys.executable, "-m", "bridle.cli.main", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        stdin=subprocess.DEVNULL,
-    )
-    return done.returncode, done.stdout, done.stderr
 
 
 def settings_of(*words, **variables):

@@ -15,6 +15,7 @@ ROWS = [
 SOURCES = [
     "a model",
     "a tool's result",
+    "an MCP server",
     "a provider's bytes",
     "a log from elsewhere",
     "a session id",

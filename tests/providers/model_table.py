@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bridle.providers.catalogue import find_model
+from bridle.values.usage import MILLION, Usage
 
 HERE = Path(__file__).parent
 TABLE = HERE.parents[1] / "src" / "bridle" / "providers" / "models.toml"
@@ -51,9 +52,12 @@ def our_models() -> Iterator[tuple[str, str]]:
             yield line, model
 
 
-def our_rates(line: str, model: str, now: float):
+def our_rates(line: str, model: str, now: float, *, by_hour: bool = False):
     price = find_model(f"{VENDORS[line][0]}:{model}", environ={}).price
-    return price.rates(1, now) if price else None
+    rates = price.rates(1, now) if price else None
+    if rates is None or not by_hour or not rates.output:
+        return rates
+    return rates.scale(price.cost(Usage(output=1), now) * MILLION / rates.output)  # the factor of this hour
 
 
 def litellm_table() -> dict[str, dict] | None:
@@ -98,7 +102,7 @@ def compare_with_genai_prices(now: float) -> Iterator[Difference]:
     providers = {provider.id: provider for provider in get_snapshot().providers}
     for line, model in our_models():
         known = providers[VENDORS[line][1]].find_model(model)
-        rates = our_rates(line, model, now)
+        rates = our_rates(line, model, now, by_hour=True)
         if known is None or rates is None:
             continue
         card = known.get_prices(datetime.fromtimestamp(now, UTC))

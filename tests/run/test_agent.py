@@ -1,6 +1,7 @@
 """The settings of an agent, and what is refused before anything is sent."""
 
 import asyncio
+import inspect
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -418,3 +419,13 @@ def test_a_field_with_a_name_the_wire_refuses_is_called_by_its_own():
         assert given == [{"größe (cm)": 3}] * 2
 
     asyncio.run(main())
+
+
+def test_the_ways_to_run_take_the_same_parameters():
+    def parameters(method):
+        return dict(inspect.signature(method).parameters)
+
+    streamed = parameters(Agent.stream)
+    assert streamed.pop("deltas").default is True
+    assert parameters(Agent.run) == parameters(Agent.run_sync) == streamed
+    assert parameters(Agent.resume) == parameters(Agent.resume_sync) == parameters(Agent.resume_stream)

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from growth import LINEAR_MAX, assert_growth
+from ledger_sum import sum_entries
 
 from bridle import Agent, tool
-from bridle.cli.commands.show import SessionPrinter
-from bridle.core.budget.ledger import list_entries, sum_entries
+from bridle.cli.show.transcript import SessionPrinter
+from bridle.core.budget.ledger import list_entries
 from bridle.core.loop import apply_event, next_effects
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import State

@@ -378,3 +378,86 @@ def test_reasoning_that_led_to_nothing_is_not_called_blank_text():
     listed = [{"role": "user", "content": "one"}, {"role": "assistant", "content": thought}]
     history = import_history("anthropic", [*listed, {"role": "user", "content": "two"}])
     assert history.repairs == ("reasoning that led to nothing in m2 was left out",)
+
+
+DROPPED = [
+    ("anthropic", {"role": "assistant", "content": "one"}, ()),
+    ("gemini", {"role": "model", "parts": [{"text": "one"}], "note": "x"}, ("note",)),
+    ("bedrock_converse", {"role": "assistant", "content": [{"text": "one"}], "note": "x"}, ("note",)),
+    (
+        "openai_chat",
+        {"role": "assistant", "content": "one", "tool_calls": [{"id": "a", "type": "dance", "step": 1}]},
+        ("tool_calls",),
+    ),
+    (
+        "openai_chat",
+        {
+            "role": "assistant",
+            "content": "one",
+            "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "add", "arguments": "{}"}},
+                {"id": "b", "type": "dance", "step": 1},
+            ],
+        },
+        ("tool_calls[1]",),
+    ),
+    ("openai_chat", {"role": "system", "content": "one", "note": "x"}, ("note",)),
+    ("openai_responses", {"role": "developer", "content": "one", "note": "x"}, ("note",)),
+]
+
+
+@pytest.mark.parametrize(("family", "item", "dropped"), DROPPED)
+def test_members_and_parts_that_are_not_kept_are_listed(family, item, dropped):
+    notes = [note for note in import_history(family, [item]).repairs if note.startswith("not kept of")]
+    assert notes == ([f"not kept of item 1: {', '.join(dropped)}"] if dropped else [])
+
+
+USUAL = {
+    "anthropic": [
+        {"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t", "content": "5", "is_error": False}],
+        },
+    ],
+    "openai_chat": [
+        {"role": "user", "content": [{"type": "text", "text": "a"}], "name": "bob"},
+        {"role": "assistant", "content": "b", "refusal": None, "annotations": []},
+        {"role": "developer", "content": "in the middle", "name": "x"},
+    ],
+    "openai_responses": [
+        {"role": "user", "content": "a"},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "status": "completed",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "x", "annotations": [], "logprobs": []}],
+        },
+        {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "5"},
+        {"role": "developer", "content": "in the middle"},
+    ],
+}
+
+
+@pytest.mark.parametrize("family", USUAL)
+def test_usual_items_are_kept_whole(family):
+    assert import_history(family, USUAL[family]).repairs == ()
+
+
+@pytest.mark.parametrize("role", [{}, [], 5, None])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_role_that_is_no_text_is_refused_or_read(family, role):
+    item = {"role": role, "parts": [{"text": "a"}], "content": [{"type": [], "text": "a"}]}
+    try:
+        import_history(family, [item])
+    except MisuseError as error:
+        assert "not a conversation" in str(error)
+
+
+def test_two_calls_of_a_user_are_answered_each():
+    calls = [{"functionCall": {"name": name, "args": {}}} for name in ("add", "sub")]
+    history = import_history("gemini", [{"role": "user", "parts": calls}])
+    assert len({call.id for message in history.messages for call in message.calls}) == 2

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec.structs import replace
+from sim_families import answer_statelessly, reply_to
 
 from bridle import Agent, Thinking, tool
 from bridle.ports.codec import HttpReply
@@ -13,8 +14,6 @@ from bridle.ports.transport import OutgoingRequest, ResponseTimeline
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.model_connection import ModelConnection
-from bridle.sim.app import answer_statelessly
-from bridle.sim.responder.rule_based import reply_to
 from bridle.sim.simulator import Simulator
 from bridle.testing import FakeClock
 from bridle.testing.conformance.codec_samples import PIXEL_PNG

@@ -1,11 +1,18 @@
 """Every wire family with one of its models, and a question put to a simulator in its own words."""
 
 import asyncio
+from collections.abc import Callable
 
 from bridle.ports.codec import HttpReply
 from bridle.ports.transport import OutgoingRequest, ResponseTimeline
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model, known_models
+from bridle.sim.app import check_request, decide_reply, receive_request
+from bridle.sim.compaction import measure_with_compaction
+from bridle.sim.families import find_family
+from bridle.sim.request_forms import convert_calls
+from bridle.sim.responder.rule_based import respond
+from bridle.sim.rules.profiles import apply_quirks
 from bridle.sim.simulator import Simulator
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Message, Reply, Text
@@ -54,3 +61,27 @@ def told(request: Request, timeline: ResponseTimeline | HttpReply) -> Reply | Fa
         return decoder.close()
     except ProviderError as error:
         return error.failure
+
+
+def reply_to(request: Request) -> Reply:
+    return respond(request).reply
+
+
+def answer_statelessly(
+    outgoing: OutgoingRequest, responder: Callable[[Request], Reply] = reply_to, profile: str = ""
+) -> HttpReply:
+    """Answer a request without a simulator: check the rules, ask the responder, encode the reply."""
+    received = receive_request(outgoing)
+    violation, request = check_request(received, profile), received.request
+    if violation is not None:
+        return received.server.encode_failure(violation.failure)
+    if isinstance(request, Failure):
+        return received.server.encode_failure(request)
+    decided, family = decide_reply(received, request, responder), find_family(received.codec.family)
+    decided = apply_quirks(profile or received.profile, received.raw, decided)
+    decided = convert_calls(received.offers, family.complete_reasoning(received.raw, decided))
+    reply, _ = measure_with_compaction(
+        family.compaction, received.raw, request, decided, received.prompt_usage, received.prompt
+    )
+    reply = family.sign_reply(received.raw, family.display_reasoning(received.raw, reply))
+    return family.encode_reply(reply, stream=request.stream)

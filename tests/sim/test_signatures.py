@@ -11,16 +11,17 @@ import pytest
 from msgspec.structs import replace
 from rule_examples import find_examples
 from sealed_talk import BLIND, SCRIPT, Body, Watched, redacting, told
+from sim_families import answer_statelessly
 
 from bridle.ports.transport import OutgoingRequest
-from bridle.sim.app import answer_statelessly
-from bridle.sim.families import list_rules, list_signing_families, signature_rules
+from bridle.sim.families import FAMILIES as ALL_FAMILIES
+from bridle.sim.families import list_rules, signature_rules
 from bridle.sim.rules.engine import find_violation
 from bridle.sim.signatures import digest_value, open_signature, sign_note
 from bridle.sim.simulator import Simulator
 from bridle.stores.memory import MemoryStore
 
-FAMILIES = list_signing_families()
+FAMILIES = tuple(family for family in ALL_FAMILIES if signature_rules(family))
 RULES = [(family, rule) for family in FAMILIES for rule in signature_rules(family)]
 IDS = [f"{family}-{rule.id}" for family, rule in RULES]
 

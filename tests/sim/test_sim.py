@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from rule_examples import find_examples
+from sim_families import answer_statelessly
 
 from bridle import Agent, Budget
 from bridle.ports.codec import HttpReply
@@ -15,7 +16,6 @@ from bridle.ports.transport import OutgoingRequest
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model, known_models
 from bridle.providers.wire.failures import MESSAGE_LENGTH_MAX
-from bridle.sim.app import answer_statelessly
 from bridle.sim.families import list_families, list_profiles, list_rules
 from bridle.sim.responder.rule_based import SIMULATED_NOTE
 from bridle.sim.simulator import answer

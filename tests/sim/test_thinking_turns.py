@@ -8,11 +8,11 @@ import asyncio
 import json
 
 import pytest
+from sim_families import answer_statelessly
 
 from bridle import Agent, Budget, Thinking, import_history, tool
 from bridle.ports.transport import OutgoingRequest
 from bridle.providers.catalogue import known_models
-from bridle.sim.app import answer_statelessly
 from bridle.stores.memory import MemoryStore
 from bridle.testing import simulator
 from bridle.values.events import ModelReplied

@@ -283,8 +283,8 @@ def test_a_file_that_is_not_a_store(tmp_path):
     refused(other, "another program")
     assert sql(other, "SELECT name FROM sqlite_schema") == [("mine",)]
     refused(tmp_path, "folder", "log.db")
-    refused(text / "log.db", "no file can be there")
-    refused(tmp_path / ("x" * 300), "no file can be there")
+    refused(text / "log.db", "a file cannot be created there")
+    refused(tmp_path / ("x" * 300), "a file cannot be created there")
     refused(Path("/dev/null"), "not a file")
 
 

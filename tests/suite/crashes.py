@@ -9,7 +9,7 @@ from pathlib import Path
 from bridle.stores.memory import MemoryStore
 from bridle.values.errors import StoreError
 
-RECORDS_MAX = 40
+RECORDS_MAX = 80
 
 
 class CrashingStore(MemoryStore):

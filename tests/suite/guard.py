@@ -92,7 +92,7 @@ BYTES = {
     "applications": (
         r"InProcessTransport\(",
         """
-        mutated_replies.py raw_server.py sealed_talk.py switch_servers.py test_breakpoints.py
+        bills.py mutated_replies.py raw_server.py sealed_talk.py switch_servers.py test_breakpoints.py
         test_cache_diagnosis.py test_chained_replies.py test_conversation_object.py test_faults.py
         test_inprocess.py test_keys_and_names.py test_latency.py test_lineage.py test_notes.py
         test_partial_usage.py test_prefix.py test_prompt_layers.py test_refused_parameters.py

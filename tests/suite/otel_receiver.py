@@ -12,9 +12,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 
 class Receiver:
-    """Listens on a free port; `statuses` are answered first, one per request."""
+    """Listens on a free port; `statuses` are answered first, one per request.
 
-    def __init__(self, statuses=()):
+    With `refusal`, every answer says that one span was rejected, for this reason.
+    """
+
+    def __init__(self, statuses=(), refusal=""):
         self.statuses = list(statuses)
         self.requests, self.bodies, self.spans, self.metrics = [], [], [], []
         receiver = self
@@ -25,7 +28,11 @@ class Receiver:
                 status = receiver.statuses.pop(0) if receiver.statuses else 200
                 if status == 200:
                     receiver.take(self.path, dict(self.headers), body)
-                answer = ExportTraceServiceResponse().SerializeToString()
+                response = ExportTraceServiceResponse()
+                if refusal:
+                    response.partial_success.rejected_spans = 1
+                    response.partial_success.error_message = refusal
+                answer = response.SerializeToString()
                 self.send_response(status)
                 self.send_header("content-length", str(len(answer)))
                 self.end_headers()

@@ -13,7 +13,7 @@ from bridle.testing.wire.check_recording import decode_recording
 from bridle.testing.wire.reference_decoder import split_documents
 from bridle.testing.wire.reference_replies import read_reply
 from bridle.testing.wire.reply_agreement import find_disagreements
-from bridle.testing.wire.request_roundtrip import find_request_differences, request_differences
+from bridle.testing.wire.request_roundtrip import find_request_differences
 from bridle.values.errors import ProviderError
 from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Endpoint, Model
@@ -195,6 +195,10 @@ def test_a_reason_excuses_only_what_it_explains():
     assert any("messages[0]" in what for what in unexplained)
 
 
+def differences_after_a_round_trip(codec, request):
+    return find_request_differences(codec, request, codec.encode(codec.decode_request(request)))
+
+
 def asking(codec, body):
     request = next(each.request for each in corpus(codec.family) if each.request is not None)
     return replace(request, path="/v1/messages", body=json.dumps(body).encode())
@@ -203,7 +207,7 @@ def asking(codec, body):
 def test_a_request_that_survives_has_no_differences():
     codec = load_codec("anthropic")
     body = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
-    assert request_differences(codec, asking(codec, body)) == []
+    assert differences_after_a_round_trip(codec, asking(codec, body)) == []
 
 
 @pytest.mark.parametrize(
@@ -315,7 +319,7 @@ def test_what_nobody_knows_yet_hides_nothing(family):
 )  # fmt: skip
 def test_requests_keep_what_nobody_knows_yet(family, path, body):
     asked = HttpRequest(path=path, body=json.dumps(body).encode())
-    assert request_differences(load_codec(family), asked) == []
+    assert differences_after_a_round_trip(load_codec(family), asked) == []
 
 
 SAID = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}

@@ -10,18 +10,19 @@ ROOT = Path(__file__).parents[2] / "src" / "bridle"
 FILES = sorted(ROOT.rglob("*.py"))
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 
-EDGES = {"providers", "tools", "hooks", "stores", "transports", "watchers"}
+EDGES = {"providers", "tools", "sandbox", "hooks", "stores", "transports", "watchers"}
 BELOW = {"values", "ports"}
 MAY_IMPORT = {
     "values": {"values"},
     "ports": BELOW,
     "core": {"values", "core"},
     **{edge: BELOW | {edge} for edge in EDGES},
+    "toolkit": BELOW | {"tools", "sandbox", "toolkit"},
     "run": BELOW | EDGES | {"core", "run"},
     "config": BELOW | EDGES | {"core", "run", "config"},
     "sim": BELOW | EDGES | {"core", "run", "sim"},
     "testing": BELOW | EDGES | {"core", "run", "sim", "testing"},
-    "cli": BELOW | EDGES | {"core", "run", "config", "sim", "testing", "cli"},
+    "cli": BELOW | EDGES | {"core", "run", "config", "sim", "testing", "toolkit", "cli"},
 }
 PURE = {"values", "core"}
 PURE_MAY_USE = {

@@ -1,6 +1,7 @@
 """Text of a run leaves it by no sink unless asked for, and then redacted: marked secrets at every place where text enters."""
 
 import asyncio
+import base64
 import io
 import json
 import logging
@@ -22,9 +23,12 @@ from bridle import (
     flush_telemetry,
     tool,
 )
-from bridle.hooks import redact_pii
+from bridle.core.recovery.breaker import FAILURES_MAX
+from bridle.hooks import before_model, redact_pii
+from bridle.run.recovery.breakers import CircuitBreakers
 from bridle.testing.scripted_model import call_reply, scripted
 from bridle.values import events as e
+from bridle.values.errors import Failure
 from bridle.watchers.console import Console
 from bridle.watchers.content_filter import filter_value, list_content_fields
 
@@ -50,10 +54,20 @@ def fail(at: str) -> str:
     raise RuntimeError(SECRETS["exception"])
 
 
+@tool
+def other(at: str) -> str:
+    """Do other things."""
+    return at
+
+
 PIXEL = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"
     b"\x00\x00\x00\rIDATx\xdac\xfc\xcf\xf0\xbf\x1e\x00\x06\x83\x02\x7f\x94\xad\xd0\xeb\x00\x00\x00\x00IEND\xaeB`\x82"
 )
+
+PIXEL_MARK = b"".join((b"\0" * (-len(PIXEL) % 3), b"canary-pixels-7f3e"))
+"""Bytes of an image that have an encoding of their own in Base64."""
+ENCODED_MARK = base64.b64encode(PIXEL_MARK.lstrip(b"\0")).decode()
 
 
 def run_with(**options):
@@ -66,7 +80,7 @@ def run_with(**options):
         SECRETS["reply"],
     )
     agent = Agent(model, tools=[look, fail], name="a", instructions=SECRETS["instructions"], **options)
-    image = Media.from_bytes(PIXEL, name=f"{SECRETS['imagename']}.png")
+    image = Media.from_bytes(PIXEL + PIXEL_MARK, name=f"{SECRETS['imagename']}.png")
     result = asyncio.run(agent.run([Text(text=SECRETS["prompt"]), image], caller=SECRETS["caller"]))
     assert result.done
     return result
@@ -123,14 +137,14 @@ SINKS = {
 def test_no_secret_leaves_at_metadata(sink, caplog):
     shown = SINKS[sink]("off", None)
     assert "look" in shown or sink == "console", "the sink shows something"
-    assert MARK not in shown
+    assert MARK not in shown and ENCODED_MARK not in shown
     assert MARK not in caplog.text
 
 
 @pytest.mark.parametrize("sink", SINKS)
 def test_secrets_are_redacted(sink):
     shown = SINKS[sink]("redacted", RULE)
-    assert MARK not in shown
+    assert MARK not in shown and ENCODED_MARK not in shown
     assert "[redacted]" in shown or sink == "prometheus"
 
 
@@ -144,6 +158,7 @@ def test_every_place_is_in_the_log():
     shown = watch_jsonl("full", None)
     missing = [place for place in PLACES if SECRETS[place] not in shown]
     assert missing == ["header"], "the key of a receiver is in no log"
+    assert ENCODED_MARK in shown
 
 
 def test_rules_are_functions_and_patterns_in_their_order():
@@ -205,3 +220,49 @@ def test_bad_rules_are_refused_in_one_line(make, message):
     with pytest.raises(MisuseError, match=re.escape(message)) as refused:
         make()
     assert "\n" not in str(refused.value)
+
+
+def test_warnings_have_no_text_of_exceptions_and_providers(caplog):
+    def break_down(*given):
+        raise LookupError(SECRETS["exception"])
+
+    class Failing:
+        on_event = export = break_down
+
+        async def find(self, query, tools, limit):
+            break_down()
+
+    hook = before_model(name="check")(lambda run, request: break_down())
+    for options in ({"hooks": [hook]}, {"instructions": [break_down]}):
+        result = Agent(scripted("never"), **options).run_sync("Go.")
+        assert result.stop == "failed" and SECRETS["exception"] in result.reason, "the log has the message"
+    broken = Failing()
+    for options in (
+        {"watchers": [broken]},
+        {"telemetry": Telemetry(exporter=broken)},
+        {"tool_index": broken},
+    ):
+        assert (
+            Agent(scripted("ok"), tools=[look, fail, other], tools_shown_max=2, **options)
+            .run_sync("Go.")
+            .done
+        )
+    breakers, model = CircuitBreakers(), Agent(scripted("ok")).settings.model
+    for _ in range(FAILURES_MAX):
+        admitted = breakers.admit_request(model, 0.0)
+        admitted.record_failure(Failure(kind="overloaded", message=SECRETS["exception"]), 0.0)
+    with Receiver(refusal=SECRETS["exception"]) as receiver:
+        run_with(telemetry=Telemetry(endpoint=receiver.url, metrics=False))
+        assert flush_telemetry()
+    warnings = [each.getMessage() for each in caplog.records if each.name == "bridle"]
+    assert len(warnings) == 7
+    assert sum("LookupError at test_content.py:" in each for each in warnings) == 5
+    assert MARK not in "".join(warnings)
+
+
+def test_an_endpoint_with_a_password_is_refused_and_not_shown():
+    with pytest.raises(MisuseError, match="holds a user or password") as refused:
+        Agent(
+            scripted("ok"), telemetry=Telemetry(endpoint=f"http://ada:{SECRETS['url']}@localhost:4318")
+        ).run_sync("Go.")
+    assert MARK not in str(refused.value)

@@ -85,6 +85,9 @@ def fold(session, records):
     return spans
 
 
+HOSTILE_TEXT = "no room\x1b[2J\nall is fine"
+
+
 @run_async
 async def test_a_run_is_one_tree_of_conventional_spans(receiver):
     agent = look_twice(telemetry=telemetry(receiver), budget=Budget(usd=None, steps=9))
@@ -343,6 +346,24 @@ async def test_a_receiver_that_fails_costs_spans_and_no_run(caplog):
     assert result.text == "All is fine."
     warnings = [record.getMessage() for record in caplog.records if "not exported" in record.getMessage()]
     assert len(warnings) == 1 and "status 400" in warnings[0]
+
+
+@run_async
+async def test_warnings_show_no_control_characters_of_a_receiver_or_an_exporter(caplog):
+    class Broken(Collected):
+        def export(self, spans):
+            raise type(HOSTILE_TEXT, (OSError,), {})
+
+    with Receiver(refusal=HOSTILE_TEXT) as hostile:
+        await look_twice(telemetry=telemetry(hostile)).run("Look.")
+        assert flush_telemetry()
+    await look_twice(telemetry=Telemetry(exporter=Broken())).run("Look.")
+    settings = Telemetry(endpoint=f"http://127.0.0.1:9/{HOSTILE_TEXT}", metrics=False)
+    await look_twice(telemetry=settings).run("Look.")
+    assert flush_telemetry()
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len([each for each in warnings if "no room" in each]) == 2
+    assert not [each for each in warnings if "\x1b" in each or "\n" in each]
 
 
 @run_async

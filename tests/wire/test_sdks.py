@@ -6,12 +6,14 @@ is missing its tests are skipped, and say so.
 """
 
 import asyncio
+import gc
 import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,17 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # what others warn about is n
 
 LOOP = asyncio.new_event_loop()
 """One for all: some libraries keep their connections for the next run and find them closed."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collect_clients():
+    """Collect what the libraries left open here, where their warnings are ignored, not in a later file."""
+    yield
+    LOOP.run_until_complete(LOOP.shutdown_asyncgens())
+    LOOP.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
 
 
 @pytest.fixture(scope="module")

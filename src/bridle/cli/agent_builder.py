@@ -21,6 +21,7 @@ from bridle.run.agent import Agent
 from bridle.run.agent_settings import AgentOptions
 from bridle.run.calls.approval import Approver
 from bridle.run.logged_settings import take_logged_instructions
+from bridle.tools.mcp.config_file import load_servers
 from bridle.values.errors import MisuseError
 from bridle.values.memory import Memory
 from bridle.values.model import Model
@@ -33,6 +34,7 @@ from .agent_options import (
     add_default_rule,
     make_approver,
     make_budget,
+    make_toolkit,
     read_policy_option,
     report_hosted_tools,
     resolve_logged,
@@ -55,7 +57,12 @@ class AgentBuilder:
         self._policy = read_policy_option(options) or (self._defined.policy if self._defined else None)
         schema: str | None = getattr(options, "output", None)
         self._output = read_schema_file(schema) if schema else None
-        self._tools = [*(self._defined.tools if self._defined else ()), *load_tools(options.tools)]
+        given = (*load_tools(options.tools), *make_toolkit(options))
+        self._tools = [*(self._defined.tools if self._defined else ()), *given]
+        self._servers = [
+            *(self._defined.servers if self._defined else ()),
+            *(made for path in getattr(options, "mcp", ()) for made in load_servers(path)),
+        ]
 
     @property
     def _configuration(self) -> Configuration:
@@ -88,16 +95,16 @@ class AgentBuilder:
         """Raise `MisuseError` if a session is resumed without its tools."""
         ours = (REMEMBER_TOOL, FORGET_TOOL)
         names = ", ".join(spec.name for spec in before.tools if spec.native is None and spec not in ours)
-        if names and not self._tools:
+        if names and not self._tools and not self._servers:
             raise MisuseError(
                 f"this session uses tools ({names}), whose code is not in the log; add --tools FILE,"
-                " or -a FILE if an agent file names them"
+                " --mcp FILE or --toolkit, or -a FILE if an agent file names them"
             )
 
     def build(
         self, store: Store, session: Settings, *, new_run: bool, compaction: Compaction | None = None
     ) -> Agent[object, object]:
-        """The agent; what nothing else gives is taken from the settings of the session.
+        """Build the agent. Options that are not given are taken from the settings of the session.
 
         `compaction` replaces the options of the agent file.
         """
@@ -122,7 +129,7 @@ class AgentBuilder:
             given["compaction"] = compaction
         return Agent(
             self._choose_models(before),
-            tools=self._tools,
+            tools=[*self._tools, *self._servers],
             instructions=take_logged_instructions(before),
             budget=self.make_budget(new_run=new_run),
             store=store,

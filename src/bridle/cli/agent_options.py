@@ -9,10 +9,12 @@ import argparse
 import os
 import sys
 from collections.abc import Collection
+from importlib import import_module
 
 from msgspec.structs import replace
 
 from bridle.cli.format.printing import print_line
+from bridle.ports.tool import Tool
 from bridle.run.agent_settings import read_policy
 from bridle.run.calls.approval import Approver
 from bridle.run.logged_settings import (
@@ -22,6 +24,7 @@ from bridle.run.logged_settings import (
     take_logged_policy,
 )
 from bridle.values.calls import PermissionRule, Policy
+from bridle.values.errors import MisuseError
 from bridle.values.model import Model
 from bridle.values.request import Extra, ToolEffect
 from bridle.values.settings import Settings
@@ -62,6 +65,8 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.py|module",
         help="load the @tool functions of this file or module; repeatable",
     )
+    add_server_options(parser)
+    add_toolkit_options(parser)
     add("-a", "--agent", metavar="FILE.toml", help="agent file: model, instructions, tools, budget and more")
     add("--policy", metavar="FILE.toml", help="rules that allow, ask about or deny tool calls")
     add(
@@ -98,6 +103,51 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--json", action="store_true", help="print the result as JSON")
     add("--reasoning", action=argparse.BooleanOptionalAction, help="show the model's reasoning")
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--mcp",
+        action="append",
+        default=[],
+        metavar="FILE.json",
+        help="use the MCP servers in this file (mcpServers); repeatable",
+    )
+
+
+def add_toolkit_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--toolkit",
+        action="store_true",
+        help="give the agent tools for files, commands, Python, web pages and a plan (docs/toolkit.md)",
+    )
+    add("--workspace", metavar="FOLDER", help="folder that --toolkit reads and writes (default: this one)")
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="host that --toolkit may fetch pages from, such as docs.python.org or *.example.com; repeatable",
+    )
+    add(
+        "--no-sandbox",
+        action="store_true",
+        help="run the commands of --toolkit with all your rights, without a sandbox",
+    )
+
+
+def make_toolkit(options: argparse.Namespace) -> list[Tool]:
+    """The tools that `--toolkit` asks for; raises `MisuseError` for its other options without it."""
+    if not options.toolkit:
+        for option in ("workspace", "allow_host", "no_sandbox"):
+            if getattr(options, option):
+                raise MisuseError(f"--{option.replace('_', '-')} needs --toolkit")
+        return []
+    toolkit = import_module("bridle.toolkit")
+    sandbox = None if options.no_sandbox else "auto"
+    tools: list[Tool] = toolkit.tools(options.workspace or ".", sandbox=sandbox, allow=options.allow_host)
+    return tools
 
 
 def resolve_logged(options: argparse.Namespace, logged: Model) -> Model:

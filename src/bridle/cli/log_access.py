@@ -2,7 +2,8 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,10 +15,8 @@ from bridle.run.validate_input import check_session, check_tenant
 from bridle.stores import open_store
 from bridle.values.budget import BUDGET_LOG_PREFIX
 from bridle.values.errors import Corrupt, MisuseError, SessionNotFound
-from bridle.values.events import Prompted
 from bridle.values.lineage import CrossTenant
 from bridle.values.memory import NOTES_PREFIX
-from bridle.values.message import Text
 from bridle.values.record import Record
 
 
@@ -37,6 +36,13 @@ def add_tenant_option(parser: argparse.ArgumentParser, help_: str = "") -> None:
 def add_across_option(parser: argparse.ArgumentParser) -> None:
     """Add the option that lets a command use a session of another tenant."""
     parser.add_argument("--across-tenants", action="store_true", help="allow a session of another tenant")
+
+
+def add_log_options(parser: argparse.ArgumentParser, tenant_help: str = "") -> None:
+    """Add the options of a command that reads sessions: their tenant, and the log."""
+    add_tenant_option(parser, tenant_help)
+    add_across_option(parser)
+    add_store_option(parser)
 
 
 def tenant_of(options: argparse.Namespace) -> str | None:
@@ -63,6 +69,16 @@ def open_log(given: str | None, *, to_read: bool = False) -> Store:
     if to_read and "://" not in path and not Path(path).exists():
         raise MisuseError(f"no log at {path}; `bridle run` creates one, or choose another with --store")
     return open_store(path)
+
+
+@asynccontextmanager
+async def use_log(given: str | None, *, to_read: bool = True) -> AsyncIterator[Store]:
+    """Open the log for the block, and close it at the end."""
+    store = open_log(given, to_read=to_read)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def read_session(store: Store, session: str, tenant: str | None = None) -> Sequence[Record]:
@@ -99,13 +115,6 @@ async def list_sessions(store: Store, limit: int) -> list[SessionInfo]:
 
 def fold_state(records: Sequence[Record]) -> State:
     return log_repair.fold_log(records).state
-
-
-def first_prompt_text(records: Sequence[Record]) -> str:
-    for record in records:
-        if isinstance(record.event, Prompted):
-            return " ".join(part.text for part in record.event.parts if isinstance(part, Text))
-    return ""
 
 
 def format_local_time(at: float) -> str:

@@ -1,22 +1,19 @@
-"""The `bridle` command: loads the module of one subcommand and reports expected errors in one line.
-
-Exit codes: 0 success · 1 the run ended without an answer · 2 an error the user can correct · 130 cancelled
-with Ctrl-C.
-"""
+"""The `bridle` command: loads the module of one subcommand and reports expected errors in one line."""
 
 import argparse
 import difflib
 import io
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from textwrap import fill
 from typing import Any, NoReturn
 
 from bridle import __version__
 from bridle.cli.configured_options import apply_configuration
 from bridle.cli.format.printing import print_error, print_line, print_text
+from bridle.cli.help_texts import HELP_WIDTH, make_epilog, make_overview, wrap_description
 from bridle.values.errors import BridleError
 
 COMMANDS = {
@@ -29,6 +26,7 @@ COMMANDS = {
     "compensate": "undo what a run did",
     "sessions": "list recent sessions",
     "show": "show what happened in a session",
+    "tail": "follow a session while another process runs it",
     "log": "list the messages of a session, or its tree of forks",
     "fork": "branch a new session from a message of another",
     "diff": "compare two sessions",
@@ -47,19 +45,34 @@ COMMANDS = {
     "completion": "print a completion script for bash, zsh or fish",
 }
 SETUP_COMMANDS = ("init", "config", "doctor", "models", "completion")
-COMMAND_MODULES = {**{name: f"commands.setup.{name}" for name in SETUP_COMMANDS}, "chat": "chat.command"}
+HIDDEN_COMMANDS = ("candidates",)
+"""Commands for the completion scripts, not for people."""
+COMMAND_MODULES = {
+    **{name: f"commands.setup.{name}" for name in (*SETUP_COMMANDS, *HIDDEN_COMMANDS)},
+    "chat": "chat.command",
+    "show": "show.command",
+    "tail": "show.tail",
+}
 """Modules of the commands that are not in the folder commands."""
 
 EXIT_MISUSE, EXIT_CANCELLED = 2, 130
-HELP_WIDTH = 80
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Reports a wrong argument in one line instead of printing the usage."""
+    """Reports a wrong argument in one line instead of printing the usage; its help ends with examples."""
 
     def error(self, message: str) -> NoReturn:
         print_error(f"{message}; see `{self.prog} --help`")
         raise SystemExit(EXIT_MISUSE)
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        width = min(HELP_WIDTH, shutil.get_terminal_size().columns)
+        return argparse.RawDescriptionHelpFormatter(self.prog, width=width - 2)
+
+    def format_help(self) -> str:
+        _, command, *_ = self.prog.split()
+        self.description, self.epilog = wrap_description(self.description or ""), make_epilog(command)
+        return super().format_help()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,13 +103,13 @@ def _dispatch(given: list[str]) -> int:
     if given[:1] == ["help"] and len(given) > 1:
         given = [given[1], "--help"]
     if not given or given[0] in ("-h", "--help", "help"):
-        print_text(_make_overview())
+        print_text(make_overview(COMMANDS))
         return 0
     if given[0] in ("-V", "--version"):
         print_line(f"bridle {__version__}")
         return 0
     name, *rest = given
-    if name not in COMMANDS:
+    if name not in COMMANDS and name not in HIDDEN_COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"; did you mean `bridle {near[0]}`?" if near else "; `bridle --help` lists the commands"
         print_error(f"unknown command {name!r}{hint}")
@@ -113,8 +126,7 @@ def make_parser(name: str) -> argparse.ArgumentParser:
     module = _load_command(name)
     parser = OneLineParser(
         prog=f"bridle {name}",
-        description=_wrap_help(module.__doc__ or ""),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=module.__doc__,
     )
     module.add_arguments(parser)
     return parser
@@ -122,33 +134,6 @@ def make_parser(name: str) -> argparse.ArgumentParser:
 
 def _load_command(name: str) -> Any:
     return import_module(f".{COMMAND_MODULES.get(name, f'commands.{name}')}", __package__)
-
-
-def _wrap_help(words: str) -> str:
-    """Wrap paragraphs to 80 columns; indented blocks are examples and stay unchanged."""
-    return "\n\n".join(
-        block
-        if any(line.startswith(" ") for line in block.splitlines())
-        else fill(block, HELP_WIDTH, break_on_hyphens=False, break_long_words=False)
-        for block in words.strip().split("\n\n")
-    )
-
-
-def _make_overview() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: bridle COMMAND [options]",
-            "",
-            "A model-agnostic agent harness: one log, a pure core, a byte-stable wire.",
-            "",
-            *lines,
-            "",
-            "`bridle help COMMAND` explains a command. Without a model and an API key, the",
-            'simulator answers:  bridle run "What is 17 * 23 minus 100?"',
-        ]
-    )
 
 
 if __name__ == "__main__":

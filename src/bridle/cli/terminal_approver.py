@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from bridle.cli.commands.approvals import format_call, format_defaults
+from bridle.cli.commands.approvals import format_call, format_defaults, format_preview
 from bridle.core.calls.argument_changes import list_changes
 from bridle.values.calls import ApprovalVerdict, PendingApproval
 from bridle.watchers.console import Console
@@ -29,7 +29,7 @@ class TerminalApprover:
     async def ask(self, question: PendingApproval) -> ApprovalVerdict | None:
         doubt = question.question == "in_doubt"
         self._console.note(f"{format_call(question)} — {question.rule}", "yellow")
-        for line in format_defaults(question):
+        for line in (*format_defaults(question), *format_preview(question)):
             self._console.note(f"  {line}", "dim")
         while True:
             answer = await self._read(f"{IN_DOUBT_CHOICES if doubt else APPROVAL_CHOICES}: ")
@@ -55,9 +55,8 @@ class TerminalApprover:
                     return None  # end of input
 
     async def _read(self, prompt: str) -> str:
-        sys.stderr.write(prompt)
-        sys.stderr.flush()
-        return await self._read_answer()
+        with self._console.hold_output(prompt):
+            return await self._read_answer()
 
 
 async def read_terminal_line() -> str:

@@ -28,6 +28,8 @@ from bridle.run.model_chain import ModelLike
 from bridle.run.session import StoreLike
 from bridle.tools.collect_tools import collect_tools
 from bridle.tools.function.options import ToolOptions
+from bridle.tools.mcp.config_file import load_servers, make_servers
+from bridle.tools.mcp.server import McpServer
 from bridle.tools.process.command_tool import CommandTool
 from bridle.tools.process.run_process import PASSED_VARIABLES
 from bridle.tools.schema.output_type import OutputType, make_output_type
@@ -48,7 +50,9 @@ class CommandEntry(Value, forbid_unknown_fields=True):
     """A tool made from a command line: `[[commands]]`."""
 
     name: str
+    """Name of the tool."""
     description: str
+    """Description of the tool for the model."""
     argv: tuple[str, ...]
     """The command; names in braces are replaced by arguments. There is no shell."""
     parameters: dict[str, object] | None = None
@@ -90,6 +94,8 @@ class AgentFile(Value, forbid_unknown_fields=True):
     """Tools to import: `FILE.py`, `module`, or one of their names as `FILE.py:name` or `module:name`."""
     commands: tuple[CommandEntry, ...] = ()
     """Tools made from command lines."""
+    mcp: str | dict[str, dict[str, object]] = ""
+    """File with MCP servers (`mcpServers`), or the servers in this file: `[mcp.NAME]` with `command` or `url`."""
     policy: str | Policy | None = None
     """Policy file, or its rules in this file: `[[policy.rules]]`."""
     budget: Budget | None = None
@@ -119,7 +125,7 @@ class AgentFile(Value, forbid_unknown_fields=True):
     prefix: PrefixRule | None = None
     """`strict` ends a run before it pays for a prompt whose cached prefix has changed."""
     compaction: Compaction | None = None
-    """When to compact a conversation, how far and with which model."""
+    """Size at which a conversation is compacted, its size afterwards, and the model that does it."""
 
 
 PLAIN_OPTIONS = (
@@ -127,7 +133,6 @@ PLAIN_OPTIONS = (
     "cache_ttl", "prefix", "compaction",
 )  # fmt: skip
 """Keys that are agent options of the same name."""
-RESERVED_TABLES = {"mcp": "[mcp] needs bridle[mcp], which this version does not have; remove the table"}
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,7 @@ class AgentDefinition:
     models: tuple[str, ...]
     instructions: str
     tools: tuple[Tool, ...]
+    servers: tuple[McpServer, ...]
     policy: Policy | None
     limits: Mapping[str, object]
     """Fields of `Budget` that the file sets."""
@@ -151,9 +157,6 @@ def read_agent_file(path: str | os.PathLike[str]) -> AgentDefinition:
     """Read an agent file and load what it names; raises `MisuseError` with the file and the line."""
     file = read_toml_file(Path(path))
     assert file is not None  # without a root there is always a table
-    for name, refusal in RESERVED_TABLES.items():
-        if name in file.table:
-            raise file.fail((name,), refusal)
     read = convert_table(file, AgentFile)
     options = AgentOptions(name=read.name or file.path.stem)
     if read.memory:
@@ -167,6 +170,7 @@ def read_agent_file(path: str | os.PathLike[str]) -> AgentDefinition:
         models=(read.model,) if isinstance(read.model, str) else read.model,
         instructions=_read_instructions(file, read),
         tools=_load_all_tools(file, read),
+        servers=_load_servers(file, read),
         policy=_read_policy(file, read),
         limits={name: getattr(read.budget, name) for name in budget} if isinstance(budget, dict) else {},
         thinking=read.thinking,
@@ -196,7 +200,7 @@ def load_agent(
         )
     return Agent(
         models,
-        tools=definition.tools,
+        tools=(*definition.tools, *definition.servers),
         instructions=definition.instructions or None,
         policy=definition.policy,
         budget=Budget(**definition.limits),  # type: ignore[arg-type]
@@ -243,6 +247,15 @@ def _load_all_tools(file: TomlFile, read: AgentFile) -> tuple[Tool, ...]:
         return tuple(collect_tools(found).values())
     except BridleError as error:
         raise file.fail(("tools",), str(error)) from error
+
+
+def _load_servers(file: TomlFile, read: AgentFile) -> tuple[McpServer, ...]:
+    try:
+        if isinstance(read.mcp, str):
+            return tuple(load_servers(file.resolve_path(read.mcp))) if read.mcp else ()
+        return tuple(make_servers(read.mcp, "[mcp]", file.folder, os.environ))
+    except BridleError as error:
+        raise file.fail(("mcp",), str(error)) from None
 
 
 def _make_command_tool(file: TomlFile, entry: CommandEntry) -> CommandTool:

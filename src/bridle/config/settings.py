@@ -195,7 +195,7 @@ SETTINGS_BY_NAME = {setting.name: setting for setting in SETTINGS}
 
 
 def explain_bad_value(setting: Setting, value: object) -> str:
-    """Why a value does not fit its setting; empty if it does."""
+    """Explain why a value does not fit its setting; empty if it does."""
     if _fits(setting.kind, value):
         return ""
     wanted = f"{setting.name} must be {KIND_MEANINGS[setting.kind]}, not {value!r}"

@@ -365,30 +365,26 @@ Effect = (
 
 
 RecordedEffect = (
-    ChangeView
-    | Compact
-    | DropConversation
-    | RecordFinding
-    | Reprompt
-    | RequestApproval
-    | SwitchModel
-    | TakeSteering
+    ChangeView | Compact | DropConversation | RecordFinding | Reprompt | SwitchModel | TakeSteering
 )
 """Effects that consist of recording one event."""
 
 
+def make_approval_question(effect: RequestApproval, preview: str) -> e.ApprovalAsked:
+    return e.ApprovalAsked(
+        call_id=effect.call.id,
+        binding=effect.binding,
+        rule=effect.rule,
+        question=effect.question,
+        expires_at=effect.expires_at,
+        name=effect.call.name,
+        arguments=effect.call.arguments,
+        preview=preview,
+    )
+
+
 def event_for_effect(effect: RecordedEffect) -> e.Event:
     match effect:
-        case RequestApproval(call=call, binding=binding, rule=rule, question=asked, expires_at=until):
-            return e.ApprovalAsked(
-                call_id=call.id,
-                binding=binding,
-                rule=rule,
-                question=asked,
-                expires_at=until,
-                name=call.name,
-                arguments=call.arguments,
-            )
         case Reprompt(why=why, message=message):
             return e.Reprompted(why=why, message=message)
         case ChangeView(changes=changes, why=why, model_key=model_key):

@@ -26,7 +26,7 @@ from bridle.core.context.token_estimate import append_message
 from bridle.values import events as e
 from bridle.values.hooks import HookDecided, HookPoint, HookSpec
 from bridle.values.message import Media, Message, Part, Reply, Stop, Text, ToolCall, ViewChange
-from bridle.values.model import Origin
+from bridle.values.model import make_origin
 
 from .effects import AskModel, Effect, EndRun, RequestApproval, RunHook, RunTool, SkipCall
 from .evaluate_reply import REJECTED_ANSWERS_MAX, count_rejected_answer
@@ -169,8 +169,7 @@ def check_edits(state: State, edits: tuple[ViewChange, ...]) -> str:
 def _answer_for_model(state: State, text: str, at: float) -> State:
     """State in which a hook's text is the reply to be evaluated; no model was asked."""
     model = state.settings.model
-    origin = Origin(family=model.endpoint.family, endpoint=model.endpoint.endpoint_id, model=model.id)
-    reply = Reply(parts=(Text(text=text),), stop=Stop.DONE, origin=origin)
+    reply = Reply(parts=(Text(text=text),), stop=Stop.DONE, origin=make_origin(model))
     message = Message(role="assistant", parts=reply.parts, at=at, stop=Stop.DONE, provenance="harness")
     evaluation = replace(state.run.evaluation, reply=reply, output_error="", suspected_truncation="")
     run = replace(state.run, evaluation=evaluation)

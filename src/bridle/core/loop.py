@@ -25,6 +25,7 @@ from bridle.core.budget.limits import (
 )
 from bridle.core.cache.prefix import (
     apply_prefix_moved,
+    apply_tools_changed,
     mark_all_stale,
     mark_stale_after,
     stale_reasoning,
@@ -38,7 +39,7 @@ from bridle.core.calls.compensation import (
     mark_compensations_reported,
 )
 from bridle.core.calls.dispatch import choose_call_effects
-from bridle.core.calls.orphaned import apply_forked, apply_log_repaired, ignore_unknown_event
+from bridle.core.calls.orphaned import apply_forked, apply_interrupt, apply_log_repaired, ignore_unknown_event
 from bridle.core.calls.transitions import (
     abandon_calls,
     append_results,
@@ -84,7 +85,7 @@ from .hooks import (
     drop_unreviewed_reply,
     insert_hooks,
 )
-from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_prompt_errors
+from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_prompt_errors, take_over_prompt
 from .model_turn import apply_model_asked, apply_model_failed, apply_model_replied, choose_next_effect
 from .state import (
     Attempt,
@@ -159,6 +160,7 @@ def _apply_configured(state: State, event: e.Configured, at: float, proof: str) 
         after = mark_all_stale(after)
     if event.handed_over_to:
         after = replace(after, run=replace(after.run, origin=add_agent(state, event.handed_over_to)))
+        return take_over_prompt(rebuild_view(after), at)
     return rebuild_view(after)
 
 
@@ -381,6 +383,7 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
     (Phase.RUNNING_TOOLS, e.ToolsRevealed): apply_tools_revealed,
     (Phase.RUNNING_TOOLS, e.ToolStarted): apply_tool_started,
     (Phase.RUNNING_TOOLS, e.ToolProbed): apply_tool_probed,
+    (Phase.RUNNING_TOOLS, e.ToolInterrupted): apply_interrupt,
     (Phase.RUNNING_TOOLS, e.ToolFinished): apply_tool_finished,
     (Phase.RUNNING_TOOLS, SubrunWaiting): apply_subrun_waiting,
     (Phase.RUNNING_TOOLS, e.ApprovalAsked): apply_approval_asked,
@@ -395,6 +398,7 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
         [phase for phase in Phase if phase is not Phase.NEW],
         {
             e.Configured: _apply_configured,
+            e.ToolsChanged: apply_tools_changed,
             e.Resumed: _apply_resumed,
             SubrunStarted: apply_subrun_started,
             SubrunCharged: apply_subrun_charged,
@@ -413,4 +417,4 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
     **CONVERSATION_TRANSITIONS,
 }
 HOOKED_TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {**TRANSITIONS, **REVIEW_TRANSITIONS}
-"""The same for a session with hooks, which may hold back replies and results."""
+"""Transitions of a session with hooks, which may hold back replies and results."""

@@ -65,6 +65,7 @@ RETRIEVAL_FAILED = (
     "retrieval failed: {trouble}. Fix it and resume, or allow runs without it: Retrieval(..., required=False)"
 )
 INSTRUCTIONS_LEAD = "Instructions for this message:"
+TAKEN_OVER_LEAD = "Instructions for the task that you take over:"
 INSTRUCTION_FAILED = "{trouble}. Fix it and resume"
 CHUNKS_REMOVED = "[What was found for this message was left out later on.]"
 CHUNK_CUT = "\n[… cut here …]"
@@ -78,7 +79,7 @@ def plan_retrieval(state: State, deadline: float | None) -> RetrieveContext | En
     if prompt.retrieval_error:
         return EndRun(stop="failed", reason=RETRIEVAL_FAILED.format(trouble=prompt.retrieval_error))
     sent = state.calls.request_hash != prompt.request_hash
-    if state.settings.retrieval is None or prompt.retrieval_done or sent or not _is_prompt_open(state):
+    if state.settings.retrieval is None or prompt.retrieval_done or sent or not _can_add(state):
         return None
     return RetrieveContext(query=prompt.text, deadline=deadline)
 
@@ -90,8 +91,10 @@ def apply_context_retrieved(state: State, event: ContextRetrieved, at: float, pr
         return _set_prompt(state, replace(prompt, retrieval_error=event.load_error))
     after = _set_prompt(state, replace(prompt, retrieval_done=True))
     before_parts, after_parts = format_retrieved(event)
-    if not (before_parts or after_parts) or not _is_prompt_open(state):
+    if not (before_parts or after_parts) or not _can_add(state):
         return after
+    if state.run.origin.agents:
+        return _append_own(after, (*before_parts, *after_parts), at)
     complete = _extend_prompt(after, before_parts, after_parts)
     if not before_parts:
         return complete
@@ -150,9 +153,11 @@ def is_instruction_due(state: State, function: InstructionFunction) -> bool:
     if function.scope == "session":
         called = {(written.name, written.owner) for written in state.memory.instructions}
         return (function.name, instruction_owner(state)) not in called
-    prompt = state.run.prompt
-    sent = state.calls.request_hash != prompt.request_hash
-    return not sent and function.name not in prompt.instructed_by and _is_prompt_open(state)
+    prompt, key = state.run.prompt, (instruction_owner(state), function.name)
+    if state.calls.request_hash != prompt.request_hash:
+        return False
+    is_written = any((each.owner, each.name) == key for _, each in prompt.instructions)
+    return not is_written and _can_add(state)
 
 
 def apply_instruction_written(state: State, event: InstructionWritten, at: float, proof: str) -> State:
@@ -160,10 +165,7 @@ def apply_instruction_written(state: State, event: InstructionWritten, at: float
     if event.write_error:
         return _set_prompt(state, replace(prompt, instruction_error=event.write_error))
     if event.scope == "turn":
-        after = _set_prompt(state, replace(prompt, instructed_by=(*prompt.instructed_by, event.name)))
-        if not event.instructions or not _is_prompt_open(state):
-            return after
-        return _extend_prompt(after, (), (Text(text=f"{INSTRUCTIONS_LEAD}\n{event.instructions}"),))
+        return _instruct(state, replace(event, owner=instruction_owner(state)), at)
     after = replace(state, memory=replace(state.memory, instructions=(*state.memory.instructions, event)))
     if not event.instructions:
         return after
@@ -171,6 +173,30 @@ def apply_instruction_written(state: State, event: InstructionWritten, at: float
         grown = tokens + estimate_text_tokens(event.instructions)
         after = replace(after, estimate=replace(after.estimate, prompt_tokens=grown))
     return mark_all_stale(after) if state.totals.reply_count else after
+
+
+def _instruct(state: State, written: InstructionWritten, at: float) -> State:
+    """State with instructions at the end of the current prompt; after a hand-over, in a message of their own."""
+    after, text = state, written.instructions
+    if text and state.run.origin.agents:
+        after = _append_own(state, (Text(text=f"{TAKEN_OVER_LEAD}\n{text}"),), at)
+        ids = (*state.conversation.instruction_ids, after.conversation.transcript.messages[-1].id)
+        after = replace(after, conversation=replace(after.conversation, instruction_ids=ids))
+    elif text and _is_prompt_open(state):
+        after = _extend_prompt(state, (), (Text(text=f"{INSTRUCTIONS_LEAD}\n{text}"),))
+    prompt, place = state.run.prompt, after.conversation.transcript.messages[-1].id
+    return _set_prompt(after, replace(prompt, instructions=(*prompt.instructions, (place, written))))
+
+
+def take_over_prompt(state: State, at: float) -> State:
+    """State for the agent that took over: its functions are due, and what they wrote for this prompt is visible."""
+    prompt, owner, hidden = state.run.prompt, instruction_owner(state), state.conversation.hidden_ids
+    again = [each for each in prompt.instructions if each[1].owner == owner and each[0] in hidden]
+    rest = tuple(each for each in prompt.instructions if each not in again)
+    after = _set_prompt(state, replace(prompt, request_hash=state.calls.request_hash, instructions=rest))
+    for _, written in again:
+        after = _instruct(after, written, at)
+    return after
 
 
 def find_old_chunks(state: State, end: int) -> Iterator[ViewChange]:
@@ -244,6 +270,16 @@ def _is_prompt_open(state: State) -> bool:
     return all(message != messages[-1].id for message, _, _ in state.conversation.changed_parts)
 
 
+def _can_add(state: State) -> bool:
+    """True if context and instructions can be added: to the prompt, or after it for an agent that took over."""
+    return bool(state.run.origin.agents) or _is_prompt_open(state)
+
+
+def _append_own(state: State, parts: tuple[Part, ...], at: float) -> State:
+    """Append context or instructions for an agent that took over."""
+    return append_message(state, Message(role="user", parts=parts, at=at, provenance="harness"))
+
+
 def _set_prompt(state: State, prompt: CurrentPrompt) -> State:
     return replace(state, run=replace(state.run, prompt=prompt))
 
@@ -261,7 +297,7 @@ NOTES_END = re.compile(r"<(/\s*notes)", re.IGNORECASE)
 
 
 def plan_memory_load(state: State) -> LoadMemory | None:
-    """Load of the notes needed before the next model call; None if there is none."""
+    """Effect that loads the notes before the next model call; None if nothing has to be loaded."""
     memory, notes, prompt = state.settings.memory, state.memory, state.run.prompt
     if memory is None:
         return None

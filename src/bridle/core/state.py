@@ -13,7 +13,7 @@ from bridle.core.recovery.failure_policy import RefusedParameters
 from bridle.values.base import Value
 from bridle.values.budget import Spending, Subrun
 from bridle.values.cache import PromptDropped, PromptStored
-from bridle.values.calls import Compensation, StoredResult
+from bridle.values.calls import Compensation, StoredResult, ToolsChanged
 from bridle.values.errors import Failure, FailureKind
 from bridle.values.events import Compacted, ModelReplied, PartRef, PrefixMoved, RunStop, ViewChanged
 from bridle.values.memory import InstructionWritten, MemoryLoaded, Note
@@ -85,15 +85,13 @@ class CurrentPrompt(Value):
     text: str = ""
     """The prompt without retrieved context."""
     request_hash: str = ""
-    """Request before this prompt. While it is the latest request, nothing of this prompt was sent."""
-    notes_loaded: bool = False
-    """The notes were loaded after the prompt."""
+    """Request before this prompt, or before an agent took over. While it is the latest, nothing was sent since."""
+    notes_loaded: bool = False  # after the prompt
     retrieval_done: bool = False
-    """The context was retrieved."""
     retrieval_error: str = ""
     """Reason why retrieval failed, if the run must not continue without it."""
-    instructed_by: tuple[str, ...] = ()
-    """Functions that wrote instructions for this prompt."""
+    instructions: tuple[tuple[str, InstructionWritten], ...] = ()
+    """Instructions that functions wrote for this prompt, each after the id of the message that ends with it."""
     instruction_error: str = ""
     """Reason why a function that writes instructions failed."""
     steering: Steering = Steering()
@@ -109,7 +107,7 @@ class MemoryState(Value):
     loaded: MemoryLoaded | None = None
     """Notes shown before the conversation."""
     text: str = ""
-    """The same notes as they are sent."""
+    """The loaded notes as they are sent."""
     prompts_with_chunks: tuple[str, ...] = ()
     """Prompts that begin with retrieved context, by message id."""
     reload_reason: str = ""
@@ -316,6 +314,8 @@ class Conversation(Value):
     """The transcript as models see it: the same messages, with the recorded changes."""
     prompt_ids: tuple[str, ...] = ()
     """Ids of the prompts."""
+    instruction_ids: tuple[str, ...] = ()  # messages with instructions of agents that took over
+    hidden_ids: tuple[str, ...] = ()  # of the prompts and those messages, the ones that a hand-over hid
     view_changes: tuple[ViewChanged | Compacted, ...] = ()
     """All changes of the view, for every model."""
     summarized_count: int = 0
@@ -328,8 +328,7 @@ class Conversation(Value):
     """Parts of the view that the current model does not accept."""
     picture_count: int = 0
     """Pictures from tools in the view."""
-    imported_instructions: str = ""
-    """System prompt of the imported history."""
+    imported_instructions: str = ""  # system prompt of the imported history
 
 
 class ToolVisibility(Value):
@@ -339,10 +338,10 @@ class ToolVisibility(Value):
     """Hidden tools that were revealed, in order; some may no longer be in the settings."""
     revealed_at: tuple[int, ...] = ()
     """Number of messages when each of them was revealed."""
-    searched: bool = False
-    """The first prompt was used to search for tools."""
+    searched: bool = False  # the first prompt was used to search for tools
     to_reveal: tuple[str, ...] = ()
     """Hidden tools that the model found or called; they are revealed before the next request."""
+    server_reports: tuple[ToolsChanged, ...] = ()  # the latest about each server, without added tools
 
 
 class CallBatch(Value):

@@ -4,8 +4,8 @@
 a warning is issued once and the run continues without telemetry.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from bridle.values.record import Span
 
@@ -15,4 +15,13 @@ class SpanExporter(Protocol):
 
     def flush(self, seconds: float) -> bool:
         """Send what is queued; returns False if that takes longer."""
+        ...
+
+
+@runtime_checkable
+class DeferringExporter(Protocol):
+    """An exporter with a thread of its own, in which spans are derived from records in batches."""
+
+    def export_later(self, export_pending: Callable[[], None], *, is_urgent: bool) -> None:
+        """Call the function soon; it calls `export`. If urgent, send the spans then without a delay."""
         ...

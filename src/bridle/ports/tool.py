@@ -8,12 +8,14 @@ progress: the result is then a timeout with that message.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from bridle.values.message import Media, Text
 from bridle.values.request import ToolSpec
 
 from .run_context import RunContext
+from .sandbox import Sandbox
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -70,6 +72,33 @@ class ClaimingTool(Tool, Protocol):
         ...
 
 
+class PreviewingTool(Tool, Protocol):
+    """A tool whose code can show what a call would do.  Without a preview, the attribute is None or missing."""
+
+    def preview_call(self, arguments: Mapping[str, Json]) -> str:
+        """Text for the person who is asked about the call, such as a diff.  May block; runs in a thread."""
+        ...
+
+
+@runtime_checkable
+class WorkspaceTool(Tool, Protocol):
+    """A tool whose calls can write the files of a folder."""
+
+    @property
+    def workspace(self) -> Path | None:
+        """The folder, if known; the log must not be in it."""
+        ...
+
+
+@runtime_checkable
+class ConfinableTool(WorkspaceTool, Protocol):
+    """A tool that starts programs and can run them in a sandbox."""
+
+    def with_sandbox(self, sandbox: Sandbox) -> Tool:
+        """The tool in this sandbox; unchanged if it has one."""
+        ...
+
+
 @runtime_checkable
 class HidesDefaults(Tool, Protocol):
     """A tool with fields whose defaults are computed when a call runs, and so are missing from its schema."""
@@ -97,4 +126,44 @@ class ProbingTool(Tool, Protocol):
         self, arguments: Mapping[str, Json], context: RunContext
     ) -> Sequence[Text | Media] | None:
         """Result of the call; None only if it certainly never took effect and never will."""
+        ...
+
+
+class ToolListing(NamedTuple):
+    """The tools of a source."""
+
+    tools: tuple[Tool, ...]
+    error: str = ""
+    """Reason why the source cannot be used now; `tools` is then what it offered before, or empty."""
+    notes: tuple[str, ...] = ()
+    """Changes and omissions in its definitions, one sentence each."""
+
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """A source of tools, such as an MCP server: its tools are known only while it is connected."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def prefix(self) -> str:
+        """Start of the names of its tools, and of no other tool."""
+        ...
+
+    @property
+    def is_required(self) -> bool:
+        """True if an agent must not run without it."""
+        ...
+
+    async def list_tools(self) -> ToolListing:
+        """Connect if necessary, within a time limit of its own; does not raise if it cannot be used."""
+        ...
+
+    async def refresh(self) -> ToolListing:
+        """The latest list, without connecting; waits for a new one only if the source has announced it."""
+        ...
+
+    def restore_tool(self, spec: ToolSpec) -> Tool:
+        """A tool of this source with a definition that a session has seen, whether or not it is still offered."""
         ...

@@ -5,8 +5,7 @@
     agent.run_sync(prompt)          the same, for code without an event loop
     await agent.resume(session)     finish a run that ended early; resume_sync, resume_stream
 
-All of them use the same driver (run/driver.py) and write the same log.  An agent holds no conversation;
-sessions do, in the agent's store.
+All use the same driver (run/driver.py) and write the same log.  The sessions of a store hold conversations.
 """
 
 import os
@@ -16,8 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Generic, Unpack
 
 from bridle.ports.clock import Clock, RandomSource
+from bridle.ports.sandbox import Sandbox
 from bridle.ports.store import Store
-from bridle.ports.tool import Json, Tool
+from bridle.ports.tool import Json, Tool, ToolSource
 from bridle.ports.tool_index import ToolIndex
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun, apply_parent_context, current_nested_run
@@ -27,6 +27,7 @@ from bridle.run.calls.approval import Approver, encode_arguments
 from bridle.run.calls.handover import Handover, SessionOptions, add_handover_tools, collect_handovers
 from bridle.run.context.instructions import C_contra, Instructions
 from bridle.run.context.registered_hooks import register_hooks
+from bridle.run.context.run_context import check_context, list_certain_needs
 from bridle.run.context.run_options import RunOptions, open_to_resume, override_parts
 from bridle.run.memory.notes import Notes
 from bridle.run.memory.retrieval import Facts, Retrieval, Retrieve, Retriever
@@ -68,7 +69,13 @@ from .result import Validator, make_result
 from .session import RunResources, Session, StoreLike
 from .stream import RunControl, Stream
 from .sync import run_in_background
-from .validate_input import check_session, check_types, make_prompted, resolve_session
+from .validate_input import (
+    check_given,
+    check_session,
+    check_types,
+    make_prompted,
+    resolve_session,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -89,7 +96,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     """A model, tools and settings, ready to run prompts: `Agent[Context, Output]`.
 
     `model` is one model, or several in order of preference: the next is used if one fails.  `tools` are
-    functions, `@tool`s or `Tool` objects.  `store` is a path, a URL or a store; the default is in memory.
+    functions, `@tool`s, `Tool` objects or MCP servers.  `store` is a path, a URL or a store; the default is in memory.
     `context_type` is the type of `run(…, context=…)`; only type checkers that cannot infer it from the
     tools need it.  `policy` holds the permission rules, or the path of a TOML file.  `approver` asks a
     person about a call; without one the run stops as waiting and is resumed later.  With more tools than
@@ -97,14 +104,15 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     `tool_index`.  `pool` is a budget shared with other runs.  `retrieve` finds chunks for a prompt and
     `facts` returns current values, once per prompt.  `hooks` decide at five points of a run.  `handover`
     lists agents that may take over, or their names.  `telemetry` exports traces: True or `Telemetry(…)`; by
-    default the variable BRIDLE_TELEMETRY decides.  run/agent_settings.py lists the other options.
+    default the variable BRIDLE_TELEMETRY decides.  `sandbox` isolates the programs of
+    tools.  run/agent_settings.py lists the other options.
     """
 
     def __init__(
         self,
         model: ModelLike | Sequence[ModelLike],
         *,
-        tools: Iterable[Tool[C_contra] | Callable[..., object]] = NO_TOOLS,
+        tools: Iterable[Tool[C_contra] | Callable[..., object] | ToolSource] = NO_TOOLS,
         instructions: Instructions[C_contra] | None = None,
         budget: Budget | None = None,
         pool: BudgetPool = None,
@@ -124,6 +132,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         retrieve: Retrieval | Retrieve | None = None,
         facts: Facts | None = None,
         hooks: Sequence[Hook[C_contra]] = (),
+        sandbox: Sandbox | None = None,
         handover: "Sequence[Agent[C_contra, T] | Handover | str]" = (),
         extras: Sequence[Extra] = (),
         deadlines: Deadlines | None = None,
@@ -133,9 +142,10 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         random_source: RandomSource = random.random,
         **options: Unpack[AgentOptions],
     ) -> None:
-        check_types(budget)
+        check_given(budget=budget, store=store, extras=extras, watchers=watchers)
         check_pool(pool)
         check_options(options, Agent.__init__)
+        check_given(approver=approver, clock=clock, random_source=random_source)
         retriever, hooking = Retriever.create(retrieve, facts), register_hooks(hooks)
         settings = Settings(
             catalogue=ToolCatalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max),
@@ -149,6 +159,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         given = add_handover_tools(tools, handover), tool_index, tool_choice, instructions
         self._parts = make_parts(AgentInputs(
             settings, model, deadlines, *given, thinking, sampling, output, validate, context_type, hooking,
+            sandbox, store,
         ))  # fmt: skip
         self._budget, self._clock, self._pool = budget or Budget(), clock or SystemClock(), pool
         self._resources = RunResources(
@@ -160,7 +171,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             watchers=tuple(watchers),
             approver=approver,
             retriever=retriever,
-            hooks=hooking.match_tools(self._parts.tool_layout.tools),
+            hooks=hooking.match_tools(self._parts.tool_layout.tools, self._parts.sources),
             handovers=collect_handovers(handover, self.settings, self.tools),
             tracing=None
             if telemetry is None and TELEMETRY_VARIABLE not in os.environ
@@ -213,9 +224,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         A name you choose starts a new session if none exists; a generated id must exist.  `new=True`
         requires that the session does not exist yet, `new=False` that it does.  An imported `history`
         starts a new session.  `caller` and `tenant` identify the user to the policy and in the log.
-        `traceparent` is the W3C header of a trace that the run belongs to.
-        Tools get `context` in their `RunContext`; it is never stored.  `queue` waits for a running session.
-        `options` replace settings of the agent for this run; a resumed run keeps them.
+        `traceparent` is the W3C header of the run's trace.  Tools get `context`, which is never stored.
+        `queue` waits for a running session.  `options` replace settings; a resumed run keeps them.
         """
         given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
         return await self._prepare_run(*given)[1]()
@@ -416,6 +426,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         parts = override_parts(self._parts, options) if options else self._parts
         if not traceparent and (tracing := self._resources.tracing) and current_nested_run() is None:
             traceparent = tracing.read_caller()
+        check_context(list_certain_needs(parts.context_needs), context, "run")
         given = make_prompted(prompt, budget or self._budget, caller, tenant, traceparent)
         prompted = apply_parent_context(given)
         check_tenant_budget(prompted.budget, prompted.tenant)
@@ -425,9 +436,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
         async def start(control: RunControl | None = None) -> Result[T]:
             parts.model_chain.check_price(prompted.budget, self._pool, self._clock.now())
-            opened = self._resources.open_session(
-                name, parts, stream=stream, control=control, context=context, inside=inside
-            )
+            own = SessionOptions(stream=stream, control=control, context=context, inside=inside)
+            opened = self._resources.open_session(name, parts, **own)
             if inside is not None:
                 state = await opened.prompt_once(prompted)
             else:

@@ -17,24 +17,25 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.core.calls.permission import find_blind_rule, find_dead_rule
-from bridle.ports.tool import HidesDefaults, Json, Tool
+from bridle.ports.sandbox import Sandbox
+from bridle.ports.tool import ConfinableTool, HidesDefaults, Json, Tool, ToolSource
 from bridle.ports.tool_index import ToolIndex
 from bridle.providers import load_codec
-from bridle.providers.ownership import find_field_owners, find_tool_owners
 from bridle.run.calls.catalogue import ToolLayout, make_tool_layout
 from bridle.run.context.instructions import AgentInstructions, parse_instructions
 from bridle.run.context.registered_hooks import RegisteredHooks
 from bridle.run.context.run_context import ContextNeed, check_context_types, list_tool_needs
-from bridle.tools.collect_tools import collect_tools
+from bridle.tools.collect_tools import ToolLike, collect_tools, split_sources
 from bridle.tools.output_functions import OutputFunctions, add_output_functions, make_output
 from bridle.tools.schema.output_type import OutputType
 from bridle.transports.deadlines import Deadlines
 from bridle.values.cache import ServerStateStrategy
 from bridle.values.calls import Policy
 from bridle.values.errors import MisuseError
+from bridle.values.events import ToolsChanged
 from bridle.values.memory import Memory
 from bridle.values.model import Model
-from bridle.values.request import OutputSpec, Sampling, StepOptions, Thinking, ToolChoice, ToolSpec
+from bridle.values.request import OutputSpec, Sampling, StepOptions, Thinking, ToolChoice
 from bridle.values.settings import (
     CacheBy,
     CacheTtl,
@@ -49,9 +50,16 @@ from bridle.values.usage import RateLimit
 
 from .model_chain import ModelChain, ModelLike, make_model_chain
 from .model_connection import resolve_model
-from .private_extras import PrivateExtras, hide_extras
+from .private_extras import PrivateExtras, hide_extras, label_owners
 from .result import OutputChecker, parse_validators
-from .validate_input import check_chosen, check_numbers, check_round_trip
+from .validate_input import (
+    check_chosen,
+    check_given,
+    check_numbers,
+    check_round_trip,
+    check_store_location,
+    parse_tool_choice,
+)
 
 
 class AgentOptions(TypedDict, total=False):
@@ -91,7 +99,7 @@ class AgentOptions(TypedDict, total=False):
     prefix: PrefixRule
     """`strict` ends a run before it pays for a prompt whose cached prefix has changed."""
     compaction: Compaction | None
-    """When to compact a conversation, how far and with which model; None for never."""
+    """Size at which a conversation is compacted, its size afterwards, and the model that does it; None for never."""
     context_tokens: int | None
     """Context window in tokens; overrides the model table."""
     memory: Memory | None
@@ -107,6 +115,16 @@ NUMBER_OPTIONS = (
     "cache_shards", "max_tokens", "repeats_max", "attempts_max", "result_characters", "context_tokens",
     "reply_calls_max", "reply_bytes_max", "handovers_max",
 )  # fmt: skip
+
+
+def confine_tools(tools: dict[str, Tool], sandbox: Sandbox | None) -> dict[str, Tool]:
+    """The tools, with the programs of those that name no sandbox in this one."""
+    if sandbox is None:
+        return tools
+    return {
+        name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
+        for name, tool in tools.items()
+    }
 
 
 def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> None:
@@ -153,25 +171,10 @@ ThinkingInput = Thinking | Callable[[int], Thinking | None] | None
 """Reasoning options, or a function of the step number returning them."""
 SamplingInput = Sampling | Callable[[int], Sampling | None] | None
 """Sampling options, or a function of the step number returning them; None for the model's defaults."""
-TOOL_CHOICES = {"auto": ToolChoice(), "any": ToolChoice(mode="any"), "none": ToolChoice(mode="none")}
-TOOLS_NAMED_MAX = 30
 STEP_OPTIONS = ("tool_choice", "thinking", "sampling")
 """Options that may be functions of the step."""
+CHECKED_INPUTS = (*STEP_OPTIONS, "deadlines", "tool_index", "context_type")
 OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
-
-
-def parse_tool_choice(wanted: ToolChoiceLike, tools: Collection[str]) -> ToolChoice:
-    if isinstance(wanted, ToolChoice):
-        choice = wanted
-    else:
-        choice = TOOL_CHOICES.get(wanted) or ToolChoice(mode="tool", name=wanted)
-    if choice.mode == "tool" and choice.name not in tools:
-        known = ", ".join(list(tools)[:TOOLS_NAMED_MAX]) or "none are registered"
-        more = f" and {len(tools) - TOOLS_NAMED_MAX} more" if len(tools) > TOOLS_NAMED_MAX else ""
-        raise MisuseError(
-            f"tool_choice names {choice.name!r}, which is not a tool of this agent ({known}{more})"
-        )
-    return choice
 
 
 T = TypeVar("T")
@@ -224,33 +227,6 @@ def make_output_spec(
     return replace(spec, mode=spec.mode_for(models[0]))
 
 
-def label_owners(settings: Settings) -> Settings:
-    """Set the wire family that owns each extra and hosted tool, so that a model chain sends it only there.
-
-    Labels set by the caller are kept.
-    """
-    first = settings.model.endpoint
-    specs = (*settings.tools, *settings.hidden_tools)
-    if not settings.extras and all(spec.native is None for spec in specs):
-        return settings
-
-    def labelled(spec: ToolSpec) -> ToolSpec:
-        if spec.native is None or spec.native_to:
-            return spec
-        return replace(spec, native_to=find_tool_owners(spec.native, first))
-
-    extras = tuple(
-        extra if extra.owners else replace(extra, owners=find_field_owners(extra.name, first))
-        for extra in settings.extras
-    )
-    return replace(
-        settings,
-        extras=extras,
-        tools=tuple(map(labelled, settings.tools)),
-        hidden_tools=tuple(map(labelled, settings.hidden_tools)),
-    )
-
-
 def read_policy(path: str | os.PathLike[str]) -> Policy:
     """Read a policy from a TOML file; raises `MisuseError` if the file is unreadable or invalid."""
     try:
@@ -263,9 +239,10 @@ def read_policy(path: str | os.PathLike[str]) -> Policy:
 
 
 def load_policy(given: Policy | str | os.PathLike[str] | None) -> Policy:
+    check_given(policy=given)
     if isinstance(given, Policy):
         return given
-    return read_policy(given) if given else Policy()
+    return Policy() if given is None else read_policy(given)
 
 
 def check_policy_rules(settings: Settings, tools: Mapping[str, Tool]) -> Settings:
@@ -304,7 +281,7 @@ class AgentInputs(Generic[T]):
     """Settings that depend on no other argument."""
     model: ModelLike | Sequence[ModelLike]
     deadlines: Deadlines | None
-    tools: Iterable[Tool | Callable[..., object]]
+    tools: Iterable[ToolLike]
     tool_index: ToolIndex | None
     tool_choice: ToolChoiceInput
     instructions: object
@@ -314,11 +291,13 @@ class AgentInputs(Generic[T]):
     validate: object
     context_type: object
     hooks: RegisteredHooks
+    sandbox: Sandbox | None
+    store: object
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentParts(Generic[T]):
-    """Everything an agent is made of, checked against each other."""
+    """The parts of an agent, checked for consistency."""
 
     inputs: AgentInputs[T]
     settings: Settings
@@ -332,6 +311,11 @@ class AgentParts(Generic[T]):
     context_needs: tuple[ContextNeed, ...]
     instructions: AgentInstructions
     output_checker: OutputChecker
+    sources: tuple[ToolSource, ...] = ()
+    """Servers of tools, to be connected when a run starts (run/calls/tool_sources.py)."""
+    connected_sources: tuple[ToolSource, ...] = ()
+    tool_reports: tuple[ToolsChanged, ...] = ()
+    """Reports about connected servers, to be recorded."""
 
 
 def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
@@ -343,12 +327,20 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
         tools_shown_max=limits.shown_max,
         tool_tokens_max=limits.tokens_max,
     )
+    check_given(**{name: getattr(inputs, name) for name in CHECKED_INPUTS})
     summarizer = settings.compaction.summarizer if settings.compaction else None
     chain = make_model_chain(inputs.model, inputs.deadlines, summarizer)
     output_type, functions = parse_output(inputs.output)
-    given, validators = collect_tools(inputs.tools), parse_validators(inputs.validate)
+    own, sources = split_sources(inputs.tools)
+    given, validators = confine_tools(collect_tools(own), inputs.sandbox), parse_validators(inputs.validate)
+    check_store_location(inputs.store, given)
     known = add_output_functions(given, functions, validators) if functions else given
-    fixed = ToolChoice() if callable(tool_choice) else parse_tool_choice(tool_choice, known)
+    has_more = output_type is not None or settings.memory is not None
+    fixed = (
+        ToolChoice()
+        if callable(tool_choice)
+        else parse_tool_choice(tool_choice, known, sources, has_more=has_more)
+    )
     layout = make_tool_layout(
         known, limits, inputs.tool_index, fixed, output_type.name if output_type else "", settings.memory
     )
@@ -380,16 +372,19 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     )
     settings, private_extras = hide_extras(check_round_trip(label_owners(settings)))
     return AgentParts(
-        inputs=replace_inputs(inputs, tools=tuple(given.values())),  # the given tools may be an iterator
+        inputs=replace_inputs(
+            inputs, tools=(*given.values(), *sources)
+        ),  # the given tools may be an iterator
         settings=check_policy_rules(settings, layout.tools),
         model_chain=chain,
         tool_layout=layout,
         output_type=output_type,
-        choose_options=make_step_chooser(inputs, layout.tools),
+        choose_options=make_step_chooser(inputs, layout.tools, has_more=has_more),
         private_extras=private_extras,
         context_needs=needs,
         instructions=parsed,
         output_checker=checker,
+        sources=sources,
     )
 
 
@@ -397,7 +392,9 @@ def list_step_functions(inputs: AgentInputs[T]) -> tuple[str, ...]:
     return tuple(name for name in STEP_OPTIONS if callable(getattr(inputs, name)))
 
 
-def make_step_chooser(inputs: AgentInputs[T], tools: Collection[str]) -> Callable[[int], StepOptions] | None:
+def make_step_chooser(
+    inputs: AgentInputs[T], tools: Collection[str], *, has_more: bool
+) -> Callable[[int], StepOptions] | None:
     """A function of the step that collects the options of all step functions; None if there are none."""
     choice, thinking, sampling = inputs.tool_choice, inputs.thinking, inputs.sampling
     if not list_step_functions(inputs):
@@ -406,7 +403,9 @@ def make_step_chooser(inputs: AgentInputs[T], tools: Collection[str]) -> Callabl
     def choose(step: int) -> StepOptions:
         return StepOptions(
             step=step,
-            tool_choice=parse_tool_choice(choice(step), tools) if callable(choice) else None,
+            tool_choice=parse_tool_choice(choice(step), tools, has_more=has_more)
+            if callable(choice)
+            else None,
             thinking=check_chosen("thinking", thinking(step) if callable(thinking) else thinking, Thinking),
             sampling=check_chosen("sampling", sampling(step) if callable(sampling) else sampling, Sampling)
             or Sampling(),

@@ -45,7 +45,7 @@ from bridle.core.state import State
 from bridle.ports.clock import Clock, RandomSource
 from bridle.ports.codec import EncodedHistory
 from bridle.ports.store import Store
-from bridle.ports.tool import Tool
+from bridle.ports.tool import Tool, ToolSource
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import ParentBudget, current_nested_run, forwarding_watcher
 from bridle.run.budget.sources import BudgetPool, BudgetSources, ReservedCall, reserve
@@ -103,12 +103,13 @@ class Driver:
         output: OutputChecker = NO_CHECKS,
         approver: Approver | None = None,
         search: SearchTools | None = None,
-        pool: BudgetPool = None,
+        pools: Sequence[BudgetPool] = (),
         retriever: Retriever | None = None,
         instructions: AgentInstructions | None = None,
         hooks: Mapping[str, object] | None = None,
         context: object = None,
         tracing: "TracingChoice" = None,
+        sources: Sequence[ToolSource] = (),
     ) -> None:
         """`connections` are by model key; `output` checks answers."""
         self.session, self.state, self.approver = session, State(), approver
@@ -121,7 +122,7 @@ class Driver:
             tracing = nested.parent_budget.run.tracing
         self.tracing: Tracing | None = tracing or None
         self.tracer: SessionTracer | None = None
-        self._budget_sources = BudgetSources(store, clock, pool, nested, self.show, connections)
+        self._budget_sources = BudgetSources(store, clock, pools, nested, self.show, connections)
         self._parent_budget = ParentBudget(self, clock, self._budget_sources)
         self._length, self._head, self._asked_at, self._log = 0, GENESIS, 0.0, EMPTY_LOG
         self._broken: BaseException | None = None
@@ -139,8 +140,9 @@ class Driver:
         self._tools = {**self.result_store.tools, **self._memory_runner.tools, **tools}
         fit, prove = self.result_store.fit_result, self._prove_answer
         self._tool_runner = ToolRunner(
-            self.contexts, self._tools, clock, self.record, fit, self._parent_budget, approver, search, prove
-        )
+            self.contexts, self._tools, clock, self.record, fit, self._parent_budget, approver, search, prove,
+            sources,
+        )  # fmt: skip
         self.answer, self._hooks = self._tool_runner.answer, hooks or {}
 
     @property
@@ -260,6 +262,8 @@ class Driver:
                 await self._tool_runner.probe(effect)
             case SkipCall():
                 await self._tool_runner.skip_call(effect)
+            case RequestApproval():
+                await self._tool_runner.request_approval(effect)
             case AwaitApprovals():
                 await self._tool_runner.await_answers(effect, self.state)
             case RevealTools():

@@ -10,7 +10,8 @@ translates the conversation, as it does for every request.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -27,6 +28,11 @@ from bridle.values.result import History
 from .model_connection import find_model_by_name
 
 ANY_MODEL = "any-model"
+_OPENING = Message(role="user", parts=(Text(text="…"),))
+"""Message before an item that is read alone, because a first system message is the instructions."""
+_EMPTY_VALUES: tuple[Json, ...] = (None, False, "", "{}", [], {})
+_FORM_MEMBERS = ("role", "type", "cache_control")
+"""Members that say how an item is read, and cache breakpoints, which Bridle sets itself."""
 MessageList = Sequence[Mapping[str, Json]]
 
 
@@ -50,6 +56,7 @@ def import_history(source: str, messages: MessageList | Mapping[str, Json]) -> H
         *_explain_form(form, named, items),
         *repairs,
         *_explain_unread(legal, form),
+        *_explain_dropped(form, endpoint, given),
         *_explain_settings(form, endpoint, given),
     ]
     instructions = "\n\n".join((*(text.text for text in request.system), *head))
@@ -151,7 +158,63 @@ def _explain_unread(messages: Sequence[Message], form: Codec) -> Iterator[str]:
     for number, message in enumerate(messages, 1):
         for part in message.parts:
             if isinstance(part, Opaque) and not part.text:
-                yield f"{part.kind!r} in message {number} is kept for {form.family}; no other wire reads it"
+                kind = repr(part.kind) if part.kind else "a part without a type"
+                yield f"{kind} in message {number} is kept for {form.family}; no other wire reads it"
+
+
+def _explain_dropped(
+    form: Codec, endpoint: Endpoint, given: MessageList | Mapping[str, Json]
+) -> Iterator[str]:
+    """One sentence about each item with members or parts that the conversation does not contain."""
+    listed = given.get(form.messages_field) if isinstance(given, Mapping) else given
+    opening = Request(model=Model(id=ANY_MODEL, endpoint=endpoint), messages=(_OPENING,))
+    before: list[Mapping[str, Json]] = []
+
+    def read_kept(item: Mapping[str, Json]) -> object:
+        try:
+            request = _read_as(form, endpoint, [*before, item])
+        except (ProviderError, TypeError, ValueError):
+            return None
+        head, rest = _split_instructions(request.messages)
+        return tuple(text.text for text in request.system), head, rest
+
+    for number, item in enumerate(listed if isinstance(listed, Sequence) else (), 1):
+        if not isinstance(item, Mapping):
+            continue
+        if not before and _split_instructions(_read_as(form, endpoint, [item]).messages)[1]:
+            before = json.loads(form.encode(opening).body)[form.messages_field]
+        if dropped := tuple(_find_dropped(item, read_kept)):
+            yield f"not kept of item {number}: {', '.join(dropped)}"
+
+
+def _find_dropped(
+    item: Mapping[str, Json], read_kept: Callable[[Mapping[str, Json]], object], path: str = ""
+) -> Iterator[str]:
+    """Members whose removal changes nothing, in the item and in each of its parts."""
+    kept = read_kept(item)
+    for name, value in item.items():
+        if value in _EMPTY_VALUES or name in _FORM_MEMBERS:
+            continue
+        if read_kept({other: each for other, each in item.items() if other != name}) == kept:
+            yield path + name
+        elif isinstance(value, list) and not path:
+            for place, part in enumerate(value):
+                if not isinstance(part, Mapping):
+                    continue
+                if read_kept({**item, name: [part]}) == read_kept({**item, name: []}):
+                    yield f"{name}[{place}]"
+                else:
+                    read_alone = partial(_read_part_alone, read_kept, item, name)
+                    yield from _find_dropped(part, read_alone, f"{name}[{place}].")
+
+
+def _read_part_alone(
+    read_kept: Callable[[Mapping[str, Json]], object],
+    item: Mapping[str, Json],
+    name: str,
+    part: Mapping[str, Json],
+) -> object:
+    return read_kept({**item, name: [part]})
 
 
 def _explain_settings(

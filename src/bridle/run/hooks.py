@@ -130,7 +130,9 @@ class HookRunner:
             effect.timeout_seconds, lambda: self._call(hook, effect, context), context
         )
         if isinstance(decided, ToolFailure):
-            LOG.warning("%s", escape_text(f"hook {effect.hook} failed at {point}: {decided.message}"))
+            why = decided.raised or decided.outcome
+            text = f"hook {effect.hook} failed at {point}: {why}; the session log has the message"
+            LOG.warning("%s", escape_text(text))
             return HookDecided(
                 hook=effect.hook, point=point, call_id=call_id, action="fail", reason=decided.message
             )

@@ -220,14 +220,14 @@ def _make_branch(
         usage=now.totals.spent.usage,
         usd=now.totals.spent.usd,
         end=describe_end(now),
-        first_text=_first_prompt_text(own),
+        first_text=first_prompt_text(own),
         created_at=info.created_at,
         updated_at=info.updated_at,
         read_error=read_error,
     )
 
 
-def _first_prompt_text(records: Sequence[Record]) -> str:
+def first_prompt_text(records: Sequence[Record]) -> str:
     for record in records:
         if isinstance(record.event, Prompted):
             return " ".join(part.text for part in record.event.parts if isinstance(part, Text))

@@ -125,7 +125,7 @@ class Stopwatch:
 
     @property
     def latency(self) -> Latency | None:
-        """None if never started; the total counts up to now while the call runs."""
+        """Latency so far; None if the call was never started. The total ends now while the call runs."""
         if self._started is None:
             return None
         end = self._now() if self._stopped is None else self._stopped
@@ -383,7 +383,7 @@ class ModelCall:
         return self._connection.redact_error(text, self._list_secrets())
 
     def _reply_secrets(self) -> list[str]:
-        """Secrets to remove from replies, whose text may contain plain words."""
+        """Secrets to remove from replies. A secret that is a plain word stays: it may be part of an ordinary text."""
         return [each for each in self._list_secrets() if not is_plain_word(each)]
 
     def _list_secrets(self) -> frozenset[str]:

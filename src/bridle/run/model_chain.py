@@ -88,9 +88,11 @@ class ModelChain:
 def make_model_chain(
     given: ModelLike | Sequence[ModelLike], deadlines: Deadlines | None, summarizer: Model | None = None
 ) -> ModelChain:
-    each = [given] if isinstance(given, str | Model | ModelConnection) else list(given)
+    each = [given] if isinstance(given, str | Model | ModelConnection) else given
     if not each:
         raise MisuseError("no model was given; name at least one, such as 'sim:'")
+    if not isinstance(each, Sequence):
+        raise MisuseError(f"a model is a name such as 'sim:', a Model or a ModelConnection, not {given!r}")
     # A chain skips a model without an address; a single model must have one.
     models = tuple(resolve_model(one, needs_address=len(each) == 1) for one in each)
     connections = {one.model.model_key: one for one in each if isinstance(one, ModelConnection)}

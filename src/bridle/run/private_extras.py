@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.core.cache.breakpoints import TTL_SECONDS
+from bridle.providers.ownership import find_field_owners, find_tool_owners
 from bridle.providers.schema.tool_schema import describe_hidden_tool
 from bridle.providers.wire.extras import parse_extra
 from bridle.values.errors import BadTool, MisuseError
@@ -133,6 +134,33 @@ def _hide_tool(
     definitions[digest] = spec.native
     strings += found
     return replace(spec, native=msgspec.json.encode(shown).decode(), native_digest=digest)
+
+
+def label_owners(settings: Settings) -> Settings:
+    """Set the wire family that owns each extra and hosted tool, so that a model chain sends it only there.
+
+    Labels set by the caller are kept.
+    """
+    first = settings.model.endpoint
+    specs = (*settings.tools, *settings.hidden_tools)
+    if not settings.extras and all(spec.native is None for spec in specs):
+        return settings
+
+    def labelled(spec: ToolSpec) -> ToolSpec:
+        if spec.native is None or spec.native_to:
+            return spec
+        return replace(spec, native_to=find_tool_owners(spec.native, first))
+
+    extras = tuple(
+        extra if extra.owners else replace(extra, owners=find_field_owners(extra.name, first))
+        for extra in settings.extras
+    )
+    return replace(
+        settings,
+        extras=extras,
+        tools=tuple(map(labelled, settings.tools)),
+        hidden_tools=tuple(map(labelled, settings.hidden_tools)),
+    )
 
 
 def describe_new_settings(before: Settings, settings: Settings) -> Configured:

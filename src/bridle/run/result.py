@@ -96,7 +96,8 @@ class OutputValidator(NamedTuple):
 
 def parse_validators(validate: object) -> tuple[OutputValidator, ...]:
     """Read the signatures of the validators; raises `MisuseError` for a function that cannot be one."""
-    given = () if validate is None else validate if isinstance(validate, Sequence) else (validate,)
+    is_list = isinstance(validate, Sequence) and not isinstance(validate, str)
+    given = () if validate is None else cast("Sequence[object]", validate) if is_list else (validate,)
     validators = tuple(map(_parse_validator, given))
     names = [validator.name for validator in validators]
     for name in names:
@@ -158,14 +159,14 @@ class OutputChecker:
         return ""
 
     def find_reply_error(self, state: State, reply: Reply) -> str:
-        """The same for the answer in a reply; empty if there is none."""
+        """Describe why the type rejects the answer in a reply; empty if it accepts it, or if there is none."""
         if self._output_type is None:
             return ""
         answer = find_structured_answer(state, reply)
         return "" if answer is None else self.find_error(answer)
 
     async def check(self, effect: CheckOutput, context: RunContext, seconds: float | None) -> OutputChecked:
-        """Run one validator; whatever it raises is its decision."""
+        """Run one validator. An exception is its decision too: try again, or fail."""
         limit = VALIDATOR_SECONDS_MAX if seconds is None else min(seconds, VALIDATOR_SECONDS_MAX)
         validator = self._validators[effect.validator]
         decided = await run_with_deadline(
@@ -183,7 +184,7 @@ class OutputChecker:
         )
 
     async def _validate(self, validator: OutputValidator, answer: str, context: RunContext) -> str | None:
-        """The answer as the validator changed it, as text; None if it is the same."""
+        """The answer after a validator changed it, as text; None if it did not."""
         given = self._convert(answer)
         before = self._describe(given)
         returned = await validator.invoker.call((), {validator.parameter: given}, context)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from bridle.core.calls.catalogue import is_handover_due
 from bridle.core.context.view import rename_imported_calls
 from bridle.core.loop import next_effects
-from bridle.core.recovery.fallback import set_model
+from bridle.core.recovery.fallback import keep_model
 from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock, RandomSource
 from bridle.ports.store import Store
-from bridle.ports.tool import Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun, current_nested_run
 from bridle.run.budget.sources import BudgetPool, check_tenant_budget
@@ -34,8 +34,10 @@ from bridle.run.calls.handover import (
     describe_unknown_agent,
     hand_over,
     list_agents,
+    open_driver,
     open_successors,
 )
+from bridle.run.calls.tool_sources import connect_tools
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
 from bridle.run.memory.retrieval import Retriever
 from bridle.stores import open_store
@@ -70,20 +72,18 @@ CLOSE_ATTEMPTS_MAX = 5
 @dataclass(frozen=True, kw_only=True)
 class Session:
     session: str
-    settings: Callable[[], Settings]
-    """Returns the settings for a new prompt."""
+    settings: Callable[[], Settings]  # for a new prompt
     store: Store
     new_driver: Callable[[], Driver]
     """Makes a fresh driver for this session; a broken driver is replaced, not repaired."""
     clock: Clock
-    control: RunControl | None = None
-    """Records for a person while a run works."""
-    context_needs: tuple[ContextNeed, ...] = ()
+    control: RunControl | None = None  # records for a person while a run works
     restore_overrides: "Callable[[State], Session] | None" = None  # with the options recorded for the run
     successors: Mapping[str, Successor] = field(default_factory=dict)
     """Agents that the run may be handed over to, by name."""
     unknown_agents: tuple[str, ...] = ()  # named in `handover`, and in no agent of the run
-    tools: Mapping[str, Tool] = field(default_factory=dict)
+    parts: AgentParts[Any]
+    reopen: "Callable[[AgentParts[Any]], Session]"  # with other parts of the agent
 
     def lease(self) -> AbstractContextManager[None]:
         return self.store.lease(self.session)
@@ -109,17 +109,18 @@ class Session:
             driver = self.new_driver()
             await driver.restore_and_repair()
             check_new(self.session, new, begun=driver.has_begun)
-            self.check_context(driver, "run")
+            opened, driver = await connect_tools(self, driver) if self.parts.sources else (self, driver)
+            opened.check_context(driver, "run")
             prompted = replace(prompted, cross_tenant=check_tenant(self.session, driver.state, tenant))
             if driver.state.phase not in (Phase.NEW, Phase.IDLE):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
             imported = history.instructions if history is not None else ""
-            await self._configure(driver, self.settings(), imported)
-            await self._finish_hooks(driver)
+            await opened._configure(driver, opened.settings(), imported)
+            await opened._finish_hooks(driver)
             if history is not None:
-                await self._import_history(driver, history)
+                await opened._import_history(driver, history)
             await driver.record(prompted)
-            return await self._drive(driver)
+            return await opened._drive(driver)
 
     async def resume(
         self, budget: Budget | None, tenant: str | None = None, *, trusts_approvals: bool = False
@@ -156,17 +157,15 @@ class Session:
             opened = self.restore_overrides(state)
             driver = opened.new_driver()
             await driver.restore_and_repair()
+        opened, driver = await connect_tools(opened, driver) if opened.parts.sources else (opened, driver)
         opened.check_context(driver, "resume")
-        await opened._configure(driver, opened._settings_to_resume(state))
+        await opened._configure(driver, keep_model(opened.settings(), state))
         await driver.record(Resumed(budget=budget, cross_tenant=across))
         await driver.review_calls(trusts_approvals=trusts)
         return await opened._drive(driver)
 
     async def prompt_once(self, prompted: Prompted) -> State:
-        """Run a prompt in a session of its own; if an earlier driver began it, finish or return that run.
-
-        A run that ended without being cancelled is not continued: its end is the result.
-        """
+        """Run a prompt in a session of its own; a run that is there is finished, or its end is the result."""
         driver = self.new_driver()
         await driver.restore()
         state, outer = driver.state, current_nested_run()
@@ -175,23 +174,29 @@ class Session:
         if outer is not None:
             await outer.charge_missing(self.session, state)
         if state.phase is Phase.IDLE and state.run.end.stop != "cancelled":
-            return state
-        return await self.resume(None)
+            with self.lease():
+                return await self._finish_hooks(await open_driver(self))
+        state = await self.resume(None)
+        if outer is not None:  # replies under review were not counted before
+            await outer.charge_missing(self.session, state)
+        return state
 
     def check_context(self, driver: Driver, method: str) -> None:
-        needs = list_due_needs(self.list_context_needs(), driver.state, prompting=method == "run")
+        needs = self.list_context_needs(prompting=method == "run")
+        needs = list_due_needs(needs, driver.state, prompting=method == "run")
         check_context(needs, driver.contexts.context, method)
 
-    def list_context_needs(self) -> tuple[ContextNeed, ...]:
-        """The needs of this agent, and of the tools and hooks of those that may take over.
+    def list_context_needs(self, *, prompting: bool) -> tuple[ContextNeed, ...]:
+        """The needs of this agent and of those that may take over; of these without functions on resume.
 
         Raises `MisuseError` if one of them names an unknown agent.
         """
         if self.unknown_agents:
             raise MisuseError(describe_unknown_agent(self))
         following = (each for each in self.successors.values() if not each.is_named)
-        later = (each.open_session().list_context_needs() for each in following)
-        return (*self.context_needs, *(need for needs in later for need in needs if need.function is None))
+        later = (each.open_session().list_context_needs(prompting=prompting) for each in following)
+        needs = (need for each in later for need in each if need.function is None or prompting)
+        return (*self.parts.context_needs, *needs)
 
     async def list_approvals(self, tenant: str | None = None) -> tuple[PendingApproval, ...]:
         """List the pending approvals; nothing is written."""
@@ -205,11 +210,7 @@ class Session:
     ) -> PendingApproval:
         """Record a person's answer in the log; `resume` then continues the run."""
         with self.lease():
-            driver = self.new_driver()
-            await driver.restore_and_repair()
-            if driver.state.run.origin.agents:
-                driver = list_agents(self, driver.state)[-1].new_driver()
-                await driver.restore()
+            driver = await open_driver(self)
             across = check_tenant(self.session, driver.state, tenant)
             if across:
                 verdict = replace(verdict, by=f"{verdict.by} of tenant {across}".strip())
@@ -227,7 +228,8 @@ class Session:
             if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             across = check_tenant(self.session, driver.state, tenant)
-            tools = collect_compensations(*(agent.tools for agent in list_agents(self, driver.state)))
+            agents = list_agents(self, driver.state)
+            tools = collect_compensations(*(agent.parts.tool_layout.tools for agent in agents))
             check_context(list_tool_needs(tools), driver.contexts.context, "compensate")
             if driver.state.phase is not Phase.IDLE:
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
@@ -244,12 +246,6 @@ class Session:
             repairs = (*repairs, OWN_INSTRUCTIONS_NOTE)
         await driver.record(Imported(messages=messages, repairs=repairs, instructions=imported))
 
-    def _settings_to_resume(self, state: State) -> Settings:
-        """Settings of the agent; an interrupted run continues with the model of the chain it was using."""
-        settings, model = self.settings(), state.settings.model
-        usable = model in settings.models and model.model_key not in dict(settings.skipped_models)
-        return set_model(settings, model) if usable and state.phase is not Phase.IDLE else settings
-
     async def _configure(self, driver: Driver, settings: Settings, imported: str = "") -> None:
         """Record changed settings.  `imported` is the system prompt of a history about to be imported."""
         instructions = imported or driver.state.conversation.imported_instructions
@@ -259,6 +255,8 @@ class Session:
             await driver.record(Configured(settings=settings, session=self.session))
         elif driver.state.settings != settings:
             await driver.record(describe_new_settings(driver.state.settings, settings))
+        for report in self.parts.tool_reports:
+            await driver.record(report)
 
     async def _finish_hooks(self, driver: Driver) -> State:
         """Run the `on_end` hooks that a crash prevented."""
@@ -270,7 +268,7 @@ class Session:
         session.attach_control(driver)
         try:
             await driver.run_effects()
-            while driver.state.run.origin.handover and driver.state.phase is Phase.CALLING_MODEL:
+            while is_handover_due(driver.state):
                 session, driver = await hand_over(session, driver)
                 session.attach_control(driver)
                 await driver.run_effects()
@@ -361,10 +359,10 @@ class RunResources:
         settings = replace(parts.settings, skipped_models=parts.model_chain.skipped_models)
         tracing = lent.tracing if lent is not None else self.tracing
         watchers = self._list_watchers(control, lent)
-
-        lending = LentResources(store, approver, watchers, tracing, dict(lent.agents) if lent else {})
-        options = SessionOptions(stream=stream, control=control, context=context, inside=inside, lent=lending)
-        successors = self._open_successors(session, parts, lent, restore_overrides, options)
+        pool, agents = (lent.pool, dict(lent.agents)) if lent is not None else (self.pool, {})
+        lending = LentResources(store, approver, watchers, tracing, pool, agents)
+        own = SessionOptions(stream=stream, control=control, context=context, inside=inside, lent=lent)
+        successors = self._open_successors(session, parts, lent, restore_overrides, {**own, "lent": lending})
 
         def new_driver() -> Driver:
             return Driver(
@@ -380,12 +378,13 @@ class RunResources:
                 output=parts.output_checker,
                 approver=approver,
                 search=parts.tool_layout.search,
-                pool=self.pool,
+                pools=(pool, self.pool),
                 retriever=self.retriever,
                 instructions=parts.instructions,
                 hooks=self.hooks,
                 context=context,
                 tracing=tracing,
+                sources=parts.connected_sources,
             )
 
         return Session(
@@ -395,11 +394,11 @@ class RunResources:
             new_driver=new_driver,
             clock=self.clock,
             control=control,
-            context_needs=parts.context_needs,
             restore_overrides=restore_overrides,
             successors=successors,
             unknown_agents=tuple(each.name for each in self.handovers if each.name not in successors),
-            tools=parts.tool_layout.tools,
+            parts=parts,
+            reopen=partial(self.open_session, session, restore_overrides=restore_overrides, **own),
         )
 
     def _list_watchers(self, control: RunControl | None, lent: LentResources | None) -> tuple[Watcher, ...]:

@@ -43,7 +43,7 @@ from bridle.values.result import (
     PartialOutput,
     Result,
 )
-from bridle.values.text import describe_error, escape_text, repair_surrogates
+from bridle.values.text import escape_text, locate_error, repair_surrogates
 
 T = TypeVar("T")
 
@@ -61,13 +61,16 @@ CALL_FIELDS = ("call_id", "name", "arguments")
 """Of every item about a call; in a frame they are at the top level."""
 
 
-def to_sse(item: StreamItem | FinalAnswer[T]) -> str:
-    """Encode an item of a stream as one frame of server-sent events.
+def to_sse(item: StreamItem | FinalAnswer[T] | PartialOutput[T]) -> str:
+    """Encode an item of a stream, or of `Stream.partial`, as one frame of server-sent events.
 
     The event name is the item's type, and the data is the item as JSON, in the form that the log has.
     """
     if isinstance(item, FinalAnswer):
         return _make_frame("final_answer", _describe_result(item.result))
+    if isinstance(item, PartialOutput):
+        described = {"value": item.value, "answer": item.answer, "complete": item.complete}
+        return _make_frame("partial_output", {"type": "partial_output", **described})
     if type(item) not in STREAM_TYPES:
         raise MisuseError(f"to_sse takes an item of a stream, not {type(item).__name__}")
     missing = [name for name in CALL_FIELDS if name not in item.__struct_fields__ and hasattr(item, name)]
@@ -219,7 +222,7 @@ class WatcherGroup:
                 watcher.on_event(self._session, happening)
             except Exception as error:  # noqa: BLE001 - a watcher can never change a run
                 self._watchers = tuple(each for each in self._watchers if each is not watcher)
-                text = f"{type(watcher).__name__} raised {type(error).__name__}: {describe_error(error)}"
+                text = f"{type(watcher).__name__} raised {locate_error(error)}"
                 LOG.warning("%s and was dismissed", escape_text(text))
 
 
@@ -401,10 +404,8 @@ class Stream(Generic[T]):
         try:
             while True:
                 while buffer.items:
-                    has_grown = tracker.apply(buffer.take())
-                    partial = (
-                        tracker.read() if has_grown and len(buffer.items) < PARTIALS_BEHIND_MAX else None
-                    )
+                    is_due = tracker.apply(buffer.take()) and len(buffer.items) < PARTIALS_BEHIND_MAX
+                    partial = tracker.read() if is_due else None
                     if partial is not None and partial != latest:
                         latest = partial
                         yield partial

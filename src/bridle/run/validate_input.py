@@ -5,22 +5,34 @@ error is one line.  Also here: the tenant check of every entry to a session, and
 (a sortable date and enough random characters to be unique).
 """
 
+import inspect
+import os
 import re
 import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar, get_origin
 
 import msgspec
 
 from bridle.core.context.excerpt import RESULT_CHARACTERS_MIN
 from bridle.core.state import State
+from bridle.ports.clock import Clock
+from bridle.ports.store import Store
+from bridle.ports.tool import Tool, ToolSource, WorkspaceTool
+from bridle.ports.tool_index import ToolIndex
+from bridle.ports.watcher import Watcher
+from bridle.stores import find_store_file
+from bridle.transports.deadlines import Deadlines
 from bridle.values.budget import BUDGET_LOG_PREFIX
+from bridle.values.calls import Policy
 from bridle.values.errors import MisuseError, SessionNotFound
 from bridle.values.events import Prompted
 from bridle.values.lineage import CrossTenant
 from bridle.values.memory import NOTES_PREFIX, FilledPrompt, TemplateVersion
 from bridle.values.message import Media, Prompt, Text
 from bridle.values.record import check_traceparent
+from bridle.values.request import Extra, Sampling, Thinking, ToolChoice
 from bridle.values.result import History
 from bridle.values.settings import Settings
 from bridle.values.text import repair_surrogates
@@ -30,14 +42,101 @@ T = TypeVar("T")
 SESSION_ID_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 SESSION_ID_LENGTH = 8
 SESSION_ID_PATTERN = re.compile(rf"\d{{8}}-[{SESSION_ID_ALPHABET}]{{{SESSION_ID_LENGTH}}}")
+TOOL_CHOICES = {"auto": ToolChoice(), "any": ToolChoice(mode="any"), "none": ToolChoice(mode="none")}
+TOOLS_NAMED_MAX = 30
 NUMBER_MINIMUMS = {"repeats_max": 2, "result_characters": RESULT_CHARACTERS_MIN}
 """Minimums other than one."""
 
 
+def can_call(function: object, *arguments: object) -> bool:
+    """False if the function certainly cannot be called with these arguments; some builtins have no signature."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+def _implements(port: type, value: object) -> bool:
+    names = (name for name in vars(port) if not name.startswith("_"))
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
+
+
+def _is_list(is_item: Callable[[object], bool], value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(map(is_item, value))
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | os.PathLike)
+
+
+def _is_type_form(value: object) -> bool:
+    return (
+        isinstance(value, type)
+        or value is Any
+        or get_origin(value) is not None
+        or hasattr(value, "__supertype__")
+    )
+
+
+def _is_step_option(of: type, value: object) -> bool:
+    return isinstance(value, of) or can_call(value, 1)
+
+
+OPTION_CHECKS: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "budget": (
+        f"a Budget({', '.join(f'{name}=…' for name in LIMIT_KINDS)})",
+        lambda value: isinstance(value, Budget),
+    ),
+    "store": (
+        "a store, a path or a URL such as 'sqlite:///runs.db'",
+        lambda value: _is_path(value) or _implements(Store, value),
+    ),
+    "policy": (
+        "a Policy(…) or the path of a TOML file",
+        lambda value: isinstance(value, Policy) or (_is_path(value) and bool(value)),
+    ),
+    "context_type": ("a type", _is_type_form),
+    "approver": ("an async function of the pending approval", lambda value: can_call(value, None)),
+    "tool_index": ("an object with the method `find`", lambda value: _implements(ToolIndex, value)),
+    "extras": ("a list of Extra(…)", lambda value: _is_list(lambda each: isinstance(each, Extra), value)),
+    "deadlines": ("a Deadlines(…)", lambda value: isinstance(value, Deadlines)),
+    "watchers": (
+        "a list of objects with the method `on_event`",
+        lambda value: _is_list(lambda each: _implements(Watcher, each), value),
+    ),
+    "clock": ("an object with `now`, `monotonic` and `sleep`", lambda value: _implements(Clock, value)),
+    "random_source": ("a function without arguments returning a number from 0 to 1", can_call),
+    "tool_choice": (
+        "'auto', 'any', 'none', the name of a tool, a ToolChoice(…) or a function of the step returning one of these",
+        lambda value: isinstance(value, str) or _is_step_option(ToolChoice, value),
+    ),
+    "thinking": (
+        "a Thinking, such as Thinking(effort='low'), a function of the step returning one, or None",
+        lambda value: _is_step_option(Thinking, value),
+    ),
+    "sampling": (
+        "a Sampling, such as Sampling(temperature=0.5), a function of the step returning one, or None",
+        lambda value: _is_step_option(Sampling, value),
+    ),
+}
+"""Required kind of each option in words, and the test of a given value; None is the default of each."""
+
+
+def check_given(**given: object) -> None:
+    """Raise `MisuseError` for an option of the wrong type."""
+    for name, value in given.items():
+        wanted, is_valid = OPTION_CHECKS[name]
+        if value is not None and not is_valid(value):
+            raise MisuseError(f"`{name}` must be {wanted}, not {value!r}")
+
+
 def check_types(budget: object, history: object = None) -> None:
-    if budget is not None and not isinstance(budget, Budget):
-        kinds = ", ".join(f"{name}=…" for name in LIMIT_KINDS)
-        raise MisuseError(f"`budget` must be a Budget({kinds}), not {budget!r}")
+    check_given(budget=budget)
     if history is not None and not isinstance(history, History):
         raise MisuseError(
             f"`history` must be a History, not `{type(history).__name__}`; make one with"
@@ -83,6 +182,33 @@ def check_round_trip(settings: Settings) -> Settings:
     return settings if again == settings else again
 
 
+def parse_tool_choice(
+    wanted: str | ToolChoice, tools: Collection[str], sources: Sequence[ToolSource] = (), *, has_more: bool
+) -> ToolChoice:
+    """Return the choice; raises `MisuseError` if it forces a call of no tool.
+
+    `has_more`: calls are possible besides those of `tools` and `sources`, such as that of an output type.
+    """
+    check_given(tool_choice=wanted)
+    if isinstance(wanted, ToolChoice):
+        choice = wanted
+    else:
+        choice = TOOL_CHOICES.get(wanted) or ToolChoice(mode="tool", name=wanted)
+    if choice.name.startswith(tuple(source.prefix for source in sources)):
+        return choice  # checked when the server is connected
+    if choice.mode == "any" and not (tools or sources or has_more):
+        raise MisuseError(
+            "tool_choice='any' forces a call, but there are no tools: pass `tools` or leave it out"
+        )
+    if choice.mode == "tool" and choice.name not in tools:
+        known = ", ".join(list(tools)[:TOOLS_NAMED_MAX]) or "none are registered"
+        more = f" and {len(tools) - TOOLS_NAMED_MAX} more" if len(tools) > TOOLS_NAMED_MAX else ""
+        raise MisuseError(
+            f"tool_choice names {choice.name!r}, which is not a tool of this agent ({known}{more})"
+        )
+    return choice
+
+
 def parse_prompt(prompt: Prompt) -> tuple[Text | Media, ...]:
     given: object = (prompt,) if isinstance(prompt, str | Text | Media) else prompt
     if not isinstance(given, list | tuple):
@@ -122,7 +248,7 @@ def check_tenant(session: str, state: State, tenant: str | None) -> str:
 
 
 def resolve_session(session: str | None, *, new: bool | None, now: float) -> tuple[str, bool | None]:
-    """The session id, and if the session must be new (True), must exist (False) or may be either (None)."""
+    """The session id, and True if the session must be new, False if it must exist, None if it may do either."""
     if session is None:
         return new_session_id(now), True
     check_session(session)
@@ -175,3 +301,14 @@ def check_new(session: str, new: bool | None, *, begun: bool) -> None:  # noqa: 
         )
     if new is True and begun:
         raise MisuseError(f"session {session!r} already exists; leave new=True out to continue it")
+
+
+def check_store_location(store: object, tools: Mapping[str, Tool]) -> None:
+    """Raise `MisuseError` if a tool can write the folder of the log: a model could change its own history."""
+    file = find_store_file(store)
+    for name, tool in tools.items() if file is not None else ():
+        folder = tool.workspace if isinstance(tool, WorkspaceTool) else None
+        if folder is not None and file is not None and file.is_relative_to(folder):
+            raise MisuseError(
+                f"tool `{name}`: it can write the folder of the log ({file}); choose a store outside of {folder}"
+            )

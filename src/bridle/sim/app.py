@@ -20,12 +20,11 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from bridle.ports.codec import Codec, HttpReply, HttpRequest, ServerCodec
+from bridle.ports.codec import Codec, HttpRequest, ServerCodec
 from bridle.ports.transport import OutgoingRequest
 from bridle.providers import load_codec
 from bridle.providers.catalogue import SIMULATED_ENDPOINT_HEADER, find_model, find_open_profile, known_models
 from bridle.sim.cache.prompt_layout import PromptText
-from bridle.sim.responder.rule_based import reply_to
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleViolation, find_violation
 from bridle.sim.rules.profiles import find_server_profile
 from bridle.values.base import Value
@@ -35,10 +34,9 @@ from bridle.values.model import Abilities, Model
 from bridle.values.request import Request
 from bridle.values.usage import Usage
 
-from .compaction import answer_compaction_request, measure_with_compaction, open_sealed_summaries
+from .compaction import answer_compaction_request, open_sealed_summaries
 from .families import find_family, lay_out_for_family, list_rules, signature_rules
-from .request_forms import ClientTool, add_answer_schema, convert_calls, convert_client_tools, join_fragments
-from .server_quirks import apply_quirks
+from .request_forms import ClientTool, add_answer_schema, convert_client_tools, join_fragments
 
 T = TypeVar("T")
 SCHEME = "sim"
@@ -119,26 +117,6 @@ def check_request(received: ReceivedRequest, profile: str = "") -> RuleViolation
 @lru_cache(maxsize=64)
 def _load_rules(family: str, profile: str) -> tuple[ProviderRule, ...]:
     return (*list_rules(family, profile), *signature_rules(family))
-
-
-def answer_statelessly(
-    outgoing: OutgoingRequest, responder: Callable[[Request], Reply] = reply_to, profile: str = ""
-) -> HttpReply:
-    """Answer a request without any state: check the rules, ask the responder, encode the reply."""
-    received = receive_request(outgoing)
-    violation, request = check_request(received, profile), received.request
-    if violation is not None:
-        return received.server.encode_failure(violation.failure)
-    if isinstance(request, Failure):
-        return received.server.encode_failure(request)
-    decided, family = decide_reply(received, request, responder), find_family(received.codec.family)
-    decided = apply_quirks(profile or received.profile, received.raw, decided)
-    decided = convert_calls(received.offers, family.complete_reasoning(received.raw, decided))
-    reply, _ = measure_with_compaction(
-        family.compaction, received.raw, request, decided, received.prompt_usage, received.prompt
-    )
-    reply = family.sign_reply(received.raw, family.display_reasoning(received.raw, reply))
-    return family.encode_reply(reply, stream=request.stream)
 
 
 def decide_reply(received: ReceivedRequest, request: Request, responder: Callable[[Request], T]) -> T | Reply:

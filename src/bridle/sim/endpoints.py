@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import pairwise
+from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -66,10 +67,10 @@ class ServerState(Value):
         return tuple(first[name] for name in dict.fromkeys(model.id for model in theirs))
 
 
-class EndpointRoute(Value):
+class EndpointRoute(NamedTuple):
     method: str
-    pattern: re.Pattern[str]
-    """Matches the whole path."""
+    pattern: str
+    """Regular expression of the whole path."""
     handle: Callable[[ServerState, EndpointCall], "Json | Failure | HttpReply"]
     required_header: str = ""
     """Header that a request must have to match: some paths belong to several families."""
@@ -132,7 +133,7 @@ def find_route(
     path = urlsplit(url).path.rstrip("/")
     for family, endpoints in families.items():
         for route in endpoints.routes:
-            match = route.pattern.fullmatch(path) if route.method == method else None
+            match = re.fullmatch(route.pattern, path) if route.method == method else None
             if match is not None and (not route.required_header or route.required_header in headers):
                 path_params = {name: value for name, value in match.groupdict().items() if value is not None}
                 return family, route, path_params
@@ -212,9 +213,9 @@ def parse_query(url: str) -> Mapping[str, str]:
     return dict(parse_qsl(urlsplit(url).query))
 
 
-def json_reply(body: Json, status: int = 200) -> HttpReply:
+def json_reply(body: Json) -> HttpReply:
     return HttpReply(
-        status=status,
+        status=200,
         headers=(("content-type", "application/json"),),
         frames=(msgspec.json.encode(body),),
     )

@@ -69,11 +69,6 @@ def signature_rules(family: str) -> tuple[ProviderRule, ...]:
     return find_family(family).signature_rules
 
 
-def list_signing_families() -> tuple[str, ...]:
-    """The families whose replies carry signatures."""
-    return tuple(name for name in FAMILIES if signature_rules(name))
-
-
 def find_prompt_reader(family: str) -> PromptReader | None:
     return find_family(family).prompt_reader
 
@@ -81,6 +76,6 @@ def find_prompt_reader(family: str) -> PromptReader | None:
 def lay_out_for_family(
     family: str, body: Mapping[str, object], abilities: Abilities | None
 ) -> PromptText | None:
-    """None for a family that does not say how its prompts are laid out."""
+    """Lay out the prompt of a request; None if the family has no prompt reader."""
     reader = find_prompt_reader(family)
     return reader.lay_out(body, abilities or Abilities()) if reader else None

@@ -39,6 +39,7 @@ from bridle.sim.responder.decision import (
 )
 from bridle.sim.responder.rule_based import respond
 from bridle.sim.rules.engine import find_violation
+from bridle.sim.rules.profiles import apply_quirks
 from bridle.transports.recorded import RecordedExchange, RecordedReply, scrub_exchange
 from bridle.values.base import Value
 from bridle.values.errors import Failure, MisuseError
@@ -71,7 +72,6 @@ from .endpoints import (
 )
 from .families import find_family, find_prompt_reader, list_profile_names, list_rules
 from .request_forms import convert_calls
-from .server_quirks import apply_quirks
 from .stored_objects import StoredObjects
 
 OK = 200

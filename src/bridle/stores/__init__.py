@@ -29,6 +29,14 @@ def open_store(where: str | os.PathLike[str] | None) -> Store:
     return store
 
 
+def find_store_file(where: object) -> Path | None:
+    """The file of a store, or of the place where one is to be opened; None if it has none."""
+    if isinstance(where, str) and where != ":memory:":
+        where = _parse_location(where)
+    file = where if isinstance(where, os.PathLike) else getattr(where, "path", None)
+    return Path(file).resolve() if isinstance(file, os.PathLike) else None
+
+
 def _parse_location(where: str) -> Path:
     if not where.strip():
         raise MisuseError("the store path is empty; give a file path, or omit it to keep the log in memory")

@@ -6,9 +6,9 @@ object, a foreign tool with an invalid name or schema.
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
-from typing import cast
+from typing import Any, cast
 
-from bridle.ports.tool import Tool
+from bridle.ports.tool import Tool, ToolSource
 from bridle.tools.function.function_tool import FunctionTool, is_unbound_method
 from bridle.tools.function.options import ToolBehavior
 from bridle.tools.function.raw_tool import RawTool
@@ -20,7 +20,22 @@ from bridle.values.request import ToolSpec
 
 from .names import check_tool_name
 
+ToolLike = Tool | Callable[..., object] | ToolSource
 _OWN_KINDS = (CommandTool, FunctionTool, RawTool, TypedTool)
+
+
+def split_sources(given: Iterable[ToolLike]) -> tuple[Iterable[Any], tuple[ToolSource, ...]]:
+    """The tools and the servers among what was given as tools; raises `BadTool` for two servers of one name."""
+    candidates: object = given
+    if isinstance(candidates, str) or not isinstance(candidates, Iterable):
+        return given, ()  # refused with the tools
+    listed = tuple(given)
+    sources = tuple(each for each in listed if not callable(each) and isinstance(each, ToolSource))
+    names = [source.name for source in sources]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadTool(f"two servers have the name {name!r}; give one of them another with name=…")
+    return tuple(each for each in listed if each not in sources), sources
 
 
 def collect_tools(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, Tool]:

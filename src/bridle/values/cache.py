@@ -38,7 +38,7 @@ class CacheDegraded(EventBase, tag="cache_degraded"):
     rate: float
     """Share of the cacheable tokens that were read from the cache, over the latest calls."""
     rate_before: float | None
-    """The same rate over the earlier calls of the session; None if there were none."""
+    """This share over the earlier calls of the session; None if there were none."""
     calls: int
     """Number of latest calls."""
     outcome: CacheOutcome

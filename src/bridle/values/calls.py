@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from .base import EventBase, Value
 from .message import ToolResult
-from .request import ToolEffect
+from .request import ToolEffect, ToolSpec
 
 HANDLE_LENGTH = 16
 """Long enough to be unique within a session, short enough for a model to copy correctly."""
@@ -109,6 +109,8 @@ class PendingApproval(Value):
     """Hash of everything that the answer applies to."""
     complete_arguments: str = ""
     """Arguments that the tool runs with, including schema defaults, as JSON text."""
+    preview: str = ""
+    """What the call would do according to its tool, such as a diff; untrusted text."""
 
 
 class ApprovalVerdict(Value):
@@ -137,6 +139,8 @@ class ApprovalAsked(EventBase, tag="approval_asked"):
     name: str = ""
     arguments: str = ""
     """Tool and arguments of the call, as JSON text."""
+    preview: str = ""
+    """What the call would do according to its tool, such as a diff, when the question was asked."""
 
     @property
     def unique_key(self) -> str | None:
@@ -230,3 +234,53 @@ class CompensationFinished(EventBase, tag="compensation_finished"):
     @property
     def unique_key(self) -> str | None:
         return f"undone:{self.call_id}#{self.attempt}"
+
+
+class ToolInterrupted(EventBase, tag="tool_interrupted"):
+    """A tool lost its service during a call: the call is in doubt, and the tool's `on_unknown` decides about it."""
+
+    call_id: str
+    attempt: int
+    why: str
+    name: str = ""
+    arguments: str = ""
+    """As in `ToolStarted`."""
+
+    @property
+    def unique_key(self) -> str | None:
+        return f"interrupted:{self.call_id}#{self.attempt}"
+
+
+class ToolsRevealed(EventBase, tag="tools_shown"):
+    """Hidden tools (`Settings.hidden_tools`) are part of every request from here on, after all others.
+
+    Once revealed, a tool keeps its position: removing or moving it would change the cached prefix.
+    """
+
+    names: tuple[str, ...]
+    why: str
+    initial: bool = False
+    """Found by the index for the first prompt of the session; may be none."""
+    tokens: int = 0
+    uncached_tokens: int = 0
+    """Tokens that the tools add to every prompt, and tokens after them to be processed again; both estimated."""
+
+
+class ToolsChanged(EventBase, tag="tools_changed"):
+    """The tools of a server, compared with those that the session has seen.
+
+    A session keeps the definitions it has seen, in their order. New tools follow all others; a tool that the server
+    does not offer any more stays visible, and calls of it get an error.
+    """
+
+    server: str
+    added: tuple[ToolSpec, ...] = ()
+    """Tools that are new during a run; those found when a run starts are in its settings."""
+    missing: tuple[str, ...] = ()
+    """Tools of the session that the server does not offer now."""
+    changed: tuple[str, ...] = ()
+    """Tools that the server defines in another way by now."""
+    error: str = ""
+    """Reason why the server cannot be used; empty if it can."""
+    notes: tuple[str, ...] = ()
+    """What was changed in the server's definitions, or left out, one sentence each."""

@@ -14,7 +14,7 @@
 
 Expected outcomes are not exceptions: a limit reached, a refusal, a failed tool or an unreachable model ends a
 run with a value (`Result.stop`). `Result.raise_for_stop` raises `RunStopped` (values/result.py) for callers who
-prefer an exception. `ModelRetry` is not raised by Bridle but by your tools and validators.
+prefer an exception. `ModelRetry` and `OutcomeUnknown` are not raised by Bridle but by tools and validators.
 """
 
 from typing import Literal
@@ -77,6 +77,13 @@ class ModelRetry(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+class OutcomeUnknown(Exception):
+    """Raised by a tool that lost its service during a call, so that the call may or may not have taken effect.
+
+    The tool's `on_unknown` then decides, as for a call that a crash interrupted.
+    """
 
 
 class MisuseError(BridleError):

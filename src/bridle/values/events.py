@@ -29,6 +29,9 @@ from .calls import CallReviewed as CallReviewed
 from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
 from .calls import ResourceClaim, StoredResult
+from .calls import ToolInterrupted as ToolInterrupted
+from .calls import ToolsChanged as ToolsChanged
+from .calls import ToolsRevealed as ToolsRevealed
 from .errors import Failure, FailureKind
 from .hooks import HookDecided as HookDecided
 from .memory import (
@@ -148,22 +151,6 @@ class Imported(EventBase, tag="imported"):
     """Repairs and dropped content, one sentence each."""
     instructions: str = ""
     """Its system prompt, used while the agent has no instructions of its own."""
-
-
-class ToolsRevealed(EventBase, tag="tools_shown"):
-    """Hidden tools (`Settings.hidden_tools`) are part of every request from here on, after all others.
-
-    Once revealed, a tool keeps its position: removing or moving it would change the cached prefix.
-    """
-
-    names: tuple[str, ...]
-    why: str
-    initial: bool = False
-    """Found by the index for the first prompt of the session; may be none."""
-    tokens: int = 0
-    uncached_tokens: int = 0
-    """Tokens that the tools add to every prompt, and tokens after them to be processed again; both estimated.
-    """
 
 
 class Resumed(EventBase, tag="resumed"):
@@ -396,7 +383,9 @@ Event = (
     | ModelSwitched
     | ToolStarted
     | ToolProbed
+    | ToolInterrupted
     | ToolFinished
+    | ToolsChanged
     | SubrunStarted
     | SubrunCharged
     | SubrunWaiting

@@ -104,9 +104,10 @@ class Media(Value, tag="media", metaclass=_CheckedMeta):
         cls, data: bytes, *, media_type: str = "", name: str = "", kind: MediaKind | None = None
     ) -> "Media":
         """Media from bytes; the type is detected unless given."""
-        if not isinstance(data, bytes | bytearray | memoryview) or not data:
-            received = "none" if isinstance(data, bytes) else type(data).__name__
-            raise MisuseError(f"Media.from_bytes takes bytes, not {received}")
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise MisuseError(f"Media.from_bytes takes bytes, not {type(data).__name__}")
+        if not data:
+            raise MisuseError("Media.from_bytes takes bytes, and at least one; the data is empty")
         if not isinstance(media_type, str) or not isinstance(name, str):
             raise MisuseError("Media.from_bytes: media_type and name must be strings")
         type_ = media_type or choose_type(bytes(data), name)

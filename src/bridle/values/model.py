@@ -194,3 +194,9 @@ class Origin(Value):
     family: str
     endpoint: str
     model: str
+
+
+def make_origin(model: Model, answered_by: str = "") -> Origin:
+    """Origin of a message from this model; `answered_by` is the model id in the reply, if it has one."""
+    endpoint = model.endpoint
+    return Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=answered_by or model.id)

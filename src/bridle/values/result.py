@@ -105,6 +105,8 @@ class Progress(SilentItem, tag="progress"):
     """Completed share, from 0 to 1."""
     call_id: str = ""
     """Id of the tool call; empty outside of tools."""
+    is_output: bool = False
+    """True if the message is the latest line that a program wrote, which the next one replaces."""
 
 
 class SubrunItem(SilentItem, tag="subrun_item"):
@@ -119,7 +121,7 @@ class SubrunItem(SilentItem, tag="subrun_item"):
 
 
 class SubrunDelta(SubrunItem, tag="subrun_delta"):
-    """The same for a delta, which a slow viewer may miss."""
+    """A delta of a run inside a tool, which a slow viewer may miss."""
 
 
 Delta = (
@@ -194,7 +196,7 @@ class DoneResult(Result[T]):
 
 
 NEXT_MOVES: dict[RunStop, str] = {
-    "budget": "raise the budget and call `agent.resume({session!r}, budget=…)`",
+    "budget": "raise the budget and call `agent.resume({session!r}, budget=…)`; a pool is raised with `Agent(pool=…)`",
     "steps": "raise the budget and call `agent.resume({session!r}, budget=…)`",
     "seconds": "raise the budget and call `agent.resume({session!r}, budget=…)`",
     "waiting": "answer `agent.approvals({session!r})`, then call `agent.resume({session!r})`",
@@ -224,7 +226,7 @@ class RunStopped(BridleError):
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """A conversation from elsewhere, made valid."""
+    """A conversation imported from another library or provider, repaired so that it can be continued."""
 
     messages: tuple[Message, ...]
     instructions: str = ""
@@ -242,7 +244,7 @@ class PartialOutput(Generic[T]):
     value: object
     """The answer so far as plain JSON data, or as text without an output type."""
     output: T | None = None
-    """The same as the requested type, once the type accepts what has arrived."""
+    """The answer as the requested type, once the type accepts what has arrived."""
     answer: int = 1
     """Number of the answer: higher if the model was asked again and starts from the beginning."""
     complete: bool = False

@@ -38,6 +38,8 @@ class Compaction(Value):
     """Let the provider compact the conversation itself if it can and `model` is not set."""
     summary_words: str = ""
     """Additional instructions for the summary."""
+    shorten_prompts: bool = False
+    """Shorten earlier user messages before a run ends because the prompt does not fit."""
 
     @property
     def summarizer(self) -> Model | None:

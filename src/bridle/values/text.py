@@ -4,7 +4,7 @@ An unpaired surrogate (half of a character) cannot be encoded as UTF-8. One of t
 make every later request fail, so text is repaired on input: pairs are joined, the rest is replaced.
 
 Foreign text is printed only through `escape_text`: terminals interpret control characters, and readers cannot
-see invisible ones.
+see invisible ones. Warnings have no messages of exceptions, which stay in the session's log (`locate_error`).
 
 JSON written by a model is parsed only here. Deeply nested text is rejected in one place, so that validation,
 permission, receipts and progress agree and none of them overflows the stack.
@@ -42,6 +42,17 @@ def describe_error(error: BaseException) -> str:
         return repair_surrogates(str(error))
     except BaseException as second:  # noqa: BLE001 - not swallowed: the message names it
         return f"(its own message raised {type(second).__name__})"
+
+
+def locate_error(error: BaseException) -> str:
+    """Type and place of an exception, for a warning: its message may contain personal data or a key."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    if place is None:
+        return type(error).__name__
+    file = re.split(r"[\\/]", place.tb_frame.f_code.co_filename)[-1]
+    return f"{type(error).__name__} at {file}:{place.tb_lineno}"
 
 
 def repair_surrogates(text: str) -> str:

@@ -1,30 +1,22 @@
 """`bridle chat` as a person or a program drives it: through a pipe, and on a terminal."""
 
-import fcntl
 import json
-import os
-import pty
 import re
-import select
-import struct
 import subprocess
 import sys
-import termios
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from patience import PATIENCE_SECONDS
+from terminal import open_terminal
 
 from bridle.cli.chat.slash_commands import CHAT_COMMANDS
 
 DEMO_TOOLS = str(Path(__file__).parents[3] / "examples" / "demo_tools.py")
 SESSION = re.compile(r"to continue: bridle chat (\S+)")
-STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-ON_TERMINAL = (
-    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-    "from bridle.cli.main import main; sys.exit(main(sys.argv[1:]))"
-)
+INTERRUPT = "\x03\r"
+"""Ctrl-C and Enter: Python sees a signal that arrives just before it waits for a key only after the line."""
 HANGING_TOOLS = """
 import asyncio
 from bridle import tool
@@ -43,6 +35,23 @@ async def wait_for_file(path: str) -> str:
     while not Path(path).exists():
         await asyncio.sleep(0.01)
     return "found"
+
+@tool(effect="read")
+async def linger() -> str:
+    '''Take long to stop.'''
+    try:
+        print("BEGINNING", flush=True)
+        await asyncio.Event().wait()
+    finally:
+        print("ENDING", flush=True)
+        await asyncio.Event().wait()
+
+@tool(effect="read")
+def block() -> str:
+    '''Sleep in a thread.'''
+    import time
+    print("BLOCKING", flush=True)
+    time.sleep(3600)
 
 @tool
 def pay(usd: int) -> str:
@@ -84,57 +93,10 @@ def saved(place, session):
     return [row["text"] for row in json.loads(done.stdout)]
 
 
-class Terminal:
-    """A program on a terminal of its own."""
-
-    def __init__(self, master, running):
-        self.master, self.running, self.seen, self._at = master, running, "", 0
-
-    def type(self, keys):
-        os.write(self.master, keys.encode())
-
-    def wait_for(self, text):
-        """Everything shown since the last call, up to this text."""
-        while text not in self.seen[self._at :]:
-            assert self._read(), f"no {text!r} in {self.seen!r}"
-        start, self._at = self._at, self.seen.index(text, self._at) + len(text)
-        return self.seen[start : self._at]
-
-    def wait_for_end(self):
-        while self._read():
-            pass
-        return self.running.wait(PATIENCE_SECONDS)
-
-    def _read(self):
-        ready, _, _ = select.select([self.master], [], [], PATIENCE_SECONDS)
-        assert ready, f"nothing more after {self.seen!r}"
-        try:
-            data = os.read(self.master, 65_536)
-        except OSError:  # the program has closed the terminal
-            return False
-        self.seen += STYLES.sub("", data.decode(errors="replace"))
-        return bool(data)
-
-
 @contextmanager
 def on_terminal(place, *arguments, **variables):
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    with subprocess.Popen(
-        [sys.executable, "-c", ON_TERMINAL, "chat", *arguments],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        cwd=place,
-        env={**surroundings(place), **variables},
-        start_new_session=True,
-    ) as running:
-        os.close(slave)
-        try:
-            yield Terminal(master, running)
-        finally:
-            running.kill()
-            os.close(master)
+    with open_terminal("chat", *arguments, cwd=place, env={**surroundings(place), **variables}) as terminal:
+        yield terminal
 
 
 def test_a_pipe_has_a_prompt_per_line_and_no_colours(place):
@@ -297,8 +259,10 @@ def test_text_typed_while_the_model_works_is_sent_to_it(place):
         terminal.wait_for("cached")
         terminal.wait_for("total")
         terminal.wait_for("> ")
-        # Python sees a signal that arrives just before it waits for a key only after the next key.
-        terminal.type("\x03\r")
+        terminal.type(INTERRUPT)
+        terminal.wait_for("Ctrl-C again")
+        terminal.wait_for("> ")
+        terminal.type("\x04")
         assert terminal.wait_for_end() == 0
     (session,) = SESSION.findall(terminal.seen)
     assert any("and then\n!say stop" in text for text in saved(place, session))
@@ -347,6 +311,7 @@ def test_with_prompt_toolkit_commands_are_offered_and_the_history_is_kept(place)
         terminal.type("text")
         terminal.wait_for("text")
         terminal.type("\x03")  # drops the text
+        terminal.wait_for("Ctrl-C again")
         terminal.wait_for(">")
         terminal.type("\x03")
         assert terminal.wait_for_end() == 0
@@ -359,3 +324,92 @@ def test_without_prompt_toolkit_one_line_says_what_to_install(place):
         terminal.wait_for("> ")
         terminal.type("/exit\r")
         assert terminal.wait_for_end() == 0
+
+
+def test_ctrl_c_at_the_prompt_drops_the_line_and_twice_leaves(place):
+    with on_terminal(place) as terminal:
+        terminal.wait_for("> ")
+        terminal.type("half a line")
+        terminal.wait_for("half a line")
+        terminal.type(INTERRUPT)
+        terminal.wait_for("Ctrl-C again, or Ctrl-D, leaves")
+        terminal.wait_for("> ")
+        terminal.type("!say whole\r")
+        terminal.wait_for("cached")
+        for _ in range(2):
+            terminal.wait_for("> ")
+            terminal.type(INTERRUPT)
+        assert terminal.wait_for_end() == 0
+    assert "Traceback" not in terminal.seen
+    assert SESSION.findall(terminal.seen), "the session can be continued"
+
+
+def test_lines_are_kept_without_prompt_toolkit(place):
+    history = place / ".local" / "share" / "bridle" / "chat_lines"
+    with on_terminal(place) as terminal:
+        terminal.wait_for("> ")
+        terminal.type("!say one\r")
+        terminal.wait_for("cached")
+        terminal.wait_for("> ")
+        terminal.type("\x04")
+        assert terminal.wait_for_end() == 0
+    assert history.stat().st_mode & 0o777 == 0o600
+    assert history.read_text() == "!say one\n"
+    with on_terminal(place) as terminal:
+        terminal.wait_for("> ")
+        terminal.type("\x10\r")  # the line before
+        terminal.wait_for("!say one")
+        terminal.wait_for("cached")
+        terminal.wait_for("> ")
+        terminal.type("\x04")
+        assert terminal.wait_for_end() == 0
+
+
+def test_a_tool_that_cannot_be_stopped_does_not_hold_the_chat(place):
+    with on_terminal(place, "--tools", "hang.py") as terminal:
+        terminal.wait_for("> ")
+        terminal.type("!say Wait.\\\r")
+        terminal.wait_for(". ")
+        terminal.type("!call block {}\r")
+        terminal.wait_for("BLOCKING")
+        terminal.type("\x03")
+        terminal.wait_for("interrupted; what was said is kept")
+        terminal.wait_for("> ")
+        terminal.type("!say after\r")
+        terminal.wait_for("after\r\n")
+        terminal.wait_for("cached")
+        terminal.wait_for("> ")
+        terminal.type("\x04")
+        assert terminal.wait_for_end() == 0
+    (session,) = SESSION.findall(terminal.seen)
+    assert "Wait. · block({})" in saved(place, session)
+
+
+def test_resuming_counts_no_cost_twice(place):
+    lines = ['!call pay {"usd": 3}\n!then\n!say paid'.replace("\n", "\\\n"), "/resume", "/resume", "/cost"]
+    (place / "ask.toml").write_text('[[rules]]\ndecision = "ask"\ntools = ["pay"]\n')
+    done = piped(place, lines, "--tools", "hang.py", "--policy", "ask.toml")
+    turns = re.findall(r"^\$([\d.]+) · chat \$([\d.]+)", done.stderr, re.MULTILINE)
+    assert len(turns) == 3, done.stderr
+    first, *resumed = turns
+    assert resumed == [("0.0000", first[0])] * 2, (
+        "nothing was answered, so nothing more was asked of the model"
+    )
+
+
+def test_a_finished_run_is_not_resumed(place):
+    done = piped(place, ["!say one", "/resume"])
+    assert "nothing to resume: the last run is finished" in done.stderr
+    assert done.stderr.count("cached") == 1
+
+
+def test_a_second_ctrl_c_ends_a_turn_that_takes_long_to_stop(place):
+    with on_terminal(place, "--tools", "hang.py") as terminal:
+        terminal.wait_for("> ")
+        terminal.type("!call linger {}\r")
+        terminal.wait_for("BEGINNING")
+        terminal.type("\x03")
+        terminal.wait_for("ENDING")
+        terminal.type("\x03")
+        assert terminal.wait_for_end() == 130
+    assert "Traceback" not in terminal.seen

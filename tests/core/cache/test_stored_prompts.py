@@ -5,11 +5,12 @@ import json
 from decimal import Decimal
 
 import pytest
+from ledger_sum import sum_entries
 from msgspec.structs import replace
 
 from bridle import Agent, Budget, tool
 from bridle.cli.main import main
-from bridle.core.budget.ledger import list_entries, sum_entries
+from bridle.core.budget.ledger import list_entries
 from bridle.core.cache.report import list_cache_calls
 from bridle.core.recovery.log_repair import fold_log
 from bridle.ports.transport import OutgoingRequest

@@ -6,12 +6,13 @@ import re
 from itertools import pairwise
 
 import pytest
+from ledger_sum import sum_entries
 from long_walks import FAMILIES, PNG, PROMPT, Walk, check_view, folded, look_at, shoot_at, walker, words_of
 from msgspec.structs import replace
 
 from bridle import Agent, Budget, Compaction, SharedBudget, Text, Thinking, tool
 from bridle.cli.main import main
-from bridle.core.budget.ledger import list_entries, sum_entries
+from bridle.core.budget.ledger import list_entries
 from bridle.core.cache.report import list_cache_calls
 from bridle.core.compaction.strategies import STRATEGIES, compaction_threshold, estimated_tokens
 from bridle.core.context.view import find_removable_parts
@@ -92,6 +93,7 @@ def test_strategies_are_tried_in_the_order_of_the_table():
         "chunks",
         "reasoning",
         "texts",
+        "prompts",
         "turns",
     ]
     keep = Compaction(keep=0.1)
@@ -252,6 +254,7 @@ def test_what_people_said_is_never_touched_and_may_be_too_much():
     result = asyncio.run(story())
     assert result.stop == "context"
     assert "what was said and summarised up to" in result.reason
+    assert "Compaction(shorten_prompts=True)" in result.reason
     view = walk.state.conversation.view
     sent = "".join(message.text for message in view)
     spoken = [message.text for message in result.messages if message.role == "user"]
@@ -260,6 +263,34 @@ def test_what_people_said_is_never_touched_and_may_be_too_much():
     assert all(text in sent for text in spoken)
     larger = Walk(ANTHROPIC, context_tokens=40_000, store=walk.store, tools=[look_at(40)])
     assert asyncio.run(larger.agent.resume("s")).stop == "done"
+
+
+@pytest.mark.parametrize("characters", [4_000, 30_000])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_chat_of_long_prompts_does_not_end_if_earlier_ones_may_be_shortened(family, characters):
+    options = Compaction(at=0.5, to=0.3, shorten_prompts=True)
+    agent = Agent(FAMILIES[family], context_tokens=20_000, compaction=options, store=MemoryStore())
+    prompts = [
+        f"Prompt {number}. {'some words about it ' * (characters // 20)} End of {number}."
+        for number in range(25)
+    ]
+
+    async def chat():
+        return [await agent.run(prompt, "s") for prompt in prompts]
+
+    results = asyncio.run(chat())
+    assert {result.stop for result in results} == {"done"}
+    asked = [message.text for message in results[-1].messages if message.role == "user"]
+    assert asked == prompts  # the transcript has all of them whole
+    events = [record.event for record in asyncio.run(agent.store.read("s"))]
+    compactions = [event for event in events if isinstance(event, e.Compacted)]
+    assert any("prompts" in event.strategies for event in compactions)
+    changed = {
+        change.message: change.text for event in compactions for change in event.changes if change.text
+    }
+    assert all("characters were left out here later on" in text for text in changed.values())
+    latest = next(message.id for message in reversed(results[-1].messages) if message.role == "user")
+    assert latest not in changed
 
 
 @pytest.mark.parametrize("words", ["", "   "])

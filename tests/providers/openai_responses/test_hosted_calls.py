@@ -357,3 +357,22 @@ PICTURE = {"type": "image_generation_call", "id": "ig_1", "status": "completed",
 def test_a_reply_that_is_a_picture_or_a_file_is_an_answer(model, answer):
     _, (result,) = run(RawServer(model, answer), "draw")
     assert (result.stop, result.text) == ("done", "")
+
+
+@pytest.mark.refusals
+@pytest.mark.parametrize("content", [5, [{"type": "dance", "step": 1}]])
+def test_a_message_that_cannot_be_read_is_no_answer(content):
+    unread = {
+        "type": "message",
+        "id": "msg_1",
+        "status": "completed",
+        "role": "assistant",
+        "content": content,
+    }
+    server = RawServer(MODEL, response(unread), says("In words."))
+    _, (result,) = run(server, "go")
+    assert (result.stop, result.text) == ("done", "In words.")
+    server = RawServer(MODEL, *[response(unread)] * 3)
+    _, (result,) = run(server, "go")
+    assert (result.stop, result.text) == ("no_progress", "")
+    assert "only items of the provider (message)" in result.reason

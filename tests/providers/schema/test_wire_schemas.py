@@ -21,8 +21,6 @@ from bridle.providers.schema import compiler
 from bridle.providers.schema.compiler import (
     all_dialects,
     compile_schema,
-    compile_together,
-    explain_joint_limit,
     find_dialect,
     is_strict_ready,
     restore_arguments,
@@ -659,29 +657,8 @@ def options(count):
     return json.dumps(tool({f"f{n}": {"type": "string"} for n in range(count)}, required=[]))
 
 
-def test_strict_tools_are_counted_together():
-    row = find_dialect("anthropic_strict")
-    assert explain_joint_limit([compile_schema(options(12), row)] * 2) is None
-    assert "25 optional fields" in explain_joint_limit([compile_schema(options(n), row) for n in (12, 13)])
-    assert "21 strict schemas" in explain_joint_limit([compile_schema(options(1), row)] * 21)
-    union = json.dumps(tool({f"f{n}": {"type": ["string", "null"]} for n in range(9)}))
-    assert "18 unions" in explain_joint_limit([compile_schema(union, row)] * 2)
-    assert explain_joint_limit([compile_schema(union, find_dialect("openai_strict"))] * 200) is None
-    assert not compile_schema(options(25), row).strict, "too many even for itself"
-
-
-def test_as_many_as_fit_together_are_strict_and_the_first_ones_first():
-    row = find_dialect("anthropic_strict")
-    made = compile_together([options(20), options(10), options(4)], row)
-    assert [one.strict for one in made] == [True, False, True]
-    assert made[1].dialect == "plain"
-    assert (
-        made[1].losses[0].startswith("#: schema is sent as not strict: together they have 30 optional fields")
-    )
-    assert explain_joint_limit(made) is None
-    assert compile_together([options(20), options(10)], row) == made[:2], (
-        "a later tool changes no earlier one"
-    )
+def test_a_schema_with_too_many_optional_fields_is_not_strict():
+    assert not compile_schema(options(25), find_dialect("anthropic_strict")).strict
 
 
 # ── the way back ────────────────────────────────────────────────────────────

@@ -4,10 +4,10 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
+from ledger_sum import sum_entries
 
 from bridle import Agent, Budget, SharedBudget, tool
 from bridle.cli.commands.cost import list_all_entries
-from bridle.core.budget.ledger import sum_entries
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.run.model_call import PartialUsage

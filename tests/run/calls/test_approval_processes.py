@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from command import bridle
 from patience import PATIENCE_SECONDS
 
 TOOLS = '''
@@ -48,18 +49,6 @@ def paid(home):
     return (home / "paid").read_text().split() if (home / "paid").exists() else []
 
 
-def bridle(*words):
-    """One command in a process of its own, with no terminal on any side."""
-    return subprocess.run(
-        [sys.executable, "-m", "bridle.cli.main", *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-
-
 def bridle_on_terminal(typed, *words):
     """One command with a person at the keyboard, who types this."""
     ours, theirs = pty.openpty()
@@ -82,7 +71,7 @@ def library(home, then):
 
 
 def waiting_session():
-    (question,) = json.loads(bridle("approvals", "--json").stdout)
+    (question,) = json.loads(bridle("approvals", "--json").out)
     return question["session"], question["id"]
 
 
@@ -96,7 +85,7 @@ def ask(home, where):
         assert bridle_on_terminal("w\n", "run", PROMPT, "--tools", tools)[0] == 1
         return waiting_session()
     (home / "rules.toml").write_text(RULES)
-    assert bridle("run", PROMPT, "--tools", tools, "--policy", str(home / "rules.toml")).returncode == 1
+    assert bridle("run", PROMPT, "--tools", tools, "--policy", str(home / "rules.toml")).code == 1
     return waiting_session()
 
 
@@ -104,15 +93,15 @@ def ask(home, where):
 @pytest.mark.parametrize("where", ["library", "terminal", "policy"])
 def test_an_answer_counts_when_the_run_goes_on_in_a_pipe(home, where, answer):
     session, question = ask(home, where)
-    assert bridle(answer, question).returncode == 0
+    assert bridle(answer, question).code == 0
     done = bridle("resume", session, "--tools", str(home / "paying.py"))
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert (done.code, done.out) == (0, "done\n"), done.err
     assert paid(home) == (["7"] if answer == "approve" else [])
 
 
 def test_an_answer_given_on_the_command_line_counts_in_the_library(home):
     session, question = ask(home, "terminal")
-    assert bridle("reject", question).returncode == 0
+    assert bridle("reject", question).code == 0
     resume = f"import asyncio; print(asyncio.run(agent.resume({session!r})).text)"
     assert library(home, resume) == "done\n"
     assert paid(home) == []
@@ -121,10 +110,10 @@ def test_an_answer_given_on_the_command_line_counts_in_the_library(home):
 def test_a_question_stays_open_when_a_pipe_comes_by_before_the_answer(home):
     session, question = ask(home, "terminal")
     early = bridle("resume", session, "--tools", str(home / "paying.py"))
-    assert (early.returncode, "waiting for an answer about pay" in early.stderr) == (1, True), early.stderr
+    assert (early.code, "waiting for an answer about pay" in early.err) == (1, True), early.err
     assert waiting_session() == (session, question)
-    assert bridle("approve", question).returncode == 0
-    assert bridle("resume", session, "--tools", str(home / "paying.py")).stdout == "done\n"
+    assert bridle("approve", question).code == 0
+    assert bridle("resume", session, "--tools", str(home / "paying.py")).out == "done\n"
     assert paid(home) == ["7"]
 
 
@@ -134,7 +123,7 @@ def test_rules_of_a_session_hold_when_it_goes_on_without_naming_them(home):
     rules = home / "rules.toml"
     rules.write_text('[[rules]]\ndecision = "deny"\nname = "closed"\n')
     first = bridle("run", PROMPT, "--tools", tools, "--policy", str(rules), "--json")
-    session = json.loads(first.stdout)["session"]
+    session = json.loads(first.out)["session"]
     again = bridle("run", PROMPT, "--tools", tools, "--session", session, "--yes")
-    assert again.returncode == 0, again.stderr
+    assert again.code == 0, again.err
     assert paid(home) == []

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from wire_models import SCHEMA_MODELS
 
-from bridle import Agent, Budget, MisuseError, ModelRetry, RunStopped, ToolFinished, tool
+from bridle import Agent, Budget, MisuseError, ModelRetry, RunStopped, SharedBudget, ToolFinished, tool
 from bridle.core.model_turn import TOOL_RETRIES_MAX
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
@@ -101,3 +101,10 @@ def test_a_run_without_an_answer_raises_and_says_what_to_do_next():
     assert not isinstance(raised.value, MisuseError)
     assert str(raised.value).startswith("the run stopped as 'steps' without an answer: ")
     assert str(raised.value).endswith("Next: raise the budget and call `agent.resume('shop', budget=…)`")
+
+
+def test_a_run_that_a_pool_stopped_says_how_to_raise_the_pool():
+    agent = Agent(scripted("x"), pool=SharedBudget(steps=1))
+    assert agent.run_sync("?").done
+    with pytest.raises(RunStopped, match=r"a pool is raised with `Agent\(pool=…\)`$"):
+        agent.run_sync("?").raise_for_stop()

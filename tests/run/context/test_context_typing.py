@@ -6,7 +6,7 @@ PROGRAM = """
 from dataclasses import dataclass
 from typing_extensions import reveal_type
 
-from bridle import Agent, RunContext, per_turn, tool
+from bridle import Agent, RunContext, Tool, per_turn, tool
 
 @dataclass
 class Clinic:
@@ -58,6 +58,9 @@ told = Agent("sim:", instructions=["x", describe, per_turn(roster), nothing], co
 reveal_type(told)  # Agent[Clinic, str]
 given: Agent[Clinic, str] = Agent("sim:", tools=[look], instructions=describe)
 reveal_type(Agent("sim:", instructions=describe))  # Agent[Clinic, str]
+several: list[Tool[Clinic]] = [look, look_later, plain]
+reveal_type(Agent("sim:", tools=several))  # Agent[Clinic, str]
+wrong_tools: list[Tool[Clinic]] = [look, elsewhere]  # wrong
 
 async def main() -> None:
     result = await typed.run("?", context=Clinic("North"))

@@ -8,7 +8,19 @@ from typing import Protocol
 import msgspec
 import pytest
 
-from bridle import Agent, Budget, MisuseError, Progress, RawTool, RunContext, SessionNotFound, TypedTool, tool
+from bridle import (
+    Agent,
+    Budget,
+    CommandTool,
+    MisuseError,
+    Progress,
+    RawTool,
+    RunContext,
+    SessionNotFound,
+    TypedTool,
+    per_turn,
+    tool,
+)
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
@@ -172,6 +184,32 @@ def test_a_missing_or_wrong_context_is_refused_before_anything_is_recorded():
     assert asyncio.run(store.read("s")) == ()
 
 
+def test_a_stream_without_its_context_is_refused_at_the_call():
+    """A web server has not sent its status yet, so it can still report the mistake."""
+    agent = Agent(scripted("never"), tools=[read_record])
+    with needs("tool `read_record` needs a context of type Clinic, which is never stored"):
+        agent.stream("?")
+    with needs("tool `read_record` needs a context of type Clinic, not int"):
+        agent.stream("?", context=5)  # type: ignore[arg-type]
+
+
+def test_a_stream_asks_for_the_context_of_instructions_only_if_they_are_due():
+    def name_clinic(ctx: RunContext[Clinic]) -> str:
+        return ctx.context.name
+
+    async def main():
+        agent = Agent(scripted("one", "two"), instructions=name_clinic)
+        await agent.run("?", "s", context=Clinic("North", []))
+        final = [item async for item in agent.stream("?", "s")][-1]
+        assert final.result.text == "two"
+        with needs("instruction `name_clinic` needs a context of type Clinic"):
+            await anext(aiter(agent.stream("?", "new")))
+        with needs("instruction `name_clinic` needs a context of type Clinic"):
+            Agent(scripted("never"), instructions=per_turn(name_clinic)).stream("?")
+
+    asyncio.run(main())
+
+
 def test_the_context_is_given_again_on_resume():
     async def main():
         store = MemoryStore()
@@ -266,7 +304,8 @@ def test_every_kind_of_tool_names_its_need():
         """Pay."""
         return ""
 
-    for made in (TypedTool(Booking, book), RawTool("raw", "", SCHEMA, book), pay):
+    printed = CommandTool("print", "", ["lp"], effect="write", on_unknown="probe", probe=find)
+    for made in (TypedTool(Booking, book), RawTool("raw", "", SCHEMA, book), pay, printed):
         assert made.context_type is Clinic
     assert RawTool("raw", "", SCHEMA, print).context_type is None
 

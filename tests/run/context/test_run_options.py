@@ -155,7 +155,7 @@ def test_unknown_and_wrong_options_are_refused_before_anything_is_recorded():
         agent.run_sync("?", "s", thinkng=None)
     with pytest.raises(MisuseError, match="tool_choice names 'look', which is not a tool of this agent"):
         agent.run_sync("?", "s", tools=[weigh], tool_choice="look")
-    with pytest.raises(MisuseError, match="wrong type"):
+    with pytest.raises(MisuseError, match="`thinking` must be a Thinking"):
         agent.run_sync("?", "s", thinking="high")
     assert asyncio.run(agent.store.read("s")) == ()
 

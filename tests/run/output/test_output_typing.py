@@ -110,5 +110,10 @@ def test_answers_are_typed(tmp_path):
 
 
 @needs_pyright
+def test_pyright_agrees_about_the_answers(tmp_path):
+    check_with_pyright(PROGRAM, tmp_path)
+
+
+@needs_pyright
 def test_pyright_infers_the_answers_of_output_functions(tmp_path):
     check_with_pyright(PYRIGHT_PROGRAM, tmp_path)

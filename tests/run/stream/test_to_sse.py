@@ -115,6 +115,19 @@ def test_a_structured_answer_is_json():
     assert json.loads(data)["output"] == {"city": "Oslo", "degrees": 3.5}
 
 
+def test_a_partial_answer_is_a_frame():
+    async def main():
+        stream = Agent("sim:", output=Weather).stream('!say {"city": "Oslo", "degrees": 3.5}')
+        return [to_sse(partial) async for partial in stream.partial()]
+
+    frames = asyncio.run(main())
+    shown = [(name, json.loads(data)) for name, data in read_frames("".join(frames))]
+    assert {name for name, _ in shown} == {data["type"] for _, data in shown} == {"partial_output"}
+    assert [data["complete"] for _, data in shown] == [False] * (len(shown) - 1) + [True]
+    assert shown[0][1]["value"] != shown[-1][1]["value"] == {"city": "Oslo", "degrees": 3.5}
+    assert shown[-1][1]["answer"] == 1
+
+
 @pytest.mark.parametrize("wrong", ["text", None, 5, Text(text="x"), {"type": "text_delta"}])
 def test_only_items_of_a_stream_are_taken(wrong):
     with pytest.raises(MisuseError, match="to_sse takes an item of a stream, not"):

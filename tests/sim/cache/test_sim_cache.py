@@ -29,13 +29,20 @@ def abilities_of(world):
     return find_model(f"sim:={world.family}/{world.model}", environ={}).abilities
 
 
+def charge_prompt(cache, layout, now):
+    """The usage of the prompt; what it writes is stored."""
+    usage = cache.measure_usage(layout, now)
+    cache.write_entries(layout, now)
+    return usage
+
+
 def reported(world, asks, dice):
     cache, abilities, reader = SimulatedPromptCache(), abilities_of(world), find_prompt_reader(world.family)
     for ask in asks:
         wire = body(world, ask, dice)
         prompt = lay_out_for_family(world.family, wire, abilities)
         layout = PromptLayout(prompt, reader.find_account(headers(world, ask)), abilities)
-        usage = cache.charge_prompt(layout, ask.time)
+        usage = charge_prompt(cache, layout, ask.time)
         assert usage.prompt == prompt.tokens
         yield usage.input, usage.cache_read, usage.cache_write, usage.cache_write_1h
 
@@ -92,7 +99,7 @@ def read_then(world, cache, *bodies, every=0.0, at=0.0):
     abilities, told = abilities_of(world), []
     for number, wire in enumerate(bodies):
         layout = PromptLayout(lay_out_for_family(world.family, wire, abilities), "me", abilities)
-        usage = cache.charge_prompt(layout, at + number * every)
+        usage = charge_prompt(cache, layout, at + number * every)
         told.append((usage.cache_read, usage.cache_write))
     return told
 
@@ -220,7 +227,7 @@ def test_a_call_that_never_began_writes_nothing():
     assert (
         cache.measure_usage(layout, 0.0)
         == cache.measure_usage(layout, 1.0)
-        == cache.charge_prompt(layout, 2.0)
+        == charge_prompt(cache, layout, 2.0)
     )
     assert cache.measure_usage(layout, 3.0).cache_read == 604
 
@@ -230,7 +237,7 @@ def test_nobody_reads_the_cache_of_another_account_or_model():
     prompt = lay_out_for_family("anthropic", asking(block(LONG, "5m")), abilities)
     asked = [("me", "m"), ("you", "m"), ("me", "n"), ("me", "m")]
     reads = [
-        cache.charge_prompt(PromptLayout(prompt, who, abilities, model), 0.0).cache_read
+        charge_prompt(cache, PromptLayout(prompt, who, abilities, model), 0.0).cache_read
         for who, model in asked
     ]
     assert reads == [0, 0, 0, 604]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from bridle.sim.responder.rule_based import reply_to
+from bridle.sim.responder.rule_based import respond
 from bridle.values.message import Message, Part, Reply, Text, ToolCall, ToolResult
 from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.request import Request, ToolSpec
@@ -48,7 +48,7 @@ class Conversation:
     def ask(self, prompt: str) -> str:
         self.add("user", Text(text=prompt))
         for _ in range(TURNS_MAX):
-            reply = reply_to(self.request())
+            reply = respond(self.request()).reply
             self.replies.append(reply)
             self.add("assistant", *reply.parts)
             if not reply.calls:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from sim_conversation import MODEL, Conversation, spec
 
-from bridle.sim.responder.rule_based import SIMULATED_NOTE, reply_to
+from bridle.sim.responder.rule_based import SIMULATED_NOTE, respond
 from bridle.sim.responder.skills.files import find_keywords
 from bridle.sim.responder.skills.weather import find_cities
 from bridle.values.message import Message, Reasoning, Stop, Text, ToolCall, ToolResult
@@ -285,7 +285,7 @@ def test_a_forced_tool_is_called_with_arguments_that_fit():
         tool_choice=ToolChoice(mode="tool", name="book"),
         messages=(Message(role="user", parts=(Text(text="Hello"),)),),
     )
-    (call,) = reply_to(request).calls
+    (call,) = respond(request).reply.calls
     assert call.name == "book"
     assert msgspec.json.decode(call.arguments) == {"seats": 3, "when": "2026-01-01"}
 
@@ -305,7 +305,7 @@ def test_any_tool_means_the_one_that_takes_the_answer_if_there_is_one():
             Message(role="tool", parts=(ToolResult(call_id="c1", parts=(Text(text="4"),)),)),
         ),
     )
-    (call,) = reply_to(request).calls
+    (call,) = respond(request).reply.calls
     assert (call.name, msgspec.json.decode(call.arguments)) == ("finish", {"answer": "2 + 2 = 4"})
 
 
@@ -331,7 +331,7 @@ def test_anything_else_gets_a_plain_sentence_about_what_this_is():
 
 
 def test_a_request_nobody_spoke_in_is_answered_too():
-    assert "simulated" in reply_to(Request(model=MODEL)).text
+    assert "simulated" in respond(Request(model=MODEL)).reply.text
 
 
 def test_the_same_request_gets_the_same_reply():

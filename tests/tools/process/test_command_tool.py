@@ -14,6 +14,7 @@ from bridle.ports.run_context import RunContext
 from bridle.testing import check_tool, scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.tools.process.run_process import CapturedOutput
+from bridle.values.result import Progress
 
 CONTEXT = RunContext(context=None, session="s", call_id="c", idempotency_key="k")
 SHOW = [sys.executable, "-c", "import sys; print(sys.argv[1:])"]
@@ -181,3 +182,23 @@ def test_the_example_works(capsys, tmp_path):
     found, counted = (part for part in told["messages"][2]["parts"] if part["type"] == "tool_result")
     assert "notes/library.txt:" in found["parts"][0]["text"]
     assert int(counted["parts"][0]["text"]) > 10
+
+
+def test_viewers_see_the_latest_line_of_output_while_the_program_runs(tmp_path):
+    """The program ends only after its line has been seen."""
+    wait = "until [ -e go ]; do sleep 0.01; done"
+    script = f"printf 'first\\rsecond\\033[2J %0300d' 1; {wait}; printf '\\nend\\n'"
+    made = CommandTool("build", "Build.", ["sh", "-c", script], cwd=tmp_path, effect="read")
+    seen = []
+
+    async def watch():
+        agent = Agent(scripted(call_reply(("build", {})), "done"), tools=[made])
+        async for item in agent.stream("?"):
+            if isinstance(item, Progress):
+                seen.append(item)
+                (tmp_path / "go").touch()
+
+    asyncio.run(watch())
+    assert all(item.is_output and item.name == "build" and item.call_id for item in seen)
+    assert seen[0].message.startswith("second\\u001b[2J 000")
+    assert max(len(item.message) for item in seen) == 200

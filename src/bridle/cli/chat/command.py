@@ -4,13 +4,6 @@ The answer is streamed to standard output; tool calls, notices and a line with c
 turn go to standard error. Text typed while the model works is sent to it, Ctrl-C interrupts it and keeps what was
 said, and /help lists the commands. Without a terminal, every line of standard input is a prompt or a /command; a
 line that ends in a backslash continues on the next one.
-
-Examples:
-
-  bridle chat
-  bridle chat -a support.toml
-  bridle chat SESSION
-  printf 'What is 17 * 23?\\n/cost\\n' | bridle chat
 """
 
 import argparse
@@ -20,6 +13,7 @@ import sys
 from bridle.cli.agent_options import add_agent_options, is_interactive
 from bridle.cli.commands.run import add_session_options
 from bridle.cli.log_access import add_store_option, open_log
+from bridle.ports.store import Store
 from bridle.watchers.console import Console
 
 from .conversation import ChatConversation
@@ -50,10 +44,19 @@ def execute(options: argparse.Namespace) -> int:
                     console.note(prompts.hint)
             _converse(chat, prompts, runner)
         finally:
-            runner.run(store.close())
+            runner.run(_stop_and_close(store))
     if chat.session is not None and not options.json:
         console.note(f"to continue: bridle chat {chat.session}")
     return 0 if interactive else chat.code
+
+
+async def _stop_and_close(store: Store) -> None:
+    """Close the log, after an interrupted turn has recorded its end."""
+    unfinished = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in unfinished:
+        task.cancel()
+    await asyncio.gather(*unfinished, return_exceptions=True)
+    await store.close()
 
 
 def _converse(chat: ChatConversation, prompts: PromptInput, runner: asyncio.Runner) -> None:

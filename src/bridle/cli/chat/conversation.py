@@ -23,6 +23,7 @@ from bridle.core.context.token_estimate import window_tokens
 from bridle.core.state import Phase, State
 from bridle.ports.store import Store
 from bridle.run.agent import Agent
+from bridle.run.result import make_result
 from bridle.run.stream import Stream, StreamItem
 from bridle.values.errors import BridleError
 from bridle.values.events import Compacted
@@ -99,13 +100,20 @@ class ChatConversation:
         if state is None or self.session is None:
             self.console.note("nothing to resume: this chat has no prompt yet")
             return
+        if state.phase is Phase.IDLE and state.run.end.stop == "done":
+            self.console.note("nothing to resume: the last run is finished")
+            return
         with self._report_errors():
             opened = open_resumed_stream(
                 self.agent, self._builder, self.session, state.settings, self.options
             )
-            await self._run_turn(self.agent, opened)
+            paid = make_result(self.session, state, None).cost
+            await self._run_turn(self.agent, opened, paid_before=paid)
 
-    async def _run_turn(self, agent: Agent[object, object], stream: Stream[object]) -> None:
+    async def _run_turn(
+        self, agent: Agent[object, object], stream: Stream[object], paid_before: float | None = 0.0
+    ) -> None:
+        """Run to the end and report; `paid_before` is the cost of a resumed run until now."""
         began = time.monotonic()
         self.session, self._was_compacted = stream.session, False
         # Output of tools must not mix with the answers.
@@ -120,7 +128,8 @@ class ChatConversation:
         if self._compacts_next and not self._was_compacted:
             self.console.note("not compacted: a shorter version would save too little", "yellow")
         self._compacts_next = False
-        self._print_result(agent, result, time.monotonic() - began)
+        cost = None if result.cost is None or paid_before is None else result.cost - paid_before
+        self._print_result(agent, result, cost, time.monotonic() - began)
 
     def _notice(self, item: StreamItem) -> None:
         self._was_compacted = self._was_compacted or isinstance(item, Compacted)
@@ -153,10 +162,12 @@ class ChatConversation:
         if messages and (state.phase is not Phase.IDLE or state.run.end.stop == "waiting"):
             console.note("the last run is unfinished: /resume continues it", "yellow")
 
-    def _print_result(self, agent: Agent[object, object], result: Result[object], seconds: float) -> None:
+    def _print_result(
+        self, agent: Agent[object, object], result: Result[object], cost: float | None, seconds: float
+    ) -> None:
         settings, console = agent.settings, self.console
         self.code = exit_code(result) or self.code
-        self._spent = None if self._spent is None or result.cost is None else self._spent + result.cost
+        self._spent = None if self._spent is None or cost is None else self._spent + cost
         simulated, has_output = settings.model.endpoint.simulated, settings.output is not None
         if self.options.json:
             encoded = encode_result(result, settings.model.name, simulated=simulated, has_output=has_output)
@@ -168,7 +179,7 @@ class ChatConversation:
             console.note("interrupted; what was said is kept, and you can go on", "yellow")
         elif not result.done:
             console.note(f"ended: {result.stop}" + (f": {result.reason}" if result.reason else ""), "red")
-        console.note(format_turn(result, self._spent, seconds, simulated=simulated))
+        console.note(format_turn(result, cost, self._spent, seconds, simulated=simulated))
 
     def print_lines(self, lines: Iterator[str] | list[str]) -> None:
         """Print the output of a /command."""
@@ -176,13 +187,18 @@ class ChatConversation:
 
 
 def format_turn(
-    result: Result[object], spent: float | None, seconds: float, *, simulated: bool = False
+    result: Result[object],
+    cost: float | None,
+    spent: float | None,
+    seconds: float,
+    *,
+    simulated: bool = False,
 ) -> str:
     """The line after a turn: its cost, the cost of the chat, and the share of the prompt read from the cache."""
     usage = result.usage
     share = f" · {usage.cache_read / usage.prompt:.0%} cached" if usage.prompt else ""
     marked = " (simulated)" if simulated else ""
     return (
-        f"{format_dollars(result.cost)} · chat {format_dollars(spent)}{marked}{share}"
+        f"{format_dollars(cost)} · chat {format_dollars(spent)}{marked}{share}"
         f" · {usage.total:,} tokens · {format_duration(seconds)}"
     )

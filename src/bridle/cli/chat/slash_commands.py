@@ -3,14 +3,13 @@
 import re
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
-from shlex import quote
 from typing import NamedTuple
 
 from bridle.cli.commands.cost import format_rows, list_session_entries, make_rows, make_total
 from bridle.cli.commands.fork import format_fork_place
 from bridle.cli.format.columns import format_table, screen_width, trim_line
-from bridle.cli.log_access import first_prompt_text, read_session
-from bridle.run.lineage import fork_session
+from bridle.cli.log_access import read_session
+from bridle.run.lineage import first_prompt_text, fork_session
 from bridle.values.errors import BridleError
 from bridle.values.events import Prompted
 from bridle.watchers.console import shorten
@@ -35,7 +34,8 @@ async def _show_help(chat: ChatConversation, _: str) -> None:
             *(f"  {line}" for line in format_table(rows)),
             "",
             "A line that ends in \\ continues on the next one. While the model works, a line",
-            "that you type goes to it as a message, and Ctrl-C interrupts it. Ctrl-D leaves.",
+            "that you type goes to it as a message, and Ctrl-C interrupts it. At the prompt,",
+            "Ctrl-C drops the line; Ctrl-D, or Ctrl-C twice, leaves.",
         ]
     )
 
@@ -142,7 +142,7 @@ async def execute_command(chat: ChatConversation, name: str, argument: str) -> N
         chat.console.note(f"unknown command /{name}; {hint} A space in front makes it a prompt.", "red")
         return
     if argument and not row.arguments:
-        chat.console.note(f"/{name} takes no argument, not {quote(argument)}", "red")
+        chat.console.note(f"/{name} takes no argument, not '{argument}'", "red")
         return
     try:
         await row.execute(chat, argument)

@@ -13,17 +13,23 @@ from prompt_toolkit.output import ColorDepth
 
 from bridle.watchers.console import is_color_wanted
 
-from .prompt_input import CONTINUATION, CONTINUED_MARK, PROMPT_MARK, EndOfInput
+from .prompt_input import (
+    CONTINUATION,
+    CONTINUED_MARK,
+    PROMPT_MARK,
+    EndOfInput,
+    LeavingInterrupts,
+    format_history_error,
+    prepare_history,
+)
 
 MENU_LINES = 4
-HISTORY_MODE = 0o600
-"""Only the user may read the prompts."""
 
 
 class ToolkitInput:
     def __init__(self, commands: Mapping[str, str], history: Path) -> None:
         """`commands` are completed, each with its meaning; `history` is the file of earlier prompts."""
-        self.hint = ""
+        self.hint, self._interrupts = "", LeavingInterrupts()
         completer = WordCompleter(list(commands), meta_dict=dict(commands), sentence=True)
         self._session: PromptSession[str] = PromptSession(
             message=PROMPT_MARK,
@@ -40,19 +46,17 @@ class ToolkitInput:
     def read(self) -> str:
         while True:
             try:
-                return self._session.prompt()
+                return self._interrupts.end_with(self._session.prompt())
             except EOFError:
                 raise EndOfInput from None
             except KeyboardInterrupt:
-                if not self._session.default_buffer.text:
-                    raise EndOfInput from None
+                self._interrupts.count()
 
     def _open_history(self, path: Path) -> History:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(HISTORY_MODE)
+            prepare_history(path)
         except OSError as error:
-            self.hint = f"the history is not kept: {error.strerror or error}: {path}"
+            self.hint = format_history_error(error, path)
             return InMemoryHistory()
         return FileHistory(path)
 

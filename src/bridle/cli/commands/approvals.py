@@ -8,32 +8,30 @@ import asyncio
 
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import (
-    add_across_option,
-    add_store_option,
-    add_tenant_option,
+    add_log_options,
     belongs_to_tenant,
     fold_state,
     format_local_time,
     list_sessions,
-    open_log,
     read_session,
     tenant_of,
+    use_log,
 )
 from bridle.core.calls.argument_changes import list_changes, show_arguments
 from bridle.ports.store import Store
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.values.calls import PendingApproval
 from bridle.values.errors import Corrupt
+from bridle.values.text import escape_text
 
+PREVIEW_LINES_MAX = 400
 SESSIONS_SEARCHED_MAX = 1_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", help="only this session")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
-    add_tenant_option(parser, "only sessions of this tenant")
-    add_across_option(parser)
-    add_store_option(parser)
+    add_log_options(parser, "only sessions of this tenant")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -47,7 +45,7 @@ def execute(options: argparse.Namespace) -> int:
         doubt = "interrupted: " if item.question == "in_doubt" else ""
         print_line(f"{item.id}  {format_local_time(item.asked_at)}  session {item.session}{until}")
         print_line(f"    {doubt}{format_call(item)}  — {item.rule}")
-        for line in format_defaults(item):
+        for line in (*format_defaults(item), *format_preview(item)):
             print_line(f"    {line}")
     return 0
 
@@ -63,12 +61,20 @@ def format_defaults(question: PendingApproval) -> list[str]:
     return [f"by default: {'; '.join(line.replace(': + ', ' = ', 1) for line in added)}"] if added else []
 
 
+def format_preview(question: PendingApproval) -> list[str]:
+    """The tool's preview of the call, with invisible and control characters escaped; the arguments hold all of it."""
+    lines = (
+        [escape_text(line, exact=True) for line in question.preview.split("\n")] if question.preview else []
+    )
+    cut = len(lines) - PREVIEW_LINES_MAX
+    return (
+        lines if cut <= 0 else [*lines[:PREVIEW_LINES_MAX], f"[{cut:,} more lines; the arguments have all]"]
+    )
+
+
 async def _read_questions(options: argparse.Namespace) -> list[PendingApproval]:
-    store = open_log(options.store, to_read=True)
-    try:
+    async with use_log(options.store) as store:
         return await list_questions(store, options.session, tenant_of(options))
-    finally:
-        await store.close()
 
 
 async def list_questions(

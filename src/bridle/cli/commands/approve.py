@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.cli.format.printing import print_json, print_line
-from bridle.cli.log_access import add_store_option, add_tenant_option, fold_state, open_log, read_session
+from bridle.cli.log_access import add_store_option, add_tenant_option, fold_state, read_session, use_log
 from bridle.core.calls.argument_changes import list_changes
 from bridle.ports.tool import Json
 from bridle.run.agent import Agent
@@ -89,18 +89,17 @@ def answer_question(
         print_line(f"{word}: {format_call(question)}")
         for line in changed:
             print_line(f"  changed: {line}")
-        print_line(f"continue with: bridle resume {quote(question.session)} --tools FILE")
+        configured = any(options.configuration.get(name) for name in ("agent", "tools"))
+        tools = "" if configured else " --tools FILE"
+        print_line(f"continue with: bridle resume {quote(question.session)}{tools}")
     return 0
 
 
 async def _find_and_answer(options: argparse.Namespace, give: GiveAnswer) -> PendingApproval:
-    store = open_log(options.store, to_read=True)
-    try:
+    async with use_log(options.store) as store:
         question = find_pending_approval(await list_questions(store, tenant=options.tenant), options.id)
         # The tools' code is not loaded here; its checks run again when the call runs.
         return await give(Agent(PLACEHOLDER_MODEL, store=store), question)
-    finally:
-        await store.close()
 
 
 def answerer_name(options: argparse.Namespace) -> str:

@@ -8,7 +8,7 @@ import asyncio
 
 from bridle.cli.format.columns import fit_line, pad_text
 from bridle.cli.format.printing import print_json, print_line
-from bridle.cli.log_access import add_store_option, open_log
+from bridle.cli.log_access import add_store_option, use_log
 from bridle.core.budget.shared import BudgetAccount
 from bridle.ports.store import Store
 from bridle.run.budget.stored import BudgetLog
@@ -55,8 +55,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 async def _read_accounts(options: argparse.Namespace) -> dict[str, BudgetAccount]:
-    store = open_log(options.store, to_read=True)
-    try:
+    async with use_log(options.store) as store:
         names = [options.name] if options.name else await _list_budget_names(store)
         found = {name: await BudgetLog(store, name).catch_up() for name in names}
         return {
@@ -64,8 +63,6 @@ async def _read_accounts(options: argparse.Namespace) -> dict[str, BudgetAccount
             for name, account in found.items()
             if account.spent != Amount() or account.open_reservations
         }
-    finally:
-        await store.close()
 
 
 async def _list_budget_names(store: Store) -> list[str]:

@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from bridle.cli.format.columns import display_width, fit_line, pad_text, screen_width, wrap_text
 from bridle.cli.format.printing import print_error, print_json, print_line
 from bridle.cli.log_access import (
-    add_across_option,
-    add_store_option,
-    add_tenant_option,
+    add_log_options,
     belongs_to_tenant,
     list_sessions,
-    open_log,
     read_session,
     tenant_of,
+    use_log,
 )
 from bridle.core.cache.report import (
     CACHE_OUTCOMES,
@@ -36,7 +34,8 @@ from bridle.watchers.console import format_dollars, shorten
 
 BAR_WIDTH = 24
 REASON_LINES_MAX = 4
-NAME_WIDTH = 25
+RATES_WIDTH = 55
+"""Columns after the name in a table of rates."""
 ALL_SESSIONS = 1_000_000_000
 NO_TENANT = "(none)"
 
@@ -70,9 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("session", nargs="?", help="only this session, call by call unless --by is given")
     add("--by", choices=[*CACHE_GROUP_KEYS], help="group by (default: session)")
     add("--json", action="store_true", help="print calls or rows, and totals, as JSON")
-    add_tenant_option(parser, "only sessions of this tenant")
-    add_across_option(parser)
-    add_store_option(parser)
+    add_log_options(parser, "only sessions of this tenant")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -119,8 +116,7 @@ def _calls_as_data(session: str, calls: Sequence[CacheCall]) -> dict[str, object
 
 
 async def _read_calls(options: argparse.Namespace) -> list[SeenCall]:
-    store = open_log(options.store, to_read=True)
-    try:
+    async with use_log(options.store) as store:
         if options.session:
             return _list_seen_calls(
                 options.session, await read_session(store, options.session, tenant_of(options))
@@ -129,8 +125,6 @@ async def _read_calls(options: argparse.Namespace) -> list[SeenCall]:
         return [
             each for info in infos for each in await _read_session_calls(store, info.id, tenant_of(options))
         ]
-    finally:
-        await store.close()
 
 
 async def _read_session_calls(store: Store, session: str, tenant: str | None) -> list[SeenCall]:
@@ -153,7 +147,8 @@ def _list_seen_calls(session: str, records: Sequence[Record]) -> list[SeenCall]:
 def _format_rates(table: Sequence[CacheRow]) -> list[str]:
     if table[-1].sum.calls == 0:
         return ["no call was answered in this log"]
-    width = min(NAME_WIDTH, max(display_width(escape_text(row.name)) for row in table))
+    longest = max(display_width(escape_text(row.name)) for row in table)
+    width = min(longest, screen_width() - RATES_WIDTH)
     head = f"{'':<{width}} {'calls':>6} {'expected':>11} {'read':>11} {'rate':>6} {'lost':>9} alarms"
     return [head, *(_format_rate(row, width) for row in table)]
 

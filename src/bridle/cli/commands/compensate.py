@@ -9,17 +9,9 @@ import asyncio
 import sys
 from contextlib import redirect_stdout
 
-from bridle.cli.agent_options import is_interactive
+from bridle.cli.agent_options import add_toolkit_options, is_interactive, make_toolkit
 from bridle.cli.format.printing import print_json, print_line
-from bridle.cli.log_access import (
-    add_across_option,
-    add_store_option,
-    add_tenant_option,
-    fold_state,
-    open_log,
-    read_session,
-    tenant_of,
-)
+from bridle.cli.log_access import add_log_options, fold_state, read_session, tenant_of, use_log
 from bridle.config.tool_loader import load_tools
 from bridle.core.calls.compensation import list_compensations
 from bridle.ports.tool import Tool
@@ -48,16 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CALL",
         help="id of an interrupted call that you have undone yourself; repeatable",
     )
+    add_toolkit_options(parser)
     parser.add_argument("--list", action="store_true", help="only list what can be undone")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
-    add_tenant_option(parser)
-    add_across_option(parser)
-    add_store_option(parser)
+    add_log_options(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
-    tools = load_tools(options.tools)
+    tools = [*load_tools(options.tools), *make_toolkit(options)]
     with redirect_stdout(sys.stderr):
         found = asyncio.run(_compensate_session(options, tools))
     if options.json:
@@ -75,22 +66,21 @@ def execute(options: argparse.Namespace) -> int:
 
 
 async def _compensate_session(options: argparse.Namespace, tools: list[Tool]) -> tuple[Compensation, ...]:
-    store = open_log(options.store, to_read=True)
-    try:
+    async with use_log(options.store) as store:
         state = fold_state(await read_session(store, options.session, tenant_of(options)))
         found = list_compensations(state)
         left = [item for item in found if item.state != "done"]
         if options.list or not left:
             return found
-        if not options.tools:
-            raise MisuseError("the log does not contain code; give the session's tools with --tools FILE")
+        if not tools:
+            raise MisuseError(
+                "the log does not contain code; give the session's tools with --tools FILE or --toolkit"
+            )
         if not options.yes:
             _confirm_compensations(left)
         return await Agent(PLACEHOLDER_MODEL, tools=tools, store=store).compensate(
             options.session, settled=options.settled, tenant=tenant_of(options)
         )
-    finally:
-        await store.close()
 
 
 def _confirm_compensations(left: list[Compensation]) -> None:

@@ -15,17 +15,15 @@ from decimal import Decimal
 
 import msgspec
 
-from bridle.cli.format.columns import display_width, fit_line, pad_text
+from bridle.cli.format.columns import display_width, fit_line, pad_text, screen_width
 from bridle.cli.format.printing import print_error, print_json, print_line
 from bridle.cli.log_access import (
-    add_across_option,
-    add_store_option,
-    add_tenant_option,
+    add_log_options,
     belongs_to_tenant,
     list_sessions,
-    open_log,
     read_session,
     tenant_of,
+    use_log,
 )
 from bridle.cli.option_values import parse_time
 from bridle.core.budget.ledger import (
@@ -42,7 +40,8 @@ from bridle.values.text import escape_text
 from bridle.values.usage import Usage
 
 ALL_SESSIONS = 1_000_000_000
-NAME_WIDTH_MAX, SCREEN_WIDTH = 30, 80
+NUMBERS_WIDTH = 50
+"""Columns after the name of a row."""
 
 
 def _format_day(at: float) -> str:
@@ -122,9 +121,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--json", action="store_true", help="print the rows and the total as JSON")
     add("--csv", action="store_true", help="print the rows as CSV")
-    add_tenant_option(parser, "only sessions of this tenant")
-    add_across_option(parser)
-    add_store_option(parser)
+    add_log_options(parser, "only sessions of this tenant")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -190,13 +187,10 @@ def _split_entry(entry: LedgerEntry, by: str) -> list[CostShare]:
 
 
 async def _read_entries(options: argparse.Namespace) -> list[LedgerEntry]:
-    store = open_log(options.store, to_read=True)
-    try:
+    async with use_log(options.store) as store:
         if options.session:
             return await list_session_entries(store, options.session, tenant_of(options))
         return await list_all_entries(store, tenant_of(options))
-    finally:
-        await store.close()
 
 
 async def list_all_entries(store: Store, tenant: str | None = None) -> list[LedgerEntry]:
@@ -208,14 +202,14 @@ async def list_all_entries(store: Store, tenant: str | None = None) -> list[Ledg
             continue
         # Records that a fork shares with its parent are charged to the parent.
         booked += [entry for entry in list_entries(info.id, records) if entry.seq > info.forked_at]
-        drawn += [entry for entry in list_nested_charges(info.id, records) if entry.seq > info.forked_at]
+        drawn += [entry for entry in list_nested_charges(records) if entry.seq > info.forked_at]
     return [*booked, *_entries_without_log(drawn, booked)]
 
 
 async def list_session_entries(store: Store, session: str, tenant: str | None = None) -> list[LedgerEntry]:
     """Calls of a session and of its nested runs, each from its own log."""
     records = await read_session(store, session, tenant)
-    booked, drawn = list(list_entries(session, records)), list_nested_charges(session, records)
+    booked, drawn = list(list_entries(session, records)), list_nested_charges(records)
     ids = {entry.id for entry in drawn}
     for inner in dict.fromkeys(entry.session for entry in drawn):
         theirs = list_entries(inner, await _read_records(store, inner))
@@ -250,16 +244,13 @@ def _row_as_csv(row: CostRow) -> dict[str, str | int]:
 
 
 def format_rows(table: Sequence[CostRow], whole: CostRow, session: str | None, by: str) -> Iterable[str]:
-    """Rows of 80 columns; long names are cut, and complete in --json and --csv."""
-    names = [escape_text(row.name).removeprefix(f"{session} ") for row in table]
-    width = min(max(map(display_width, [*names, whole.name])), NAME_WIDTH_MAX)
-    yield f"{'':<{width}}  {'calls':>5} {'tokens':>10} {'cached':>10} {'output':>8} {'dollars':>11}"
-    for name, row in zip([*names, whole.name], [*table, whole], strict=True):
-        usd = "unknown" if row.usd is None else f"{row.usd:.6f}"
-        yield (
-            f"{pad_text(fit_line(name, width), width)}  {row.calls:>5,} {row.tokens:>10,} {row.cache_read:>10,}"
-            f" {row.output:>8,} {usd:>11}"
-        )
+    """A line per row; names that do not fit are cut, and complete in --json and --csv."""
+    names = [*(escape_text(row.name).removeprefix(f"{session} ") for row in table), whole.name]
+    width = min(max(map(display_width, names)), screen_width() - NUMBERS_WIDTH)
+    numbers = _tool_numbers if by == BY_TOOL else _model_numbers
+    yield f"{'':<{width}}  {numbers(None, whole)}"
+    for name, row in zip(names, [*table, whole], strict=True):
+        yield f"{pad_text(_fit_name(name, width), width)}  {numbers(row, whole)}"
         apart = [
             f"{count:,} {what}" for what in ("failed", "cancelled", "lost") if (count := getattr(row, what))
         ]
@@ -269,4 +260,31 @@ def format_rows(table: Sequence[CostRow], whole: CostRow, session: str | None, b
             apart.append("wasted cost unknown")
         if apart and by != "call":  # the name of the row contains it
             told = ", ".join(apart)
-            yield f"{'':<{min(width + 4, max(2, SCREEN_WIDTH - len(told)))}}{told}"
+            yield f"{'':<{min(width + 4, max(2, screen_width() - len(told)))}}{told}"
+
+
+def _fit_name(name: str, width: int) -> str:
+    """Cut a name; of a step or call the name of its session, so that its number stays."""
+    session, space, step = name.rpartition(" ")
+    if display_width(name) <= width or not space or display_width(step) + 2 > width:
+        return fit_line(name, width)
+    return f"{fit_line(session, width - display_width(step) - 1)} {step}"
+
+
+def _model_numbers(row: CostRow | None, whole: CostRow) -> str:
+    if row is None:
+        return f"{'calls':>5} {'tokens':>10} {'cached':>10} {'output':>8} {'dollars':>11}"
+    counts = f"{row.calls:>5,} {row.tokens:>10,} {row.cache_read:>10,} {row.output:>8,}"
+    return f"{counts} {_format_usd(row.usd):>11}"
+
+
+def _tool_numbers(row: CostRow | None, whole: CostRow) -> str:
+    """Tokens of a tool are its share of prompts and replies, so they are not divided further."""
+    if row is None:
+        return f"{'calls':>5} {'tokens':>10} {'dollars':>11} {'share':>6}"
+    share = "" if row.usd is None or not whole.usd else f"{row.usd / whole.usd:.0%}"
+    return f"{row.calls:>5,} {row.tokens:>10,} {_format_usd(row.usd):>11} {share:>6}"
+
+
+def _format_usd(usd: Decimal | None) -> str:
+    return "unknown" if usd is None else f"{usd:.6f}"

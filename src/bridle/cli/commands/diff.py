@@ -18,7 +18,7 @@ from bridle.cli.format.columns import (
     wrap_text,
 )
 from bridle.cli.format.printing import print_line
-from bridle.cli.log_access import add_across_option, add_store_option, add_tenant_option, open_log, tenant_of
+from bridle.cli.log_access import add_log_options, tenant_of, use_log
 from bridle.run.lineage import compare_sessions
 from bridle.values.lineage import ComparedSession, Comparison, Pair
 from bridle.values.message import Message
@@ -42,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--full", action="store_true", help=f"show whole messages instead of {MESSAGE_LINES_MAX} lines each"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_tenant_option(parser)
-    add_across_option(parser)
-    add_store_option(parser)
+    add_log_options(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -64,11 +62,8 @@ def execute(options: argparse.Namespace) -> int:
 
 
 async def _read_comparison(options: argparse.Namespace) -> Comparison:
-    store = open_log(options.store, to_read=True)
-    try:
+    async with use_log(options.store) as store:
         return await compare_sessions(store, options.a, options.b, tenant=tenant_of(options))
-    finally:
-        await store.close()
 
 
 class ComparisonPrinter:

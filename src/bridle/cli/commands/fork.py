@@ -14,7 +14,7 @@ from shlex import quote
 import msgspec
 
 from bridle.cli.format.printing import print_json, print_line
-from bridle.cli.log_access import add_across_option, add_store_option, add_tenant_option, open_log, tenant_of
+from bridle.cli.log_access import add_log_options, tenant_of, use_log
 from bridle.run.lineage import fork_session
 from bridle.values.lineage import Fork
 from bridle.values.text import escape_text
@@ -34,10 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--as", dest="name", metavar="NAME", help="id of the new session (default: generated)"
     )
     parser.add_argument("-m", "--model", help="model of the new session")
-    add_tenant_option(parser)
-    add_across_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    add_store_option(parser)
+    add_log_options(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -73,10 +71,7 @@ def _format_fork(made: Fork) -> Iterator[str]:
 
 
 async def _fork_session(options: argparse.Namespace) -> Fork:
-    store = open_log(options.store, to_read=True)
-    try:
+    async with use_log(options.store) as store:
         return await fork_session(
             store, options.session, options.at, options.name, model=options.model, tenant=tenant_of(options)
         )
-    finally:
-        await store.close()

@@ -8,8 +8,6 @@ environment, and compares their prompts. A folder stands for the Python files in
 To accept a line as it is:
 
   # bridle: stable   or   # bridle: stable[clock]
-
-Exit codes: 0 nothing found · 1 something found · 2 the files cannot be read.
 """
 
 import argparse

@@ -19,17 +19,10 @@ from bridle.cli.format.columns import (
     is_color_output,
     pad_text,
     screen_width,
+    shorten_stem,
 )
 from bridle.cli.format.printing import print_line
-from bridle.cli.log_access import (
-    add_across_option,
-    add_store_option,
-    add_tenant_option,
-    format_local_time,
-    open_log,
-    read_session,
-    tenant_of,
-)
+from bridle.cli.log_access import add_log_options, format_local_time, read_session, tenant_of, use_log
 from bridle.core.lineage.compare import describe_end
 from bridle.core.recovery.log_repair import iterate_states
 from bridle.run.lineage import list_branches
@@ -44,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", help="session id, as listed by `bridle sessions`")
     parser.add_argument("--tree", action="store_true", help="show all related forks and where they branch")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
-    add_tenant_option(parser)
-    add_across_option(parser)
-    add_store_option(parser)
+    add_log_options(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -73,19 +64,13 @@ class LogPlace(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def _read_records(options: argparse.Namespace) -> Sequence[Record]:
-    store = open_log(options.store, to_read=True)
-    try:
+    async with use_log(options.store) as store:
         return await read_session(store, options.session, tenant_of(options))
-    finally:
-        await store.close()
 
 
 async def _read_family(options: argparse.Namespace) -> tuple[Branch, ...]:
-    store = open_log(options.store, to_read=True)
-    try:
+    async with use_log(options.store) as store:
         return await list_branches(store, options.session, tenant=tenant_of(options))
-    finally:
-        await store.close()
 
 
 def _list_places(records: Sequence[Record]) -> Iterator[LogPlace]:
@@ -197,16 +182,11 @@ def _tree_stems(family: Sequence[Branch], width_max: int) -> list[tuple[str, str
         side = "" if not depth else "│  " if open_at.get(depth) else "   "
         children = "│  " if open_at.get(depth + 1) else "   "
         stems.append(
-            (_shorten_stem(trunk + elbow, width_max), _shorten_stem(trunk + side + children, width_max))
+            (shorten_stem(trunk + elbow, width_max), shorten_stem(trunk + side + children, width_max))
         )
         open_at = {level: still for level, still in open_at.items() if level < depth}
         open_at[depth] = True
     return stems[::-1]
-
-
-def _shorten_stem(stem: str, width_max: int) -> str:
-    """The end of a stem that is too long."""
-    return stem if len(stem) <= width_max else "…" + stem[1 - width_max :]
 
 
 def _branch_cost(branch: Branch) -> str:

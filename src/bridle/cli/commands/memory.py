@@ -1,9 +1,5 @@
 """List, add and remove notes of a tenant or session.
 
-  bridle memory list [--tenant T | --session S]
-  bridle memory add "Invoices go out on Fridays." --tenant acme
-  bridle memory remove t3 --tenant acme
-
 Without --tenant and --session, the notes are those of runs without a tenant. Notes are shown to agents with
 Agent(memory=…), in conversations that start after the note was written.
 """
@@ -12,7 +8,7 @@ import argparse
 import asyncio
 
 from bridle.cli.format.printing import print_json, print_line
-from bridle.cli.log_access import add_store_option, open_log
+from bridle.cli.log_access import add_store_option, use_log
 from bridle.run.memory.notes import Notes
 from bridle.values.errors import MisuseError
 from bridle.values.memory import NOTES_PREFIX, Note
@@ -59,13 +55,10 @@ def execute(options: argparse.Namespace) -> int:
 
 
 async def _run_action(options: argparse.Namespace) -> tuple[Note, ...]:
-    store = open_log(options.store, to_read=options.action != "add")
-    try:
+    async with use_log(options.store, to_read=options.action != "add") as store:
         notes, whose = Notes(store), {"tenant": options.tenant, "session": options.session}
         if options.action == "list":
             return await notes.list(**whose)
         if options.action == "add":
             return (await notes.add(options.what, **whose),)
         return (await notes.remove(options.what, **whose),)
-    finally:
-        await store.close()

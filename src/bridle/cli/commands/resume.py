@@ -1,11 +1,6 @@
 """Continue an unfinished session: interrupted, out of budget, or waiting for an approval.
 
 Model and instructions are those of the session. Tools must be given again, because the log does not contain code.
-
-Examples:
-
-  bridle resume SESSION --tools tools.py
-  bridle resume SESSION -a support.toml --usd 1
 """
 
 import argparse

@@ -1,18 +1,9 @@
 """Run an agent on a prompt.
 
 The answer goes to standard output, progress and a closing line with usage and cost to standard error. On a
-terminal the answer is streamed. With --json, one JSON object goes to standard output. Ctrl-C cancels the run;
-what it produced is kept, and the session can be continued.
-
-Examples:
-
-  bridle run "What is 17 * 23 minus 100?"
-  bridle run -a support.toml "Where is order 4411?"
-  bridle run --tools tools.py --usd 0.10 "Sum up the open invoices."
-  git diff | bridle run - -i "Review this change." --json
-  git diff | bridle run "Review this change." -f - -f screenshot.png
-  bridle run -f invoice.pdf --output invoice.json "Read this invoice."
-  bridle run --session SESSION "And in euros?"
+terminal the answer is streamed, and status lines say what the model and the tools are doing. With --json, one
+JSON object goes to standard output. Ctrl-C cancels the run; what it produced is kept, and the session can be
+continued.
 """
 
 import argparse
@@ -21,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from typing import TextIO
 
 import msgspec
@@ -30,7 +21,7 @@ from bridle.cli.agent_builder import AgentBuilder
 from bridle.cli.agent_options import add_agent_options
 from bridle.cli.attached_files import STANDARD_INPUT, attach_files
 from bridle.cli.format.printing import print_error, print_line, print_text
-from bridle.cli.log_access import add_store_option, fold_state, open_log, read_session, tenant_of
+from bridle.cli.log_access import add_store_option, fold_state, read_session, tenant_of, use_log
 from bridle.cli.main import EXIT_CANCELLED, EXIT_MISUSE
 from bridle.cli.option_values import make_count_parser
 from bridle.core.state import State
@@ -107,13 +98,17 @@ def run_agent(options: argparse.Namespace, *, session: str | None, prompt: Promp
     """Run a prompt, or without one resume the session; return the exit code."""
     out = sys.stdout
     console = Console(
-        out if out.isatty() and not options.json else None, sys.stderr, reasoning=bool(options.reasoning)
+        out if out.isatty() and not options.json else None,
+        sys.stderr,
+        reasoning=bool(options.reasoning),
+        animated=not options.json,
     )
     builder = AgentBuilder(options, console)
     if not options.json:
         builder.report_sources()
-    # Output of tools must not mix with the answer.
-    with redirect_stdout(sys.stderr):
+    # Output of tools must not mix with the answer, nor with the status lines.
+    printed = console.wrap_output()
+    with redirect_stdout(printed), redirect_stderr(printed):
         agent, result, seconds = asyncio.run(_run_session(options, console, builder, session, prompt))
     return _print_result(out, console, agent, result, seconds, as_json=options.json)
 
@@ -125,8 +120,7 @@ async def _run_session(
     session: str | None,
     prompt: Prompt | None,
 ) -> tuple[Agent[object, object], Result[object], float]:
-    store = open_log(options.store)
-    try:
+    async with use_log(options.store, to_read=False) as store:
         wanted = tenant_of(options) if prompt is None else None
         state = fold_state(await read_session(store, session, wanted)) if session else State()
         before = state.settings
@@ -145,8 +139,6 @@ async def _run_session(
         else:
             stream = open_resumed_stream(agent, builder, session or "", before, options)
         return agent, await watch_stream(stream, console), time.monotonic() - began
-    finally:
-        await store.close()
 
 
 def open_resumed_stream(
@@ -174,22 +166,28 @@ async def watch_stream(
 ) -> Result[object]:
     """Run to the end; Ctrl-C or output that cannot be written cancels. `notice` is called with every item."""
     loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT) or signal.default_int_handler
+
+    def restore_handler() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
 
     def interrupt() -> None:
         stream.cancel()
-        loop.remove_signal_handler(signal.SIGINT)  # a second Ctrl-C ends the process
+        restore_handler()  # asyncio's own: a second Ctrl-C cancels the task, a third ends it at once
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
     try:
-        async for event in stream:
-            if isinstance(event, FinalAnswer):
-                return event.result
-            if notice is not None:
-                notice(event)
-            if console.failed:
-                stream.cancel()
+        async with console.animate():
+            async for event in stream:
+                if isinstance(event, FinalAnswer):
+                    return event.result
+                if notice is not None:
+                    notice(event)
+                if console.failed:
+                    stream.cancel()
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        restore_handler()
     raise AssertionError("a stream ends with a FinalAnswer")
 
 

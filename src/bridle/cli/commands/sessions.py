@@ -8,15 +8,15 @@ from bridle.cli.format.columns import display_width, fit_line, format_table, pad
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import (
     add_store_option,
-    first_prompt_text,
     fold_state,
     format_local_time,
     list_sessions,
-    open_log,
+    use_log,
 )
 from bridle.cli.option_values import make_count_parser
 from bridle.core.lineage.compare import describe_end
 from bridle.ports.store import SessionInfo, Store
+from bridle.run.lineage import first_prompt_text
 from bridle.values.errors import Corrupt
 from bridle.watchers.console import format_count, format_dollars
 
@@ -71,11 +71,8 @@ def _row_cells(row: SessionListRow) -> tuple[str, ...]:
 
 
 async def _read_rows(options: argparse.Namespace) -> list[SessionListRow]:
-    store = open_log(options.store, to_read=True)
-    try:
+    async with use_log(options.store) as store:
         return [await _read_row(store, info) for info in await list_sessions(store, options.limit)]
-    finally:
-        await store.close()
 
 
 async def _read_row(store: Store, info: SessionInfo) -> SessionListRow:

@@ -1,13 +1,12 @@
 """Serve simulated providers on a local port, or print the tables of the simulator.
 
-    bridle sim --port 8090        all wire families at http://127.0.0.1:8090
-    bridle sim rules [FAMILY]     what is rejected, with status and message
-                                  (--profile for one kind of server)
-    bridle sim faults             faults that can be injected
-    bridle sim directives         directives that a prompt can contain
+  bridle sim rules [FAMILY]     what is rejected, with status and message
+                                (--profile for one kind of server)
+  bridle sim faults             faults that can be injected
+  bridle sim directives         directives that a prompt can contain
 
 Any client in any language can use it: set its base URL to the address printed, and its API key to anything.
-Ctrl-C stops it. With --script, the exit code is 2 if the script was not played to its end or a client asked
+Ctrl-C stops it. With --script, the command fails if the script was not played to its end or a client asked
 for more than it contains.
 """
 

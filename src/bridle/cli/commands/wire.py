@@ -1,16 +1,10 @@
-"""Check the codecs against recorded provider traffic.
-
-    bridle wire check PATH…     all recordings in these files or folders
-                                (JSON lines, .gz or not)
+"""Check the codecs against recorded provider traffic: files or folders of JSON lines, .gz or not.
 
 Each recorded reply must decode to the same value whether it is read whole or in slices of any size. Text,
 reasoning, calls, counts and stop reason must agree with those of a second, deliberately simple decoder. Each
 recorded request, decoded and encoded again, must mean the same. Any difference is a loss; each is listed with
 its recording and, if known, its reason. Recordings written by hand or rebuilt from parsed objects are decoded
 but not judged.
-
-Exit codes: 0 no loss, or every loss has a reason · 1 an unexplained loss · 2 something could not be read, and
-no unexplained loss · 130 stopped with Ctrl-C, after printing the counts so far.
 """
 
 import argparse
@@ -43,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "check",
         help="check the codecs against recordings",
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="recordings: files or folders")
     check.add_argument("--seed", type=int, default=1, help="seed of the slice sizes (default 1)")

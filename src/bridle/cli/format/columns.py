@@ -79,6 +79,11 @@ def format_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> li
     return lines
 
 
+def shorten_stem(stem: str, width_max: int) -> str:
+    """The lines of a tree before its text; only their end if they are too long."""
+    return stem if len(stem) <= width_max else "…" + stem[1 - width_max :]
+
+
 def _split_word(word: str, width: int) -> list[str]:
     """Split a word, such as a link or hash, into pieces that fit."""
     pieces, piece, room = [], "", width

@@ -14,13 +14,15 @@ from bridle.values.budget import (
 )
 from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
 from bridle.values.request import StepOptions
-from bridle.watchers.console import format_count, format_dollars, format_usage
+from bridle.watchers.console import describe_tool_changes, format_count, format_dollars, format_usage
 
 
-def format_revealed(event: e.ToolsRevealed) -> tuple[str, str]:
+def format_tools(event: e.ToolsRevealed | e.ToolsChanged) -> list[tuple[str, str]]:
+    if isinstance(event, e.ToolsChanged):
+        return [("tools", line) for line in describe_tool_changes(event)]
     names = ", ".join(event.names) or "no more"
     uncached = f", {event.uncached_tokens} of the prompt uncached" if event.uncached_tokens else ""
-    return "tools", f"{names} shown from here on: {event.why} (about {event.tokens} tokens{uncached})"
+    return [("tools", f"{names} shown from here on: {event.why} (about {event.tokens} tokens{uncached})")]
 
 
 def format_options(chosen: StepOptions) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import TextIO
 import msgspec
 
 from bridle.values.text import escape_text, join_lines
+from bridle.watchers.wrap import WordWrap
 
 STYLE_PATTERN = re.compile(r"(\x1b\[(?:0|1|2|3[1236])m)")
 
@@ -43,5 +44,9 @@ def write_raw(words: str) -> None:
 
 
 def print_error(words: str) -> None:
-    """Print an error to standard error in one line."""
-    print_line(f"bridle: {join_lines(words)}", file=sys.stderr)
+    """Print an error to standard error in one line, which a terminal gets wrapped between words."""
+    line = escape_text(f"bridle: {join_lines(words)}")
+    if sys.stderr is not None and sys.stderr.isatty():
+        wrap = WordWrap()
+        line = wrap.feed(line) + wrap.flush()
+    print_text(line, file=sys.stderr)

@@ -14,7 +14,7 @@ Runs inside tools have logs and entries of their own. The charges recorded in th
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal
 
@@ -32,7 +32,7 @@ from bridle.core.recovery.log_repair import LogReader
 from bridle.core.state import State
 from bridle.values import events as e
 from bridle.values.base import Value
-from bridle.values.budget import Spending, SubrunCharged
+from bridle.values.budget import SubrunCharged
 from bridle.values.cache import PromptStored
 from bridle.values.message import Message, ToolCall, ToolResult
 from bridle.values.record import Record
@@ -40,7 +40,7 @@ from bridle.values.request import ToolSpec
 from bridle.values.settings import Settings
 from bridle.values.usage import Usage
 
-from .limits import add_spending, billable_usage, price_partial_reply
+from .limits import billable_usage, price_partial_reply
 
 NO_TOOL_NAME = "(conversation)"
 """Name for results of calls that are not in the view."""
@@ -170,7 +170,7 @@ def list_entries(session: str, records: Sequence[Record]) -> tuple[LedgerEntry, 
     return tuple(reader.finish())
 
 
-def list_nested_charges(session: str, records: Sequence[Record]) -> tuple[LedgerEntry, ...]:
+def list_nested_charges(records: Sequence[Record]) -> tuple[LedgerEntry, ...]:
     """Charges of runs inside this session's tools according to its own log, one entry per call."""
     reader, found, counts = LogReader(), [], Counter[str]()
     for record in records:
@@ -201,16 +201,6 @@ def list_nested_charges(session: str, records: Sequence[Record]) -> tuple[Ledger
                 )
             )
     return tuple(found)
-
-
-def sum_entries(each: Iterable[LedgerEntry]) -> Spending:
-    total = Spending()
-    for entry in each:
-        if entry.outcome != "lost":
-            steps = entry.outcome == "answered" and not entry.summary
-            total = add_spending(total, entry.usage, entry.usd, steps=steps)
-        total = replace(total, tool_calls=total.tool_calls + entry.tool_calls)
-    return total
 
 
 class _LedgerReader:

@@ -16,7 +16,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from bridle.core.calls.catalogue import first_call_positions, split_deferred_tools, stand_in_names
+from bridle.core.calls.catalogue import (
+    add_server_tools,
+    first_call_positions,
+    split_deferred_tools,
+    stand_in_names,
+)
 from bridle.core.context.assemble import memory_text, offered_tools, prompt_cache_key
 from bridle.core.context.summary_view import is_native_summary_accepted
 from bridle.core.context.token_estimate import written_instructions
@@ -24,7 +29,7 @@ from bridle.core.context.view import drop_reasoning
 from bridle.core.effects import EndRun
 from bridle.core.state import State
 from bridle.values.cache import PrefixCause, PrefixMoved, PromptLayerName
-from bridle.values.events import Compacted, ViewChanged
+from bridle.values.events import Compacted, ToolsChanged, ViewChanged
 from bridle.values.request import Request, ToolChoice, ToolSpec
 from bridle.values.settings import Settings
 
@@ -277,6 +282,11 @@ def mark_stale_after(state: State, event: ViewChanged | Compacted) -> State:
 def mark_all_stale(state: State) -> State:
     """Mark all reasoning as stale: the text before the whole conversation changed."""
     return _mark_stale_from(state, 0) if state.conversation.transcript.messages else state
+
+
+def apply_tools_changed(state: State, event: ToolsChanged, at: float, proof: str) -> State:
+    after = add_server_tools(state, event)
+    return after if after.settings.tools == state.settings.tools else mark_all_stale(after)
 
 
 def _mark_stale_from(state: State, first: int) -> State:

@@ -201,12 +201,14 @@ def applied_schemas(root: Schema, place: SchemaValue) -> list[Schema]:
             if isinstance(reference := schema.get(name), str) and reference not in followed:
                 followed.add(reference)
                 waiting.append(resolve_reference(root, reference))
-        waiting.extend(_as_tuple(schema.get("allOf")))
+        waiting.extend(list_schemas(schema.get("allOf")))
         waiting.extend(schema.get(name) for name in ("then", "else"))
-        waiting.extend(_as_tuple(schema.get("dependentSchemas")))
+        waiting.extend(list_schemas(schema.get("dependentSchemas")))
         for name in UNION_KEYWORDS:
             waiting.extend(
-                each for each in _as_tuple(schema.get(name)) if not _is_contradicted(root, each, place.value)
+                each
+                for each in list_schemas(schema.get(name))
+                if not _is_contradicted(root, each, place.value)
             )
     return found
 
@@ -313,7 +315,9 @@ def _child_schemas(applied: Iterable[Schema], name: str) -> Iterator[Any]:
 def _item_schemas(applied: Iterable[Schema]) -> Iterator[Any]:
     for schema in applied:
         for key in ("items", "additionalItems", "unevaluatedItems", "prefixItems", "contains"):
-            yield from _as_tuple(schema.get(key)) if isinstance(schema.get(key), list) else (schema.get(key),)
+            yield from (
+                list_schemas(schema.get(key)) if isinstance(schema.get(key), list) else (schema.get(key),)
+            )
 
 
 def _is_contradicted(root: Schema, schema: Any, value: object) -> bool:
@@ -355,7 +359,8 @@ def _matches_property_pattern(pattern: object, name: str) -> bool:
         return True  # a pattern of another regex dialect may match anything
 
 
-def _as_tuple(several: Any) -> tuple[Any, ...]:
+def list_schemas(several: Any) -> tuple[Any, ...]:
+    """The schemas of a list or mapping; none otherwise."""
     if isinstance(several, dict):
         return tuple(several.values())
     return tuple(several) if isinstance(several, list) else ()

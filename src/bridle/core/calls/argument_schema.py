@@ -11,10 +11,12 @@ sentences that report a violation to the model.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from bridle.values.base import Value
+
+from .argument_matching import list_schemas, resolve_reference
 
 Schema = dict[str, Any]
 
@@ -110,30 +112,21 @@ class _SchemaCloser:
             return
         yield schema
         for name in _SAME_OBJECT_LISTS:
-            for each in _as_schemas(schema.get(name)):
+            for each in list_schemas(schema.get(name)):
                 yield from self._applied_schemas(each, followed)
         for name in _SAME_OBJECT:
             yield from self._applied_schemas(schema.get(name), followed)
         for name in _SAME_OBJECT_MAPS:
-            for each in _as_schemas(schema.get(name)):
+            for each in list_schemas(schema.get(name)):
                 yield from self._applied_schemas(each, followed)
         for name in ("$ref", "$dynamicRef"):
             reference = schema.get(name)
             if isinstance(reference, str) and reference not in followed:
-                found = self._resolve_reference(reference)
+                found = resolve_reference(self._root, reference)
                 # An unresolvable reference may allow anything.
                 yield from self._applied_schemas(
                     {"additionalProperties": True} if found is None else found, (*followed, reference)
                 )
-
-    def _resolve_reference(self, reference: str) -> Schema | None:
-        if not reference.startswith("#"):
-            return None
-        place: Any = self._root
-        for step in reference.removeprefix("#").split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            place = place.get(key) if isinstance(place, Mapping) else None
-        return place if isinstance(place, dict) else None
 
 
 def _list_objects(data: Any) -> Iterator[Schema]:
@@ -146,13 +139,6 @@ def _list_objects(data: Any) -> Iterator[Schema]:
 
 def _declared_fields(schema: Schema) -> tuple[str, ...]:
     return tuple(schema["properties"]) if isinstance(schema.get("properties"), dict) else ()
-
-
-def _as_schemas(several: Any) -> tuple[Any, ...]:
-    """The schemas of a list or mapping; none otherwise."""
-    if isinstance(several, dict):
-        return tuple(several.values())
-    return tuple(several) if isinstance(several, list) else ()
 
 
 class ProblemWording(Value):

@@ -26,8 +26,8 @@ from bridle.core.context.excerpt import reveal_reader_tool
 from bridle.core.context.model_constraints import is_sent_to
 from bridle.core.context.token_estimate import estimate_tool_tokens
 from bridle.core.effects import EndRun, FindTools, RevealTools
-from bridle.core.state import RequestAdjustments, RunOrigin, State
-from bridle.values.events import ModelAsked, RequestAdjusted, ToolFinished
+from bridle.core.state import Phase, RequestAdjustments, RunOrigin, State
+from bridle.values.events import ModelAsked, RequestAdjusted, ToolFinished, ToolsChanged
 from bridle.values.message import Message, Part, ToolCall, ToolResult
 from bridle.values.model import Model
 from bridle.values.request import ToolChoice, ToolSpec
@@ -231,7 +231,7 @@ def stand_in_names(messages: Sequence[Message], model: Model, *, offered: bool) 
 
 
 def first_call_positions(messages: Sequence[Message], model: Model, *, offered: bool) -> dict[str, int]:
-    """The same, with the index of the message that called each first."""
+    """Names of tools declared by stand-ins, each with the index of the first message that called it."""
     if offered or not model.abilities.called_tools_declared:
         return {}
     places: dict[str, int] = {}
@@ -257,6 +257,11 @@ def add_agent(state: State, name: str) -> RunOrigin:
     return replace(origin, agents=(*origin.agents, name), handover="", first_settings=first)
 
 
+def is_handover_due(state: State) -> bool:
+    """True if the run waits for the settings of the agent that takes over."""
+    return state.phase is Phase.CALLING_MODEL and bool(state.run.origin.handover)
+
+
 def limit_handovers(state: State) -> tuple[EndRun, ...]:
     """End of a run that is to be handed over once more than the agent's limit allows; else empty."""
     origin, limit = state.run.origin, state.settings.handovers_max
@@ -264,3 +269,23 @@ def limit_handovers(state: State) -> tuple[EndRun, ...]:
         return ()
     reason = HANDOVERS_REASON.format(count=len(origin.agents), name=origin.handover, limit=limit)
     return (EndRun(stop="no_progress", reason=reason),)
+
+
+def add_server_tools(state: State, event: ToolsChanged) -> State:
+    """State with the new tools of a server after the visible ones or, with a catalogue, the hidden ones."""
+    settings, tools = state.settings, state.tools
+    others = tuple(each for each in tools.server_reports if each.server != event.server)
+    after = replace(state, tools=replace(tools, server_reports=(*others, replace(event, added=()))))
+    added = tuple(spec for spec in event.added if settings.find_tool(spec.name) is None)
+    if not added:
+        return after
+    if settings.catalogue is not None:
+        return replace(after, settings=replace(settings, hidden_tools=(*settings.hidden_tools, *added)))
+    tokens = state.estimate.prompt_tokens
+    return replace(
+        after,
+        settings=replace(settings, tools=(*settings.tools, *added)),
+        estimate=replace(
+            state.estimate, prompt_tokens=tokens + estimate_tool_tokens(added) if tokens else tokens
+        ),
+    )

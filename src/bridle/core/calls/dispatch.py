@@ -253,7 +253,7 @@ class _BatchDispatch:
         return item.question is not None and item.question.binding == binding
 
     def _find_duplicate(self, item: PendingCall, spec: ToolSpec) -> PendingCall | None:
-        """The same call, including its id, earlier in the reply: a repetition, not a second request."""
+        """An earlier call of the reply with the same id and content: this one repeats it and is not run."""
         if spec.effect == "read" or item.duplicate_of is None:
             return None
         return self._state.calls.batch.pending[item.duplicate_of]
@@ -441,7 +441,7 @@ def _is_call_running(item: PendingCall) -> bool:
 
 
 def _is_cut_off(reply: Reply, last: ToolCall) -> bool:
-    """True if the last call may have lost its arguments (an empty object cannot be distinguished)."""
+    """True if the reply was cut off where the arguments of its last call may be missing, and not just empty."""
     arguments = last.arguments.strip()
     if reply.stop in (Stop.LENGTH, Stop.CONTEXT):
         return arguments in ("", "{}")

@@ -19,7 +19,7 @@ from bridle.values.message import Message, Text, ToolResult
 from bridle.values.request import ToolSpec
 
 from .pending import PendingCall
-from .transitions import abandon_calls, append_results, close_batch, record_call_in_doubt
+from .transitions import abandon_calls, append_results, close_batch, record_call_in_doubt, update_call
 
 RUNNING_IN_PARENT = (
     "This call was under way in the session that this one was forked from. Whether it took effect is not"
@@ -119,3 +119,8 @@ def apply_log_repaired(state: State, event: e.LogRepaired, at: float, proof: str
 
 def ignore_unknown_event(state: State, event: e.UnknownEvent, at: float, proof: str) -> State:
     return state
+
+
+def apply_interrupt(state: State, event: e.ToolInterrupted, at: float, proof: str) -> State:
+    """The call has started and has no result; its tool's `on_unknown` decides, as after a crash."""
+    return update_call(state, event.call_id, running=False, in_doubt=True)

@@ -111,7 +111,7 @@ def decide_hosted_permission(state: State, spec: ToolSpec) -> PermissionDecision
 
 
 def approval_binding(policy: Policy, item: PendingCall, spec: ToolSpec, question: ApprovalQuestion) -> str:
-    """Hash of everything that an approval applies to. A second doubt about a call is another question."""
+    """Hash of everything that an approval applies to. A call that is in doubt a second time needs a new one."""
     attempt = item.attempt if question == "in_doubt" else 0
     rules = replace(policy, otherwise=None, allow_rules_hold=True)
     bound_values = (question, attempt, item.call.id, spec, _encode_arguments(item.call.arguments), rules)

@@ -290,7 +290,7 @@ def apply_output_checked(state: State, event: e.OutputChecked, at: float, proof:
 
 
 def exclude_waiting_time(state: State, at: float) -> State:
-    """State with the time since the last event, spent waiting, excluded from the run's time."""
+    """State in which the time since the last event, when the run waited, does not count as its running time."""
     started_at = state.run.budget.started_at + max(0.0, at - state.now)
     return replace(state, run=replace(state.run, budget=replace(state.run.budget, started_at=started_at)))
 

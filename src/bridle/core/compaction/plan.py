@@ -8,7 +8,7 @@ states its cost.
 Rule 1: the log keeps every original; only the view is compacted.
 Rule 2: a call and its result are never separated, and the newest messages stay unchanged.
 Rule 3: user messages stay verbatim. Only an overlong text of an earlier run, in a prompt that does not fit,
-        is reduced to its beginning and end.
+        is reduced to its beginning and end; with `shorten_prompts`, shorter texts of user messages too.
 Rule 4: a summary is written from the original messages, before anything is shortened, while the provider
         still has them cached; and only if shortening would not be enough.
 Rule 5: after two failed tries compaction stops. If the prompt fits anyway it is sent; otherwise the run ends
@@ -28,7 +28,7 @@ from bridle.core.context.token_estimate import (
     model_window_tokens,
     window_tokens,
 )
-from bridle.core.context.view import rebuild_view, view_for_model
+from bridle.core.context.view import part_ref, rebuild_view, view_for_model
 from bridle.core.effects import Compact, EndRun
 from bridle.core.memory import drop_chunks, find_old_chunks, request_memory_reload
 from bridle.core.state import Phase, State, SummaryInProgress
@@ -49,6 +49,7 @@ from .strategies import (
     minimum_tokens,
     price_uncached_tokens,
     scale_to_tokens,
+    suggest_shorter_prompts,
     tail_start,
     view_weight,
     window_share,
@@ -70,7 +71,7 @@ OVERFLOW_REASON = (
     " be compacted further{tries}{provider_message}. Parts that cannot shrink: {parts}. {advice}"
 )
 OVERFLOW_ADVICE = (
-    "Give a larger window (another model, or context_tokens=… if the model has more), or shorten these"
+    "Give a larger window (another model, or context_tokens=… if the model has more){option}, or shorten these"
     " parts, and resume; or start a new session"
 )
 
@@ -94,7 +95,7 @@ def context_overflow(state: State) -> EndRun:
         else estimated_tokens(state),
         tries=tries,
         parts=named_parts,
-        advice=OVERFLOW_ADVICE,
+        advice=OVERFLOW_ADVICE.format(option=suggest_shorter_prompts(state)),
     )
     return EndRun(stop="context", reason=reason)
 
@@ -210,7 +211,7 @@ def apply_compacted(state: State, event: Compacted, at: float, proof: str) -> St
             replace(
                 state,
                 run=run,
-                conversation=replace(conversation, view_changes=(*conversation.view_changes, event)),
+                conversation=summary_view.add_compaction(conversation, event),
             ),
             event,
         )
@@ -245,16 +246,13 @@ def _shrink_view(state: State, summary: Compacted | None = None) -> Compacted:
             continue
         if strategy.last_resort and event.after_tokens <= fit_limit_tokens(state):
             continue
-        known = {(change.message, change.part, change.inner) for change in event.changes}
-        found = (
-            each
-            for each in strategy.find_changes(state)
-            if (each.message, each.part, each.inner) not in known
-        )
-        if changes := tuple(found):
-            more = replace(
-                event, changes=(*event.changes, *changes), strategies=(*event.strategies, strategy.name)
-            )
+        known = {part_ref(each): each for each in event.changes}
+        found = {part_ref(each): each for each in strategy.find_changes(state)}
+        if not strategy.shortens_again:
+            found = {ref: each for ref, each in found.items() if ref not in known}
+        if found:
+            changes = tuple({**known, **found}.values())
+            more = replace(event, changes=changes, strategies=(*event.strategies, strategy.name))
             event = measure_event(state, more)
     return replace(event, why=_explain_compaction(state))
 
@@ -315,10 +313,9 @@ def _limit_summary_request(state: State, request: Request, end: int) -> SummaryR
 def _is_worth_summarizing(state: State, end: int, *, hard: bool) -> bool:
     """True if a summary of this many messages of the transcript saves enough."""
     conversation = state.conversation
-    messages = conversation.transcript.messages
     if end <= conversation.summarized_count:
         return False
-    prompts = (drop_chunks(state, each) for each in messages[:end] if each.id in conversation.prompt_ids)
+    prompts = (drop_chunks(state, each) for each in summary_view.list_kept_messages(conversation, end))
     prompt_weight = sum(message_weight(state, each) for each in prompts)
     old = sum(message_weight(state, message) for message in _view_until(state, end))
     gain = scale_to_tokens(
@@ -388,8 +385,8 @@ def _piece_end(state: State) -> int:
 
 def _skip_back_over_prompts(state: State, end: int) -> int:
     """Latest cut that is not right after a prompt: there the model would answer the prompt instead."""
-    messages = state.conversation.transcript.messages
-    while end > state.conversation.summarized_count and messages[end - 1].id in state.conversation.prompt_ids:
+    messages, kept = state.conversation.transcript.messages, summary_view.list_kept_ids(state.conversation)
+    while end > state.conversation.summarized_count and messages[end - 1].id in kept:
         end -= 1
     return end
 
@@ -406,7 +403,7 @@ def _place_summary(state: State) -> Compacted:
         strategies=("turns",),
         why=_explain_compaction(state),
         summarized_until=progress.summary.until,
-        prompt_ids=tuple(message.id for message in messages[:end] if message.id in conversation.prompt_ids),
+        prompt_ids=tuple(each.id for each in summary_view.list_kept_messages(conversation, end)),
         lead=SUMMARY_LEAD,
         label=PROMPT_LABEL,
         # Retrieved chunks were written by no one in the conversation, and the summary covers their use.

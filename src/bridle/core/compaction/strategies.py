@@ -23,12 +23,15 @@ from msgspec.structs import replace
 from bridle.core.budget.limits import REPLY_SHARE_MIN, output_tokens_room
 from bridle.core.context.excerpt import (
     LONG_CHARACTERS,
+    OLD_PROMPT_CHARACTERS,
     READ_RESULT,
     VERBOSE_CHARACTERS,
     long_result_characters,
+    old_prompt_characters,
     shorten_long_text,
     shorten_old_result,
 )
+from bridle.core.context.summary_view import list_kept_ids
 from bridle.core.context.token_estimate import (
     MESSAGE_TOKENS,
     estimate_overhead,
@@ -36,7 +39,7 @@ from bridle.core.context.token_estimate import (
     estimate_text_tokens,
     window_tokens,
 )
-from bridle.core.context.view import drop_reasoning, find_pictures
+from bridle.core.context.view import drop_reasoning, find_pictures, part_ref
 from bridle.core.memory import find_old_chunks
 from bridle.core.state import State
 from bridle.values.events import ViewChange
@@ -214,11 +217,13 @@ def _find_old_reasoning(state: State) -> Iterator[ViewChange]:
 
 
 def _find_long_texts(state: State) -> Iterator[ViewChange]:
-    """Long texts everywhere, except in the latest prompt and in replies."""
+    """Long texts everywhere, except in the latest prompt, in instructions for it and in replies."""
     conversation = state.conversation
+    kept = list_kept_ids(conversation)
+    unchanged = {*conversation.prompt_ids[-1:], *(place for place, _ in state.run.prompt.instructions)}
     for at_message, message in enumerate(conversation.transcript.messages):
-        sent = at_message >= conversation.summarized_count or message.id in conversation.prompt_ids
-        if not sent or message.role == "assistant" or message.id in conversation.prompt_ids[-1:]:
+        sent = at_message >= conversation.summarized_count or message.id in kept
+        if not sent or message.role == "assistant" or message.id in unchanged:
             continue
         for at, inner, text in _list_texts(message):
             limit = long_result_characters(window_tokens(state)) if inner >= 0 else LONG_CHARACTERS
@@ -226,6 +231,38 @@ def _find_long_texts(state: State) -> Iterator[ViewChange]:
                 yield ViewChange(
                     message=message.id, part=at, inner=inner, text=shorten_long_text(text, limit)
                 )
+
+
+def _find_earlier_prompts(state: State) -> Iterator[ViewChange]:
+    """Texts of user messages before the latest prompt, those shortened less before included."""
+    assert state.settings.compaction is not None
+    if not state.settings.compaction.shorten_prompts:
+        return
+    conversation, limit = state.conversation, old_prompt_characters(window_tokens(state))
+    kept = list_kept_ids(conversation)
+    shown = {
+        part_ref(change): change.text
+        for event in conversation.view_changes
+        if event.model_key in ("", state.settings.model.model_key)
+        for change in event.changes
+    }
+    for at_message, message in enumerate(conversation.transcript.messages):
+        if message.id in conversation.prompt_ids[-1:]:
+            return
+        sent = at_message >= conversation.summarized_count or message.id in kept
+        if not sent or message.role != "user":
+            continue
+        for at, inner, text in _list_texts(message):
+            shorter = shorten_long_text(text, limit)
+            if len(text) > limit and len(shorter) < len(shown.get((message.id, at, inner), text)):
+                yield ViewChange(message=message.id, part=at, inner=inner, text=shorter)
+
+
+def suggest_shorter_prompts(state: State) -> str:
+    """Advice to allow `shorten_prompts`, as part of a sentence; empty if it would not help."""
+    options, prompts = state.settings.compaction, state.conversation.prompt_ids
+    allowed = options is None or options.shorten_prompts or len(prompts) < 2
+    return "" if allowed else ", or let earlier prompts be shortened (Compaction(shorten_prompts=True))"
 
 
 def _list_texts(message: Message) -> Iterator[tuple[int, int, str]]:
@@ -246,6 +283,8 @@ class CompactionStrategy(NamedTuple):
     """Changes that the strategy makes; None if a model has to be asked."""
     last_resort: bool = False
     """Used only if the prompt does not fit otherwise."""
+    shortens_again: bool = False
+    """Replaces changes of the same parts by the strategies before it."""
 
 
 STRATEGIES: tuple[CompactionStrategy, ...] = (
@@ -281,6 +320,16 @@ STRATEGIES: tuple[CompactionStrategy, ...] = (
         "the latest prompt, and the model's replies",
         _find_long_texts,
         last_resort=True,
+    ),
+    CompactionStrategy(
+        "prompts",
+        f"texts of earlier user messages of more than {OLD_PROMPT_CHARACTERS:,} characters (in a small window: one"
+        " character per twenty tokens of it) are reduced to beginning and end; only with `shorten_prompts=True` and if"
+        " the prompt does not fit otherwise",
+        "the latest prompt, and messages after it",
+        _find_earlier_prompts,
+        last_resort=True,
+        shortens_again=True,
     ),
     CompactionStrategy(
         "turns",

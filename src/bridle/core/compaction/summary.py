@@ -246,9 +246,7 @@ def _accept_native_summary(state: State, reply: Reply) -> CompactionProgress:
     progress, messages = state.run.compaction, conversation.transcript.messages
     native_parts = summary_view.extract_native_parts(reply)
     end = next(at + 1 for at, message in enumerate(messages) if message.id == progress.summary.until)
-    prompts = [
-        drop_chunks(state, message) for message in messages[:end] if message.id in conversation.prompt_ids
-    ]
+    prompts = [drop_chunks(state, each) for each in summary_view.list_kept_messages(conversation, end)]
     if native_parts and summary_view.has_prompts_intact(native_parts, prompts, state.settings.model):
         return replace(
             progress, summary=replace(progress.summary, native_parts=native_parts, native_origin=reply.origin)

@@ -196,6 +196,8 @@ WINDOW_CHARACTERS = 0.5
 VERBOSE_CHARACTERS = 2_400
 """A longer tool result says more than is needed once it has been read."""
 VERBOSE_HEAD, VERBOSE_TAIL = 800, 400
+OLD_PROMPT_CHARACTERS, OLD_PROMPT_CHARACTERS_MIN = 2_400, 400
+"""User messages are shortened last of all, above this length; the second is for small windows."""
 CUT_NOTE = "\n[… {gone:,} of {all:,} characters were left out here later on. {way} …]\n"
 CALL_AGAIN = "Call the tool again if they are needed."
 READ_REST = 'To read them: {tool}(handle="{handle}", offset={offset}).'
@@ -209,6 +211,11 @@ def shorten_long_text(text: str, limit: int = LONG_CHARACTERS) -> str:
 def long_result_characters(window_tokens: int) -> int:
     """Length above which one tool result is too long, if nothing else makes the prompt fit."""
     return min(LONG_CHARACTERS, max(VERBOSE_CHARACTERS, int(window_tokens * WINDOW_CHARACTERS)))
+
+
+def old_prompt_characters(window_tokens: int) -> int:
+    """Length above which an earlier user message is shortened, if nothing else makes the prompt fit."""
+    return min(OLD_PROMPT_CHARACTERS, max(OLD_PROMPT_CHARACTERS_MIN, window_tokens // 20))
 
 
 def shorten_old_result(text: str, stored_results: Iterable[StoredResult], *, readable: bool) -> str:

@@ -234,7 +234,7 @@ def _drop_unknown_thinking_mode(options: RequestOptions, settings: Settings) -> 
 
 
 def _disable_unproven_thinking(options: RequestOptions, settings: Settings) -> RequestOptions:
-    """A mode with an allowance requires that a turn with calls opens with the reasoning before them."""
+    """Switch thinking off for one step if the mode needs earlier reasoning of this turn that cannot be sent."""
     thinking, abilities = options.thinking, settings.model.abilities
     if (
         not options.reasoning_missing

@@ -18,7 +18,9 @@ covers everything before its end.
 
 from collections.abc import Iterable, Sequence
 
-from bridle.core.state import State
+from msgspec.structs import replace
+
+from bridle.core.state import Conversation, State
 from bridle.values.message import Compacted, Media, Message, Opaque, Part, Reply, Text, ViewChanged
 from bridle.values.model import Model
 
@@ -140,6 +142,33 @@ def replace_summarized_turns(
     if not count:
         return tuple(view), 0  # the transcript ends before the summary
     return (_make_summary_message(latest, view[:count], model), *view[count:]), count
+
+
+def list_kept_ids(conversation: Conversation) -> tuple[str, ...]:
+    """Prompts, and instructions for them, that are kept verbatim however long the conversation becomes."""
+    if not conversation.instruction_ids and not conversation.hidden_ids:
+        return conversation.prompt_ids
+    candidates = (*conversation.prompt_ids, *conversation.instruction_ids)
+    return tuple(each for each in candidates if each not in conversation.hidden_ids)
+
+
+def list_kept_messages(conversation: Conversation, end: int) -> tuple[Message, ...]:
+    """Those among the first `end` messages of the transcript."""
+    kept = list_kept_ids(conversation)
+    return tuple(message for message in conversation.transcript.messages[:end] if message.id in kept)
+
+
+def add_compaction(conversation: Conversation, event: Compacted) -> Conversation:
+    """The conversation with the event; prompts and instructions that it covers and does not keep are hidden."""
+    changes = (*conversation.view_changes, event)
+    ids = [message.id for message in conversation.transcript.messages]
+    if event.summarized_until not in ids:
+        return replace(conversation, view_changes=changes)
+    gone = {*ids[: ids.index(event.summarized_until) + 1]} - {*event.prompt_ids}
+    candidates = (*conversation.prompt_ids, *conversation.instruction_ids)
+    return replace(
+        conversation, view_changes=changes, hidden_ids=tuple(each for each in candidates if each in gone)
+    )
 
 
 def _is_summary_in_force(event: ViewChanged | Compacted, model: Model) -> bool:

@@ -146,7 +146,10 @@ def is_substantial(part: Part) -> bool:
 
 def instruction_owner(state: State) -> str:
     """Owner of the functions that write instructions now (`InstructionWritten.owner`)."""
-    agent = ("", *state.run.origin.agents)[-1]
+    origin = state.run.origin
+    agent = ("", *origin.agents)[-1]
+    if origin.first_settings is not None and agent == origin.first_settings.name:
+        agent = ""  # the run came back to the agent that started it
     is_override = any(each.option == "instructions" for each in state.settings.overrides)
     return f"{agent}:{len(state.conversation.prompt_ids)}" if is_override else agent
 

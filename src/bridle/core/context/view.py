@@ -28,7 +28,7 @@ from bridle.values.model import Model
 
 from .excerpt import LONG_CHARACTERS, shorten_long_text
 from .media import find_unsupported_media
-from .summary_view import replace_summarized_turns
+from .summary_view import list_kept_messages, replace_summarized_turns
 
 PICTURES_KEPT = 3
 """Number of the newest screenshots that stay."""
@@ -80,7 +80,7 @@ def rebuild_view(state: State) -> State:
     conversation = state.conversation
     model, messages = state.settings.model, conversation.transcript.messages
     view, changed, hidden = view_for_model(messages, conversation.view_changes, model)
-    sent = (each for at, each in enumerate(messages) if at >= hidden or each.id in conversation.prompt_ids)
+    sent = (*list_kept_messages(conversation, hidden), *messages[hidden:])
     unfit = (unfit for message in sent for unfit in find_unsupported_media(message, model))
     return replace(
         state,
@@ -164,8 +164,8 @@ def _quoted_prompt_ref(state: State, message: str, index: int) -> PartRef | None
     ):
         return None
     quoted = state.conversation.view[0].parts[index]
-    for each in state.conversation.transcript.messages[: state.conversation.summarized_count]:
-        if each.id in state.conversation.prompt_ids and quoted in each.parts:
+    for each in list_kept_messages(state.conversation, state.conversation.summarized_count):
+        if quoted in each.parts:
             return each.id, each.parts.index(quoted), -1
     return None
 

@@ -30,13 +30,13 @@ class ForkPoint(NamedTuple):
     at: int
     requested_at: int
     state: State
-    """State of the records before it."""
+    """State after the records before the point."""
     completed_actions: tuple[CompletedAction, ...] = ()
-    """Actions completed after it."""
+    """Actions completed after the point."""
 
     @property
     def message(self) -> str:
-        """Last message before it."""
+        """Id of the last message before the point."""
         messages = self.state.conversation.transcript.messages
         return messages[-1].id if messages else ""
 

@@ -19,7 +19,7 @@ from bridle.core.budget.limits import deadline
 from bridle.core.context.token_estimate import model_window_tokens
 from bridle.core.context.view import has_next_repair, rebuild_view
 from bridle.core.effects import EndRun, SwitchModel
-from bridle.core.state import Attempt, CompactionProgress, EndpointRefusals, State
+from bridle.core.state import Attempt, CompactionProgress, EndpointRefusals, Phase, State
 from bridle.values.errors import Failure
 from bridle.values.events import ModelSwitched
 from bridle.values.model import Model
@@ -89,6 +89,13 @@ def set_model(settings: Settings, model: Model) -> Settings:
     if output is not None:
         output = replace(output, mode=output.mode_for(model))
     return replace(settings, model=model, output=output)
+
+
+def keep_model(settings: Settings, state: State) -> Settings:
+    """Settings for a run that is resumed: it continues with the model of the chain that it was using."""
+    model = state.settings.model
+    usable = model in settings.models and model.model_key not in dict(settings.skipped_models)
+    return set_model(settings, model) if usable and state.phase is not Phase.IDLE else settings
 
 
 def choose_first_model(settings: Settings, healthy: Callable[[Model], bool]) -> Settings:

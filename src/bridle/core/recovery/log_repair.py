@@ -31,7 +31,13 @@ from bridle.values.settings import Settings
 
 Bridge = Literal["begin", "end", "fill", "go on", "ask"]
 CallEvent = (
-    e.ToolStarted | e.ToolProbed | e.ToolFinished | e.ApprovalAsked | e.ApprovalAnswered | e.CallReviewed
+    e.ToolStarted
+    | e.ToolProbed
+    | e.ToolInterrupted
+    | e.ToolFinished
+    | e.ApprovalAsked
+    | e.ApprovalAnswered
+    | e.CallReviewed
 )
 
 MODEL_EVENTS = (

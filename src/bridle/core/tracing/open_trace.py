@@ -109,22 +109,34 @@ class OpenTrace:
             self.turn.last_end = max(self.turn.last_end, at)
         if error:
             span.attributes[ERROR_TYPE] = error
-        self.finished.append(
-            Span(
-                trace_id=self.parent.trace_id,
-                span_id=span.span_id,
-                parent_id=span.parent_id,
-                name=span.name,
-                kind=span.kind,
-                start=span.start,
-                end=max(at, span.start),
-                attributes=span.attributes,
-                events=tuple(span.events),
-                error=error,
-                error_text=self.content(text) if error and text and self.content is not None else "",
-                sampled=self.parent.sampled,
-                ends_run=ends_run,
-            )
+        shown = self.content(text) if error and text and self.content is not None else ""
+        self.finished.append(self._make_span(span, at, error, shown, ends_run=ends_run))
+
+    def list_open(self) -> list[Span]:
+        """The spans that have not ended, up to the latest record."""
+        single = (self.root, self.agent, self.turn, self.model_call, self.compaction)
+        spans = {
+            span.span_id: span for span in (*single, *self.tools.values(), *self.approvals.values()) if span
+        }
+        return [self._make_span(span, self.last_at) for span in spans.values()]
+
+    def _make_span(
+        self, span: OpenSpan, at: float, error: str = "", text: str = "", *, ends_run: bool = False
+    ) -> Span:
+        return Span(
+            trace_id=self.parent.trace_id,
+            span_id=span.span_id,
+            parent_id=span.parent_id,
+            name=span.name,
+            kind=span.kind,
+            start=span.start,
+            end=max(at, span.start),
+            attributes=span.attributes,
+            events=tuple(span.events),
+            error=error,
+            error_text=text,
+            sampled=self.parent.sampled,
+            ends_run=ends_run,
         )
 
     def make_id(self, *about: object) -> bytes:

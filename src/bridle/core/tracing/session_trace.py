@@ -42,6 +42,7 @@ from .tool_spans import (
     finish_approval,
     finish_compensation,
     finish_tool_call,
+    interrupt_tool_call,
 )
 
 
@@ -60,6 +61,10 @@ class SessionTrace:
         trace.last_at = record.at
         finished, trace.finished = trace.finished, []
         return finished
+
+    def list_open(self) -> list[Span]:
+        """The spans that have not ended, as if they ended with the latest record."""
+        return self._open.list_open()
 
     @property
     def is_running(self) -> bool:
@@ -108,6 +113,8 @@ def _describe_moment(event: object) -> Attributes:
             return {"validator": validator, "verdict": verdict}
         case e.ToolsRevealed(names=names):
             return {"names": names}
+        case e.ToolsChanged(server=server, added=added, missing=missing):
+            return {"server": server, "added": tuple(spec.name for spec in added), "missing": missing}
     return {}
 
 
@@ -121,6 +128,7 @@ HANDLERS: dict[type[Any], Handler] = {
     e.ModelReplied: finish_model_call,
     e.ModelFailed: fail_model_call,
     e.ToolStarted: begin_tool_call,
+    e.ToolInterrupted: interrupt_tool_call,
     e.ToolFinished: finish_tool_call,
     e.ApprovalAsked: begin_approval,
     e.ApprovalAnswered: finish_approval,
@@ -130,7 +138,8 @@ HANDLERS: dict[type[Any], Handler] = {
     PromptStored: record_stored_prompt,
     **dict.fromkeys(
         (e.ModelSwitched, PrefixMoved, CacheDegraded, e.HookDecided, e.OutputChecked, e.ToolsRevealed,
-         e.RequestAdjusted, e.Reprompted, e.Steered, e.PauseRequested, e.LogRepaired, e.ViewChanged),
+         e.RequestAdjusted, e.Reprompted, e.Steered, e.PauseRequested, e.LogRepaired, e.ViewChanged,
+         e.ToolsChanged),
         add_moment,
     ),
 }  # fmt: skip

@@ -48,6 +48,13 @@ def finish_tool_call(trace: OpenTrace, event: e.ToolFinished, moment: Moment) ->
     _close_tool(trace, span, moment.at, result)
 
 
+def interrupt_tool_call(trace: OpenTrace, event: e.ToolInterrupted, moment: Moment) -> None:
+    span = trace.tools.pop(event.call_id, None)
+    if span is not None:
+        span.attributes["bridle.tool.outcome"] = INTERRUPTED
+        trace.close(span, moment.at, INTERRUPTED, event.why)
+
+
 def mask_unknown_name(settings: Settings, name: str) -> str:
     """The name of a tool; a name that the model invented is content."""
     known = (*settings.tools, *settings.hidden_tools)

@@ -101,7 +101,7 @@ class AnthropicCodec(BaseCodec):
         return AnthropicHistory()
 
     def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
-        """Encode a request; `digest` covers its content, not the delivery, and costs only new messages."""
+        """Encode a request. `digest` covers its content, not the delivery; only new messages are hashed."""
         kept = require_own_history(kept, AnthropicHistory, self.new_history)
         model = request.model
         dialect = read_dialect(model.endpoint, DEFAULT_DIALECT)

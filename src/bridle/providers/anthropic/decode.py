@@ -21,7 +21,7 @@ from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder, CompletedCall
 from bridle.providers.wire.eventstream import EventStreamReader
 from bridle.providers.wire.failures import find_error_object
 from bridle.providers.wire.json import loads, parse_integer, repair_surrogates, split_object
-from bridle.values.errors import Failure, ProviderError
+from bridle.values.errors import ProviderError
 from bridle.values.message import Part, Reply, ToolCall
 from bridle.values.model import Model
 from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
@@ -68,6 +68,7 @@ _EMPTY_EVENT = _AnthropicEvent()
 class AnthropicDecoder(BaseDecoder):
     expected_content = "message of this provider"
     end_marker = "stop reason"
+    decode_failure = staticmethod(decode_failure)
 
     def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(status, headers)
@@ -99,9 +100,6 @@ class AnthropicDecoder(BaseDecoder):
         if not self._started:
             raise self._make_error("garbled", "the provider ended a reply that it never began")
         return build_reply(self._build_parts(), self._meta, self._usage, self._model)
-
-    def _decode_error(self, body: bytes) -> Failure:
-        return decode_failure(self._status, self._headers, body)
 
     def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
@@ -238,7 +236,7 @@ class AnthropicDecoder(BaseDecoder):
             case "input_json_delta":
                 raise ValueError(f"arguments were sent for a block of type {block.stub.get('type')!r}")
             case "text_delta" | "thinking_delta" if block.is_call:
-                raise ValueError(f"words were sent for the call of {block.name!r}; they may be its arguments")
+                raise ValueError(f"text was sent for the call of {block.name!r}; it may be its arguments")
             case "citations_delta" if "citation" in delta:
                 previous = block.stub.get("citations")
                 block.stub["citations"] = [

@@ -23,6 +23,7 @@ from msgspec import Raw
 from bridle.providers.wire.dialect import RETURNABLE_ID
 from bridle.providers.wire.encoded_history import CONTINUE_TEXT, EncodedMessages, LostResults, WireTurn
 from bridle.providers.wire.json import dumps, loads
+from bridle.providers.wire.media import describe_omitted_media
 from bridle.values.base import Value
 from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Endpoint, Model, Origin
@@ -35,7 +36,6 @@ from .parts import (
     Block,
     add_tool_references,
     can_send_back,
-    describe_omitted_media,
     encode_part,
     find_model_switch,
 )
@@ -48,7 +48,6 @@ _OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in _ROLE
 _CONTINUE_TURN = b',%b{"type":"text","text":"%b"}]}' % (_OPENINGS["user"], CONTINUE_TEXT.encode())
 BREAKPOINT_BLOCKS = {"text", "image", "document", "tool_use", "tool_result"}
 _REASONING_BLOCKS = {"thinking", "redacted_thinking"}
-_LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _LOST_RESULTS = LostResults(lambda result, sent_id: dumps(encode_part(result, own=False, sent_id=sent_id)))
 
@@ -152,7 +151,9 @@ class AnthropicMessageEncoder:
         # in plain text ends like any other: only some models continue from there.
         paused = message.stop is Stop.PAUSED and self._hosted
         continues = paused or (bool(written) and _is_hosted_block(written[-1]))
-        at_end = b"" if self._options.prefill or continues else _CONTINUE_TURN
+        # No model continues after white space, which only a reply that paused in its text leaves at the end.
+        blocked = message.stop is Stop.PAUSED and _ends_with_space(message)
+        at_end = b"" if (self._options.prefill or continues) and not blocked else _CONTINUE_TURN
         return WireTurn(
             opening,
             items,
@@ -296,6 +297,11 @@ def _encode_block(part: Part, block: Block | Raw) -> _EncodedBlock:
     return _EncodedBlock(
         kind, dumps(block), takes_breakpoint=kind in BREAKPOINT_BLOCKS and "cache_control" not in block
     )
+
+
+def _ends_with_space(message: Message) -> bool:
+    last = message.parts[-1]
+    return isinstance(last, Text) and last.text[-1:].isspace()
 
 
 def _breakpoint_offset(written: Sequence[_EncodedBlock]) -> int:

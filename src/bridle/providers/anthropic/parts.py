@@ -9,8 +9,7 @@ Members of a block that the part does not model (citations, `caller`, future fie
 Blocks that are not modelled become `Opaque`.
 """
 
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ from msgspec import Raw
 
 from bridle.providers.wire.call_arguments import decode_arguments, encode_arguments
 from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates, text_or_empty
+from bridle.providers.wire.media import decode_text_document, describe_omitted_media
 from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, MediaKind, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -195,11 +195,6 @@ def add_tool_references(block: Block | Raw, names: Sequence[str]) -> Block | Raw
     return {**block, "content": [*blocks, *references]}
 
 
-def describe_omitted_media(media: Media) -> str:
-    named = f" {media.name}" if media.name else ""
-    return repair_surrogates(f"[{media.kind}{named} left out: it cannot be sent to this model]")
-
-
 def _encode_media(media: Media) -> Block:
     if media.kind not in ("image", "document"):
         return {"type": "text", "text": describe_omitted_media(media)}
@@ -209,22 +204,13 @@ def _encode_media(media: Media) -> Block:
     elif media.file_id:
         source = {"type": "file", "file_id": media.file_id}
     elif media.kind == "document" and media.media_type.startswith("text/"):
-        source = {"type": "text", "media_type": "text/plain", "data": _decode_text_document(media)}
+        source = {"type": "text", "media_type": "text/plain", "data": decode_text_document(media)}
     else:
         source = {"type": "base64", "media_type": media.media_type, "data": media.data}
     block: Block = {"type": media.kind, "source": source}
     if media.kind == "document" and media.name:
         block["title"] = repair_surrogates(media.name)
     return block
-
-
-def _decode_text_document(media: Media) -> str:
-    try:
-        return b64decode(media.data, validate=True).decode("utf-8", "replace")
-    except Base64Error:
-        raise MisuseError(
-            f"a document {media.name!r} of type {media.media_type} holds no base64: encode its bytes first"
-        ) from None
 
 
 def _decode_call(block: Block, arguments: str | None, native: str | None) -> ToolCall:

@@ -13,10 +13,8 @@ from msgspec.structs import replace
 from bridle.providers.wire.json import count_or_zero, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Part, Reply, Stop
-from bridle.values.model import Model, Origin
+from bridle.values.model import Model, make_origin
 from bridle.values.usage import Usage
-
-from .parts import FAMILY
 
 LENGTH_STOP, COMPACTION_STOP = "max_tokens", "compaction"
 STOPS = {
@@ -40,11 +38,7 @@ def build_reply(
     return Reply(
         parts=tuple(parts),
         stop=stop,
-        origin=Origin(
-            family=FAMILY,
-            endpoint=model.endpoint.endpoint_id,
-            model=text_or_empty(meta.get("model")) or model.id,
-        ),
+        origin=make_origin(model, text_or_empty(meta.get("model"))),
         # A request refused before any output is reported with its input tokens but not billed.
         usage=replace(counted, unbilled=True) if stop is Stop.REFUSED and not parts else counted,
         id=text_or_empty(meta.get("id")),

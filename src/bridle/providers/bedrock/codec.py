@@ -144,6 +144,7 @@ def _add_thinking(fields: Block, thinking: Thinking, dialect: BedrockDialect, mo
 def _encode_output_format(output: OutputSpec) -> Block:
     shape = {"schema": repair_surrogates(bytes(compile_output_schema(output, OUTPUT_DIALECT)).decode())}
     if output.name:
+        # The vendor's published types (botocore, `JsonSchemaDefinition`) set no pattern for this name.
         shape["name"] = output.name
     if output.description:
         shape["description"] = output.description

@@ -28,7 +28,7 @@ from bridle.providers.wire.json import (
     split_object,
     text_or_empty,
 )
-from bridle.values.errors import Failure, ProviderError
+from bridle.values.errors import ProviderError
 from bridle.values.message import Part, Reply, ToolCall
 from bridle.values.model import Model
 from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
@@ -79,6 +79,7 @@ class _FrameReader:
 class BedrockDecoder(BaseDecoder):
     expected_content = "message of this provider"
     end_marker = "messageStop"
+    decode_failure = staticmethod(decode_failure)
 
     def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(status, headers)
@@ -104,9 +105,6 @@ class BedrockDecoder(BaseDecoder):
 
     def _select_reader(self, start: bytes) -> EventReader | None:
         return _FrameReader() if start[0] < _LENGTH_MAX else None
-
-    def _decode_error(self, body: bytes) -> Failure:
-        return decode_failure(self._status, self._headers, body)
 
     def _process_events(self, events: list[EventFrame]) -> list[Delta]:
         deltas: list[Delta] = []

@@ -32,13 +32,14 @@ from bridle.providers.wire.encoded_history import (
     WireTurn,
 )
 from bridle.providers.wire.json import dumps
+from bridle.providers.wire.media import describe_omitted_media
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import ToolSpec
 
 from .dialect import FAMILY, dialect_for
-from .media import NAME_LENGTH_MAX, describe_omitted_media, legal_document_name, rename_media
+from .media import NAME_LENGTH_MAX, legal_document_name, rename_media
 from .parts import CACHE_POINT, Block, block_type, encode_part
 from .tools import encode_tools
 
@@ -270,7 +271,7 @@ def _encode_item(block: Block | Raw) -> _EncodedBedrockBlock:
 
 
 def _has_text_after_call(written: Sequence[_EncodedBedrockBlock]) -> bool:
-    """Return True if text follows a call, between it and its result: such a request is refused."""
+    """Return True if there is text between a call and its result; the provider refuses such a request."""
     kinds = [block.kind for block in written]
     return _CLIENT_CALL in kinds and not _TEXT_BLOCKS.isdisjoint(kinds[kinds.index(_CLIENT_CALL) :])
 

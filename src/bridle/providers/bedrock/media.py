@@ -92,7 +92,7 @@ def decode_media(kind: MediaKind, inner: dict[str, Any]) -> Media | None:
             data = _encode_base64(text)
             more["source"] = {"text": ""}
         case {"content": list(pieces), **rest} if (
-            kind == "document" and not rest and all(map(_is_text_piece, pieces))
+            kind == "document" and not rest and all(map(is_text_piece, pieces))
         ):
             # Citations refer to the boundaries of the pieces.
             data = _encode_base64("\n\n".join(piece["text"] for piece in pieces))
@@ -145,11 +145,6 @@ def rename_media(media: Media, name: str) -> Media:
     )
 
 
-def describe_omitted_media(media: Media) -> str:
-    named = " ".join(filter(None, (media.name, media.url)))
-    return f"[{media.kind}{' ' + repair_surrogates(named) if named else ''} left out: it cannot be sent to this model]"
-
-
 def _choose_format(media: Media, *, own: bool) -> str:
     media_type = media.media_type.partition(";")[0].strip().lower()
     if found := _BY_TYPE.get((media.kind, media_type)):
@@ -163,5 +158,5 @@ def _encode_base64(text: str) -> str:
     return b64encode(repair_surrogates(text).encode()).decode()
 
 
-def _is_text_piece(piece: object) -> bool:
+def is_text_piece(piece: object) -> bool:
     return isinstance(piece, dict) and piece.keys() == {"text"} and isinstance(piece["text"], str)

@@ -27,12 +27,13 @@ from bridle.providers.wire.json import (
     repair_surrogates,
     text_or_empty,
 )
+from bridle.providers.wire.media import describe_omitted_media
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 from .dialect import DEFAULT_DIALECT, BedrockDialect
-from .media import MEDIA_BLOCKS, decode_media, describe_omitted_media, encode_media
+from .media import MEDIA_BLOCKS, decode_media, encode_media, is_text_piece
 
 Block = dict[str, Any]
 
@@ -147,9 +148,9 @@ def _decode_text_block(kind: str, inner: Any) -> Text | None:
             return Text(text=dumps(inner).decode(), native='{"json":null}')
         case "guardContent", {"text": {"text": str(words), **beside}, **rest} if not rest:
             return Text(text=repair_surrogates(words), native=dumps({kind: {"text": beside}}).decode())
-        case _, {"content": [_, *_] as pieces, **beside} if any(map(_is_text_piece, pieces)):
+        case _, {"content": [_, *_] as pieces, **beside} if any(map(is_text_piece, pieces)):
             # An unknown piece must not hide the text of the others.
-            words = _PIECE_SEPARATORS[kind].join(piece["text"] for piece in pieces if _is_text_piece(piece))
+            words = _PIECE_SEPARATORS[kind].join(piece["text"] for piece in pieces if is_text_piece(piece))
             kept = beside if len(pieces) == 1 else inner
             return Text(text=repair_surrogates(words), native=dumps({kind: kept}).decode())
     return None
@@ -261,7 +262,3 @@ def _extra_members(inner: Mapping[str, Any], *shown: str) -> str | None:
     """Return the members that parts do not model, as JSON; None if there are none."""
     more = {name: value for name, value in inner.items() if name not in shown and value is not None}
     return dumps(more).decode() if more else None
-
-
-def _is_text_piece(piece: object) -> bool:
-    return isinstance(piece, dict) and piece.keys() == {"text"} and isinstance(piece["text"], str)

@@ -13,10 +13,8 @@ from msgspec.structs import replace
 from bridle.providers.wire.json import parse_integer, repair_surrogates, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Part, Reply, Stop
-from bridle.values.model import Model, Origin
+from bridle.values.model import Model, make_origin
 from bridle.values.usage import Usage
-
-from .dialect import FAMILY
 
 LENGTH_STOP = "max_tokens"
 STOP_SEQUENCE, GUARDRAIL = "stop_sequence", "guardrail_intervened"
@@ -42,7 +40,7 @@ def build_reply(parts: Sequence[Part], meta: Mapping[str, Any], model: Model, re
     return Reply(
         parts=tuple(parts),
         stop=STOPS.get(word, Stop.OTHER),
-        origin=Origin(family=FAMILY, endpoint=model.endpoint.endpoint_id, model=model.id),
+        origin=make_origin(model),
         usage=replace(decode_usage(meta.get("usage")), terms=_decode_terms(meta.get("serviceTier"))),
         id=reply_id,
         stop_detail=f"{word}: {why}" if why else word,

@@ -20,7 +20,7 @@ from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder, EventReader
 from bridle.providers.wire.failures import find_error_object
 from bridle.providers.wire.json import dumps, loads, repair_surrogates
 from bridle.providers.wire.tool_names import restore_name
-from bridle.values.errors import Failure, ProviderError
+from bridle.values.errors import ProviderError
 from bridle.values.message import Opaque, Part, Reasoning, Reply, Text, ToolCall, ToolResult
 from bridle.values.model import Model
 from bridle.values.request import ToolSpec
@@ -112,6 +112,7 @@ _decode_raw_chunk = msgspec.json.Decoder(_RawChunk).decode
 
 class GeminiDecoder(BaseDecoder):
     end_marker = "finishReason"
+    decode_failure = staticmethod(decode_failure)
 
     def __init__(
         self, model: Model, tools: Sequence[ToolSpec], status: int, headers: Mapping[str, str]
@@ -143,9 +144,6 @@ class GeminiDecoder(BaseDecoder):
         if isinstance(self._reader, JsonArrayReader) and not self._reader.closed:
             raise self._make_error("cut", "the stream ended before the array of its pieces did")
         return self._assemble_reply()
-
-    def _decode_error(self, body: bytes) -> Failure:
-        return decode_failure(self._status, self._headers, body)
 
     def _select_reader(self, start: bytes) -> EventReader | None:
         return JsonArrayReader() if start == b"[" else super()._select_reader(start)
@@ -275,7 +273,7 @@ class GeminiDecoder(BaseDecoder):
         return parts
 
     def _restore_tool_name(self, part: Part) -> Part:
-        """A call under the name its tool has on our side."""
+        """Return a call with its tool's original name; other parts unchanged."""
         return restore_name(part, self._names) if isinstance(part, ToolCall) else part
 
     def _decode_body(self, body: bytes) -> Reply:

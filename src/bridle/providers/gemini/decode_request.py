@@ -139,7 +139,11 @@ class _GeminiContentReader(MessageReader):
         results = [
             self._decode_result(block) for block in said if isinstance(block.get("functionResponse"), dict)
         ]
-        words = [decode_part(block) for block in said if not isinstance(block.get("functionResponse"), dict)]
+        words = [
+            self._register_call(decode_part(block), at)
+            for at, block in enumerate(said)
+            if not isinstance(block.get("functionResponse"), dict)
+        ]
         if results:
             self.append_message("tool", results)
         if words or not results:

@@ -71,7 +71,7 @@ _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
 def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
-    """A reply with an error status."""
+    """Decode a response with an error status."""
     return decode_error_response(status, headers, body, classify_error, find_error_object)
 
 

@@ -99,7 +99,7 @@ def decode_part(block: Mapping[str, Any], arguments: str | None = None) -> Part:
 def encode_part(
     part: Part, origin_match: OriginMatch, *, name: str = "", sent_id: str = ""
 ) -> Block | Raw | None:
-    """Convert a part to a wire part, or None; a call and its result share `name` and `sent_id`."""
+    """Convert a part to a wire part; None for blank text. A call and its result share `name` and `sent_id`."""
     if isinstance(part, Opaque):
         return _encode_opaque(part, origin_match)
     native = native_members(part, origin_match)

@@ -13,9 +13,8 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bridle.providers.schema.tool_schema import compile_for_wire, describe_hidden_tool, is_sent_unchanged
-from bridle.providers.wire.json import dumps, is_object, loads, raw_json, text_or_empty
-from bridle.values.errors import BadTool
+from bridle.providers.schema.tool_schema import compile_for_wire, is_sent_unchanged, native_definition
+from bridle.providers.wire.json import dumps, loads, raw_json, text_or_empty
 from bridle.values.request import ToolChoice, ToolSpec
 
 from .parts import Block, encode_tool_name, to_camel_case
@@ -69,7 +68,7 @@ def has_both_tool_kinds(specs: Sequence[ToolSpec]) -> bool:
 
 
 def encode_tool_config(choice: ToolChoice, specs: Sequence[ToolSpec]) -> Block:
-    """Encode the tool configuration; with both kinds of tools, every request has to ask for hosted calls."""
+    """Encode the tool configuration. If a request has functions and hosted tools, it must ask for hosted calls."""
     config: Block = {}
     if calling := encode_tool_choice(choice):
         config["functionCallingConfig"] = calling
@@ -130,14 +129,8 @@ def decode_tool_choice(config: object) -> ToolChoice | None:
 
 
 def _native_tool(spec: ToolSpec) -> Block | None:
-    if spec.native is None:
-        return None
-    if spec.native_digest:
-        raise BadTool(describe_hidden_tool(spec))
-    if not is_object(spec.native):
-        raise BadTool(f"the native definition of tool {spec.name!r} is not a JSON object: correct it")
-    native: Block = loads(spec.native)
-    return native
+    native = native_definition(spec)
+    return None if native is None else loads(bytes(native))
 
 
 def _is_declaration(native: Block) -> bool:
@@ -146,8 +139,6 @@ def _is_declaration(native: Block) -> bool:
 
 
 def _encode_declaration(spec: ToolSpec) -> Block:
-    if not is_object(spec.parameters):
-        raise BadTool(f"the parameters of tool {spec.name!r} are not a JSON Schema object: correct them")
     declared: Block = {"name": encode_tool_name(spec.name)}
     if spec.description:
         declared["description"] = spec.description

@@ -13,10 +13,10 @@ from typing import Any
 from bridle.providers.wire.json import count_or_zero, parse_integer, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Opaque, Part, Reply, Stop, ToolCall
-from bridle.values.model import Model, Origin
+from bridle.values.model import Model, make_origin
 from bridle.values.usage import Usage
 
-from .parts import CONTINUATION_KIND, FAMILY
+from .parts import CONTINUATION_KIND
 
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 CONTINUATION_STOP = "CONTINUATION"
@@ -56,11 +56,7 @@ def build_reply(
     return Reply(
         parts=tuple(parts),
         stop=stop,
-        origin=Origin(
-            family=FAMILY,
-            endpoint=model.endpoint.endpoint_id,
-            model=text_or_empty(meta.get("modelVersion")) or model.id,
-        ),
+        origin=make_origin(model, text_or_empty(meta.get("modelVersion"))),
         usage=decode_usage(counts),
         id=text_or_empty(meta.get("responseId")),
         stop_detail=detail,

@@ -11,8 +11,6 @@ Content that a dialect cannot carry is replaced by a short text that says what w
 """
 
 import re
-from base64 import b64decode
-from binascii import Error as Base64Error
 from typing import Any
 
 from msgspec import Raw
@@ -27,7 +25,7 @@ from bridle.providers.wire.json import (
     repair_surrogates,
     text_or_empty,
 )
-from bridle.values.errors import MisuseError
+from bridle.providers.wire.media import decode_text_document, describe_omitted_media
 from bridle.values.message import Media, MediaKind, Opaque, Part, Text
 
 from .dialect import ChatDialect
@@ -173,7 +171,7 @@ def _encode_media(media: Media, dialect: ChatDialect) -> Block:
     match media:
         case Media(kind="document") if _is_plain_text(media):
             titled = f"{media.name}\n\n" if media.name else ""
-            return {"type": "text", "text": repair_surrogates(titled + _decode_text_document(media))}
+            return {"type": "text", "text": repair_surrogates(titled + decode_text_document(media))}
         case _ if dialect.content == "string":
             pass
         case Media(kind="image", file_id=""):
@@ -192,11 +190,6 @@ def _encode_media(media: Media, dialect: ChatDialect) -> Block:
     return {"type": "text", "text": describe_omitted_media(media)}
 
 
-def describe_omitted_media(media: Media) -> str:
-    named = " " + (media.name or media.url) if media.name or media.url else ""
-    return repair_surrogates(f"[{media.kind}{named} left out: it cannot be sent to this model]")
-
-
 def _encode_file(media: Media) -> Block:
     if media.file_id:
         return drop_nulls({"file_id": media.file_id, "filename": media.name or None})
@@ -212,12 +205,3 @@ def _media_url(media: Media) -> str:
 def _is_plain_text(media: Media) -> bool:
     """Return True for a document that servers of this wire accept as text only; their files are PDFs."""
     return bool(media.data) and media.media_type.startswith("text/")
-
-
-def _decode_text_document(media: Media) -> str:
-    try:
-        return b64decode(media.data, validate=True).decode("utf-8", "replace")
-    except Base64Error:
-        raise MisuseError(
-            f"a document {media.name!r} of type {media.media_type} holds no base64: encode its bytes first"
-        ) from None

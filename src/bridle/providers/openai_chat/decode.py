@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder
 from bridle.providers.wire.failures import UNRECOGNISED_LENGTH_MAX, to_one_line
 from bridle.providers.wire.json import parse_integer, text_or_empty
-from bridle.values.errors import Failure, ProviderError
+from bridle.values.errors import ProviderError
 from bridle.values.message import Reply, Text
 from bridle.values.model import Model
 from bridle.values.result import Delta
@@ -83,6 +83,7 @@ _decode_chunk = msgspec.json.Decoder(_ChatChunk).decode
 class ChatDecoder(BaseDecoder):
     expected_content = "chat completion"
     end_marker = "reason to stop"
+    decode_failure = staticmethod(decode_failure)
 
     def __init__(
         self, model: Model, dialect: ChatDialect, status: int, headers: Mapping[str, str], *, tools: bool
@@ -111,9 +112,6 @@ class ChatDecoder(BaseDecoder):
 
     def _build_reply(self) -> Reply:
         return self._assemble_reply(self._partial.build_message())
-
-    def _decode_error(self, body: bytes) -> Failure:
-        return decode_failure(self._status, self._headers, body)
 
     def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
@@ -189,7 +187,7 @@ class ChatDecoder(BaseDecoder):
                 deltas += self._partial.flush()
 
     def _update_metadata(self, chunk: Block) -> None:
-        """Update the metadata; the first id and model count, because some servers change them."""
+        """Update the metadata. The first id and model are kept, because some servers change them later."""
         self._raise_for(chunk)
         if isinstance(usage := chunk.get("usage") or _find_nested_usage(chunk), dict):
             self._meta["usage"] = usage

@@ -28,6 +28,7 @@ from msgspec import Raw
 from bridle.providers.wire.dialect import RETURNABLE_ID, is_from_same_origin, match_model_id
 from bridle.providers.wire.encoded_history import WireTurn
 from bridle.providers.wire.json import dumps, repair_surrogates
+from bridle.providers.wire.media import describe_omitted_media
 from bridle.values.message import (
     Media,
     Message,
@@ -43,7 +44,7 @@ from bridle.values.message import (
 from bridle.values.model import Endpoint
 
 from .calls import encode_tool_name, is_legacy_call
-from .content import Block, decode_native, describe_omitted_media, encode_content, encode_native
+from .content import Block, decode_native, encode_content, encode_native
 from .dialect import FAMILY, ChatDialect
 from .parts import encode_message, kept_members, simplify_content
 

@@ -16,6 +16,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.providers.wire.json import drop_nulls, dumps, repair_surrogates, text_or_empty
+from bridle.providers.wire.media import describe_omitted_media
 from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall
 
 from .calls import decode_call, decode_legacy_call, encode_call, encode_legacy_call, is_legacy_call
@@ -23,7 +24,6 @@ from .content import (
     Block,
     decode_content,
     decode_native,
-    describe_omitted_media,
     encode_content,
     encode_native,
     parse_object,

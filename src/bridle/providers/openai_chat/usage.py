@@ -18,12 +18,12 @@ from bridle.providers.wire.json import count_or_zero, object_or_empty, text_or_e
 from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.errors import FailureKind
 from bridle.values.message import Part, Reply, Stop, Text, ToolCall
-from bridle.values.model import Model, Origin
+from bridle.values.model import Model, make_origin
 from bridle.values.usage import Usage
 
 from .calls import is_nameless_call, list_calls
 from .content import Block
-from .dialect import FAMILY, ChatDialect
+from .dialect import ChatDialect
 from .parts import decode_parts, is_refusal, keep_members
 
 STOPS = {
@@ -86,11 +86,7 @@ def build_reply(
     return Reply(
         parts=tuple(parts),
         stop=stop,
-        origin=Origin(
-            family=FAMILY,
-            endpoint=model.endpoint.endpoint_id,
-            model=text_or_empty(meta.get("model")) or model.id,
-        ),
+        origin=make_origin(model, text_or_empty(meta.get("model"))),
         usage=decode_total_usage(meta),
         id=text_or_empty(meta.get("id")),
         stop_detail=detail,

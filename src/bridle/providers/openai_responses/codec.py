@@ -126,7 +126,7 @@ class ResponsesCodec(BaseCodec):
         return ResponsesHistory()
 
     def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
-        """Encode a request; `digest` covers the body except its delivery, and costs only new messages."""
+        """Encode a request. `digest` covers the body except its delivery; only new messages are hashed."""
         kept = require_own_history(kept, ResponsesHistory, self.new_history)
         if request.asks_native_summary:
             request = replace(request, tools=(), breakpoints=(), compare_reply_id="", stream=False)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridle.providers.wire.json import dumps, loads, repair_surrogates, text_or_empty
+from bridle.providers.wire.media import describe_omitted_media
 from bridle.values.message import Media, Opaque, Text
 
 Block = dict[str, Any]
@@ -70,7 +71,7 @@ def encode_content(
 
 
 def is_blank(part: object, *, own: bool = False) -> bool:
-    """Return True for a blank text. At its origin, a text may stand for a piece of unknown kind."""
+    """Return True for a blank text. With `own`, a blank text may hold the native form of an unknown piece."""
     return isinstance(part, Text) and not part.text.strip() and not (own and _is_placeholder(part))
 
 
@@ -112,9 +113,7 @@ def _decode_media(kind: str, piece: Block) -> Media | None:
 
 def _encode_media(media: Media, role: str) -> Block:
     if role == "assistant" or media.kind not in ("image", "document"):
-        named = f" {media.name}" if media.name else ""
-        text = f"[{media.kind}{named} left out: it cannot be sent to this model]"
-        return encode_content(Text(text=text), {}, role)
+        return encode_content(Text(text=describe_omitted_media(media)), {}, role)
     kind = "input_image" if media.kind == "image" else "input_file"
     piece: Block = {"type": kind}
     if media.file_id:

@@ -65,6 +65,7 @@ def _is_redundant(event_type: str, item: PartialResponsesItem | None) -> bool:
 class ResponsesDecoder(BaseDecoder):
     expected_content = "response of this provider"
     end_marker = "response.completed"
+    decode_failure = staticmethod(decode_failure)
 
     def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(status, headers)
@@ -92,9 +93,6 @@ class ResponsesDecoder(BaseDecoder):
     def _build_reply(self) -> Reply:
         end = self._end or {}
         return build_reply(end, merge_items(end.get("output"), self._done, self._started), self._model)
-
-    def _decode_error(self, body: bytes) -> Failure:
-        return decode_failure(self._status, self._headers, body)
 
     def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []

@@ -297,7 +297,7 @@ class ResponsesItemEncoder:
 
 
 def _replace_with_text(part: Part) -> Part:
-    """Replace an item that only its provider can read by its text."""
+    """Replace an item that only its provider can read with its text."""
     return Text(text=part.text) if isinstance(part, Opaque) and part.text else part
 
 

@@ -164,12 +164,8 @@ def _is_reference(item: Block) -> bool:
 
 
 def make_opaque(kind: str, item: Block) -> Opaque:
-    return Opaque(kind=kind, native=dumps(item).decode(), answers=_answers(kind, item))
-
-
-def _answers(kind: str, item: Block) -> bool:
-    """Return True if a reply may consist of this item; others are intermediate work."""
-    return kind == "image_generation_call" or (kind == "message" and item.get("role") == "assistant")
+    """Keep an item as it is; only a generated image is an answer without text."""
+    return Opaque(kind=kind, native=dumps(item).decode(), answers=kind == "image_generation_call")
 
 
 def encode_opaque(part: Opaque, *, with_ids: bool) -> Block | Raw | None:

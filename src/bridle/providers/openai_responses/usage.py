@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from bridle.providers.wire.json import count_or_zero, loads, object_or_empty, parse_integer, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Opaque, Part, Reply, Stop, ToolCall
-from bridle.values.model import Model, Origin
+from bridle.values.model import Model, make_origin
 from bridle.values.usage import Usage
 
 from .content import expand_content
 from .hosted_calls import HOSTED_CALLS
-from .parts import CUSTOM_CALL, FAMILY, decode_parts, has_refusal, item_type
+from .parts import CUSTOM_CALL, decode_parts, has_refusal, item_type
 
 STOPS = {
     "max_output_tokens": Stop.LENGTH,
@@ -61,11 +61,7 @@ def build_reply(response: Mapping[str, Any], items: Sequence[object], model: Mod
     return Reply(
         parts=parts,
         stop=stop,
-        origin=Origin(
-            family=FAMILY,
-            endpoint=model.endpoint.endpoint_id,
-            model=text_or_empty(response.get("model")) or model.id,
-        ),
+        origin=make_origin(model, text_or_empty(response.get("model"))),
         usage=replace(
             decode_usage(response.get("usage")), terms=decode_service_terms(response.get("service_tier"))
         ),

@@ -17,7 +17,6 @@ request. So every schema passes through `compile_schema` before it is sent.
 Compilation is deterministic: the same text gives the same result in every process.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec.structs import replace
@@ -33,7 +32,7 @@ from .narrow_writer import NarrowWriter
 from .restore import restore_tree
 from .root import build_root
 from .source import SchemaSource, SchemaTree
-from .strict_check import SchemaSize, explain_excess, is_strict_ready_tree, measure_schema
+from .strict_check import explain_excess, is_strict_ready_tree
 from .values import value_key
 
 __all__ = [
@@ -41,8 +40,6 @@ __all__ = [
     "SchemaDialect",
     "all_dialects",
     "compile_schema",
-    "compile_together",
-    "explain_joint_limit",
     "find_dialect",
     "is_strict_ready",
     "restore_arguments",
@@ -69,34 +66,6 @@ class CompiledSchema(Value):
 def compile_schema(text: str, dialect: SchemaDialect) -> CompiledSchema:
     """Compile `text` for the dialect; raise `BadTool` if it is not JSON or not a schema."""
     return _compile_cached(text, dialect)
-
-
-def compile_together(texts: Sequence[str], dialect: SchemaDialect) -> tuple[CompiledSchema, ...]:
-    """Compile the schemas of one request, marking as many as possible strict, in order."""
-    chosen: list[CompiledSchema] = []
-    for text in texts:
-        compiled = compile_schema(text, dialect)
-        if compiled.strict and (why := explain_joint_limit([*chosen, compiled])):
-            compiled = _compile_fallback(text, dialect, why, f"#: schema is sent as not strict: {why}")
-        chosen.append(compiled)
-    return tuple(chosen)
-
-
-def explain_joint_limit(compiled: Sequence[CompiledSchema]) -> str | None:
-    """Return why these cannot be in one request; None if they can."""
-    strict = [one for one in compiled if one.strict]
-    for name in dict.fromkeys(one.dialect for one in strict):
-        dialect = find_dialect(name)
-        sizes = [_schema_size(one.text, dialect) for one in strict if one.dialect == name]
-        limits = (
-            ("strict schemas", len(sizes), dialect.tools_max),
-            ("optional fields", sum(size.optional for size in sizes), dialect.optional_max),
-            ("unions", sum(size.unions for size in sizes), dialect.unions_max),
-        )
-        for noun, count, limit in limits:
-            if limit is not None and count > limit:
-                return f"together they have {count} {noun}; the limit is {limit}: make fewer of them strict"
-    return None
 
 
 def restore_arguments(arguments_json: str, source: str, dialect: SchemaDialect) -> str:
@@ -143,11 +112,6 @@ def _compile_cached(text: str, dialect: SchemaDialect) -> CompiledSchema:
         dialect=dialect.name,
         renamed=top.renamed,
     )
-
-
-@lru_cache(maxsize=COMPILED_MAX)
-def _schema_size(text: str, dialect: SchemaDialect) -> SchemaSize:
-    return measure_schema(loads(text), dialect)
 
 
 def _compile_fallback(text: str, dialect: SchemaDialect, why: str, loss: str) -> CompiledSchema:

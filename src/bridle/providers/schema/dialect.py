@@ -54,8 +54,6 @@ class SchemaDialect(Value):
     """Keywords that may accompany a reference."""
     types: Literal["lower", "upper"] = "lower"
     """`upper`: type names in capitals, one per schema, with `nullable` for null."""
-    union_alone: bool = False
-    """True if `anyOf` must be the only keyword."""
     const: bool = True
     """False if `const` has to be written as an enum of one value (dialects without `keywords`)."""
     enums: Literal["any", "scalars", "strings"] = "any"
@@ -91,8 +89,6 @@ class SchemaDialect(Value):
     long_enum_characters_max: int | None = None
     """Total length of the values of one enum with more than `long_enum_values` values."""
 
-    tools_max: int | None = None
-    """This and the next two are limits over all strict schemas of one request."""
     optional_max: int | None = None
     unions_max: int | None = None
 

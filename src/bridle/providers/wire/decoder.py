@@ -90,6 +90,11 @@ class BaseDecoder(ABC):
         except DECODE_ERRORS as error:
             raise self._record_failure(error) from None
 
+    @staticmethod
+    @abstractmethod
+    def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
+        """Classify a response with an error status."""
+
     @abstractmethod
     def _process_events(self, events: list[Any]) -> list[Delta]:
         """Process the events of a stream. This is the hot path: usually all of them are text."""
@@ -111,10 +116,6 @@ class BaseDecoder(ABC):
     def _decode_body(self, body: bytes) -> Reply:
         """Decode the reply in a body, which `_parse_body` parses."""
 
-    @abstractmethod
-    def _decode_error(self, body: bytes) -> Failure:
-        """Classify an error status and its body."""
-
     def _select_reader(self, start: bytes) -> EventReader | None:
         """Return the reader for a stream that begins with this byte; None for JSON or HTML."""
         return None if start in b'{[<"' else SseReader()
@@ -122,7 +123,7 @@ class BaseDecoder(ABC):
     def _complete_reply(self) -> Reply:
         body = b"".join(self._body)
         if not self._good:
-            raise ProviderError(self._decode_error(body))
+            raise ProviderError(self.decode_failure(self._status, self._headers, body))
         if self._reader is None:
             return self._decode_body(body)
         self._process_trailing_events(self._reader.close())

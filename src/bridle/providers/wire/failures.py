@@ -238,7 +238,7 @@ class ProviderLimit(NamedTuple):
     reset_seconds: float
     """Time until the limit is full again."""
     counts_prompt: bool = False
-    """True if the tokens of a prompt count against it, False if one is all that a call needs."""
+    """True if every token of a prompt counts against it; False if a call counts as one."""
     refills_to: int | None = None
     """The limit, if it refills continuously; None if unknown or at the end of a period."""
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from bridle.values.base import Value
 
+from .json import text_or_empty
+
 
 class MessageForm(Value):
     members: frozenset[str] = frozenset()
@@ -27,8 +29,8 @@ class MessageForm(Value):
         pieces = pieces if isinstance(pieces, Sequence) and not isinstance(pieces, str) else ()
         return (
             not self.members.isdisjoint(item)
-            or item.get("role") in self.roles
-            or item.get("type") in self.types
+            or text_or_empty(item.get("role")) in self.roles
+            or text_or_empty(item.get("type")) in self.types
             or any(self._matches_content(piece) for piece in pieces)
         )
 
@@ -36,5 +38,5 @@ class MessageForm(Value):
         if not isinstance(piece, Mapping):
             return False
         if "type" in piece:
-            return piece["type"] in self.content_types
+            return text_or_empty(piece["type"]) in self.content_types
         return not self.content_members.isdisjoint(piece)

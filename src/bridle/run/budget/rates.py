@@ -30,7 +30,10 @@ class RateWait(NamedTuple):
     waited: float = 0.0
     """Seconds for which the call waited."""
     too_long: float = 0.0
-    """Seconds that it would have to wait on, if that is longer than the run's time; it was not reserved then."""
+    """Seconds that it would have to wait longer, if that exceeds the run's time.
+
+    Limits that were reserved before keep the reservation until their period is over.
+    """
 
 
 class RateLimiter:

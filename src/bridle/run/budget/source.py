@@ -64,7 +64,7 @@ class BudgetSource(Protocol):
 
     @property
     def shortage_reason(self) -> str:
-        """Why the run ends if too little is left."""
+        """Reason recorded when the run ends because too little is left."""
         ...
 
     @property

@@ -9,9 +9,9 @@ never sent are released.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
 
 from msgspec.structs import replace
 
@@ -62,12 +62,13 @@ class BudgetSources:
         self,
         store: Store,
         clock: Clock,
-        pool: BudgetPool,
+        pools: Sequence[BudgetPool],
         nested_run: NestedRun | None,
         show: Callable[[Delta], None],
         connections: Mapping[str, ModelConnection],
     ) -> None:
-        self._store, self._clock, self._pool, self.nested_run = store, clock, pool, nested_run
+        self._store, self._clock, self.nested_run = store, clock, nested_run
+        self._pools = [pool for pool in pools if pool is not None]
         self._show, self._connections = show, connections
         self._session, self._driver_start = "", 0
 
@@ -81,17 +82,17 @@ class BudgetSources:
     def list_sources(self, state: State) -> list[tuple[object, SourceFactory]]:
         """The outer run first, then the others by name; no source appears twice."""
         tenant, run = state.run.budget.limits.tenant, state.run
-        if self.nested_run is None and tenant is None and self._pool is None:
+        if self.nested_run is None and tenant is None and not self._pools:
             return []
         found = dict(self.nested_run.list_sources()) if self.nested_run is not None else {}
         if tenant is not None:
             check_tenant_budget(run.budget.limits, run.origin.tenant)
             self._add_stored(found, tenant_budget_name(run.origin.tenant), tenant)
-        if isinstance(self._pool, StoredBudget):
-            self._add_stored(found, self._pool.name, self._pool.limits)
-        elif self._pool is not None:
-            pool = self._pool
-            found.setdefault(pool, lambda by: pool)
+        for pool in self._pools:
+            if isinstance(pool, StoredBudget):
+                self._add_stored(found, pool.name, pool.limits)
+            else:
+                found.setdefault(pool, partial(_share_pool, pool))
         return sorted(found.items(), key=lambda item: _source_order(item[0]))
 
     def _add_stored(self, found: dict[object, SourceFactory], name: str, limits: Limits) -> None:
@@ -180,6 +181,11 @@ class BudgetSources:
         return f"{self._session}#{length}"
 
 
+def _share_pool(pool: SharedBudget, by: str) -> BudgetSource:
+    """The pool itself, for every session that reserves from it."""
+    return pool
+
+
 def _count_new_tokens(state: State) -> int:
     """Tokens of the next prompt that no provider has read yet: cached ones often do not count against a limit."""
     return max(0, state.estimate.prompt_tokens - state.estimate.counted_tokens)
@@ -204,7 +210,8 @@ def check_pool(pool: object) -> None:
         raise MisuseError(f"`pool` must be a SharedBudget(…) or a StoredBudget(name=…, …), not {pool!r}")
 
 
-class ReservedCall(NamedTuple):
+@dataclass
+class ReservedCall:
     """A model call with its reservations."""
 
     state: State
@@ -216,6 +223,8 @@ class ReservedCall(NamedTuple):
     """Set if the run ends instead, because too little is left."""
     settle_rate: Callable[[int], Awaitable[None]] | None = None
     """Takes the tokens that the call used."""
+    cost: CallCost | None = None
+    """Cost of the call once it was sent."""
 
     @property
     def reservation(self) -> Reservation | None:
@@ -231,7 +240,11 @@ class ReservedCall(NamedTuple):
         begun: Callable[[], None],
         cost: Callable[[Usage], Decimal | None],
     ) -> Reply:
-        """Send the call and settle its cost; `cost` prices a usage."""
+        """Send the call and note its cost; `cost` prices a usage.
+
+        The cost is settled when the reply is recorded: a process that is killed in between loses no reply, and its
+        log settles the call.
+        """
         reply: Reply | None = None
         try:
             reply = await call.send(show, now, begun)
@@ -246,10 +259,15 @@ class ReservedCall(NamedTuple):
                     usage, usd = price_partial_reply(self.state, usage, usd)
                 # A summary does not count as a step.
                 steps = int(reply is not None and not self.effect.summarizes_until)
-                await self._settle(CallCost(usage, usd, steps))
+                self.cost = CallCost(usage, usd, steps)
 
-    async def _settle(self, cost: CallCost) -> None:
-        await _await_each(reserved.settle(cost) for reserved in self.reservations)
+    async def close(self) -> None:
+        """Settle the cost; release what was reserved for a call that was never sent."""
+        cost = self.cost
+        if cost is not None:
+            await _await_each(reserved.settle(cost) for reserved in self.reservations)
+        else:
+            await _await_each(reserved.release() for reserved in self.reservations)
 
 
 def reserve(
@@ -297,6 +315,7 @@ async def _reserve(
         yield ReservedCall(state, effect, settle_rate=rate)
         return
     reservations: list[OpenReservation] = []
+    held = ReservedCall(state, effect, reservations, settle_rate=rate)
     end: RunEnded | None = None
     maximum = effect.request.max_tokens or output_tokens_room(state)
     try:
@@ -320,13 +339,13 @@ async def _reserve(
         if end is not None:
             yield ReservedCall(state, effect, end=end)
             return
+        held.state = state
         room = reservations[-1].reservation.output_tokens
         if room < maximum:
-            effect = replace(effect, request=limit_output(effect.request, room))
-        yield ReservedCall(state, effect, reservations, settle_rate=rate)
+            held.effect = replace(effect, request=limit_output(effect.request, room))
+        yield held
     finally:
-        # Reservations that were not settled belong to a call that was never sent.
-        await _await_each(reserved.release() for reserved in reservations)
+        await held.close()
 
 
 async def _await_each(closing: Iterator[Coroutine[None, None, None]]) -> None:

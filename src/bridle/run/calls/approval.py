@@ -43,6 +43,7 @@ def make_pending_approval(session: str, item: PendingCall, state: State) -> Pend
         asked_at=item.asked_at,
         expires_at=question.expires_at,
         binding=question.binding,
+        preview=question.preview,
         complete_arguments=complete_call_arguments(state, item.call.name, arguments),
     )
 

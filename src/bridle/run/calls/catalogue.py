@@ -21,7 +21,7 @@ from bridle.values.errors import BadTool, MisuseError
 from bridle.values.memory import Memory
 from bridle.values.request import ToolChoice, ToolSpec
 from bridle.values.settings import ToolCatalogue
-from bridle.values.text import describe_error, escape_text
+from bridle.values.text import escape_text, locate_error
 
 BUILT_IN_TOOLS = (READ_RESULT,)
 """Bridle's own tools, hidden until they are useful."""
@@ -89,7 +89,7 @@ async def find_initial_tools(
         async with asyncio.timeout(FIND_SECONDS_MAX if seconds is None else min(seconds, FIND_SECONDS_MAX)):
             return await search.find(query, limit), ""
     except Exception as error:  # noqa: BLE001 - an index is foreign code, and a guess is not worth a run
-        text = f"the tool index raised {type(error).__name__}: {describe_error(error)}"
+        text = f"the tool index raised {locate_error(error)}"
         LOG.warning("%s; no tools are revealed for the first prompt", escape_text(text))
         return (), f"the index failed with {type(error).__name__}"
 

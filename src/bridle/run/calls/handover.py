@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypedDict, Unpa
 
 from msgspec.structs import replace
 
+from bridle.core.calls.catalogue import add_agent
 from bridle.core.compaction.handover import has_handover_view, plan_handover_view
 from bridle.core.state import State
 from bridle.ports.run_context import RunContext
@@ -18,8 +19,9 @@ from bridle.ports.store import Store
 from bridle.ports.tool import Json, Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun
+from bridle.run.budget.sources import BudgetPool
 from bridle.run.stream import RunControl
-from bridle.tools.collect_tools import collect_compensations
+from bridle.tools.collect_tools import ToolLike, collect_compensations
 from bridle.tools.names import check_tool_name
 from bridle.values.errors import MisuseError
 from bridle.values.events import Configured
@@ -29,6 +31,7 @@ from bridle.values.settings import Settings
 from bridle.values.text import repair_surrogates
 
 from .approval import Approver
+from .tool_sources import connect_tools
 
 if TYPE_CHECKING:
     from bridle.run.context.telemetry import TracingChoice
@@ -47,6 +50,8 @@ class LentResources(NamedTuple):
     approver: Approver | None
     watchers: tuple[Watcher, ...]
     tracing: "TracingChoice"
+    pool: BudgetPool
+    """The pool of the agent that started the run; it counts what every agent of the run spends."""
     agents: "dict[str, Callable[[], Session]]"
     """Opens the session for an agent that may take over, or that had the run before, by name."""
 
@@ -168,11 +173,16 @@ async def hand_over(session: "Session", driver: "Driver") -> "tuple[Session, Dri
         await driver.record(plan_handover_view(state, text))
     taking, first = successor.open_session(), state.run.origin.first_settings
     if taking.restore_overrides is not None and first is not None and first.overrides:
-        taking = taking.restore_overrides(replace(state, settings=first))
+        run = replace(state.run, origin=add_agent(state, name))
+        taking = taking.restore_overrides(replace(state, settings=first, run=run))
     following = taking.new_driver()
     await following.restore()
+    if taking.parts.sources:
+        taking, following = await connect_tools(taking, following)
     taking.check_context(following, "run")
     await following.record(Configured(settings=taking.settings(), handed_over_to=name))
+    for report in taking.parts.tool_reports:
+        await following.record(report)
     return taking, following
 
 
@@ -182,6 +192,20 @@ def list_agents(session: "Session", state: State) -> "list[Session]":
     for name in state.run.origin.agents:
         sessions.append(_find_successor(sessions[-1], name).open_session())
     return sessions
+
+
+async def open_driver(session: "Session") -> "Driver":
+    """A driver of the agent that has the run, with the log read and repaired.
+
+    An agent that knows none of those that had the run uses a driver of its own: it is the outer agent of a run inside
+    a tool, which may answer questions and run nothing.
+    """
+    driver = session.new_driver()
+    await driver.restore_and_repair()
+    if any(name in session.successors for name in driver.state.run.origin.agents[:1]):
+        driver = list_agents(session, driver.state)[-1].new_driver()
+        await driver.restore()
+    return driver
 
 
 def _find_successor(session: "Session", name: str) -> Successor:
@@ -227,11 +251,11 @@ def open_successors(
     }
 
 
-def add_handover_tools(
-    tools: Iterable[Tool | Callable[..., object]], handovers: Sequence[object]
-) -> Iterable[Tool | Callable[..., object]]:
-    """The tools and one tool per hand-over; `collect_tools` refuses tools that are not a list."""
+def add_handover_tools(tools: Iterable[ToolLike], handovers: Sequence[object]) -> Iterable[ToolLike]:
+    """The tools and one more per hand-over. Tools that are not a list are returned for `collect_tools` to refuse."""
     given: object = tools
+    if isinstance(handovers, str) or not isinstance(handovers, Sequence):
+        raise MisuseError(f"`handover` must be a list of agents or their names, not {handovers!r}")
     if not handovers or isinstance(given, str) or not isinstance(given, Iterable):
         return tools
     each = (item if isinstance(item, Handover) else Handover(agent=_check_agent(item)) for item in handovers)

@@ -19,14 +19,16 @@ from bridle.ports.run_context import RunContext
 from bridle.ports.tool import DEADLINE_CANCEL, ClaimingTool, Json, ProbingTool, Tool
 from bridle.run.cancellation import is_interrupt
 from bridle.values.calls import ResourceClaim
-from bridle.values.errors import ModelRetry
+from bridle.values.errors import ModelRetry, OutcomeUnknown
 from bridle.values.message import Media, Outcome, Text, ToolCall, ToolResult
-from bridle.values.text import describe_error, repair_surrogates
+from bridle.values.text import describe_error, locate_error, repair_surrogates
 
 ERROR_CHARACTERS_MAX = 2_000
 NO_PARTS: tuple[Text | Media, ...] = ()
 GRACE_SECONDS = 2.0
 """Time a cancelled tool has for cleanup before it is abandoned."""
+PREVIEW_SECONDS = 10.0
+"""Time a tool has to show what a call would do."""
 MAY_TAKE_EFFECT = "it may still take effect"
 NOT_STARTED_IN_TIME = "the run's time was up before it could start; it was not run"
 
@@ -89,9 +91,24 @@ def find_resource_claim(tools: Mapping[str, Tool], call: ToolCall) -> ResourceCl
     )
 
 
+async def preview_call(tools: Mapping[str, Tool], call: ToolCall) -> str:
+    """Describe the effect of a call in the words of its tool; empty if the tool has no preview."""
+    show = getattr(tools.get(call.name), "preview_call", None)
+    if show is None:
+        return ""
+    try:
+        async with asyncio.timeout(PREVIEW_SECONDS):
+            shown = await asyncio.to_thread(show, _decode_arguments(call))
+    except Exception as error:  # noqa: BLE001 - foreign code; the person is told that there is no preview
+        return f"no preview: {_describe_exception(error)}"
+    return repair_surrogates(str(shown))
+
+
 class ToolFailure(NamedTuple):
     outcome: Outcome
     message: str
+    raised: str = ""
+    """Type and place of the exception, if there is one."""
 
 
 R = TypeVar("R")
@@ -132,9 +149,13 @@ async def _run_safely(work: Callable[[], Awaitable[R]]) -> R | ToolFailure:
     except BaseException as error:
         if is_interrupt(error):
             raise
+        if isinstance(error, OutcomeUnknown):
+            message = repair_surrogates(describe_error(error)[:ERROR_CHARACTERS_MAX])
+            return ToolFailure("unknown", message, locate_error(error))
         if isinstance(error, ModelRetry):
-            return ToolFailure("retry", repair_surrogates(error.message[:ERROR_CHARACTERS_MAX]))
-        return ToolFailure("error", _describe_exception(error))
+            message = repair_surrogates(error.message[:ERROR_CHARACTERS_MAX])
+            return ToolFailure("retry", message, locate_error(error))
+        return ToolFailure("error", _describe_exception(error), locate_error(error))
 
 
 async def _run_parts(tool: Tool, call: ToolCall, context: RunContext) -> tuple[Text | Media, ...]:

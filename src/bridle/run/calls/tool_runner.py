@@ -11,7 +11,8 @@ Decides nothing: core/calls chooses which calls may run and when.  Crash safety 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from inspect import isawaitable
 from typing import Final, Literal
 
 from msgspec.structs import replace
@@ -20,13 +21,23 @@ from bridle.core.calls.catalogue import choose_initial_tools
 from bridle.core.calls.dispatch import skip_expired
 from bridle.core.calls.early_start import count_reads, start_early
 from bridle.core.calls.pending import Receipt
-from bridle.core.effects import AwaitApprovals, FindTools, ProbeTool, RevealTools, RunTool, SkipCall
+from bridle.core.effects import (
+    AwaitApprovals,
+    FindTools,
+    ProbeTool,
+    RequestApproval,
+    RevealTools,
+    RunTool,
+    SkipCall,
+    make_approval_question,
+)
 from bridle.core.evaluate_reply import OUTPUT_ACCEPTED
 from bridle.core.state import State
-from bridle.ports.tool import Tool
+from bridle.ports.tool import Tool, ToolSource
 from bridle.run.budget.nested import NestedRun, ParentBudget, enter_nested_run
 from bridle.run.clock import SessionClock
 from bridle.run.context.run_context import RunContexts
+from bridle.run.validate_input import check_chosen
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
 from bridle.values.calls import ApprovalVerdict, PendingApproval, ResourceClaim, StoredResult
@@ -38,7 +49,8 @@ from bridle.values.text import escape_text
 
 from .approval import Approver, encode_arguments, make_pending_approval
 from .catalogue import find_initial_tools
-from .run_tool import find_resource_claim, probe_tool, run_tool
+from .run_tool import find_resource_claim, preview_call, probe_tool, run_tool
+from .tool_sources import find_tool_changes
 
 LOG = logging.getLogger("bridle")
 EXPIRED: Final = "late"
@@ -53,7 +65,7 @@ class ToolRunner:
     def __init__(
         self,
         contexts: RunContexts,
-        tools: Mapping[str, Tool],
+        tools: dict[str, Tool],
         clock: SessionClock,
         record: Callable[[e.Event], Awaitable[None]],
         fit_result: Callable[[ToolResult], Awaitable[tuple[ToolResult, StoredResult | None]]],
@@ -61,17 +73,19 @@ class ToolRunner:
         approver: Approver | None = None,
         search: SearchTools | None = None,
         prove: Callable[[e.ApprovalAnswered], str] = lambda _: "",
+        sources: Sequence[ToolSource] = (),
     ) -> None:
         """Prepare the runner of one session.
 
         `contexts` makes the `RunContext` of each call.  `fit_result` stores long results and returns the
         excerpt to log.  `parent_budget` limits runs inside the tools.  `approver` asks a person during the
-        run.  `search` finds hidden tools.  `prove` signs approvals.
+        run.  `search` finds hidden tools.  `prove` signs approvals.  `sources` may add tools during the run.
         """
         self._contexts, self._session, self._tools = contexts, contexts.session, tools
         self._clock, self._record = clock, record
         self._fit_result, self._parent_budget, self._prove = fit_result, parent_budget, prove
         self._approver, self._search = approver, search
+        self._sources, self._sources_lock = sources, asyncio.Lock()
         self.early_calls = EarlyCalls()
         self._edit_errors: dict[str, list[str]] = {}
 
@@ -104,10 +118,35 @@ class ToolRunner:
             await self._record(self._parent_budget.waiting.pop(call.id))
             self._parent_budget.end_call(call.id)
             return
-        if effect.gives_output and not result.is_error:
+        if self._sources:
+            await self._add_new_tools()
+        if result.outcome == "unknown":
+            await self._record_interruption(effect, result)
+        elif effect.gives_output and not result.is_error:
             await self._finish_with_output(call, result)
         else:
             await self.finish(call, result)
+
+    async def _record_interruption(self, effect: RunTool, result: ToolResult) -> None:
+        call = effect.call
+        await self._record(
+            e.ToolInterrupted(
+                call_id=call.id,
+                attempt=effect.attempt,
+                why=result.text,
+                name=call.name,
+                arguments=call.arguments,
+            )
+        )
+        self._parent_budget.end_call(call.id)
+
+    async def _add_new_tools(self) -> None:
+        """Record tools that servers have added, before the result after which the model may call them."""
+        async with self._sources_lock:
+            tools, reports = await find_tool_changes(self._sources, self._parent_budget.run.state)
+            self._tools.update({tool.spec.name: tool for tool in tools})
+            for report in reports:
+                await self._record(report)
 
     async def _finish_with_output(
         self, call: ToolCall, result: ToolResult, rule: str = "", source: ResultSource = "run"
@@ -203,6 +242,11 @@ class ToolRunner:
         else:
             await self.finish(effect.call, found, source="probe")
 
+    async def request_approval(self, effect: RequestApproval) -> None:
+        """Record a question to a person, with the tool's preview of the call."""
+        shown = await preview_call(self._tools, effect.call) if effect.question == "run" else ""
+        await self._record(make_approval_question(effect, shown))
+
     async def await_answers(self, effect: AwaitApprovals, state: State) -> None:
         if all(item.waiting_session for item in effect.calls):
             await self._end_waiting(effect)
@@ -248,7 +292,10 @@ class ToolRunner:
             return None
         try:
             async with asyncio.timeout(self._clock.seconds_left(question.expires_at)) as time:
-                verdict = await self._approver(question)
+                answer: object = self._approver(question)
+                if not isawaitable(answer):
+                    raise MisuseError(f"the function approver=… must be async; it returned {answer!r}")
+                verdict = check_chosen("approver", await answer, ApprovalVerdict)
         except TimeoutError:
             if not time.expired():
                 raise  # raised by the approver itself

@@ -5,12 +5,14 @@ A hook with a wrong signature or a misspelled tool would otherwise be found only
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from bridle.hooks.function_hook import FunctionHook
+from bridle.ports.tool import ToolSource
 from bridle.run.context.run_context import ContextNeed
+from bridle.run.validate_input import can_call
 from bridle.tools.function.context_parameter import find_context_parameter
 from bridle.values.errors import MisuseError
 from bridle.values.hooks import HOOK_POINTS, HOOK_SECONDS_DEFAULT, HookPoint, HookSpec
@@ -34,10 +36,15 @@ class RegisteredHooks(NamedTuple):
     by_name: dict[str, object]
     context_needs: tuple[ContextNeed, ...]
 
-    def match_tools(self, known: Collection[str]) -> Mapping[str, object]:
+    def match_tools(self, known: Collection[str], sources: Sequence[ToolSource] = ()) -> Mapping[str, object]:
         """The hooks by name; raises `MisuseError` if one is limited to a tool that the agent does not have."""
+        prefixes = tuple(source.prefix for source in sources)  # the tools of servers are not known yet
         for name, hook in self.by_name.items():
-            missing = [each for each in _list_tools(name, hook) if each not in known]
+            missing = [
+                each
+                for each in _list_tools(name, hook)
+                if each not in known and not each.startswith(prefixes)
+            ]
             if missing:
                 there_are = f"its tools: {', '.join(known)}" if known else "it has none"
                 raise MisuseError(f"hook `{name}`: the agent has no tool named `{missing[0]}`; {there_are}")
@@ -100,16 +107,10 @@ def _check_signature(name: str, point: HookPoint, hook: object) -> None:
     function, wanted = _find_function(hook, point), PARAMETERS[point]
     if isinstance(hook, FunctionHook):
         wanted = hook.parameters or wanted
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return  # a builtin; calling it shows what it takes
-    try:
-        signature.bind(*wanted)
-    except TypeError:
+    if not can_call(function, *wanted):
         raise MisuseError(
-            f"hook `{name}`: {point} is called with ({', '.join(wanted)}), and takes {signature}"
-        ) from None
+            f"hook `{name}`: {point} is called with ({', '.join(wanted)}), and takes {inspect.signature(function)}"
+        )
 
 
 def _find_function(hook: object, point: HookPoint) -> Callable[..., object]:

@@ -43,6 +43,11 @@ def list_tool_needs(tools: Mapping[str, Tool]) -> tuple[ContextNeed, ...]:
     return tuple(ContextNeed(f"tool `{name}`", type_) for name, type_ in wanted if type_ is not None)
 
 
+def list_certain_needs(needs: Iterable[ContextNeed]) -> tuple[ContextNeed, ...]:
+    """The needs of every new prompt; a function of the session may have written its text before."""
+    return tuple(need for need in needs if need.function is None or need.function.scope == "turn")
+
+
 def list_due_needs(needs: Iterable[ContextNeed], state: State, *, prompting: bool) -> tuple[ContextNeed, ...]:
     """The needs of this run; `prompting`: it starts with a new prompt."""
     return tuple(need for need in needs if need.function is None or _is_due(state, need.function, prompting))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from bridle.core.memory import is_instruction_due
 from bridle.core.state import State
-from bridle.ports.tool import Tool
+from bridle.ports.tool import Tool, ToolSource
 from bridle.run.agent_settings import (
     AgentParts,
     SamplingInput,
@@ -44,8 +44,8 @@ class RunOptions(TypedDict, total=False):
 
     model: ModelLike | Sequence[ModelLike]
     instructions: Instructions[Never] | None
-    tools: Iterable[Tool[Never] | Callable[..., object]]
-    """All tools of the run; to add one: `[*agent.tools.values(), extra]`."""
+    tools: Iterable[Tool[Never] | Callable[..., object] | ToolSource]
+    """All tools and servers of the run; to add one: `[*agent.tools.values(), extra]`."""
     tool_choice: ToolChoiceInput
     thinking: ThinkingInput
     sampling: SamplingInput
@@ -106,7 +106,11 @@ def open_to_resume(
 def _list_code(option: str, given: object, made: AgentParts[T]) -> tuple[str, ...]:
     """Names of the tools or functions in an option."""
     if option == "tools":
-        return tuple(tool.spec.name for tool in cast("Iterable[Tool]", made.inputs.tools))
+        own = tuple(made.inputs.tools)[: -len(made.sources) or None]
+        return (
+            *(tool.spec.name for tool in cast("Iterable[Tool]", own)),
+            *(source.prefix for source in made.sources),
+        )
     if option == "instructions":
         return tuple(function.name for function in made.instructions.functions)
     is_function = option != "model" and callable(given)
@@ -119,7 +123,7 @@ def _take_recorded(parts: AgentParts[T], override: RunOverride, state: State) ->
     if override.option == "model":
         return [_find_recorded_model(parts, model) for model in settings.models or (settings.model,)]
     if override.option == "tools":
-        own = parts.tool_layout.tools
+        own = {**parts.tool_layout.tools, **{source.prefix: source for source in parts.sources}}
         _require_code("tools", [name for name in override.code if name not in own])
         return tuple(own[name] for name in override.code)
     if override.option == "instructions":

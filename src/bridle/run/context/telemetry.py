@@ -4,12 +4,17 @@ core/tracing derives spans from records; watchers/otel sends them. A `SessionTra
 log that the driver reads, silently, and emits the spans that end with the records that the driver writes: so a replayed
 log emits nothing, and a resumed run continues its trace.
 
+Deriving spans costs a third if it is done for many records at a time. So records wait for the thread of the exporter,
+if it has one. Only the events that change the trace context of user code are followed at once.
+
 After a crash it is unknown which of the latest spans were sent. They are sent again, with the ids they had.
 """
 
 import logging
 import os
 import sys
+import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace as replace_settings
 from importlib import import_module
@@ -17,10 +22,11 @@ from typing import Literal
 
 from bridle.core.state import State
 from bridle.core.tracing.session_trace import SessionTrace
-from bridle.ports.span_exporter import SpanExporter
+from bridle.ports.span_exporter import DeferringExporter, SpanExporter
 from bridle.values.errors import MisuseError
-from bridle.values.events import CallReviewed, Configured, LogRepaired, Resumed, RunEnded
+from bridle.values.events import CallReviewed, Configured, LogRepaired, Prompted, Resumed, RunEnded
 from bridle.values.record import Record, Span, TraceContext
+from bridle.values.text import escape_text, locate_error
 from bridle.watchers.content_filter import ContentFilter, make_content_filter
 from bridle.watchers.otel.endpoint import is_disabled, read_export_settings
 from bridle.watchers.otel.sampling import is_in_sample
@@ -42,6 +48,10 @@ RESENT_SECONDS = 60.0
 """Spans that ended in this time before a crash are sent again; older ones were sent or reported as lost."""
 BEFORE_RESUMED = (Configured, LogRepaired, CallReviewed)
 """Events that may precede `Resumed` in a log that is taken over."""
+CONTEXT_EVENTS = (Prompted, Configured, Resumed)
+"""Events that change the trace context of user code."""
+PENDING_RECORDS_MAX = 128
+"""Records that wait for the exporter's thread; each keeps a state in memory."""
 TelemetryInput = Telemetry | bool | None
 """Settings; True for the defaults; False for off; None: the variable BRIDLE_TELEMETRY decides."""
 
@@ -51,6 +61,7 @@ class Tracing:
 
     def __init__(self, settings: Telemetry, exporter: SpanExporter) -> None:
         self.settings, self.exporter = settings, exporter
+        self.deferring = exporter if isinstance(exporter, DeferringExporter) else None
         self.content: ContentFilter | None = make_content_filter(
             settings.content, settings.redact, settings.content_characters
         )
@@ -78,6 +89,9 @@ class SessionTracer:
     def __init__(self, session: str, tracing: Tracing) -> None:
         self._tracing = tracing
         self._trace = SessionTrace(session, tracing.content)
+        self._pending: deque[tuple[Record, State, State]] = deque()
+        """Records whose spans are not derived yet; the loop appends, one thread at a time takes."""
+        self._lock = threading.Lock()
         self._unsure: list[Span] = []
         """Spans of an unfinished run, from the log: it is unknown whether they were sent."""
         self._has_failed = False
@@ -91,16 +105,30 @@ class SessionTracer:
             self._unsure.clear()
 
     def on_record(self, record: Record, before: State, after: State) -> None:
-        """Emit the spans that end with a new record."""
-        if self._unsure and not isinstance(record.event, BEFORE_RESUMED):
+        """Emit the spans that end with a new record, now or in the exporter's thread."""
+        event, pending, deferring = record.event, self._pending, self._tracing.deferring
+        if self._unsure and not isinstance(event, BEFORE_RESUMED):
             self._send_unsure(record, before)
         if self._has_failed:
             return
-        try:
-            if spans := self._trace.apply(record, before, after):
-                self._tracing.exporter.export(spans)
-        except Exception as error:  # noqa: BLE001 - telemetry can never change a run
-            self._give_up(error)
+        pending.append((record, before, after))
+        waiting = len(pending)
+        if deferring is None or waiting >= PENDING_RECORDS_MAX or isinstance(event, CONTEXT_EVENTS):
+            self.export_pending()
+        elif waiting == 1 or isinstance(event, RunEnded):
+            try:
+                deferring.export_later(self.export_pending, is_urgent=isinstance(event, RunEnded))
+            except Exception as error:  # noqa: BLE001 - telemetry can never change a run
+                self._give_up(error)
+
+    def export_pending(self) -> None:
+        """Derive the spans of the records that wait, and export them."""
+        with self._lock:
+            spans: list[Span] = []
+            while self._pending:
+                spans += self._apply(*self._pending.popleft())
+            if spans:
+                self._export(spans)
 
     def _send_unsure(self, record: Record, before: State) -> None:
         since, unsure = before.now - RESENT_SECONDS, self._unsure
@@ -125,7 +153,7 @@ class SessionTracer:
 
     def _give_up(self, error: Exception) -> None:
         self._has_failed = True
-        LOG.warning("telemetry: a run continues without it: %r", error)
+        LOG.warning("telemetry: a run continues without it: %s", escape_text(locate_error(error)))
 
     def call_traceparent(self, call_id: str, attempt: int) -> str:
         """The W3C header for a tool call: its span is the parent of what the tool does."""

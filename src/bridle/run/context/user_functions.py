@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from bridle.tools.function.threads import run_in_thread
-from bridle.values.text import escape_text, repair_surrogates
+from bridle.values.text import escape_text, locate_error, repair_surrogates
 
 T = TypeVar("T")
 LOG = logging.getLogger("bridle")
@@ -27,6 +27,7 @@ class FunctionError(str):
 
 async def call_with_deadline(name: str, work: Awaitable[T], seconds: float) -> T | FunctionError:
     """Await the work of the function `name`; a failure or a timeout is returned as a sentence."""
+    warning = ""
     try:
         async with asyncio.timeout(seconds) as time:
             return await work
@@ -42,7 +43,8 @@ async def call_with_deadline(name: str, work: Awaitable[T], seconds: float) -> T
             # format_exception_only handles errors whose __str__ raises.
             description = traceback.format_exception_only(error)[-1].strip()
             message = repair_surrogates(f"{name} failed with {description}"[:ERROR_CHARACTERS_KEPT])
-    LOG.warning("%s", escape_text(message))
+            warning = f"{name} failed with {locate_error(error)}; the session log has the message"
+    LOG.warning("%s", escape_text(warning or message))
     return FunctionError(message)
 
 

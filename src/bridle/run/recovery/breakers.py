@@ -109,8 +109,8 @@ class CircuitBreakers:
         if after.opened_at is not None and after.opened_at != before.opened_at:
             seconds = admit_request(after, now)[1]
             LOG.warning(
-                "%s failed %d times in a row and is skipped for %g s: %s",
-                key, after.failures, seconds, escape_text(failure.message),
+                "%s failed %d times in a row and is skipped for %g s: %s; session logs have the provider's messages",
+                escape_text(key), after.failures, seconds, failure.kind,
             )  # fmt: skip
 
     def _record_success(self, model: Model) -> None:

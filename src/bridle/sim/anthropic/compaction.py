@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from bridle.sim.family import CompactionDue
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
 from bridle.sim.rules.field_rules import FieldRow
-from bridle.sim.rules.raw_request import as_mapping, field
+from bridle.sim.rules.raw_request import as_mapping, field, messages
 from bridle.values.message import Opaque
 
-from .request import blocks, is_tool_forced, messages, rule
+from .request import blocks, is_tool_forced, rule
 from .rules_compaction import (
     COMPACTION,
     ON_DEMAND,

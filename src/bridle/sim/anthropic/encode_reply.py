@@ -1,8 +1,9 @@
 """Encodes replies and failures as Anthropic sends them, whole or as a stream.
 
-The stream has the shape of recorded ones: a ping early on, text in words, input in fragments of which
-the first is empty, a signature in one piece at the end of its block, counts as totals.  Ids that a
-reply does not have are made from its content, so the same reply is always encoded to the same bytes.
+The stream has the form of recorded streams: an early ping, text in words, input in fragments of which the first is
+empty, a signature in one piece at the end of its block, and token counts as totals.
+
+An id that the reply does not have is derived from its content, so the same reply is always encoded to the same bytes.
 """
 
 import re

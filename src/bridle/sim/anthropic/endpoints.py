@@ -104,16 +104,9 @@ def add_service_tier(reply: HttpReply, body: Mapping[str, object], query: Mappin
 
 
 ROUTES = (
-    EndpointRoute(method="POST", pattern=re.compile(r".*/messages/count_tokens"), handle=count_tokens),
-    EndpointRoute(
-        method="GET", pattern=re.compile(r".*/models"), handle=list_models, required_header=VERSION_HEADER
-    ),
-    EndpointRoute(
-        method="GET",
-        pattern=re.compile(r".*/models/(?P<model>[^/:]+)"),
-        handle=get_model,
-        required_header=VERSION_HEADER,
-    ),
+    EndpointRoute("POST", r".*/messages/count_tokens", count_tokens),
+    EndpointRoute("GET", r".*/models", list_models, VERSION_HEADER),
+    EndpointRoute("GET", r".*/models/(?P<model>[^/:]+)", get_model, VERSION_HEADER),
 )
 
 EXTRA_ENDPOINTS = ExtraEndpoints(

@@ -21,8 +21,6 @@ from bridle.sim.cache.prompt_layout import (
     PromptReader,
     PromptText,
     Section,
-    as_list,
-    as_mapping,
     as_text,
     call_block,
     hash_value,
@@ -32,6 +30,7 @@ from bridle.sim.cache.prompt_layout import (
     tool_block,
 )
 from bridle.sim.cache.token_estimate import TOKENS_PER_FILE, TOKENS_PER_IMAGE, TOKENS_PER_MESSAGE
+from bridle.sim.rules.raw_request import as_list, as_mapping
 from bridle.values.model import Abilities
 
 TTL_DEFAULT = "5m"

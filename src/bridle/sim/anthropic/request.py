@@ -8,7 +8,16 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from bridle.sim.rules.engine import RawRequest
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, find_loop_head, make_rule
+from bridle.sim.rules.raw_request import (
+    JsonObject,
+    as_list,
+    as_mapping,
+    field,
+    find_loop_head,
+    make_rule,
+    messages,
+    tools,
+)
 
 VERSION_HEADER = "anthropic-version"
 OLD_VERSION = "2023-06-01"
@@ -21,10 +30,6 @@ rule = partial(make_rule, code="invalid_request_error")
 
 def version(request: RawRequest) -> str:
     return request.headers.get(VERSION_HEADER, "")
-
-
-def messages(request: RawRequest) -> list[JsonObject]:
-    return [as_mapping(item) for item in as_list(field(request, "messages"))]
 
 
 def blocks(message: JsonObject, key: str = "content") -> list[JsonObject]:
@@ -40,10 +45,6 @@ def list_blocks(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
     for index, message in enumerate(messages(request)):
         for inner, block in enumerate(blocks(message)):
             yield f"messages.{index}.content.{inner}", block
-
-
-def tools(request: RawRequest) -> list[JsonObject]:
-    return [as_mapping(item) for item in as_list(field(request, "tools"))]
 
 
 def is_custom_tool(tool: JsonObject) -> bool:
@@ -73,10 +74,6 @@ def find_tool_loop(request: RawRequest) -> int | None:
 
 def is_tool_forced(request: RawRequest) -> bool:
     return as_mapping(field(request, "tool_choice")).get("type") in ("any", "tool")
-
-
-def tool(name: str = "look", **more: object) -> JsonObject:
-    return {"name": name, "input_schema": {"type": "object", "properties": {}}, **more}
 
 
 # `output_config.format`, and `output_format`, which older clients send.

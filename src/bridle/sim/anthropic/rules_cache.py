@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, tools
 
-from .request import blocks, list_blocks, rule, tools
+from .request import blocks, list_blocks, rule
 from .rules_fields import BLOCKS, refuse
 
 MARKS_MAX = 4

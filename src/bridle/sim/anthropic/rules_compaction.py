@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, messages
 
-from .request import list_blocks, messages, rule
+from .request import list_blocks, rule
 from .rules_fields import BLOCKS, refuse
 
 COMPACTION = "compaction"

@@ -6,10 +6,10 @@ from itertools import takewhile, zip_longest
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.media_data import is_base64, is_mislabelled
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, messages
 from bridle.values.base import Value
 
-from .request import blocks, list_blocks, messages, rule
+from .request import blocks, list_blocks, rule
 from .rules_fields import BLOCKS, refuse
 
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")

@@ -2,17 +2,9 @@
 
 from bridle.sim.claude.model_rules import ModelWire, make_model_rules
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_mapping, field
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, field, messages
 
-from .request import (
-    NEW_VERSION,
-    blocks,
-    find_tool_loop,
-    is_tool_forced,
-    messages,
-    rule,
-    version,
-)
+from .request import NEW_VERSION, blocks, find_tool_loop, is_tool_forced, rule, version
 
 SAMPLING = ("temperature", "top_p", "top_k")
 GONE_ON_WITH = ("server_tool_use", "mcp_tool_use", "compaction")

@@ -5,9 +5,9 @@ position of the last matters. A message that only changes settings may stand any
 """
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject
+from bridle.sim.rules.raw_request import JsonObject, messages
 
-from .request import blocks, messages, rule
+from .request import blocks, rule
 from .rules_fields import refuse
 
 HELD = ("text", "tool_addition", "tool_removal")

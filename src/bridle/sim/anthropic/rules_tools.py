@@ -8,9 +8,9 @@ import jsonschema_rs
 
 from bridle.sim.claude.schema_rules import PlacedSchema, make_schema_rules
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, messages, tools
 
-from .request import blocks, custom_tools, is_custom_tool, list_blocks, messages, rule, tools
+from .request import blocks, custom_tools, is_custom_tool, list_blocks, rule
 from .rules_fields import BLOCKS, refuse
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -176,7 +176,7 @@ KNOWN = re.compile(
     r"custom|mcp_toolset|(?:advisor|bash|browser|browser_toolset|code_execution|computer|computer_toolset"
     r"|memory|text_editor|tool_search_tool_bm25|tool_search_tool_regex|web_fetch|web_search)(?:_\d{8})?"
 )
-"""The same, and those of previews, with any date."""
+"""Matches every accepted tool type: those listed and those of previews, with any date."""
 BLOCK_TAGS = frozenset(
     {"text", "image", "document", "search_result", "thinking", "redacted_thinking", "tool_use", "tool_result"}
     | {"server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "advisor_tool_result"}

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_mapping, field
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, field, messages, tools
 from bridle.sim.signatures import (
     SignedNote,
     digest_value,
@@ -38,7 +38,7 @@ from bridle.sim.signed_reasoning import (
 )
 from bridle.values.message import Opaque, Reply
 
-from .request import blocks, find_tool_loop, list_blocks, messages, rule, thinking_type, tools
+from .request import blocks, find_tool_loop, list_blocks, rule, thinking_type
 from .rules_compaction import COMPACTION, is_summary
 
 FAMILY = "anthropic"

@@ -1,9 +1,9 @@
 """Encodes replies and failures as Bedrock Converse sends them, whole or as a stream.
 
-The stream has the shape of recorded ones: only calls, results and pictures are announced, text comes in
-words, input in fragments of which the first is empty, citations ahead of the words they support, the
-counts after the end, and every event carries padding.  The id of a reply travels in a header.  What a reply
-does not have is made from its content, so the same reply is always encoded to the same bytes.
+The stream has the form of recorded streams: only calls, results and images are announced; text comes in words, input
+in fragments of which the first is empty, citations before the text they support, token counts after the end; every
+event has padding. The id of a reply is in a header. What a reply does not have is derived from its content, so the
+same reply is always encoded to the same bytes.
 """
 
 from collections.abc import Iterator

@@ -26,11 +26,7 @@ def _format_uuid(digest: str) -> str:
 
 
 EXTRA_ENDPOINTS = ExtraEndpoints(
-    routes=(
-        EndpointRoute(
-            method="POST", pattern=re.compile(r".*/model/(?P<model>[^/]+)/count-tokens"), handle=count_tokens
-        ),
-    ),
+    routes=(EndpointRoute("POST", r".*/model/(?P<model>[^/]+)/count-tokens", count_tokens),),
     is_own_request=lambda path, headers: path.startswith(("/model/", "/async-invoke", "/guardrail/")),
     not_found_message="Unable to determine service/operation name to be authorized",
     unsimulated_paths=re.compile(r"/(?:async-invoke|guardrail/.+/apply)"),

@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from functools import partial
 
 from bridle.sim.rules.engine import RawRequest
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, find_loop_head, make_rule
+from bridle.sim.rules.raw_request import (
+    JsonObject,
+    as_list,
+    as_mapping,
+    field,
+    find_loop_head,
+    make_rule,
+    messages,
+)
 
 MODEL_ERROR_PREFIX = "The model returned the following errors: "
 
@@ -23,10 +31,6 @@ rule = partial(make_rule, code="ValidationException")
 
 def inference_setting(request: RawRequest, name: str) -> object:
     return as_mapping(field(request, "inferenceConfig")).get(name)
-
-
-def messages(request: RawRequest) -> list[JsonObject]:
-    return [as_mapping(item) for item in as_list(field(request, "messages"))]
 
 
 def blocks(message: JsonObject) -> list[JsonObject]:

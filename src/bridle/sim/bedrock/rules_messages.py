@@ -5,18 +5,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, messages
 
-from .request import (
-    MODEL_ERROR_PREFIX,
-    blocks,
-    list_calls,
-    list_held,
-    list_results,
-    list_tool_specs,
-    messages,
-    rule,
-)
+from .request import MODEL_ERROR_PREFIX, blocks, list_calls, list_held, list_results, list_tool_specs, rule
 from .rules_fields import BLOCKS, refuse
 
 IN_TIME = frozenset({"toolResult", "cachePoint"})

@@ -2,7 +2,7 @@
 
 from bridle.sim.claude.model_rules import ModelWire, make_model_rules
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, messages
 
 from .request import (
     MODEL_ERROR_PREFIX,
@@ -11,7 +11,6 @@ from .request import (
     inference_setting,
     is_tool_forced,
     list_tool_specs,
-    messages,
     rule,
     thinking_config,
     tool_choice,

@@ -11,7 +11,7 @@ from bridle.sim.rules.raw_request import JsonObject, as_mapping, field
 from .request import MODEL_ERROR_PREFIX, list_tool_specs, model_field, rule
 
 SCHEMA_PATH = "output_config.format.schema"
-"""The model behind the service names its own field, whichever of the two was sent."""
+"""Path in error messages. They come from the model, which names its own field even if the other was sent."""
 
 
 def find_text_format_schema(body: JsonObject) -> object:

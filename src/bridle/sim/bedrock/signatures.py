@@ -6,7 +6,7 @@ The rules of the models' vendor apply.
 from collections.abc import Iterator
 
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, messages
 from bridle.sim.signatures import hide_reasoning_text, with_reasoning
 from bridle.sim.signed_reasoning import (
     FORGED_MESSAGE,
@@ -24,16 +24,7 @@ from bridle.sim.signed_reasoning import (
 )
 from bridle.values.message import Reply
 
-from .request import (
-    MODEL_ERROR_PREFIX,
-    blocks,
-    find_tool_loop,
-    messages,
-    model_field,
-    rule,
-    thinking_config,
-    tools,
-)
+from .request import MODEL_ERROR_PREFIX, blocks, find_tool_loop, model_field, rule, thinking_config, tools
 
 FAMILY = "bedrock_converse"
 

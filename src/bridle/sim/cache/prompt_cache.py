@@ -70,12 +70,6 @@ class SimulatedPromptCache:
         self._entries: dict[PrefixHash, CacheEntry] = {}
         self._steps = StepPoints()
 
-    def charge_prompt(self, layout: "PromptLayout", now: float) -> Usage:
-        """Return the usage of the prompt, and store what it writes."""
-        usage = self.measure_usage(layout, now)
-        self.write_entries(layout, now)
-        return usage
-
     def measure_usage(self, layout: "PromptLayout", now: float) -> Usage:
         """Return the uncached, read and written tokens of the prompt. Stores nothing."""
         total, plan = layout.prompt.tokens, self._make_plan(layout)

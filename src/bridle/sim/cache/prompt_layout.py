@@ -56,7 +56,7 @@ class PromptText(Value):
     cache_salts: Mapping[str, str] = {}
     """By section: settings that change the hashes of this section and those after it."""
     settings: Mapping[str, str] = {}
-    """The same settings one by one, to report which of them changed."""
+    """These settings by name, to report which of them changed."""
     retention: str = ""
     """Lifetime of prefixes that the provider stores without being asked, if the request sets one."""
     allows_implicit_cache: bool = True
@@ -76,14 +76,6 @@ class PromptReader(Value):
     """Returns the owner of the cache, from the headers (names in lower case). Caches are not shared."""
 
 
-def as_mapping(value: object) -> Body:
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value: object) -> Sequence[object]:
-    return value if isinstance(value, list | tuple) else ()
-
-
 def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
@@ -97,11 +89,10 @@ def hash_value(value: object) -> str:
     return blake2b(_JSON.encode(value), digest_size=12).hexdigest()
 
 
-def tool_block(definition: object, *, key: str = "", mark: str = "") -> PromptBlock:
+def tool_block(definition: object, *, mark: str = "") -> PromptBlock:
     return PromptBlock(
         section="tools",
         kind="tool",
-        key=key,
         text=to_json(definition),
         overhead_tokens=TOKENS_PER_TOOL,
         breakpoint_ttl=mark,

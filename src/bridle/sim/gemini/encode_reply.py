@@ -1,9 +1,9 @@
 """Encodes replies and failures as Gemini sends them, whole or as a stream.
 
-The stream has the shape of recorded ones: events without names and with CRLF, words in pieces of a few,
-thoughts by the paragraph, calls whole, counts as totals so far.  The last event has the reason for the stop
-and an empty text, signed where the reply is.  A signed part is never cut.  An id that a reply does not
-have is made from its content, so the same reply is always encoded to the same bytes.
+The stream has the form of recorded streams: events without names and with CRLF, text in pieces of a few words,
+reasoning by the paragraph, complete calls, token counts as totals so far. The last event has the finish reason and an
+empty text, which is signed if the reply is. A signed part is never split. An id that the reply does not have is derived
+from its content, so the same reply is always encoded to the same bytes.
 """
 
 import re

@@ -103,33 +103,16 @@ def _describe_model(model: Model) -> Json:
 
 
 ROUTES = (
-    EndpointRoute(
-        method="POST", pattern=re.compile(r".*/models/(?P<model>[^/:]+):countTokens"), handle=count_tokens
-    ),
-    EndpointRoute(method="GET", pattern=re.compile(r".*/v1beta\w*/models"), handle=list_models),
-    EndpointRoute(
-        method="GET", pattern=re.compile(r".*/v1beta\w*/models/(?P<model>[^/:]+)"), handle=get_model
-    ),
-    EndpointRoute(
-        method="POST", pattern=re.compile(r".*/v1beta\w*/cachedContents"), handle=create_cached_content
-    ),
-    EndpointRoute(
-        method="GET", pattern=re.compile(r".*/v1beta\w*/cachedContents"), handle=list_cached_contents
-    ),
-    EndpointRoute(method="GET", pattern=re.compile(rf"{ONE_CACHED_CONTENT}"), handle=get_cached_content),
-    EndpointRoute(method="PATCH", pattern=re.compile(rf"{ONE_CACHED_CONTENT}"), handle=extend_cached_content),
-    EndpointRoute(
-        method="DELETE", pattern=re.compile(rf"{ONE_CACHED_CONTENT}"), handle=delete_cached_content
-    ),
-    EndpointRoute(
-        method="GET", pattern=re.compile(r".*/v1/models"), handle=list_models, required_header=API_KEY_HEADER
-    ),
-    EndpointRoute(
-        method="GET",
-        pattern=re.compile(r".*/v1/models/(?P<model>[^/:]+)"),
-        handle=get_model,
-        required_header=API_KEY_HEADER,
-    ),
+    EndpointRoute("POST", r".*/models/(?P<model>[^/:]+):countTokens", count_tokens),
+    EndpointRoute("GET", r".*/v1beta\w*/models", list_models),
+    EndpointRoute("GET", r".*/v1beta\w*/models/(?P<model>[^/:]+)", get_model),
+    EndpointRoute("POST", r".*/v1beta\w*/cachedContents", create_cached_content),
+    EndpointRoute("GET", r".*/v1beta\w*/cachedContents", list_cached_contents),
+    EndpointRoute("GET", ONE_CACHED_CONTENT, get_cached_content),
+    EndpointRoute("PATCH", ONE_CACHED_CONTENT, extend_cached_content),
+    EndpointRoute("DELETE", ONE_CACHED_CONTENT, delete_cached_content),
+    EndpointRoute("GET", r".*/v1/models", list_models, API_KEY_HEADER),
+    EndpointRoute("GET", r".*/v1/models/(?P<model>[^/:]+)", get_model, API_KEY_HEADER),
 )
 
 EXTRA_ENDPOINTS = ExtraEndpoints(

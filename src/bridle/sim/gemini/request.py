@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from bridle.sim.request_forms import ANY_OBJECT
 from bridle.sim.rules.engine import RawRequest
-from bridle.sim.rules.raw_request import JsonObject, as_mapping, make_rule
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, make_rule, tools
 from bridle.values.base import Value
 from bridle.values.message import Message
 
@@ -77,11 +77,10 @@ def parts(content: JsonObject) -> list[JsonObject]:
     return [as_mapping(item) for item in as_list(content.get("parts"))]
 
 
-def list_parts(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
-    """Yield every part of every content with its path."""
-    for index, content in enumerate(contents(request)):
-        for inner, part in enumerate(parts(content)):
-            yield f"contents[{index}].parts[{inner}]", part
+def is_user_content(content: JsonObject) -> bool:
+    """Return True for a content of the user that is more than responses to calls."""
+    own = content.get("role") != "model"
+    return own and any(member(part, "functionResponse") is None for part in parts(content))
 
 
 class ContentTurn(Value):
@@ -107,26 +106,10 @@ def merge_turns(request: RawRequest) -> list[ContentTurn]:
     return turns
 
 
-def tools(request: RawRequest) -> list[JsonObject]:
-    return [as_mapping(item) for item in as_list(field(request, "tools"))]
-
-
 def list_declarations(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
     for index, tool in enumerate(tools(request)):
         for inner, item in enumerate(as_list(member(tool, "functionDeclarations"))):
             yield f"tools[{index}].function_declarations[{inner}]", as_mapping(item)
-
-
-def model(*said: object) -> JsonObject:
-    return {"role": "model", "parts": [text(item) if isinstance(item, str) else item for item in said]}
-
-
-def text(words: str) -> JsonObject:
-    return {"text": words}
-
-
-def tool(name: str = "look", **more: object) -> JsonObject:
-    return {"functionDeclarations": [{"name": name, **more}]}
 
 
 # `responseJsonSchema`, `responseSchema` with its types in capitals, and JSON without a schema.

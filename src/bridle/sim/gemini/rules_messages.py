@@ -17,6 +17,7 @@ from .request import (
     as_list,
     contents,
     has_thinking_levels,
+    is_user_content,
     list_declarations,
     member,
     merge_turns,
@@ -124,7 +125,7 @@ def _check_call_signed(request: RawRequest) -> RuleFinding | None:
     if not has_thinking_levels(request):
         return None
     sent = list(enumerate(contents(request)))
-    spoke = [index for index, content in sent if _is_user_content(content)]
+    spoke = [index for index, content in sent if is_user_content(content)]
     called = False
     for index, content in sent[max(spoke, default=None) :]:
         if content.get("role") != "model":
@@ -136,11 +137,6 @@ def _check_call_signed(request: RawRequest) -> RuleFinding | None:
             return {"name": name, "position": index + 1}
         called = called or bool(calls)
     return None
-
-
-def _is_user_content(content: JsonObject) -> bool:
-    own = content.get("role") != "model"
-    return own and any(member(part, "functionResponse") is None for part in parts(content))
 
 
 CONTENT_RULES = (

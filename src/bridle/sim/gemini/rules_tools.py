@@ -3,18 +3,9 @@
 import re
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_mapping
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, tools
 
-from .request import (
-    as_list,
-    field,
-    generation_setting,
-    list_declarations,
-    member,
-    rule,
-    tool_choice_setting,
-    tools,
-)
+from .request import as_list, field, generation_setting, list_declarations, member, rule, tool_choice_setting
 from .rules_fields import refuse
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")

@@ -19,7 +19,15 @@ from bridle.sim.signatures import digest_value, open_signature, sign_note
 from bridle.values.message import Part, Reasoning, Reply, Text, ToolCall
 from bridle.values.text import parse_json
 
-from .request import contents, find_model_and_method, has_thinking_levels, member, parts, rule
+from .request import (
+    contents,
+    find_model_and_method,
+    has_thinking_levels,
+    is_user_content,
+    member,
+    parts,
+    rule,
+)
 
 FAMILY = "gemini"
 SIGNATURE_KIND = "thought_signature"
@@ -30,7 +38,7 @@ STANDARD_ALPHABET = str.maketrans("-_", "+/")
 """Clients send bytes back in either base64 alphabet, with or without padding."""
 PLACEHOLDERS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 PLACEHOLDER_BYTES = tuple(b64encode(words.encode()).decode().rstrip("=") for words in PLACEHOLDERS)
-"""The same from clients that hold a signature as bytes, without padding."""
+"""The placeholders as sent by clients that hold a signature as bytes, without padding."""
 
 
 def sign_reply(request: RawRequest, reply: Reply) -> Reply:
@@ -103,7 +111,7 @@ def _check_sealed_part(request: RawRequest) -> RuleFinding | None:
         return None
     name, _ = find_model_and_method(request)
     sent = contents(request)
-    spoke = [index for index, content in enumerate(sent) if _is_user_content(content)]
+    spoke = [index for index, content in enumerate(sent) if is_user_content(content)]
     for content in sent[spoke[-1] if spoke else 0 :]:
         for part in parts(content):
             note = open_signature(_checked_signature(part))
@@ -113,11 +121,6 @@ def _check_sealed_part(request: RawRequest) -> RuleFinding | None:
             ):
                 return {}
     return None
-
-
-def _is_user_content(content: JsonObject) -> bool:
-    own = content.get("role") != "model"
-    return own and any(member(part, "functionResponse") is None for part in parts(content))
 
 
 SIGNATURE_RULES: tuple[ProviderRule, ...] = (

@@ -1,9 +1,9 @@
 """Encodes replies and failures as a Chat Completions server sends them, whole or as a stream.
 
-The stream has the shape of recorded ones: the role first, thoughts and words in small pieces, the name of
-a call and then its arguments in fragments, the reason in a piece of its own, counts after it, and the
-sentinel.  Ids that a reply does not have are made from its content, so the same reply is always encoded to
-the same bytes.
+The stream has the form of recorded streams: first the role, then reasoning and text in small pieces, the name of
+a call and its arguments in fragments, the stop reason in a chunk of its own, the token counts, and the sentinel.
+
+An id that the reply does not have is derived from its content, so the same reply is always encoded to the same bytes.
 """
 
 from collections.abc import Iterator

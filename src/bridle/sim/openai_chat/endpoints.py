@@ -74,8 +74,8 @@ def _describe_model(model: Model) -> Json:
 
 
 ROUTES = (
-    EndpointRoute(method="GET", pattern=re.compile(r".*/models"), handle=list_models),
-    EndpointRoute(method="GET", pattern=re.compile(r".*/models/(?P<model>.+)"), handle=get_model),
+    EndpointRoute("GET", r".*/models", list_models),
+    EndpointRoute("GET", r".*/models/(?P<model>.+)", get_model),
 )
 
 EXTRA_ENDPOINTS = ExtraEndpoints(

@@ -3,35 +3,26 @@
 Many kinds of servers speak this wire. The model tables hold their differences; the layout is shared.
 """
 
-from collections.abc import Sequence
-
-from msgspec.structs import replace
-
 from bridle.sim.cache.prompt_layout import (
     Body,
     PromptBlock,
     PromptReader,
     PromptText,
-    as_list,
-    as_mapping,
     as_text,
     call_block,
-    hash_value,
-    place_blocks,
     to_json,
     tool_block,
 )
 from bridle.sim.openai.prompt import (
     PromptSetting,
-    allows_implicit_cache,
     changed_settings,
     find_account,
-    find_retention,
+    make_prompt,
     part_block,
 )
+from bridle.sim.rules.raw_request import as_list, as_mapping
 from bridle.values.model import Abilities
 
-DEVELOPER_ROLES = ("developer", "system")
 PROMPT_SETTINGS: dict[str, PromptSetting] = {
     "parallel_tool_calls": (lambda body: body.get("parallel_tool_calls"), True),
     "response_format": (lambda body: body.get("response_format"), {"type": "text"}),
@@ -44,21 +35,12 @@ PROMPT_SETTINGS: dict[str, PromptSetting] = {
 
 def lay_out_prompt(body: Body, abilities: Abilities) -> PromptText:
     said = [as_mapping(message) for message in as_list(body.get("messages"))]
-    messages = [_lay_out_message(message, body) for message in said]
-    for place in _implicit_breakpoints([as_text(message.get("role")) for message in said]):
-        if messages[place]:
-            messages[place][-1] = replace(messages[place][-1], is_implicit_breakpoint=True)
+    messages = [(as_text(message.get("role")), _lay_out_message(message, body)) for message in said]
     tools = [tool_block(tool) for tool in map(as_mapping, as_list(body.get("tools")))]
     schema = as_mapping(as_mapping(body.get("response_format")).get("json_schema")).get("schema")
     wanted = [PromptBlock(section="system", kind="shape", text=to_json(schema))] if schema is not None else []
     settings = changed_settings({"reasoning_effort": abilities.effort_default, **body}, PROMPT_SETTINGS)
-    return PromptText(
-        blocks=place_blocks([[*tools, *wanted], *messages]),
-        cache_salts={"tools": hash_value(settings)},
-        settings=settings,
-        retention=find_retention(body),
-        allows_implicit_cache=allows_implicit_cache(body),
-    )
+    return make_prompt(body, [*tools, *wanted], messages, settings)
 
 
 PROMPT_READER = PromptReader(lay_out=lay_out_prompt, find_account=find_account)
@@ -70,22 +52,9 @@ def _lay_out_message(message: Body, body: Body) -> list[PromptBlock]:
     thought = as_text(message.get("reasoning_content")) or as_text(message.get("reasoning"))
     blocks = [PromptBlock(section="messages", kind="thought", key=role, text=thought)] if thought else []
     parts = [{"text": content}] if isinstance(content, str) else as_list(content)
-    blocks += [part_block("messages", who, as_mapping(part), body) for part in parts]
+    blocks += [part_block(who, as_mapping(part), body) for part in parts]
     for call in map(as_mapping, as_list(message.get("tool_calls"))):
         function = as_mapping(call.get("function") or call.get("custom"))
         arguments = function.get("arguments", function.get("input", ""))
         blocks.append(call_block(role, function.get("name"), arguments, key=call.get("id")))
     return blocks
-
-
-def _implicit_breakpoints(roles: Sequence[str]) -> list[int]:
-    ends = []
-    for place, role in enumerate(roles):
-        following = roles[place + 1] if place + 1 < len(roles) else ""
-        leading = role in DEVELOPER_ROLES and all(other in DEVELOPER_ROLES for other in roles[:place])
-        ends_group = (role == "tool" and following != "tool") or (
-            leading and following not in DEVELOPER_ROLES
-        )
-        if role == "user" or ends_group:
-            ends.append(place)
-    return ends

@@ -14,14 +14,6 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields in which servers of this wire put reasoning."""
 
 
-def messages(request: RawRequest) -> list[JsonObject]:
-    return [as_mapping(item) for item in as_list(field(request, "messages"))]
-
-
-def tools(request: RawRequest) -> list[JsonObject]:
-    return [as_mapping(item) for item in as_list(field(request, "tools"))]
-
-
 def calls(message: JsonObject) -> list[JsonObject]:
     return [as_mapping(item) for item in as_list(message.get("tool_calls"))]
 

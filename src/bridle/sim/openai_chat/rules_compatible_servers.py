@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from bridle.sim.openai.error_style import refuse, rule
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, find_unknown_model
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, find_unknown_model, messages
 from bridle.values.text import is_too_deep, parse_json
 
-from .request import REASONING_FIELDS, calls, messages
+from .request import REASONING_FIELDS, calls
 from .rules_messages import check_result_missing, check_result_orphan
 
 CALL_ID = re.compile("[a-zA-Z0-9]{9}")

@@ -5,9 +5,9 @@ from bridle.sim.openai.rules_fields import metadata_rules, shared_field_rules
 from bridle.sim.openai.rules_models import effort_level_rule, sampling_rule
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.field_rules import FieldRow
-from bridle.sim.rules.raw_request import JsonObject, field, find_output_excess
+from bridle.sim.rules.raw_request import JsonObject, field, find_output_excess, tools
 
-from .request import is_reasoning, tools
+from .request import is_reasoning
 
 REFUSED_BY_REASONERS = ("stop", "logit_bias", "prediction")
 """Settings that reasoning models refuse at any value."""

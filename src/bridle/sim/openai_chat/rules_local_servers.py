@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from bridle.sim.openai.error_style import refuse, rule
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, find_malformed_json
+from bridle.sim.rules.raw_request import JsonObject, as_list, find_malformed_json, messages
 
-from .request import REASONING_FIELDS, calls, messages
+from .request import REASONING_FIELDS, calls
 
 PART_TYPES = ("text", "image_url", "input_audio", "input_video", "video_url")
 

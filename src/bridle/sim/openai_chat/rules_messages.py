@@ -8,9 +8,9 @@ from bridle.sim.openai.rules_media import media_rules
 from bridle.sim.openai.rules_tools import NAME
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.field_rules import FieldRow
-from bridle.sim.rules.raw_request import JsonObject, as_mapping
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, messages
 
-from .request import calls, messages, parts
+from .request import calls, parts
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 PARTS = ("text", "image_url", "input_audio", "refusal", "audio", "file")

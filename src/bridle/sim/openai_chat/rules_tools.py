@@ -13,9 +13,7 @@ from bridle.sim.openai.rules_tools import (
 )
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.field_rules import FieldRow
-from bridle.sim.rules.raw_request import as_mapping, field
-
-from .request import messages, tools
+from bridle.sim.rules.raw_request import as_mapping, field, messages, tools
 
 
 def _list_function_schemas(request: RawRequest) -> Iterator[RequestSchema]:

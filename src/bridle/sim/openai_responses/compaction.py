@@ -1,9 +1,10 @@
 """Compaction on the Responses API, which can be requested in three ways.
 
-At its own path, which takes a conversation and few other fields; by an item at the end of the input; and by a
-setting, for long conversations. The result is one encrypted item. At its own path the answer also repeats the
-user messages unchanged; otherwise the item comes alone or before the answer. `signatures.py` checks items
-that are sent back.
+    its own path    takes a conversation and few other fields; the answer repeats the user messages unchanged
+    an item         at the end of the input; the answer is the summary alone
+    a setting       for long conversations; the summary comes before the answer
+
+The summary is one encrypted item. `signatures.py` checks items that are sent back.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,5 @@
 """Conversations that the provider stores: create, get, extend and delete them."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -149,18 +148,12 @@ def _too_many_items(count: int) -> Failure:
 
 _ONE_CONVERSATION = r".*/conversations/(?P<id>[^/]+)"
 CONVERSATION_ROUTES = (
-    EndpointRoute(method="POST", pattern=re.compile(r".*/conversations"), handle=create_conversation),
-    EndpointRoute(method="GET", pattern=re.compile(_ONE_CONVERSATION), handle=get_conversation),
-    EndpointRoute(method="POST", pattern=re.compile(_ONE_CONVERSATION), handle=update_conversation),
-    EndpointRoute(method="DELETE", pattern=re.compile(_ONE_CONVERSATION), handle=delete_conversation),
-    EndpointRoute(method="GET", pattern=re.compile(_ONE_CONVERSATION + "/items"), handle=list_items),
-    EndpointRoute(
-        method="POST", pattern=re.compile(_ONE_CONVERSATION + "/items"), handle=add_conversation_items
-    ),
-    EndpointRoute(
-        method="GET", pattern=re.compile(_ONE_CONVERSATION + "/items/(?P<item>[^/]+)"), handle=get_item
-    ),
-    EndpointRoute(
-        method="DELETE", pattern=re.compile(_ONE_CONVERSATION + "/items/(?P<item>[^/]+)"), handle=delete_item
-    ),
+    EndpointRoute("POST", r".*/conversations", create_conversation),
+    EndpointRoute("GET", _ONE_CONVERSATION, get_conversation),
+    EndpointRoute("POST", _ONE_CONVERSATION, update_conversation),
+    EndpointRoute("DELETE", _ONE_CONVERSATION, delete_conversation),
+    EndpointRoute("GET", _ONE_CONVERSATION + "/items", list_items),
+    EndpointRoute("POST", _ONE_CONVERSATION + "/items", add_conversation_items),
+    EndpointRoute("GET", _ONE_CONVERSATION + "/items/(?P<item>[^/]+)", get_item),
+    EndpointRoute("DELETE", _ONE_CONVERSATION + "/items/(?P<item>[^/]+)", delete_item),
 )

@@ -1,9 +1,10 @@
 """Encodes replies and failures as the Responses wire has them, whole or as a stream.
 
-The stream has the shape of recorded ones: every item announced, sent in pieces, sent whole, and sent once
-more in the response that ends the stream; events numbered; of encrypted content only the beginning when
-its item is announced.  Items have the ids that the reply's parts kept, and none when they kept none.
-What a reply does not have is made from its content, so the same reply is always encoded to the same bytes.
+The stream has the form of recorded streams: each item is announced, sent in pieces, sent complete, and repeated in
+the response that ends the stream. Events are numbered. The announcement of an encrypted item has only the start of
+its content. Items have the ids that the parts of the reply kept, if any.
+
+An id that the reply does not have is derived from its content, so the same reply is always encoded to the same bytes.
 """
 
 import re
@@ -23,7 +24,7 @@ from bridle.providers.openai_responses.usage import (
     STOPS,
     UNFINISHED_STATUSES,
 )
-from bridle.providers.wire.json import dumps, loads
+from bridle.providers.wire.json import dumps, loads, text_or_empty
 from bridle.sim.reply_encoding import (
     EVENT_STREAM_TYPE,
     JSON_TYPE,
@@ -34,7 +35,7 @@ from bridle.sim.reply_encoding import (
     split_words,
     unsendable_part,
 )
-from bridle.values.errors import Failure, FailureKind
+from bridle.values.errors import Failure, FailureKind, MisuseError
 from bridle.values.message import Media, Reply, Stop, ToolCall, ToolResult
 from bridle.values.usage import Usage
 
@@ -44,6 +45,7 @@ _ARGUMENT_EVENTS = {
     "function_call": ("arguments", "response.function_call_arguments"),
     "custom_tool_call": ("input", "response.custom_tool_call_input"),
 }
+_TEXT_MEMBERS = {"output_text": "text", "refusal": "refusal"}
 _REASONING_EVENTS = {"summary": "response.reasoning_summary", "content": "response.reasoning"}
 _WIRE_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
     "invalid": (400, "invalid_request_error", None),
@@ -163,48 +165,73 @@ def _announced_item(item: Block) -> Block:
 
 
 def _split_item(item: Block) -> Iterator[Block]:
-    match item["type"]:
+    match item.get("type"):
         case "message":
-            for number, part in enumerate(item["content"]):
+            for number, part in enumerate(_list_parts(item, "content")):
                 yield from _content_events(number, part)
         case "reasoning":
             for name, prefix in _REASONING_EVENTS.items():
-                for number, part in enumerate(item.get(name, [])):
+                for number, part in enumerate(_list_parts(item, name)):
                     yield from _reasoning_events(name, prefix, number, part)
         case "compaction":
             yield {"type": "response.compaction.compacting"}
         case "function_call" | "custom_tool_call" as kind:
             inside, prefix = _ARGUMENT_EVENTS[kind]
-            said: str = item[inside]
+            said = _check_text(item, inside)
             for piece in split_arguments(said, _FRAGMENT_LENGTH):
                 yield {"type": f"{prefix}.delta", "delta": piece}
             yield {"type": f"{prefix}.done", inside: said}
 
 
+def _list_parts(item: Block, name: str) -> list[Block]:
+    parts = item.get(name) or []
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        raise MisuseError(
+            f"the simulator cannot stream an item {item.get('type')!r} whose {name} is not a list of objects"
+        )
+    return parts
+
+
+def _check_text(part: Block, name: str) -> str:
+    text = part.get(name)
+    if not isinstance(text, str):
+        raise MisuseError(
+            f"the simulator cannot stream {part.get('type')!r}: its {name} must be a text, not {text!r}"
+        )
+    return text
+
+
 def _content_events(number: int, part: Block) -> Iterator[Block]:
-    kind, inside = ("refusal", "refusal") if part["type"] == "refusal" else ("output_text", "text")
     place = {"content_index": number}
+    kind = text_or_empty(part.get("type"))
+    if kind not in _TEXT_MEMBERS:
+        yield {"type": "response.content_part.added", **place, "part": part}
+        yield {"type": "response.content_part.done", **place, "part": part}
+        return
+    inside = _TEXT_MEMBERS[kind]
+    text = _check_text(part, inside)
     bare: Block = {**part, inside: ""}
-    cited: list[Any] = part.get("annotations", [])
+    cited = _list_parts(part, "annotations")
     if cited:
         bare["annotations"] = []
     yield {"type": "response.content_part.added", **place, "part": bare}
-    for word in split_words(part[inside]):
+    for word in split_words(text):
         yield {"type": f"response.{kind}.delta", **place, "delta": word}
     for index, annotation in enumerate(cited):
         added = {"annotation_index": index, "annotation": annotation}
         yield {"type": "response.output_text.annotation.added", **place, **added}
-    yield {"type": f"response.{kind}.done", **place, inside: part[inside]}
+    yield {"type": f"response.{kind}.done", **place, inside: text}
     yield {"type": "response.content_part.done", **place, "part": part}
 
 
 def _reasoning_events(name: str, prefix: str, number: int, part: Block) -> Iterator[Block]:
     place = {f"{name}_index": number}
+    text = _check_text({"text": "", **part}, "text")
     if name == "summary":
         yield {"type": f"{prefix}_part.added", **place, "part": {**part, "text": ""}}
-    for word in split_words(part.get("text", "")):
+    for word in split_words(text):
         yield {"type": f"{prefix}_text.delta", **place, "delta": word}
-    yield {"type": f"{prefix}_text.done", **place, "text": part.get("text", "")}
+    yield {"type": f"{prefix}_text.done", **place, "text": text}
     if name == "summary":
         yield {"type": f"{prefix}_part.done", **place, "part": part}
 

@@ -234,15 +234,11 @@ def _invalid_request(message: str, code: str) -> Failure:
 
 
 ROUTES = (
-    EndpointRoute(method="POST", pattern=re.compile(r".*/responses/input_tokens"), handle=count_tokens),
-    EndpointRoute(
-        method="GET", pattern=re.compile(r".*/responses/(?P<id>[^/]+)/input_items"), handle=list_input_items
-    ),
-    EndpointRoute(
-        method="POST", pattern=re.compile(r".*/responses/(?P<id>[^/]+)/cancel"), handle=cancel_response
-    ),
-    EndpointRoute(method="GET", pattern=re.compile(r".*/responses/(?P<id>[^/]+)"), handle=get_response),
-    EndpointRoute(method="DELETE", pattern=re.compile(r".*/responses/(?P<id>[^/]+)"), handle=delete_response),
+    EndpointRoute("POST", r".*/responses/input_tokens", count_tokens),
+    EndpointRoute("GET", r".*/responses/(?P<id>[^/]+)/input_items", list_input_items),
+    EndpointRoute("POST", r".*/responses/(?P<id>[^/]+)/cancel", cancel_response),
+    EndpointRoute("GET", r".*/responses/(?P<id>[^/]+)", get_response),
+    EndpointRoute("DELETE", r".*/responses/(?P<id>[^/]+)", delete_response),
     *CONVERSATION_ROUTES,
 )
 

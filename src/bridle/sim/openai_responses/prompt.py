@@ -7,37 +7,31 @@ as its text.
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from bridle.sim.cache.prompt_layout import (
     Body,
     PromptBlock,
     PromptReader,
     PromptText,
-    as_list,
-    as_mapping,
     as_text,
     call_block,
     hash_value,
-    place_blocks,
     to_json,
     tool_block,
 )
 from bridle.sim.cache.token_estimate import TOKENS_PER_MESSAGE
 from bridle.sim.openai.prompt import (
     PromptSetting,
-    allows_implicit_cache,
     changed_settings,
     find_account,
-    find_retention,
+    make_prompt,
     part_block,
 )
+from bridle.sim.rules.raw_request import as_list, as_mapping
 from bridle.values.model import Abilities
 
 from .signatures import read_summary
 
 COMPACTION = "compaction"
-DEVELOPER_ROLES = ("developer", "system")
 PROMPT_SETTINGS: dict[str, PromptSetting] = {
     "parallel_tool_calls": (lambda body: body.get("parallel_tool_calls"), True),
     "text.format": (lambda body: as_mapping(body.get("text")).get("format"), {"type": "text"}),
@@ -56,15 +50,8 @@ def lay_out_prompt(body: Body, abilities: Abilities) -> PromptText:
         if isinstance(given, str)
         else _items_since_summary(as_list(given))
     )
-    roles: list[str] = []
-    messages: list[list[PromptBlock]] = []
-    for item in map(as_mapping, items):
-        role, blocks = _lay_out_item(item, body)
-        if blocks:
-            roles.append(role)
-            messages.append(blocks)
-    for place in _implicit_breakpoints(roles):
-        messages[place][-1] = replace(messages[place][-1], is_implicit_breakpoint=True)
+    laid_out = (_lay_out_item(item, body) for item in map(as_mapping, items))
+    messages = [(role, blocks) for role, blocks in laid_out if blocks]
     tools = [tool_block(tool) for tool in map(as_mapping, as_list(body.get("tools")))]
     instructions = as_text(body.get("instructions"))
     system = [PromptBlock(section="system", kind="text", text=instructions)] if instructions else []
@@ -72,13 +59,7 @@ def lay_out_prompt(body: Body, abilities: Abilities) -> PromptText:
     wanted = [PromptBlock(section="system", kind="shape", text=to_json(shape))] if shape is not None else []
     effort = {"effort": abilities.effort_default, **as_mapping(body.get("reasoning"))}
     settings = changed_settings({**body, "reasoning": effort}, PROMPT_SETTINGS)
-    return PromptText(
-        blocks=place_blocks([[*tools, *wanted, *system], *messages]),
-        cache_salts={"tools": hash_value(settings)},
-        settings=settings,
-        retention=find_retention(body),
-        allows_implicit_cache=allows_implicit_cache(body),
-    )
+    return make_prompt(body, [*tools, *wanted, *system], messages, settings)
 
 
 PROMPT_READER = PromptReader(lay_out=lay_out_prompt, find_account=find_account)
@@ -98,7 +79,7 @@ def _lay_out_item(item: Body, body: Body) -> tuple[str, list[PromptBlock]]:
     if kind == "message":
         role, content = as_text(item.get("role")), item.get("content")
         parts = [{"text": content}] if isinstance(content, str) else as_list(content)
-        return role, [part_block("messages", role, as_mapping(part), body) for part in parts]
+        return role, [part_block(role, as_mapping(part), body) for part in parts]
     if kind.endswith("_output"):
         return "tool", [_output_block(item, body)]
     if kind.endswith("_call"):
@@ -122,7 +103,7 @@ def _output_block(item: Body, body: Body) -> PromptBlock:
         return PromptBlock(
             section="messages", kind="result", key=key, text=text, overhead_tokens=TOKENS_PER_MESSAGE
         )
-    pieces = [part_block("messages", "tool", as_mapping(part), body) for part in output]
+    pieces = [part_block("tool", as_mapping(part), body) for part in output]
     return PromptBlock(
         section="messages",
         kind="result",
@@ -133,14 +114,3 @@ def _output_block(item: Body, body: Body) -> PromptBlock:
         overhead_tokens=TOKENS_PER_MESSAGE + sum(piece.overhead_tokens for piece in pieces),
         breakpoint_ttl=next((piece.breakpoint_ttl for piece in reversed(pieces) if piece.breakpoint_ttl), ""),
     )
-
-
-def _implicit_breakpoints(roles: Sequence[str]) -> list[int]:
-    ends = []
-    for place, role in enumerate(roles):
-        last = place + 1 == len(roles) or roles[place + 1] != role
-        leading = role in DEVELOPER_ROLES and all(other in DEVELOPER_ROLES for other in roles[:place])
-        leads_on = place + 1 < len(roles) and roles[place + 1] in DEVELOPER_ROLES
-        if role == "user" or (role == "tool" and last) or (leading and not leads_on):
-            ends.append(place)
-    return ends

@@ -16,10 +16,6 @@ def items(request: RawRequest) -> list[JsonObject]:
     return [as_mapping(item) for item in as_list(field(request, "input"))]
 
 
-def tools(request: RawRequest) -> list[JsonObject]:
-    return [as_mapping(item) for item in as_list(field(request, "tools"))]
-
-
 def requested_effort(request: RawRequest) -> object:
     return as_mapping(field(request, "reasoning")).get("effort")
 
@@ -27,10 +23,6 @@ def requested_effort(request: RawRequest) -> object:
 def is_reasoning(request: RawRequest) -> bool:
     """True if the model reasons for this request; with effort `none` it accepts what other models accept."""
     return bool(request.abilities and request.abilities.thinking) and requested_effort(request) != "none"
-
-
-def tool(name: str = "look", **more: object) -> JsonObject:
-    return {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}, **more}
 
 
 # `text.format`: a schema, or any JSON object.

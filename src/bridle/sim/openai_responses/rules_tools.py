@@ -13,9 +13,7 @@ from bridle.sim.openai.rules_tools import (
 )
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.field_rules import FieldRow
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
-
-from .request import tools
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, tools
 
 NAMED_TYPES = ("function", "custom")
 """Types of client tools that have a name."""

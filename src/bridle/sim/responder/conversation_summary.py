@@ -17,7 +17,7 @@ from .conversation import read_conversation
 from .script_position import POSITION, find_position
 
 LEAD = "Summary of the conversation so far, by a simulated model."
-WORDS_SHOWN = 100
+SHOWN_CHARACTERS = 100
 """Characters shown of each message."""
 EARLIER_SHOWN = 1_000
 USER_PREFIX = "user: "
@@ -78,6 +78,6 @@ def _summary_lines(message: Message) -> Iterator[str]:
                 yield f"{message.role}: (a file or picture)"
 
 
-def _shorten_line(text: str, length: int = WORDS_SHOWN) -> str:
+def _shorten_line(text: str, length: int = SHOWN_CHARACTERS) -> str:
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[:length]}…"

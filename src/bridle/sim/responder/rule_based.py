@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from bridle.providers import load_codec
 from bridle.sim.families import find_family
 from bridle.values.message import Part, Reasoning, Reply, Stop, Text, ToolCall
-from bridle.values.model import Origin
+from bridle.values.model import make_origin
 from bridle.values.request import Request, ToolSpec
 
 from .conversation import CallMove, ConversationFacts, ResponderMove, TextMove, read_conversation
@@ -64,10 +64,6 @@ def respond(request: Request) -> ResponderDecision:
     return play_reply(request, script.replies[facts.reply_count])
 
 
-def reply_to(request: Request) -> Reply:
-    return respond(request).reply
-
-
 def play_reply(request: Request, scripted: ScriptReply) -> ResponderDecision:
     """Return one scripted reply with its failures and pauses."""
     parts: list[Part] = []
@@ -93,17 +89,17 @@ def play_reply(request: Request, scripted: ScriptReply) -> ResponderDecision:
 def compose_reply(request: Request, parts: list[Part]) -> Reply:
     """Make a reply of these parts, with ids that are unique to this point of this conversation."""
     digest = _hash_messages(request)
-    prefix = find_family(request.model.endpoint.family).endpoints.call_prefix
+    endpoints = find_family(request.model.endpoint.family).endpoints
     parts_with_ids = tuple(
-        _with_call_id(part, f"{prefix}sim{digest[:16]}_{index}") for index, part in enumerate(parts)
+        _with_call_id(part, f"{endpoints.call_prefix}sim{digest[:16]}_{index}")
+        for index, part in enumerate(parts)
     )
     has_calls = any(isinstance(part, ToolCall) for part in parts_with_ids)
-    endpoint = request.model.endpoint
     return Reply(
         parts=parts_with_ids,
         stop=Stop.TOOLS if has_calls else Stop.DONE,
-        origin=Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id),
-        id=find_family(endpoint.family).endpoints.reply_id(digest),
+        origin=make_origin(request.model),
+        id=endpoints.reply_id(digest),
     )
 
 

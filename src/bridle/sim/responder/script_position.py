@@ -72,7 +72,7 @@ def remaining_script(position: ScriptPosition, prompt: str) -> tuple[str, bool]:
 
 
 def messages_since(position: ScriptPosition, messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages after the last reply given, if that reply is still there."""
+    """Return the messages after the script's last reply; all messages if that reply is not among them."""
     hashes = [_hash_message(message) if is_reply(message) else "" for message in messages]
     return (
         messages[hashes.index(position.last_reply_hash) + 1 :]

@@ -88,7 +88,7 @@ def show_blanks(rule: ProviderRule) -> str:
 
 
 class _BlankNames(dict[str, str]):
-    """Fills a wording with the names of its own blanks."""
+    """Fills each placeholder of a message with its own name, to show the message as a template."""
 
     def __missing__(self, key: str) -> str:
         return f"{{{key}}}"

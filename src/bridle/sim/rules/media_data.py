@@ -20,7 +20,7 @@ def recognize_data(data: object) -> str:
 
 
 def is_mislabelled(data: object, label: object) -> bool:
-    """True if the data is another kind of file than an image label says; unknown data passes."""
+    """True if data labelled as an image is another kind of file; data of an unknown kind passes."""
     shown = recognize_data(data)
     expected = "image/jpeg" if label == "image/jpg" else label
     return bool(shown) and isinstance(expected, str) and expected.startswith("image/") and shown != expected

@@ -28,6 +28,14 @@ def as_list(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) else ()
 
 
+def messages(request: RawRequest) -> list[JsonObject]:
+    return [as_mapping(item) for item in as_list(field(request, "messages"))]
+
+
+def tools(request: RawRequest) -> list[JsonObject]:
+    return [as_mapping(item) for item in as_list(field(request, "tools"))]
+
+
 def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 

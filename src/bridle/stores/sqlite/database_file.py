@@ -66,10 +66,10 @@ _ERRORS_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_FULL: (Unusable, "the disk is full; make room and resume"),
     sqlite3.SQLITE_IOERR: (Unusable, "the disk reported an I/O error; check it and resume"),
     sqlite3.SQLITE_NOTADB: (Unusable, "it is not a database, or its start is damaged; choose another path"),
-    sqlite3.SQLITE_PERM: (Unusable, "it may not be written; change its permissions or choose another path"),
+    sqlite3.SQLITE_PERM: (Unusable, "it cannot be written; change its permissions or choose another path"),
     sqlite3.SQLITE_READONLY: (
         Unusable,
-        "it may not be written; change its permissions or choose another path",
+        "it cannot be written; change its permissions or choose another path",
     ),
 }
 
@@ -173,12 +173,12 @@ def _create_database(path: Path) -> None:
         _reject_hard_links(path)
     except OSError as error:
         raise Unusable(
-            f"store {path}: no file can be there, {error.strerror}; choose another path"
+            f"store {path}: a file cannot be created there ({error.strerror}); choose another path"
         ) from error
     for part in (path, path.parent):
         if not os.access(part, os.W_OK):
             raise Unusable(
-                f"store {path}: {part} may not be written; change its permissions or choose another path"
+                f"store {path}: {part} cannot be written; change its permissions or choose another path"
             )
 
 

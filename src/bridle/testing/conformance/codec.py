@@ -5,8 +5,16 @@
 Every law has a function below. The samples (`codec_samples`) contain only what every family can carry; pass
 `replies` and `requests` to check more.
 
-`decode_request(encode(r)) == r` holds except for what no wire carries, listed in `NOT_CARRIED` and removed by
-`normalize_request`. A family that loses more passes its own function as `forget`.
+`decode_request(encode(r)) == r` holds except for what no wire carries, which `normalize_request` removes:
+
+- abilities, prices and endpoint of a model: only its name is sent
+- ids, parents, times, origins, counts and stops of messages; calls get new ids
+- blank texts, empty messages, and the boundaries between neighbouring messages of one role
+- effect, deadline and in-doubt behaviour of a tool
+- the kind of error of a result; name and description of an output schema
+- the spelling of JSON that keeps its value
+
+A family that loses more passes its own function as `forget`.
 
 Nothing here depends on a family or on the speed of a codec.
 """
@@ -26,14 +34,6 @@ from bridle.values.result import TextDelta
 
 from .codec_samples import SAMPLE_FAILURES, normalize_request, request_for, sample_replies, sample_requests
 
-NOT_CARRIED = (
-    "abilities, prices and endpoint of a model: only its name is sent",
-    "ids, parents, times, origins, counts and stops of messages; calls get new ids",
-    "blank texts, empty messages, and the boundaries between neighbouring messages of one role",
-    "how a tool may be run: effect, deadline, behaviour in doubt",
-    "the kind of error of a result; name and description of an output schema",
-    "the spelling of JSON that keeps its value",
-)
 SIZES = (1, 2, 3, 5, 16, 61, 1024)
 SEED = 20_261_115
 GARBLED_TRIES = 150

@@ -1,16 +1,15 @@
-"""Canonical form of Anthropic requests: equal for two requests that the provider does not tell apart.
+"""Canonical form of Anthropic requests: equal for two requests that the provider treats alike.
 
-Two requests mean the same when these forms are equal.  Each line of this file is a claim about the
-provider, taken from its documentation:
+Each rule is a claim about the provider, taken from its documentation:
 
-  - a string as content is one text block; a result without content has an empty one
-  - neighbouring messages of one role are one message
-  - null, `is_error: false`, `stream: false` and empty lists are the same as nothing
-  - the choice `auto` and parallel calls are the default; a choice without tools is none
-  - a tool is `custom` unless it says otherwise; five minutes is how long a mark lasts
-  - a path that names the model or asks for a stream says it as well as the body does
+  - content that is a string equals one text block; a result without content equals one with an empty text
+  - adjacent messages of one role equal one message
+  - null, `is_error: false`, `stream: false` and empty lists equal an absent field
+  - defaults equal an absent field: tool choice `auto`, parallel calls, tool type `custom`, cache marks of 5 minutes
+  - a tool choice has no effect without tools
+  - the path may name the model or request a stream instead of the body
 
-It is used by checks, never on the way to the provider.
+Only checks use these forms; requests are never sent in them.
 """
 
 from itertools import groupby
@@ -19,14 +18,14 @@ from typing import Any
 from bridle.ports.codec import HttpRequest
 from bridle.providers.anthropic.decode_request import parse_path
 from bridle.providers.anthropic.parts import Block
-from bridle.providers.wire.json import loads
+from bridle.providers.wire.json import drop_nulls, loads
 
 _EMPTY_VALUES: tuple[object, ...] = (None, [], {}, "")
 
 
 def canonical_request(request: HttpRequest) -> object:
     model_in_path, streams = parse_path(request.path)
-    body = _drop_nulls(loads(request.body))
+    body = drop_nulls(loads(request.body))
     body.setdefault("model", model_in_path)
     body["stream"] = body.get("stream") is True or streams
     body["system"] = [_canonical_block(block) for block in _canonical_blocks(body.get("system"))]
@@ -41,7 +40,7 @@ def canonical_request(request: HttpRequest) -> object:
 def _canonical_choice(choice: Any) -> Any:
     if not isinstance(choice, dict):
         return choice
-    plain = {"type": "auto", **_drop_nulls(choice)}
+    plain = {"type": "auto", **drop_nulls(choice)}
     if plain.get("disable_parallel_tool_use") is False:
         del plain["disable_parallel_tool_use"]
     return plain if plain != {"type": "auto"} else None
@@ -50,7 +49,7 @@ def _canonical_choice(choice: Any) -> Any:
 def _canonical_messages(messages: list[Block]) -> list[Block]:
     plain = [
         {
-            **_drop_nulls(message),
+            **drop_nulls(message),
             "content": list(map(_canonical_block, _canonical_blocks(message.get("content")))),
         }
         for message in messages
@@ -70,7 +69,7 @@ def _canonical_blocks(content: Any) -> list[Block]:
 
 
 def _canonical_block(block: Block) -> Block:
-    plain = _drop_nulls(block)
+    plain = drop_nulls(block)
     if plain.get("citations") == []:
         del plain["citations"]
     if plain.get("type") == "thinking" and plain.get("signature") == "":
@@ -94,8 +93,4 @@ def _canonical_tool(tool: Block) -> Block:
 
 
 def _canonical_breakpoint(control: Any) -> Any:
-    return {"ttl": "5m", **_drop_nulls(control)} if isinstance(control, dict) else control
-
-
-def _drop_nulls(members: Block) -> Block:
-    return {name: value for name, value in members.items() if value is not None}
+    return {"ttl": "5m", **drop_nulls(control)} if isinstance(control, dict) else control

@@ -1,17 +1,16 @@
-"""Canonical form of Bedrock Converse requests: equal for two requests that the provider does not tell apart.
+"""Canonical form of Bedrock Converse requests: equal for two requests that the provider treats alike.
 
-Two requests mean the same when these forms are equal.  Each line of this file is a claim about the
-provider, taken from its documentation:
+Each rule is a claim about the provider, taken from its documentation:
 
-  - neighbouring messages of one role are one message
-  - null, empty lists and empty objects at the top are the same as nothing, and so are settings without any
-  - the status `success` of a result and the type `tool_use` of a call are the default
-  - the choice `auto` is the default; a choice without tools is none
-  - five minutes is how long a cache point lasts
-  - the path names the model; that the body names the same one says nothing more
-  - a tool that only stands in for one that is gone offers nothing
+  - adjacent messages of one role equal one message
+  - null, empty lists, empty objects at the top level and settings without content equal an absent field
+  - defaults equal an absent field: result status `success`, call type `tool_use`, tool choice `auto`, cache points
+    of 5 minutes
+  - a tool choice has no effect without tools
+  - the path names the model, so the same name in the body adds nothing
+  - a stand-in for a tool that no longer exists offers no tool
 
-It is used by checks, never on the way to the provider.
+Only checks use these forms; requests are never sent in them.
 """
 
 from itertools import groupby
@@ -21,14 +20,14 @@ from bridle.ports.codec import HttpRequest
 from bridle.providers.bedrock.decode_request import parse_path
 from bridle.providers.bedrock.parts import Block
 from bridle.providers.bedrock.tools import is_placeholder_tool
-from bridle.providers.wire.json import loads
+from bridle.providers.wire.json import drop_nulls, loads
 
 _EMPTY_VALUES: tuple[object, ...] = (None, [], {}, "")
 
 
 def canonical_request(request: HttpRequest) -> object:
     model, streams = parse_path(request.path)
-    body = _drop_nulls(loads(request.body))
+    body = drop_nulls(loads(request.body))
     if body.get("modelId") == model:
         del body["modelId"]
     body["messages"] = _canonical_messages(body.get("messages", []))
@@ -49,19 +48,19 @@ def _canonical_messages(messages: list[Block]) -> list[Block]:
 
 
 def _canonical_block(block: Block) -> Block:
-    plain = _drop_nulls(block)
+    plain = drop_nulls(block)
     for kind, default in (("toolResult", ("status", "success")), ("toolUse", ("type", "tool_use"))):
         if isinstance(plain.get(kind), dict):
-            inner = _drop_nulls(plain[kind])
+            inner = drop_nulls(plain[kind])
             name, value = default
             plain[kind] = {each: inner[each] for each in inner if (each, inner[each]) != (name, value)}
     if isinstance(plain.get("cachePoint"), dict):
-        plain["cachePoint"] = {"ttl": "5m", **_drop_nulls(plain["cachePoint"])}
+        plain["cachePoint"] = {"ttl": "5m", **drop_nulls(plain["cachePoint"])}
     return plain
 
 
 def _canonical_tools(config: Any) -> Any:
-    plain = _drop_nulls(config)
+    plain = drop_nulls(config)
     tools = [_canonical_tool(tool) for tool in plain.get("tools", []) if not is_placeholder_tool(tool)]
     choice = plain.get("toolChoice")
     auto = choice is None or not tools or (isinstance(choice, dict) and "auto" in choice)
@@ -80,7 +79,3 @@ def _canonical_tool(tool: Block) -> Block:
 
 def _drop_empty(members: Block) -> Block:
     return {name: value for name, value in members.items() if value not in _EMPTY_VALUES}
-
-
-def _drop_nulls(members: Block) -> Block:
-    return {name: value for name, value in members.items() if value is not None}

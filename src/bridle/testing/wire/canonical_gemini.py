@@ -1,19 +1,17 @@
-"""Canonical form of Gemini requests: equal for two requests that the provider does not tell apart.
+"""Canonical form of Gemini requests: equal for two requests that the provider treats alike.
 
-Two requests mean the same when these forms are equal.  Each line of this file is a claim about the
-provider, taken from its documentation and its recorded traffic:
+Each rule is a claim about the provider, taken from its documentation and recorded traffic:
 
-  - names may be written with capitals or with underscores; enumerations in either case
-  - one object stands for a list of one; a content without a role is the user's, as is one of `function`
-    or `tool`
-  - neighbouring contents of one side are one content; responses are found wherever they stand in it,
-    by their ids, then by their names, then by their order
-  - null, `thought: false`, empty objects and lists, and blank texts without a signature say nothing
-  - the role of the system instruction says nothing; choosing `AUTO`, or anything without tools, is no choice
-  - in which of the tool objects a tool stands makes no difference
-  - the model and the stream are named by the path; how the stream is framed is no part of the question
+  - names may be in camel case or with underscores, enumeration values in either case
+  - one object equals a list of one; a content without a role, or with role `function` or `tool`, is the user's
+  - adjacent contents of one side equal one content; a response in it is matched to its call by id, then by name,
+    then by position
+  - null, `thought: false`, empty objects and lists, and blank text without a signature equal an absent field
+  - the role of the system instruction has no effect; nor has tool choice `AUTO`, or any choice without tools
+  - it does not matter which tool object declares a tool
+  - the path names the model and requests a stream; the framing of the stream is not part of the content
 
-It is used by checks, never on the way to the provider.
+Only checks use these forms; requests are never sent in them.
 """
 
 from itertools import groupby

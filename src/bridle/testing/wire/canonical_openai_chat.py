@@ -1,20 +1,19 @@
-"""Canonical form of Chat Completions requests: equal for two requests that the provider does not tell apart.
+"""Canonical form of Chat Completions requests: equal for two requests that the provider treats alike.
 
-Two requests mean the same when these forms are equal.  Each line of this file is a claim about the
-protocol, taken from its documentation:
+Each rule is a claim about the protocol, taken from its documentation:
 
-  - a string as content is one text part, no content is an empty one, and blank texts say nothing
-  - a picture's address may stand in an object or by itself
-  - null, `stream: false`, `strict: false`, an empty list and an empty member of a message are nothing
-  - a call without arguments has an empty object of them; the number of a call is its place in the list
-  - an empty description or name is none
-  - the choice `auto` and parallel calls are the default; a choice without tools is none
-  - the limit of an answer has two names
-  - one stop sequence may stand outside a list
-  - a path that names the model says it as well as the body does
+  - content that is a string equals one text part; absent content equals an empty text; blank texts are ignored
+  - the URL of an image may be inside an object or alone
+  - null, `stream: false`, `strict: false`, empty lists and empty members of a message equal an absent field
+  - a call without arguments has an empty object; the index of a call is its position in the list
+  - an empty description or name equals an absent one
+  - tool choice `auto` and parallel calls are the defaults; a tool choice has no effect without tools
+  - the limit on output tokens has two names
+  - a single stop sequence need not be in a list
+  - the path may name the model instead of the body
 
-What the codec changes on purpose stands below, so that a check can tell it from a loss.  All of it is
-used by checks, never on the way to a server.
+`DELIBERATE_CHANGES` lists what the codec changes on purpose, so that a check can distinguish it from a loss.
+Only checks use these forms; requests are never sent in them.
 """
 
 from typing import Any

@@ -1,18 +1,17 @@
-"""Canonical form of Responses requests: equal for two requests that the provider does not tell apart.
+"""Canonical form of Responses requests: equal for two requests that the provider treats alike.
 
-Two requests mean the same when these forms are equal.  Each line is a claim about the provider, taken from
-its documentation or from recorded traffic:
+Each rule is a claim about the provider, taken from its documentation or recorded traffic:
 
-  - a string as input is one message of the user; a string as content or as a tool's output is one text
-  - null, `stream: false`, empty lists and empty instructions are the same as nothing, also inside
-  - replies are stored unless the request says no; calls may be parallel unless it says no; the choice
-    is `auto`; a picture's detail is `auto`; a call without arguments has an empty object of them
-  - words have one name in what the model said and another in what it was told, and are read under both
-  - blank words say nothing, and neither does a message without content
-  - the status of a reasoning item is for reading only
-  - the order of what to include has no meaning
+  - input that is a string equals one user message; content or tool output that is a string equals one text
+  - null, `stream: false`, empty lists and empty instructions equal an absent field, at every depth
+  - defaults equal an absent field: stored replies, parallel calls, tool choice `auto`, image detail `auto`
+  - a call without arguments has an empty object
+  - the type of a text is `output_text` from the model and `input_text` otherwise; either is read everywhere
+  - blank texts and messages without content are ignored
+  - the status of a reasoning item is ignored in requests
+  - the order of `include` has no effect
 
-It is used by checks, never on the way to the provider.
+Only checks use these forms; requests are never sent in them.
 """
 
 from typing import Any
@@ -20,13 +19,13 @@ from typing import Any
 from bridle.ports.codec import HttpRequest
 from bridle.providers.openai_responses.content import Block
 from bridle.providers.openai_responses.parts import item_type
-from bridle.providers.wire.json import loads
+from bridle.providers.wire.json import drop_nulls, loads
 
 _EMPTY_VALUES: tuple[object, ...] = (None, [], {}, "")
 
 
 def canonical_request(request: HttpRequest) -> object:
-    body = _drop_nulls(loads(request.body))
+    body = drop_nulls(loads(request.body))
     body["stream"] = body.get("stream") is True
     body["stored"] = body.pop("store", True) is not False
     body["input"] = [
@@ -41,7 +40,7 @@ def canonical_request(request: HttpRequest) -> object:
             del body[name]
     for name in ("reasoning", "text"):
         if isinstance(body.get(name), dict):
-            body[name] = _drop_nulls(body[name])
+            body[name] = drop_nulls(body[name])
     return {name: value for name, value in body.items() if value not in _EMPTY_VALUES}
 
 
@@ -50,7 +49,7 @@ def _canonical_items(given: Any) -> list[Block]:
 
 
 def _canonical_item(item: Block) -> Block | None:
-    plain = _drop_nulls(item)
+    plain = drop_nulls(item)
     kind = plain["type"] = item_type(plain)
     match kind:
         case "message":
@@ -74,7 +73,7 @@ def _canonical_content(content: Any, words: str) -> list[Block]:
 
 
 def _canonical_piece(piece: Block, words: str) -> Block | None:
-    plain = _drop_nulls(piece)
+    plain = drop_nulls(piece)
     if plain.get("type") in ("input_text", "output_text", "text"):
         plain["type"] = words
     if plain.get("annotations") == []:
@@ -86,11 +85,7 @@ def _canonical_piece(piece: Block, words: str) -> Block | None:
 
 
 def _canonical_tool(tool: Block) -> Block:
-    plain = _drop_nulls(tool)
+    plain = drop_nulls(tool)
     if plain.get("description") == "":
         del plain["description"]
     return plain
-
-
-def _drop_nulls(members: Block) -> Block:
-    return {name: value for name, value in members.items() if value is not None}

@@ -28,7 +28,7 @@ from .canonical_requests import CANONICAL_FORMS
 from .recorded_traffic import CUT_TAG, TrafficRecord, read_recordings
 from .reference_replies import read_reply
 from .reply_agreement import WireDifference, find_disagreements
-from .request_roundtrip import find_request_differences, request_differences
+from .request_roundtrip import find_request_differences
 
 __all__ = [
     "RecordingVerdict",
@@ -37,7 +37,6 @@ __all__ = [
     "find_codec",
     "judge_recording",
     "read_recordings",
-    "request_differences",
 ]
 
 SLICES_DEFAULT = (1, 7, 61, 4096)
@@ -65,15 +64,6 @@ class RecordingVerdict(Value):
     """Places where the encoded request does not mean the same as the recorded one."""
     was_compared: bool = False
     """True if the reply was compared with the reference decoder."""
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Differences in the reply that have no explanation."""
-        return tuple(found.description for found in self.reply if not found.reason)
-
-    @property
-    def differences(self) -> tuple[str, ...]:
-        return tuple(found.description for found in self.request)
 
     @property
     def reason(self) -> str:

@@ -2,8 +2,8 @@
 
 The canonical form of a family removes what its provider does not distinguish; every other difference is
 listed, with its place. Some differences are intended: each has a rule that makes the same change to the
-recorded request. The smallest set of rules that brings the two closest together explains what it changes, and
-nothing else: differences that remain have no reason.
+recorded request. The smallest set of rules that brings the two requests closest together is applied. Differences
+that it removes get the reasons of its rules; the others have no reason.
 """
 
 import json
@@ -30,14 +30,6 @@ _MESSAGE_FIELDS = ("messages", "content")
 """Fields that contain messages."""
 _BODY_ERRORS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 """Errors that a rule may raise on a body it does not fit; then it explains nothing."""
-
-
-def request_differences(codec: Codec, request: HttpRequest) -> list[str]:
-    """List the places where the encoded request does not mean the same as the given one."""
-    return [
-        found.description
-        for found in find_request_differences(codec, request, codec.encode(codec.decode_request(request)))
-    ]
 
 
 def find_request_differences(codec: Codec, theirs: HttpRequest, ours: HttpRequest) -> list[WireDifference]:

@@ -42,7 +42,7 @@ from bridle.values.message import Media, Text
 from bridle.values.request import ToolSpec
 
 from .invoker import FunctionInvoker
-from .options import ToolBehavior, ToolOptions
+from .options import DeclaredTool, ToolBehavior, ToolOptions
 from .signature import has_own_annotations, read_parameters, unwrap_partial
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def tool(
     return make_tool if function is None else make_tool(function)
 
 
-class FunctionTool(Generic[P, R_co, C_contra]):
+class FunctionTool(DeclaredTool, Generic[P, R_co, C_contra]):
     """A function that is also a tool.  Make one with `tool`."""
 
     spec: ToolSpec
@@ -162,14 +162,12 @@ class FunctionTool(Generic[P, R_co, C_contra]):
             raise BadTool(f"tool `{tool_name}`: {where}{error.what}") from None
         functools.update_wrapper(cast("Callable[P, R_co]", self), function)
         self.__name__ = getattr(function, "__name__", tool_name)
-        self.behavior = ToolBehavior(
+        behavior = ToolBehavior(
             tool_name,
             doc.description if description is None else description,
             encode_schema(builder.make_document(schema.schema)),
             options,
         )
-        self.spec = self.behavior.spec
-        self.claim_resource, self.probe = self.behavior.claim_resource, self.behavior.probe
         self._function = function
         self.unseen_defaults = builder.unseen_defaults
         self._load = schema.load
@@ -179,14 +177,10 @@ class FunctionTool(Generic[P, R_co, C_contra]):
         self._invoker = FunctionInvoker(
             tool_name, function, parameters.context, returns_nothing=parameters.returns_nothing
         )
+        super().__init__(behavior, self._invoker.context_type)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return self._function(*args, **kwargs)
-
-    @property
-    def context_type(self) -> object:
-        """Type of the context that the function or its probe needs; None if any will do."""
-        return self._invoker.context_type or self.behavior.probe_context_type
 
     async def run(
         self, arguments: Mapping[str, Json], context: RunContext[C_contra]
@@ -219,9 +213,6 @@ class FunctionTool(Generic[P, R_co, C_contra]):
         bound._invoker = self._invoker.with_function(method)
         bound._is_unbound = False
         return bound
-
-    def __repr__(self) -> str:
-        return f"<tool {self.spec.name}>"
 
     def _refuse_unbound(self) -> NoReturn:
         owner, _, method = getattr(self._function, "__qualname__", "").rpartition(".")

@@ -42,6 +42,9 @@ class ToolOptions(TypedDict, total=False):
     different resources may run concurrently."""
     approve: bool | Callable[..., object]
     """Requires approval by a person; a function of the arguments may decide per call."""
+    preview: Callable[..., object]
+    """Shows what a call would do, such as a diff: a function of the arguments that returns a text for the person
+    who is asked to approve the call."""
     timeout: float | None
     """Seconds until the call is abandoned; None for no limit."""
     on_unknown: OnUnknown
@@ -78,6 +81,8 @@ class ToolBehavior:
         self._resource = self._check_resource(options.get("resource"))
         self._approve = options.get("approve", False)
         self._probe = options.get("probe")
+        self.preview_call = self._read_preview(options.get("preview"))
+        """Shows what a call would do; None without `preview`."""
         self.compensate = options.get("compensate")
         effect = options.get("effect", "undeclared")
         self.spec = ToolSpec(
@@ -179,6 +184,12 @@ class ToolBehavior:
                 )
         return given
 
+    def _read_preview(self, preview: object) -> Callable[[Mapping[str, Json]], str] | None:
+        if preview is None:
+            return None
+        show = self._check_callable("preview", preview)
+        return lambda arguments: str(self._call_option(show, arguments))
+
     def _read_on_unknown(self, wanted: object, effect: object) -> OnUnknown:
         if wanted is None:
             if self._probe is not None:
@@ -243,6 +254,20 @@ class ToolBehavior:
             listed = ", ".join(f'"{choice}"' for choice in get_args(choices) if choice != "undeclared")
             raise BadTool(f"tool `{self._name}`: {option}={given!r} is invalid; use one of {listed}")
         return given
+
+
+class DeclaredTool:
+    """Base of the tools that take `ToolOptions`; a subclass adds `run`."""
+
+    def __init__(self, behavior: ToolBehavior, context_type: object = None) -> None:
+        self.behavior, self.spec = behavior, behavior.spec
+        self.claim_resource, self.probe = behavior.claim_resource, behavior.probe
+        self.preview_call = behavior.preview_call
+        self.context_type = context_type or behavior.probe_context_type
+        """Type of the context that the tool or its probe needs; None if any will do."""
+
+    def __repr__(self) -> str:
+        return f"<tool {self.spec.name}>"
 
 
 def _parameter_defaults(parameters: str) -> dict[str, object]:

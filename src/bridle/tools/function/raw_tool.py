@@ -16,10 +16,10 @@ from bridle.values.message import Media, Text
 from bridle.values.request import ToolSpec
 
 from .invoker import make_invoker
-from .options import ToolBehavior, ToolOptions
+from .options import DeclaredTool, ToolBehavior, ToolOptions
 
 
-class RawTool:
+class RawTool(DeclaredTool):
     spec: ToolSpec
 
     def __init__(
@@ -36,19 +36,10 @@ class RawTool:
             parameters = parse_parameters_schema(schema)
         except ValueError as error:
             raise BadTool(f"tool `{name}`: its schema {error}") from None
-        self.behavior = ToolBehavior(name, description, parameters, options)
-        self.spec = self.behavior.spec
-        self.claim_resource, self.probe = self.behavior.claim_resource, self.behavior.probe
         self._invoker = make_invoker(name, run)
-
-    @property
-    def context_type(self) -> object:
-        """Type of the context that the function or its probe needs; None if any will do."""
-        return self._invoker.context_type or self.behavior.probe_context_type
+        behavior = ToolBehavior(name, description, parameters, options)
+        super().__init__(behavior, self._invoker.context_type)
 
     async def run(self, arguments: Mapping[str, Json], context: RunContext) -> tuple[Text | Media, ...]:
         given: dict[str, Any] = dict(arguments)
         return await self._invoker((given,), {}, context)
-
-    def __repr__(self) -> str:
-        return f"<tool {self.spec.name}>"

@@ -20,12 +20,12 @@ from bridle.values.message import Media, Text
 from bridle.values.request import ToolSpec
 
 from .invoker import make_invoker
-from .options import ToolBehavior, ToolOptions
+from .options import DeclaredTool, ToolBehavior, ToolOptions
 
 T = TypeVar("T")
 
 
-class TypedTool(Generic[T]):
+class TypedTool(DeclaredTool, Generic[T]):
     spec: ToolSpec
 
     def __init__(
@@ -52,23 +52,14 @@ class TypedTool(Generic[T]):
                 f"tool `{tool_name}`: its type has no fields; use a dataclass, a TypedDict or a pydantic model"
             )
         own = str(schema.pop("description", ""))
-        self.behavior = ToolBehavior(
+        behavior = ToolBehavior(
             tool_name, own if description is None else description, encode_schema(schema), options
         )
-        self.spec = self.behavior.spec
-        self.claim_resource, self.probe = self.behavior.claim_resource, self.behavior.probe
         self.unseen_defaults = builder.unseen_defaults
         self._load: Callable[[Any], T] = loadable.load
         self._invoker = make_invoker(tool_name, run)
-
-    @property
-    def context_type(self) -> object:
-        """Type of the context that the function or its probe needs; None if any will do."""
-        return self._invoker.context_type or self.behavior.probe_context_type
+        super().__init__(behavior, self._invoker.context_type)
 
     async def run(self, arguments: Mapping[str, Json], context: RunContext) -> tuple[Text | Media, ...]:
         """Call the function; raises ValueError for invalid arguments, and what the function raises."""
         return await self._invoker((self._load(arguments),), {}, context)
-
-    def __repr__(self) -> str:
-        return f"<tool {self.spec.name}>"

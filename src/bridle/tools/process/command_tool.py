@@ -12,26 +12,32 @@ Programs read a word that starts with "-" as an option, and many options write f
 after a "--" or inside a longer word (`--message={text}`, `--offset={number}`).
 
 Exit codes other than 0 are failures, reported to the model with the end of the output; `exits` lists the codes
-that mean success.
+that mean success.  While the program runs, viewers of the run see its latest line of output.
 """
 
 import asyncio
+import copy
 import os
+import re
 import signal
 import string
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Unpack
 
 from bridle.ports.run_context import RunContext
+from bridle.ports.sandbox import Sandbox
 from bridle.ports.tool import Json, is_deadline_cancel
 from bridle.tools.function.invoker import make_result_parts
-from bridle.tools.function.options import ToolBehavior, ToolOptions
+from bridle.tools.function.options import DeclaredTool, ToolBehavior, ToolOptions
 from bridle.tools.names import check_tool_name
 from bridle.tools.schema.document import encode_schema
 from bridle.tools.schema.external_schema import parse_parameters_schema
 from bridle.tools.schema.json_form import to_json_text
 from bridle.values.errors import BadTool
 from bridle.values.message import Media, Text
+from bridle.values.result import Progress
+from bridle.values.text import escape_text
 
 from .run_process import (
     GRACE_SECONDS,
@@ -46,9 +52,12 @@ from .run_process import (
 ERROR_STDERR_CHARACTERS = 1_200
 ERROR_STDOUT_CHARACTERS = 500
 """Chosen so that an error result holds both with the text around them."""
+TAIL_SECONDS, TAIL_BYTES_MAX, TAIL_CHARACTERS_MAX = 0.2, 800, 200
+"""Shortest time between two reports of the latest line, and its longest form."""
+LINE_END = re.compile(r"[\r\n]+")
 
 
-class CommandTool:
+class CommandTool(DeclaredTool):
     def __init__(
         self,
         name: str,
@@ -63,11 +72,13 @@ class CommandTool:
         exits: Sequence[int] = (0,),
         output_bytes_max: int = OUTPUT_BYTES_MAX,
         grace: float = GRACE_SECONDS,
+        sandbox: Sandbox | None = None,
         **options: Unpack[ToolOptions],
     ) -> None:
         """`parameters` is a JSON Schema; without one, every name in braces is a required string.  `stdin` is the
         program's input and may have names in braces.  Its environment is `env`, the variables that `pass_env`
-        names, and TRACEPARENT if the run is part of a trace.  `grace` is the time between TERM and KILL in seconds."""
+        names, and TRACEPARENT if the run is part of a trace.  `grace` is the time between TERM and KILL in seconds.
+        `sandbox` isolates the program; without one, that of the agent (`Agent(sandbox=…)`) is used, if any."""
         check_tool_name(name)
         if isinstance(argv, str) or not argv or not all(isinstance(word, str) for word in argv):
             raise BadTool(f'tool `{name}`: argv must be a list of strings, like ["ls", "-l", "{{path}}"]')
@@ -80,19 +91,31 @@ class CommandTool:
             )
         except ValueError as error:
             raise BadTool(f"tool `{name}`: its schema {error}") from None
-        self.behavior = ToolBehavior(name, description, schema, options)
-        self.spec = self.behavior.spec
-        self.claim_resource, self.probe = self.behavior.claim_resource, self.behavior.probe
+        super().__init__(ToolBehavior(name, description, schema, options))
         missing = [field for field in named if field not in self.behavior.arguments]
         if missing:
             raise BadTool(f"tool `{name}`: {{{missing[0]}}} in its command is not a parameter")
         self._argv, self._stdin, self._cwd = tuple(argv), stdin, cwd
         self._env, self._pass_env = dict(env or {}), tuple(pass_env)
         self._exits, self._output_bytes_max, self._grace = tuple(exits), output_bytes_max, grace
+        self._sandbox = sandbox
+
+    @property
+    def workspace(self) -> Path | None:
+        """The folder that the program can write, if it runs in a sandbox."""
+        return None if self._sandbox is None else self._sandbox.workspace
+
+    def with_sandbox(self, sandbox: Sandbox) -> "CommandTool":
+        """This tool in a sandbox; unchanged if it has one."""
+        if self._sandbox is not None:
+            return self
+        made = copy.copy(self)
+        made._sandbox = sandbox
+        return made
 
     async def run(self, arguments: Mapping[str, Json], context: RunContext) -> tuple[Text | Media, ...]:
         given = {**self.behavior.arguments, **arguments}
-        argv = self.make_argv(given)
+        argv, tail = self.make_argv(given), OutputTail(context)
         async with start_in_turn():
             program = RunningProcess(
                 argv,
@@ -101,6 +124,8 @@ class CommandTool:
                 environment=make_environment(self._pass_env, {**_trace_variables(context), **self._env}),
                 output_bytes_max=self._output_bytes_max,
                 grace=self._grace,
+                on_output=tail.take,
+                sandbox=self._sandbox,
             )
         try:
             ended = await program.wait_for_end(None)
@@ -109,6 +134,8 @@ class CommandTool:
                 raise
             stopped = f"`{argv[0]}` and all it started were stopped; what it had done by then stays done"
             raise TimeoutError(_append_output_ends(stopped, program.result(timed_out=True))) from None
+        finally:
+            tail.close()
         if ended.exit_code not in self._exits:
             raise ChildProcessError(
                 _append_output_ends(f"`{argv[0]}` {_describe_exit(ended.exit_code)}", ended)
@@ -139,8 +166,36 @@ class CommandTool:
                 f"`{what}` is {text!r}, which `{self._argv[0]}` would read as an option; nothing was run"
             )
 
-    def __repr__(self) -> str:
-        return f"<tool {self.spec.name}>"
+
+class OutputTail:
+    """Shows the latest line of a program's output as progress of its call; control characters are escaped."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context, self._tail, self._is_new = context, b"", False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def take(self, data: bytes) -> None:
+        """Note what the program wrote; it is reported now, or when the current period is over."""
+        self._tail, self._is_new = (self._tail + data)[-TAIL_BYTES_MAX:], True
+        if self._timer is None:
+            self._report()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _report(self) -> None:
+        self._timer, context = None, self._context
+        if not self._is_new or context.monitor is None or context.cancelled:
+            return
+        self._is_new = False
+        lines = [line.strip() for line in LINE_END.split(self._tail.decode(errors="replace"))]
+        line = next((line for line in reversed(lines) if line), "")
+        message = escape_text(line)[:TAIL_CHARACTERS_MAX]
+        context.monitor.show_progress(
+            Progress(name=context.name, message=message, call_id=context.call_id, is_output=True)
+        )
+        self._timer = asyncio.get_running_loop().call_later(TAIL_SECONDS, self._report)
 
 
 def _trace_variables(context: RunContext) -> dict[str, str]:

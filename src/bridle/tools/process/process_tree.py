@@ -113,7 +113,7 @@ class ProcessTree:
         return alive
 
     def _members(self) -> Iterator[SessionProcess]:
-        """The other processes of the session, where /proc exists."""
+        """The other processes of the session; none on systems without /proc."""
         leader = self.leader.pid
         with suppress(OSError):
             for entry in PROC_FOLDER.iterdir():

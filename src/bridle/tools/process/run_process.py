@@ -20,10 +20,11 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from weakref import WeakKeyDictionary
 
+from bridle.ports.sandbox import Sandbox
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 
@@ -85,11 +86,13 @@ async def run_process(
     pass_env: Sequence[str] = PASSED_VARIABLES,
     output_bytes_max: int = OUTPUT_BYTES_MAX,
     grace: float = GRACE_SECONDS,
+    sandbox: Sandbox | None = None,
 ) -> ProcessResult:
     """Run a program to its end, or for `timeout` seconds.
 
-    Its environment is `env` and the variables that `pass_env` names.  Raises OSError if it cannot be started.  A
-    cancellation stops the program and everything it started before it is raised.
+    Its environment is `env` and the variables that `pass_env` names.  With a `sandbox` it runs isolated.  Raises
+    OSError if it cannot be started.  A cancellation stops the program and everything it started before it is
+    raised.
     """
     async with start_in_turn():
         program = RunningProcess(
@@ -99,6 +102,7 @@ async def run_process(
             environment=make_environment(pass_env, env or {}),
             output_bytes_max=output_bytes_max,
             grace=grace,
+            sandbox=sandbox,
         )
     return await program.wait_for_end(timeout)
 
@@ -134,12 +138,20 @@ class RunningProcess:
         environment: Mapping[str, str],
         output_bytes_max: int,
         grace: float,
+        on_output: Callable[[bytes], None] | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
+        """`on_output` is called with everything that the program writes, while it runs."""
         if not hasattr(os, "killpg"):
             raise MisuseError("running programs needs process groups, which this system does not have")
         if isinstance(argv, str | bytes) or not argv:
             raise MisuseError(f'a command must be a list of strings, like ["ls", "-l"], not {argv!r}')
-        self._grace = grace
+        if sandbox is not None:
+            folder = None if cwd is None else os.fspath(cwd)
+            words = [os.fspath(each) for each in argv]
+            made = sandbox.wrap(words, cwd=folder, environment=environment)
+            argv, environment, cwd = made.argv, made.environment, None
+        self._grace, self._on_output = grace, on_output
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._pidfd = -1
@@ -227,6 +239,8 @@ class RunningProcess:
         if not data:
             self._loop.remove_reader(fd)
         self._streams[fd].take(data)
+        if self._on_output is not None and data:
+            self._on_output(data)
         return bool(data)
 
     def _drain(self, fd: int) -> None:

@@ -72,6 +72,11 @@ def _read_signal(signal: str, settings: Telemetry, environment: Mapping[str, str
     whole = environment.get(f"{PREFIX}{signal.upper()}_ENDPOINT", "").strip()
     base = settings.endpoint or environment.get(f"{PREFIX}ENDPOINT", "").strip() or ENDPOINT_DEFAULT
     url = whole if whole and not settings.endpoint else f"{base.rstrip('/')}/v1/{signal}"
+    if "@" in urlsplit(url).netloc:
+        raise MisuseError(
+            "the telemetry endpoint holds a user or password, which warnings would show;"
+            " send them in the header authorization: Telemetry(headers=…)"
+        )
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise MisuseError(f"the telemetry endpoint must be a URL such as {ENDPOINT_DEFAULT}, not {url!r}")
     compression = read("COMPRESSION", "none")

@@ -1,8 +1,8 @@
 """Queues spans and sends them from a thread of its own.
 
-`export` only appends to a bounded queue. A receiver that is slow, absent or failing costs spans, which are counted and
-reported once; it never costs a run. At the end of a run the thread sends at once; at the end of the process it has
-`EXIT_SECONDS` to finish.
+`export` only appends to a bounded queue; `export_later` lets the thread derive the spans, too. A receiver that is
+slow, absent or failing costs spans, which are counted and reported once; it never costs a run. At the end of a run the
+thread sends at once; at the end of the process it has `EXIT_SECONDS` to finish.
 """
 
 import atexit
@@ -14,20 +14,22 @@ import threading
 import time
 import urllib.request
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from http.client import HTTPException
+from http.client import HTTPException, InvalidURL
 from typing import IO, NoReturn
 from urllib.error import HTTPError
 from uuid import uuid4
 
 from bridle.values.record import Span
+from bridle.values.text import escape_text, locate_error
 
-from .encode import count_rejected, encode_metrics, encode_spans, make_resource
+from .encode import count_rejected, encode_metrics, make_resource
 from .endpoint import ExportSettings, SignalEndpoint
 from .metrics import Metrics
 from .sampling import Sampler
 from .settings import Telemetry
+from .span_bytes import encode_spans
 
 LOG = logging.getLogger("bridle")
 EXIT_SECONDS = 5.0
@@ -38,6 +40,8 @@ GATHER_SECONDS = 0.05
 """Wait after the end of a run, so that runs that end together are sent together."""
 BATCH_BYTES_MAX = 3_000_000
 RECENT_IDS_MAX = 20_000
+DEFERRED_MAX = 256
+"""Sessions whose records wait for the thread; further ones derive their spans at once."""
 PROTOBUF = "application/x-protobuf"
 
 
@@ -65,6 +69,7 @@ class OtlpExporter:
         self._settings, self._sampler, self._metrics = settings, Sampler(telemetry), Metrics()
         self._resource = make_resource({"service.instance.id": uuid4().hex, **settings.resource})
         self._queue: deque[Span] = deque()
+        self._deferred: deque[Callable[[], None]] = deque()
         self._recent: OrderedDict[bytes, None] = OrderedDict()
         """Ids of the latest spans; an id is sent once."""
         self._lock, self._idle = threading.Lock(), threading.Condition()
@@ -91,10 +96,20 @@ class OtlpExporter:
         if len(self._queue) >= self._settings.batch_size or any(span.ends_run for span in spans):
             self._wake.set()
 
+    def export_later(self, export_pending: Callable[[], None], *, is_urgent: bool) -> None:
+        if self._process != os.getpid():
+            self._start_thread()
+        if len(self._deferred) < DEFERRED_MAX:
+            self._deferred.append(export_pending)
+        else:
+            export_pending()
+        if is_urgent:
+            self._wake.set()
+
     def flush(self, seconds: float = EXIT_SECONDS) -> bool:
         """Send everything that is queued; returns False if that takes longer."""
         if self._thread is None or self._process != os.getpid():
-            return not self._queue
+            return not self._queue and not self._deferred
         with self._idle:
             self._requested += 1
             wanted = self._requested
@@ -117,6 +132,7 @@ class OtlpExporter:
             if self._process == os.getpid():
                 return
             self._queue.clear()
+            self._deferred.clear()
             self._wake, self._idle = threading.Event(), threading.Condition()
             self._thread = threading.Thread(target=self._run, name="bridle-telemetry", daemon=True)
             self._process = os.getpid()
@@ -138,13 +154,15 @@ class OtlpExporter:
                     self._send_metrics()
                     next_metrics = time.monotonic() + self._settings.metrics_seconds
             except Exception as error:  # noqa: BLE001 - telemetry can never end a process
-                self._warn("failed", f"the exporter failed: {error!r}")
+                self._warn("failed", f"the exporter failed: {locate_error(error)}")
             with self._idle:
                 self._served = serving
                 self._idle.notify_all()
 
     def _send_queue(self) -> None:
-        while self._queue:
+        while self._deferred or self._queue:
+            while self._deferred and len(self._queue) < self._settings.batch_size:
+                self._deferred.popleft()()
             size = min(len(self._queue), self._settings.batch_size)
             batch = self._skip_repeated([self._queue.popleft() for _ in range(size)])
             for span in batch:
@@ -174,12 +192,12 @@ class OtlpExporter:
             self._send_spans(spans[half:], target)
             return
         try:
-            rejected, why = count_rejected(self._send(body, target))
+            rejected = count_rejected(self._send(body, target))
         except SendFailed as failed:
             self._drop(len(spans), str(failed))
             return
         if rejected:
-            self._drop(rejected, f"the receiver rejected them: {why}")
+            self._drop(rejected, "the receiver rejected them; its log has the reason")
         self.sent += len(spans) - rejected
 
     def _send_metrics(self) -> None:
@@ -214,7 +232,7 @@ class OtlpExporter:
     def _warn(self, kind: str, message: str) -> None:
         if kind not in self._warned:
             self._warned.add(kind)
-            LOG.warning("telemetry: %s", message)
+            LOG.warning("telemetry: %s", escape_text(message))
 
 
 @cache
@@ -245,9 +263,16 @@ def post(body: bytes, target: SignalEndpoint) -> bytes:
         )
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-        _fail(target, str(reason) or type(error).__name__, True)
+        # Other messages may contain a header or an address with a key.
+        _fail(
+            target,
+            getattr(reason, "strerror", None) or type(reason).__name__,
+            not isinstance(error, InvalidURL),
+        )
 
 
 def _fail(target: SignalEndpoint, why: str, should_retry: bool, wait: str | None = None) -> NoReturn:  # noqa: FBT001
     seconds = float(wait) if wait and wait.isdecimal() else 0.0
-    raise SendFailed(f"{target.url}: {why}", should_retry=should_retry, wait_seconds=seconds) from None
+    raise SendFailed(
+        f"{target.url.partition('?')[0]}: {why}", should_retry=should_retry, wait_seconds=seconds
+    ) from None

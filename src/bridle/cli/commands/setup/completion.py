@@ -1,26 +1,34 @@
-"""Print a completion script for a shell: commands, options and their fixed values; file names elsewhere.
+"""Print a completion script for a shell: commands, options, their fixed values, session ids and model names.
 
-Examples:
-
-  bridle completion bash >> ~/.bash_completion
-  bridle completion zsh > ~/.zfunc/_bridle          (a folder in $fpath)
-  bridle completion fish > ~/.config/fish/completions/bridle.fish
+File names complete everywhere else.
 """
 
 import argparse
 from collections.abc import Iterable
+from typing import Literal
 
 from bridle.cli.format.printing import write_raw
 from bridle.cli.main import COMMANDS, make_parser
 from bridle.values.base import Value
 
+CANDIDATE_KINDS: dict[str, Literal["sessions", "models"]] = {
+    "session": "sessions",
+    "a": "sessions",
+    "b": "sessions",
+    "model": "models",
+    "fallback": "models",
+}
+"""Arguments whose values `bridle candidates` lists (candidates.py), by their name in the parsers."""
+HELP_MEANING = "show the help of a command"
 
-class CompletedOption(Value):
-    """An option of a command, with its fixed values if it has any."""
+
+class CompletedArgument(Value):
+    """An option or, without names, a positional argument of a command."""
 
     names: tuple[str, ...]
     meaning: str
     choices: tuple[str, ...] = ()
+    candidates: Literal["", "sessions", "models"] = ""
     takes_value: bool = False
 
 
@@ -29,94 +37,163 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    write_raw(SHELL_WRITERS[options.shell]({name: _list_options(name) for name in COMMANDS}))
+    write_raw(SHELL_WRITERS[options.shell]({name: _list_arguments(name) for name in COMMANDS}))
     return 0
 
 
-def _list_options(command: str) -> list[CompletedOption]:
+def _list_arguments(command: str) -> list[CompletedArgument]:
     return [
-        CompletedOption(
+        CompletedArgument(
             names=tuple(action.option_strings),
             meaning=" ".join((action.help or "").replace("%%", "%").split()),
             choices=tuple(map(str, action.choices or ())),
+            candidates=CANDIDATE_KINDS.get(action.dest, ""),
             takes_value=action.nargs != 0,
         )
         for action in make_parser(command)._actions
-        if action.option_strings
     ]
 
 
-CommandOptions = dict[str, list[CompletedOption]]
+CommandArguments = dict[str, list[CompletedArgument]]
+
+BASH_START = """\
+# Completion of bridle in bash.
+_bridle() {
+  local line="${COMP_LINE:0:COMP_POINT}" words="" candidates="" each
+  local -a typed
+  read -ra typed <<< "$line"
+  if [[ $line == *[[:space:]] ]]; then typed+=(""); fi
+  local count=${#typed[@]} command="${typed[1]}"
+  local current="${typed[count-1]}" previous="${typed[count-2]}"
+  if [[ $current == --*=* ]]; then previous="${current%%=*}" current="${current#*=}"; fi
+  case "$count $command $previous" in
+"""
+# Only fixed words are given to compgen, which expands what it gets.
+BASH_END = """\
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  if [[ -n $candidates && $current != -* ]]; then
+    while IFS= read -r each; do
+      if [[ $each == "$current"* ]]; then COMPREPLY+=("$each"); fi
+    done < <(bridle candidates "$candidates" 2>/dev/null </dev/null)
+  fi
+  # Readline replaces only what follows the last colon.
+  if [[ $current == *:* && $COMP_WORDBREAKS == *:* ]]; then
+    COMPREPLY=("${COMPREPLY[@]#"${current%"${current##*:}"}"}")
+  fi
+}
+complete -o default -F _bridle bridle
+"""
 
 
-def _write_bash(commands: CommandOptions) -> str:
+def _write_bash(commands: CommandArguments) -> str:
     lines = [
-        "# Completion of bridle in bash.",
-        "_bridle() {",
-        '  local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" words=""',
-        '  if [ "$COMP_CWORD" -eq 1 ]; then',
-        f"    words={_quote(' '.join([*commands, 'help', '--help', '--version']))}",
-        '  elif [ "${COMP_WORDS[1]}" = help ]; then',
-        f"    words={_quote(' '.join(commands))}",
-        "  else",
-        '    case "${COMP_WORDS[1]} $previous" in',
+        f"    '2 '*) words={_quote(' '.join([*commands, 'help', '--help', '--version']))};;",
+        f"    *' help '*) words={_quote(' '.join(commands))};;",
     ]
-    for name, options in commands.items():
-        for option in options:
-            if option.takes_value:
-                patterns = "|".join(_quote(f"{name} {each}") for each in option.names)
-                lines.append(f"      {patterns}) words={_quote(' '.join(option.choices))};;")
-        flags = [each for option in options for each in option.names]
-        lines.append(f"      {_quote(f'{name} ')}*) words={_quote(' '.join(flags))};;")
-    lines += [
-        "    esac",
-        "  fi",
-        '  COMPREPLY=($(compgen -W "$words" -- "$current"))',
-        "}",
-        "complete -o default -F _bridle bridle",
-    ]
-    return "\n".join(lines) + "\n"
+    for name, arguments in commands.items():
+        for each in arguments:
+            if each.names and each.takes_value:
+                patterns = "|".join(f"*{_quote(f' {name} {option}')}" for option in each.names)
+                lines.append(f"    {patterns}) {_fill_bash([each.choices], [each])};;")
+        offered = [each.names or each.choices for each in arguments]
+        positional = [each for each in arguments if not each.names]
+        lines.append(f"    *{_quote(f' {name} ')}*) {_fill_bash(offered, positional)};;")
+    return BASH_START + "\n".join(lines) + "\n" + BASH_END
 
 
-def _write_zsh(commands: CommandOptions) -> str:
-    lines = [
-        "#compdef bridle",
-        "_bridle() {",
-        "  local -a commands options",
-        "  commands=(",
-        *(f"    {_quote(f'{name}:{_escape_colon(what)}')}" for name, what in COMMANDS.items()),
-        "  )",
-        "  if (( CURRENT == 2 )); then _describe command commands; return; fi",
-        '  case "$words[2] $words[CURRENT-1]" in',
-    ]
-    for name, options in commands.items():
-        for option in options:
-            if option.takes_value:
-                patterns = "|".join(_quote(f"{name} {each}") for each in option.names)
-                action = f"compadd -- {_quote_all(option.choices)}" if option.choices else "_files"
-                lines.append(f"    {patterns}) {action}; return;;")
-    lines += ["  esac", '  case "$words[2]" in']
-    for name, options in commands.items():
-        listed = [f"{each}:{_escape_colon(option.meaning)}" for option in options for each in option.names]
-        lines.append(f"    {name}) options=({_quote_all(listed)});;")
-    lines += ["  esac", "  _describe option options -o", "  _files", "}", '_bridle "$@"']
-    return "\n".join(lines) + "\n"
+def _fill_bash(words: Iterable[Iterable[str]], arguments: Iterable[CompletedArgument]) -> str:
+    kind = next((each.candidates for each in arguments if each.candidates), "")
+    return f"words={_quote(' '.join(each for some in words for each in some))} candidates={_quote(kind)}"
 
 
-def _write_fish(commands: CommandOptions) -> str:
-    lines = ["# Completion of bridle in fish."]
-    for name, what in COMMANDS.items():
-        lines.append(f"complete -c bridle -f -n __fish_use_subcommand -a {name} -d {_quote_fish(what)}")
-        for option in commands[name]:
-            spelled = " ".join(
-                f"-l {each[2:]}" if each.startswith("--") else f"-s {each[1:]}" for each in option.names
-            )
-            value = " -r" if option.takes_value else ""
-            fixed = f" -f -a {_quote_fish(' '.join(option.choices))}" if option.choices else ""
-            seen = _quote_fish(f"__fish_seen_subcommand_from {name}")
-            meaning = _quote_fish(option.meaning)
-            lines.append(f"complete -c bridle -n {seen} {spelled}{value}{fixed} -d {meaning}")
-    return "\n".join(lines) + "\n"
+ZSH_START = """\
+#compdef bridle
+_bridle_candidates() {
+  local -a found
+  found=(${(f)"$(bridle candidates $1 2>/dev/null </dev/null)"})
+  compadd -V candidates -- $found
+}
+_bridle() {
+  local chosen=$words[2] previous=$words[CURRENT-1]
+  local -a described
+"""
+ZSH_COMMANDS_END = """\
+  if (( CURRENT == 2 )) && [[ $PREFIX == -* ]]; then compadd -- --help --version; return; fi
+  if (( CURRENT == 2 )) || [[ $chosen == help ]]; then _describe command described; return; fi
+  if [[ $PREFIX == --*=* ]]; then previous=${PREFIX%%=*}; compset -P 1 '*='; fi
+  case "$chosen $previous" in
+"""
+# The file is a function of $fpath, or it is sourced after compinit.
+ZSH_END = """\
+    *) _files;;
+  esac
+}
+if [[ $funcstack[1] == _bridle ]]; then _bridle "$@"; else compdef _bridle bridle; fi
+"""
+
+
+def _write_zsh(commands: CommandArguments) -> str:
+    known = [*COMMANDS.items(), ("help", HELP_MEANING)]
+    lines = [f"  described=({_quote_all(f'{name}:{_escape_colon(what)}' for name, what in known)})"]
+    lines.append(ZSH_COMMANDS_END.rstrip("\n"))
+    for name, arguments in commands.items():
+        for each in arguments:
+            if each.names and each.takes_value:
+                patterns = "|".join(_quote(f"{name} {option}") for option in each.names)
+                lines.append(f"    {patterns}) {_offer_zsh(each)}; return;;")
+    lines += ["  esac", '  case "$chosen" in']
+    for name, arguments in commands.items():
+        listed = [f"{option}:{_escape_colon(each.meaning)}" for each in arguments for option in each.names]
+        offers = [f"described=({_quote_all(listed)})", "_describe -o option described"]
+        offers += dict.fromkeys(_offer_zsh(each) for each in arguments if not each.names)
+        lines.append(f"    {name}) {'; '.join(offers)};;")
+    return ZSH_START + "\n".join(lines) + "\n" + ZSH_END
+
+
+def _offer_zsh(argument: CompletedArgument) -> str:
+    if argument.candidates:
+        return f"_bridle_candidates {argument.candidates}"
+    return f"compadd -- {_quote_all(argument.choices)}" if argument.choices else "_files"
+
+
+FISH_START = """\
+# Completion of bridle in fish.
+function __bridle_has_command
+    set -l typed (commandline -opc)
+    test (count $typed) -ge 2; and test "$typed[2]" = $argv[1]
+end
+function __bridle_needs_command
+    test (count (commandline -opc)) -eq 1
+end
+complete -c bridle -n __bridle_needs_command -f
+complete -c bridle -n __bridle_needs_command -l version -d 'show the version'
+complete -c bridle -n __bridle_needs_command -s h -l help -d 'list the commands'
+"""
+
+
+def _write_fish(commands: CommandArguments) -> str:
+    lines = []
+    for name, what in (*COMMANDS.items(), ("help", HELP_MEANING)):
+        meaning = _quote_fish(what)
+        for condition in ("__bridle_needs_command", "'__bridle_has_command help'"):
+            lines.append(f"complete -c bridle -f -n {condition} -a {name} -d {meaning}")
+    for name, arguments in commands.items():
+        for each in arguments:
+            line = f"complete -c bridle -n '__bridle_has_command {name}'{_offer_fish(each)}"
+            if each.names:
+                spelled = (f"-l {it[2:]}" if it.startswith("--") else f"-s {it[1:]}" for it in each.names)
+                value = " -r" if each.takes_value else ""
+                line += f" {' '.join(spelled)}{value} -d {_quote_fish(each.meaning)}"
+            if each.names or each.choices or each.candidates:
+                lines.append(line)
+    return FISH_START + "\n".join(dict.fromkeys(lines)) + "\n"
+
+
+def _offer_fish(argument: CompletedArgument) -> str:
+    if argument.candidates:
+        return f" -f -k -a '(bridle candidates {argument.candidates} 2>/dev/null </dev/null)'"
+    return f" -f -a {_quote_fish(' '.join(argument.choices))}" if argument.choices else ""
 
 
 def _quote(text: str) -> str:

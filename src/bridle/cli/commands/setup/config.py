@@ -3,12 +3,6 @@
 Settings come from bridle.toml, then pyproject.toml ([tool.bridle]), then the environment, then options; later
 ones win. The nearest folder with settings counts, from the working folder up to the root of the repository, or
 to the home folder.
-
-Examples:
-
-  bridle config                   every setting, its value and its source
-  bridle config budget.usd        one setting
-  bridle config --json            for programs
 """
 
 import argparse

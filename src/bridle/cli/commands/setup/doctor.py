@@ -1,23 +1,16 @@
 """Check the installation: Python, packages, settings, API keys, the log, and on request the endpoints.
 
-Keys are listed by the name of their variable and never shown. Exit code 1 if a check fails; warnings alone give 0.
-
-Examples:
-
-  bridle doctor                 everything that needs no network
-  bridle doctor --reach         also connect to the endpoints that have a key
-  bridle doctor --json
+Keys are listed by the name of their variable and never shown.
 """
 
 import argparse
 import asyncio
 import os
 import platform
-import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, requires, version
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -32,10 +25,11 @@ from bridle.config.toml_file import show_path
 from bridle.providers.catalogue import choose_default_model, find_key, find_model
 from bridle.providers.tables import load_tables
 from bridle.run.agent_settings import read_policy
+from bridle.sandbox.local import find_sandbox
 from bridle.stores import open_store
 from bridle.stores.sqlite.database_file import FORMAT
 from bridle.values.base import Value
-from bridle.values.errors import BridleError, MissingKey
+from bridle.values.errors import BridleError, MissingKey, MisuseError
 from bridle.watchers.console import format_count
 
 CheckState = Literal["ok", "warn", "fail"]
@@ -43,8 +37,7 @@ STATE_STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 PYTHON_MIN = (3, 11)
 REACH_SECONDS = 5
 SESSIONS_COUNTED_MAX = 1000
-SANDBOX_PROGRAMS = ("bwrap", "firejail", "docker", "podman", "sandbox-exec")
-EXTRA_MODULES = ("pydantic",)
+DEVELOPMENT_EXTRAS = {"dev", "oracles"}
 DETAIL_LINES_MAX = 6
 EXIT_FAILED = 1
 
@@ -56,7 +49,7 @@ class CheckResult(Value):
     state: CheckState
     detail: str
     remedy: str = ""
-    """What to type next; empty if nothing needs to be done."""
+    """The next command or step; empty if nothing needs to be done."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +76,7 @@ def execute(options: argparse.Namespace) -> int:
 def _run_checks(options: argparse.Namespace) -> Iterator[CheckResult]:
     yield _check_python()
     yield _check_packages()
+    yield _check_extras()
     yield _check_settings(options.configuration)
     yield from _check_files(options.configuration)
     yield _check_model(options.configuration)
@@ -101,11 +95,8 @@ def _check_python() -> CheckResult:
 
 
 def _check_packages() -> CheckResult:
-    """The required packages and the optional ones that are installed."""
-    needed = sorted({_package_name(line) for line in requires("bridle") or () if "extra ==" not in line})
-    found = {name: _installed_version(name) for name in (*needed, *EXTRA_MODULES)}
-    missing = [name for name in needed if not found[name]]
-    shown = ", ".join(f"{name} {found[name]}" for name in found if found[name])
+    needed = {name: _installed_version(name) for name in _list_packages()}
+    missing = [name for name, found in needed.items() if not found]
     if missing:
         return CheckResult(
             name="packages",
@@ -113,12 +104,29 @@ def _check_packages() -> CheckResult:
             detail=f"missing: {', '.join(missing)}",
             remedy="pip install bridle",
         )
-    absent = ", ".join(name for name in EXTRA_MODULES if not found[name])
-    return CheckResult(
-        name="packages",
-        state="ok",
-        detail=shown + (f"; not installed: {absent} (optional)" if absent else ""),
-    )
+    return CheckResult(name="packages", state="ok", detail=_show_versions(needed))
+
+
+def _check_extras() -> CheckResult:
+    """The optional parts of Bridle, each with the packages that it needs."""
+    names = sorted({*(metadata("bridle").get_all("Provides-Extra") or ())} - DEVELOPMENT_EXTRAS)
+    extras = {name: {each: _installed_version(each) for each in _list_packages(name)} for name in names}
+    absent = [name for name in names if not all(extras[name].values())]
+    shown = [f"{name} ({_show_versions(extras[name])})" for name in names if name not in absent]
+    if absent:
+        shown.append(f"not installed: {', '.join(absent)}")
+    remedy = f"pip install 'bridle[{','.join(absent)}]'" if absent else ""
+    return CheckResult(name="extras", state="ok", detail="; ".join(shown), remedy=remedy)
+
+
+def _list_packages(extra: str = "") -> list[str]:
+    """The packages that Bridle requires, or those that one of its extras requires."""
+    parts = [line.partition("extra ==") for line in requires("bridle") or ()]
+    return sorted({_package_name(line) for line, _, named in parts if named.strip(" '\"()") == extra})
+
+
+def _show_versions(packages: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {found}" for name, found in packages.items())
 
 
 def _package_name(requirement: str) -> str:
@@ -148,7 +156,8 @@ def _check_files(configuration: Configuration) -> Iterator[CheckResult]:
         path = configuration.get_text(name)
         if path:
             problem = _find_problem(read, path)
-            remedy = f"correct {path}" if problem else ""
+            source = configuration.source_of(name).label
+            remedy = f"correct {show_path(Path(path))}, or the setting {name} ({source})" if problem else ""
             state: CheckState = "fail" if problem else "ok"
             yield CheckResult(name=name, state=state, detail=problem or path, remedy=remedy)
 
@@ -204,7 +213,7 @@ def _check_store(given: str | None) -> CheckResult:
         if os.access(folder, os.W_OK):
             return CheckResult(name="store", state="ok", detail=f"{path} (created by the first run)")
         remedy = "choose another: --store PATH, or store = … in bridle.toml"
-        return CheckResult(name="store", state="fail", detail=f"{folder} may not be written", remedy=remedy)
+        return CheckResult(name="store", state="fail", detail=f"{folder} cannot be written", remedy=remedy)
     try:
         count = asyncio.run(_count_sessions(path))
     except BridleError as error:
@@ -213,7 +222,7 @@ def _check_store(given: str | None) -> CheckResult:
         )
     if "://" not in path and path != ":memory:" and not os.access(path, os.W_OK):
         remedy = f"chmod u+w {path}, or choose another with --store PATH"
-        return CheckResult(name="store", state="fail", detail=f"{path} may not be written", remedy=remedy)
+        return CheckResult(name="store", state="fail", detail=f"{path} cannot be written", remedy=remedy)
     more = " or more" if count >= SESSIONS_COUNTED_MAX else ""
     shown = (
         f"{path}, format {FORMAT}, {format_count(count, 'session')}{more}, SQLite {sqlite3.sqlite_version}"
@@ -230,11 +239,18 @@ async def _count_sessions(path: str) -> int:
 
 
 def _check_sandbox() -> CheckResult:
-    found = [name for name in SANDBOX_PROGRAMS if shutil.which(name)]
-    shown = ", ".join(found) or "no sandbox program found"
-    return CheckResult(
-        name="sandbox", state="ok", detail=f"{shown}; tools run with your rights, outside a sandbox"
-    )
+    """The sandbox that commands of the toolkit run in if this folder is their workspace."""
+    try:
+        box = find_sandbox()
+    except MisuseError as error:
+        return CheckResult(
+            name="sandbox",
+            state="warn",
+            detail="the commands of --toolkit are refused in this folder",
+            remedy=str(error),
+        )
+    detail = f"{box.name} isolates the commands of --toolkit; your own tools run in this process"
+    return CheckResult(name="sandbox", state="ok", detail=detail)
 
 
 async def _reach_endpoints() -> list[CheckResult]:

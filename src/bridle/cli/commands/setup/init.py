@@ -1,13 +1,6 @@
 """Write a starter project: an agent file, tools, a policy, settings and tests that run offline.
 
 Existing files are never changed; if one is in the way, nothing is written. Lines are added to .gitignore.
-
-Examples:
-
-  bridle init                     in the working folder
-  bridle init shop && cd shop
-  bridle run "Use find_order: where is order 4411?"
-  python -m pytest
 """
 
 import argparse
@@ -44,12 +37,15 @@ def execute(options: argparse.Namespace) -> int:
         print_json({"folder": str(folder.resolve()), "files": [*STARTER_FILES], "ignored": added})
         return 0
     width = max(map(len, STARTER_FILES))
+    is_here = folder.resolve() == Path.cwd()
+    print_line("written:" if is_here else f"written to {show_path(folder)}:")
     for name, meaning in STARTER_FILES.items():
         print_line(f"  {name:<{width}}  {meaning}")
     if added:
         print_line(f"  {IGNORE_FILE:<{width}}  {', '.join(added)}")
     print_line()
-    if folder.resolve() != Path.cwd():
+    print_line("to try it:")
+    if not is_here:
         print_line(f"  cd {show_path(folder)}")
     print_line('  bridle run "Use find_order: where is order 4411?"   # the simulator answers')
     print_line("  python -m pytest                                    # offline")

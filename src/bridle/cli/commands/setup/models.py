@@ -2,14 +2,6 @@
 
 Prices are US dollars per million tokens for short prompts at usual hours. A model that is not listed can be used
 too; its price is then unknown. Each model is listed at the first endpoint that serves it, unless --all is given.
-
-Examples:
-
-  bridle models                        every model once
-  bridle models claude                 models whose name contains a word
-  bridle models --vendor openrouter    models of one endpoint
-  bridle models --with images --sort price
-  bridle models claude-sonnet-5-5 --json
 """
 
 import argparse

@@ -1,11 +1,9 @@
-"""Show what happened in a session: messages, tool calls, cost, and how it ended."""
+"""The transcript of a session: messages, tool calls, cost and end, one entry per event."""
 
-import argparse
-import asyncio
-import sys
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
-from bridle.cli.format.columns import screen_width, wrap_text
+from bridle.cli.format.columns import apply_style, screen_width, wrap_text
 from bridle.cli.format.event_lines import (
     format_budget_event,
     format_conversation,
@@ -13,21 +11,12 @@ from bridle.cli.format.event_lines import (
     format_memory,
     format_notice,
     format_options,
-    format_revealed,
     format_subrun,
+    format_tools,
     format_view_change,
 )
-from bridle.cli.format.printing import print_line, write_raw
-from bridle.cli.log_access import (
-    add_across_option,
-    add_store_option,
-    add_tenant_option,
-    fold_state,
-    format_local_time,
-    open_log,
-    read_session,
-    tenant_of,
-)
+from bridle.cli.format.printing import print_line
+from bridle.cli.log_access import fold_state, format_local_time
 from bridle.core.calls.argument_changes import list_changes, show_arguments
 from bridle.core.lineage.compare import describe_end
 from bridle.core.state import State
@@ -43,11 +32,10 @@ from bridle.values.budget import (
     SubrunWaiting,
 )
 from bridle.values.cache import CacheDegraded, CacheEvent, PrefixMoved, PromptDropped, PromptStored
-from bridle.values.errors import MisuseError
 from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
 from bridle.values.message import Media, Text, ToolCall
 from bridle.values.record import Record
-from bridle.values.text import escape_text
+from bridle.values.text import escape_text, join_lines
 from bridle.watchers.console import (
     format_count,
     format_dollars,
@@ -56,7 +44,7 @@ from bridle.watchers.console import (
     format_usage,
     shorten,
 )
-from bridle.watchers.jsonl import encode_record_line
+from bridle.watchers.content_filter import describe_scalars
 
 
 def cache_line(event: CacheEvent) -> tuple[str, str]:
@@ -95,7 +83,8 @@ LABEL_WIDTH = 22
 """Columns of time and label before the text of a line."""
 OMITTED_EXTRA = "the extra {name!r}: its values are not in the log"
 OMITTED_TOOL = "the hosted tool {name!r}: its definition is not in the log"
-LINES_MAX = 1_000_000
+LINES_MAX, EVENT_LINES_MAX = 1_000_000, 2
+HASH = re.compile("[0-9a-f]{32,}")
 PROSE_LABELS = ("model", "you", "harness")
 """Lines that may contain long text."""
 REVIEW_TEXTS = {
@@ -106,84 +95,41 @@ NOTICE_EVENTS = (e.Prompted, e.Resumed, e.LogRepaired)
 """Events with which the harness may add a notice for the model."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="session id, as listed by `bridle sessions`")
-    parser.add_argument("--json", action="store_true", help="print every record as a line of JSON")
-    add_tenant_option(parser)
-    add_across_option(parser)
-    parser.add_argument("--result", metavar="HANDLE", help="print only this stored tool result, in full")
-    add_store_option(parser)
-
-
-def execute(options: argparse.Namespace) -> int:
-    records, whole = asyncio.run(_read_session(options))
-    if whole is not None:
-        write_raw(whole)
-    elif options.json:
-        for record in records:
-            print_line(encode_record_line(options.session, record))
-    else:
-        SessionPrinter(sys.stdout.isatty()).print_session(options.session, records)
-    return 0
-
-
-async def _read_session(options: argparse.Namespace) -> tuple[Sequence[Record], str | None]:
-    """The session, and the result that is to be printed whole."""
-    store = open_log(options.store, to_read=True)
-    try:
-        records = await read_session(store, options.session, tenant_of(options))
-        if not options.result:
-            return records, None
-        wholes = fold_state(records).calls.stored_results
-        found = next((whole for whole in wholes if whole.hash.startswith(options.result)), None)
-        data = await store.get_blob(found.hash) if found is not None else None
-        if data is None:
-            known = ", ".join(whole.handle for whole in wholes) or "none"
-            raise MisuseError(
-                f"session {options.session} has no long result {options.result}; it has: {known}"
-            )
-        return records, data.decode()
-    finally:
-        await store.close()
-
-
 class SessionPrinter:
-    def __init__(self, colour: bool) -> None:  # noqa: FBT001
+    def __init__(self, *, colour: bool, wraps: bool = False) -> None:
+        """`wraps`: lines are wrapped at the width of the terminal."""
         self._colour = colour
         self._calls: dict[str, ToolCall] = {}
         self._started: dict[str, float] = {}
         self._finished: set[str] = set()
         self._began = 0.0
-        self._room = screen_width() - LABEL_WIDTH if colour else 0
-        """Columns for text on a terminal; 0 elsewhere, where lines are not wrapped."""
+        self._room = screen_width() - LABEL_WIDTH if wraps else 0
+        """Columns for text; 0 if lines are not wrapped."""
 
     def print_session(self, session: str, records: Sequence[Record]) -> None:
-        self._session = session
         state = fold_state(records)
-        self._began = records[0].at
-        print_line(
-            self._bold(f"session {escape_text(session)}")
-            + f"  ·  {escape_text(state.settings.model.name)}  ·  {format_local_time(self._began)}",
-            styles=self._colour,
-        )
+        self.begin(session, records[0].at)
+        print_line(format_head(session, state, self._began, colour=self._colour), styles=self._colour)
+        self.print_records(records, state)
+        print_line()
+        for line in format_totals(state):
+            print_line(line)
+
+    def begin(self, session: str, at: float) -> None:
+        """Print a session whose first record was written `at` this time."""
+        self._session, self._began = session, at
+
+    def print_records(self, records: Sequence[Record], state: State, *, shown: bool = True) -> None:
+        """Print records that follow those before; `state` is the state after them. Not `shown`: only note them."""
         notices = _harness_notices(state)
         for record in records:
             notice = notices.pop(record.at, ()) if isinstance(record.event, NOTICE_EVENTS) else ()
-            for label, words in (*self._event_lines(record), *notice):
-                self._print_entry(record.at, label, words)
-        total = state.totals.spent
-        usd = None if total.usd is None else float(total.usd)
-        print_line()
-        print_line(
-            f"{format_usage(total.usage)} · {format_dollars(usd)} · {format_count(total.steps, 'step')}"
-            f" · {describe_end(state)}"
-        )
-        nested = state.totals.nested_spent
-        if nested != Spending():
-            usd, steps = None if nested.usd is None else float(nested.usd), format_count(nested.steps, "step")
-            print_line(f"nested runs: {format_usage(nested.usage)} · {format_dollars(usd)} · {steps}")
+            for label, words in (*self.event_lines(record), *notice):
+                if shown:
+                    self._print_entry(record.at, label, words)
 
-    def _event_lines(self, record: Record) -> list[tuple[str, str]]:  # one case per event
+    def event_lines(self, record: Record) -> list[tuple[str, str]]:  # one case per event
+        """Labels and texts of an event; none if there is nothing to say to a person."""
         match record.event:
             case e.Configured() as configured:
                 return _settings_lines(configured)
@@ -196,8 +142,8 @@ class SessionPrinter:
                 return format_view_change(changed)
             case MemoryLoaded() | ContextRetrieved() | NoteWritten() | NoteRemoved() | InstructionWritten():
                 return [format_memory(record.event)]
-            case e.ToolsRevealed() as revealed:
-                return [format_revealed(revealed)]
+            case e.ToolsRevealed() | e.ToolsChanged() as listed:
+                return format_tools(listed)
             case PrefixMoved() | CacheDegraded() | PromptStored() | PromptDropped() as cached:
                 return [cache_line(cached)]
             case e.OptionsChosen(options=chosen):
@@ -227,8 +173,8 @@ class SessionPrinter:
             case e.ToolProbed(call_id=call_id):
                 self._started.pop(call_id, None)
                 return [("probe", f"{call_id} had no effect and may run")]
-            case e.ToolFinished():
-                return self._result_lines(record.at, record.event)
+            case e.ToolFinished() | e.ToolInterrupted() as ended:
+                return self._result_lines(record.at, ended)
             case e.ApprovalAsked() | e.ApprovalAnswered() | e.CallReviewed() as approval:
                 return [self._approval_line(approval)]
             case e.CompensationStarted() | e.CompensationFinished():
@@ -287,7 +233,9 @@ class SessionPrinter:
         changes = list_changes(call.arguments, given) if call is not None else []
         return f", with {show_arguments(given)}" + (f" ({'; '.join(changes)})" if changes else "")
 
-    def _result_lines(self, at: float, event: e.ToolFinished) -> list[tuple[str, str]]:
+    def _result_lines(self, at: float, event: e.ToolFinished | e.ToolInterrupted) -> list[tuple[str, str]]:
+        if isinstance(event, e.ToolInterrupted):
+            return [("in doubt", f"{event.call_id}: {event.why}")]
         result, rule, whole = event.result, event.rule, event.stored_result
         started = self._started.get(result.call_id)
         self._finished.add(result.call_id)
@@ -332,15 +280,51 @@ class SessionPrinter:
         if self._room:
             lines = [piece for line in lines for piece in wrap_text(line, self._room, LINES_MAX)]
         first, *rest = lines
-        head = f"{self._dim(f'+{at - self._began:6.2f}s')} {self._bold(f'{label:>11}')}"
+        time = apply_style(f"+{at - self._began:6.2f}s", "dim", self._colour)
+        head = f"{time} {apply_style(f'{label:>11}', 'bold', self._colour)}"
         for shown in (f"{head}  {first}", *(f"{' ' * LABEL_WIDTH}{more}" for more in rest)):
             print_line(shown, styles=self._colour, prose=is_prose)
 
-    def _bold(self, words: str) -> str:
-        return f"\x1b[1m{words}\x1b[0m" if self._colour else words
 
-    def _dim(self, words: str) -> str:
-        return f"\x1b[2m{words}\x1b[0m" if self._colour else words
+def format_events(session: str, records: Sequence[Record]) -> Iterator[str]:
+    """Every record on a line: its number, its time, its event, and its text or its short fields."""
+    printer, began = SessionPrinter(colour=False), records[0].at
+    printer.begin(session, began)
+    names = [str(type(record.event).__struct_config__.tag) for record in records]
+    number_width, name_width = len(str(records[-1].seq)), max(map(len, names))
+    for record, name in zip(records, names, strict=True):
+        head = f"{record.seq:>{number_width}} {f'+{record.at - began:.2f}s':>9}  {name:<{name_width}}  "
+        said = [join_lines(f"{label}: {words}") for label, words in printer.event_lines(record)]
+        text = " · ".join(said or _list_fields(record.event))
+        first, *rest = wrap_text(shorten(text), screen_width() - len(head), EVENT_LINES_MAX)
+        yield f"{head}{first}".rstrip()
+        yield from (" " * len(head) + line for line in rest)
+
+
+def _list_fields(event: e.Event) -> list[str]:
+    """Short fields of an event, without its name, defaults and hashes."""
+    fields = describe_scalars(event)
+    fields.pop("type", None)
+    return [f"{key}={value}" for key, value in fields.items() if value and not HASH.fullmatch(str(value))]
+
+
+def format_head(session: str, state: State, began: float, *, colour: bool) -> str:
+    """The first line about a session: its id, its model, and when it began."""
+    name = apply_style(f"session {session}", "bold", colour)
+    return f"{name}  ·  {escape_text(state.settings.model.name)}  ·  {format_local_time(began)}"
+
+
+def format_totals(state: State) -> list[str]:
+    """The last lines about a session: what it used and cost, and how it ended."""
+    total, nested = state.totals.spent, state.totals.nested_spent
+    lines = [f"{_format_spending(total)} · {describe_end(state)}"]
+    lines += [f"nested runs: {_format_spending(nested)}"] if nested != Spending() else []
+    return [piece for line in lines for piece in wrap_text(line, screen_width(), LINES_MAX)]
+
+
+def _format_spending(spent: Spending) -> str:
+    usd = format_dollars(None if spent.usd is None else float(spent.usd))
+    return f"{format_usage(spent.usage)} · {usd} · {format_count(spent.steps, 'step')}"
 
 
 def _compensation_lines(event: e.CompensationStarted | e.CompensationFinished) -> list[tuple[str, str]]:

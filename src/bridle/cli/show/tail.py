@@ -1,0 +1,119 @@
+"""Follow a session while another process runs it: print its events as they are recorded.
+
+Starts with the latest prompt, or after record SEQ with --since. Ends with the run;
+with --follow it waits for the next one. Ctrl-C ends the command, not the run.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from bridle.cli.format.columns import is_color_output
+from bridle.cli.format.printing import print_line
+from bridle.cli.log_access import (
+    add_across_option,
+    add_store_option,
+    add_tenant_option,
+    fold_state,
+    open_log,
+    read_session,
+    tenant_of,
+)
+from bridle.cli.option_values import make_count_parser
+from bridle.core.recovery.log_repair import LogReader
+from bridle.ports.store import Store
+from bridle.values import events as e
+from bridle.values.record import Record
+from bridle.watchers.jsonl import encode_record_line
+
+from .transcript import SessionPrinter, format_head, format_totals
+
+POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.1, 1.0
+"""Time between two looks at the log: doubled while nothing is new."""
+FOLLOWING = "waiting for more; Ctrl-C ends the command, not the run"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("session", help="session id, as listed by `bridle sessions`")
+    add("--since", type=make_count_parser(0), metavar="SEQ", help="start after this record (0: all of them)")
+    add("--follow", action="store_true", help="stay when the run ends, until Ctrl-C")
+    add("--json", action="store_true", help="print every record as a line of JSON")
+    add_tenant_option(parser)
+    add_across_option(parser)
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    asyncio.run(_follow_session(options))
+    return 0
+
+
+async def _follow_session(options: argparse.Namespace) -> None:
+    store = open_log(options.store, to_read=True)
+    try:
+        records = await read_session(store, options.session, tenant_of(options))
+        follower = SessionFollower(options, records)
+        while options.follow or follower.is_running:
+            follower.take(await _wait_for_records(store, options.session, follower.length))
+        follower.finish()
+    finally:
+        await store.close()
+
+
+async def _wait_for_records(store: Store, session: str, after: int) -> Sequence[Record]:
+    """Records that another process appends; a store has no notification that all processes could share."""
+    pause = POLL_SECONDS_MIN
+    while not (records := await store.read(session, after)):
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, POLL_SECONDS_MAX)
+    return records
+
+
+class SessionFollower:
+    """Prints records as they arrive, and knows whether the run goes on."""
+
+    def __init__(self, options: argparse.Namespace, records: Sequence[Record]) -> None:
+        """Print the records to start with."""
+        self._session, self._as_json = options.session, options.json
+        self._reader, self.length, self.is_running = LogReader(), 0, False
+        self._printer = SessionPrinter(colour=is_color_output(), wraps=sys.stdout.isatty())
+        self._printer.begin(self._session, records[0].at)
+        after = _latest_prompt(records) if options.since is None else options.since
+        self._read([record for record in records if record.seq <= after], shown=False)
+        if not self._as_json:
+            colour = is_color_output()
+            head = format_head(self._session, fold_state(records), records[0].at, colour=colour)
+            print_line(head, styles=colour)
+        self.take([record for record in records if record.seq > after])
+        if sys.stderr.isatty() and (self.is_running or options.follow):
+            print_line(FOLLOWING, file=sys.stderr)
+
+    def take(self, records: Sequence[Record]) -> None:
+        """Print new records."""
+        self._read(records, shown=True)
+
+    def finish(self) -> None:
+        """Print the totals of the session."""
+        if not self._as_json:
+            for line in ("", *format_totals(self._reader.state)):
+                print_line(line)
+
+    def _read(self, records: Sequence[Record], *, shown: bool) -> None:
+        for record in records:
+            self._reader.apply_record(record)
+            self.length = record.seq
+            if isinstance(record.event, e.Prompted | e.Resumed | e.RunEnded):
+                self.is_running = not isinstance(record.event, e.RunEnded)
+            if self._as_json and shown:
+                print_line(encode_record_line(self._session, record))
+        if not self._as_json:
+            self._printer.print_records(records, self._reader.state, shown=shown)
+        sys.stdout.flush()
+
+
+def _latest_prompt(records: Sequence[Record]) -> int:
+    """Number of the record before the latest prompt."""
+    prompts = [record.seq for record in records if isinstance(record.event, e.Prompted)]
+    return prompts[-1] - 1 if prompts else 0

@@ -1,0 +1,54 @@
+"""Contract of a sandbox: turns a command into one that runs with fewer rights.
+
+A sandbox starts nothing.  It returns the command that the caller starts instead, so that output, deadlines and
+the end of all processes stay in one place (tools/process).  When the process of that command ends, all it started
+must have ended too; it must end if its parent dies.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from bridle.values.base import Value
+
+MEBIBYTE = 1024 * 1024
+
+
+class SandboxLimits(Value):
+    """Limits of one command and everything it starts; the tool's `timeout` limits its time."""
+
+    memory_bytes: int = 2048 * MEBIBYTE
+    processes: int = 256
+    file_bytes: int = 1024 * MEBIBYTE
+    """Size of one file."""
+    tmp_bytes: int = 512 * MEBIBYTE
+    """Size of the private /tmp, which counts as memory."""
+
+
+class SandboxedCommand(Value):
+    """The program that is started in place of a command."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    """The complete environment."""
+
+
+class Sandbox(Protocol):
+    @property
+    def name(self) -> str:
+        """Name of the mechanism, for messages."""
+        ...
+
+    @property
+    def workspace(self) -> Path:
+        """The folder that commands may write."""
+        ...
+
+    def wrap(
+        self, argv: Sequence[str], *, cwd: str | None, environment: Mapping[str, str]
+    ) -> SandboxedCommand:
+        """The command to start instead of `argv`.  It must run nothing if it cannot be isolated as promised.
+
+        `cwd` is the folder to run in, by default the workspace.  Raises `MisuseError` for a folder outside of it.
+        """
+        ...

@@ -1,0 +1,59 @@
+"""Runs commands in a new Docker container each.
+
+Only the command line of docker is built here; no daemon was available to the tests, which check the words.  The image
+must have the programs that the tools name.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bridle.ports.sandbox import SandboxedCommand, SandboxLimits
+from bridle.values.errors import MisuseError
+
+from .local import PRIVATE_TMP, PROTECTED_NAMES, check_workspace, resolve_folder
+
+
+class DockerSandbox:
+    """A container of `image` per command: no network, read-only root, the workspace mounted at its own path."""
+
+    name = "docker"
+
+    def __init__(
+        self,
+        image: str,
+        workspace: str | os.PathLike[str] = ".",
+        *,
+        network: bool = False,
+        limits: SandboxLimits | None = None,
+        program: str = "docker",
+    ) -> None:
+        if not image or image.startswith("-"):
+            raise MisuseError(f"{image!r} is not the name of an image")
+        self.workspace = Path(workspace).expanduser().resolve()
+        check_workspace(self.workspace)
+        self._image, self._network, self._program = image, network, program
+        self._limits = limits or SandboxLimits()
+
+    def wrap(
+        self, argv: Sequence[str], *, cwd: str | None, environment: Mapping[str, str]
+    ) -> SandboxedCommand:
+        folder = resolve_folder(self.workspace, cwd)
+        limits = self._limits
+        words = [
+            self._program, "run", "--rm", "--init", "--interactive", "--read-only", "--cap-drop=ALL",
+            "--security-opt=no-new-privileges", f"--network={'bridge' if self._network else 'none'}",
+            f"--memory={limits.memory_bytes}", f"--memory-swap={limits.memory_bytes}",
+            f"--pids-limit={limits.processes}", f"--ulimit=fsize={limits.file_bytes}", "--ulimit=core=0",
+            f"--user={os.getuid()}:{os.getgid()}", f"--tmpfs={PRIVATE_TMP}:rw,exec,mode=1777,size={limits.tmp_bytes}",
+            f"--mount=type=bind,source={self.workspace},target={self.workspace}", f"--workdir={folder}",
+        ]  # fmt: skip
+        for name in PROTECTED_NAMES:
+            if (self.workspace / name).exists():
+                path = self.workspace / name
+                words.append(f"--mount=type=bind,source={path},target={path},readonly")
+        for name in environment:
+            if name not in ("HOME", "PATH", "TMPDIR"):
+                words.append(f"--env={name}")  # docker takes the value from its own environment
+        words += [f"--env=HOME={PRIVATE_TMP}", "--", self._image, *argv]
+        return SandboxedCommand(argv=tuple(words), environment=environment)

@@ -1,0 +1,152 @@
+"""The stages of a launch; the package says what they do."""
+
+import json
+import os
+import resource
+import signal
+import sys
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from .groups import make_group
+from .kernel import LaunchError, die_with_parent, drop_capabilities, read_landlock_version, restrict_writes
+from .namespaces import build_root, enter_namespaces, raise_loopback
+from .seccomp import has_filter, install_filter
+
+FAILED_CODE = 125
+"""Exit code of a launch that failed; the command did not run."""
+NOT_FOUND_CODE = 127
+OPEN_FILES_MAX = 4096
+WRITABLE_ALWAYS = ("/tmp", "/dev")  # noqa: S108 - private ones of the sandbox
+Spec = dict[str, Any]
+
+
+def main(stage: str, text: str) -> NoReturn:
+    spec: Spec = json.loads(text)
+    try:
+        if stage == "outer":
+            os._exit(run_outer(spec))
+        run_inner(spec)
+    except (LaunchError, OSError) as error:
+        sys.stderr.write(f"bridle sandbox: the command was not run: {error}\n")
+        sys.stderr.flush()
+    os._exit(FAILED_CODE)
+
+
+def run_outer(spec: Spec) -> int:
+    """Start the command isolated, wait for its end and return its exit code."""
+    limits = spec["limits"]
+    group = make_group(limits["memory_bytes"], limits["processes"])
+    try:
+        if os.getuid() == 0 and not group.limits_processes:
+            raise LaunchError(
+                "root is limited by control groups only, and none can be made here; use another user"
+            )
+        spec["per_process"] = not group.limits_memory
+        ignore_signals()
+        child = os.fork()
+        if child == 0:
+            run_child(spec, group.join)
+        status = wait_for(child)
+        for reached in group.describe_limits_reached():
+            sys.stderr.write(f"bridle sandbox: {reached}\n")
+        sys.stderr.flush()
+        return status
+    finally:
+        group.remove()
+
+
+def run_child(spec: Spec, join_group: "Any") -> NoReturn:
+    """In the child: join the group, then become bubblewrap, or the first process of new namespaces."""
+    try:
+        restore_signals()
+        die_with_parent(os.getppid())
+        join_group()
+        if spec["mechanism"] == "bubblewrap":
+            words = [*spec.pop("bubblewrap"), sys.executable, *spec["boot"], "inner", json.dumps(spec)]
+            os.execv(words[0], words)  # noqa: S606 - its purpose
+        run_namespaces(spec)
+    except (LaunchError, OSError) as error:
+        sys.stderr.write(f"bridle sandbox: the command was not run: {error}\n")
+        sys.stderr.flush()
+    os._exit(FAILED_CODE)
+
+
+def run_namespaces(spec: Spec) -> NoReturn:
+    if not read_landlock_version():
+        raise LaunchError("the kernel has no Landlock")
+    enter_namespaces(network=spec["network"])
+    first = os.fork()
+    if first:
+        os._exit(wait_for(first))
+    die_with_parent(0)
+    os.setsid()
+    if not spec["network"]:
+        raise_loopback()
+    build_root(spec["mounts"], spec["limits"]["tmp_bytes"])
+    command = os.fork()
+    if command == 0:
+        try:
+            run_inner(spec)
+        except (LaunchError, OSError) as error:
+            sys.stderr.write(f"bridle sandbox: the command was not run: {error}\n")
+            sys.stderr.flush()
+        os._exit(FAILED_CODE)
+    os._exit(wait_for(command))
+
+
+def run_inner(spec: Spec) -> NoReturn:
+    """Give up the last rights, then become the command."""
+    if not has_filter():
+        raise LaunchError(f"the system calls of this machine ({os.uname().machine}) are not known")
+    limits = spec["limits"]
+    set_limit(resource.RLIMIT_CORE, 0)
+    set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
+    set_limit(resource.RLIMIT_NOFILE, OPEN_FILES_MAX)
+    set_limit(resource.RLIMIT_NPROC, limits["processes"])
+    if spec["per_process"]:
+        set_limit(resource.RLIMIT_AS, limits["memory_bytes"])
+    os.chdir(spec["cwd"])
+    os.umask(0o022)
+    writable = [target for kind, _, target in spec["mounts"] if kind == "write"]
+    drop_capabilities()
+    restrict_writes([*writable, *WRITABLE_ALWAYS])
+    install_filter()
+    argv = spec["argv"]
+    try:
+        os.execvp(argv[0], argv)  # noqa: S606 - its purpose
+    except OSError as error:
+        sys.stderr.write(f"{argv[0]}: {error.strerror}\n")
+        sys.stderr.flush()
+        os._exit(NOT_FOUND_CODE)
+
+
+def set_limit(kind: int, limit: int) -> None:
+    """Set a limit for good, at most what it is."""
+    most = resource.getrlimit(kind)[1]
+    limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
+    resource.setrlimit(kind, (limit, limit))
+
+
+def wait_for(child: int) -> int:
+    """Wait for a child, reaping others that are inherited, and return its exit code as a shell shows it."""
+    while True:
+        try:
+            ended, status = os.wait()
+        except InterruptedError:
+            continue
+        if ended == child:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def ignore_signals() -> None:
+    """Outlive the child, which gets the same signals, to clean up after it."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def restore_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+        with suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)

@@ -1,0 +1,207 @@
+"""Sandboxes of this machine: bubblewrap if it is installed, otherwise the kernel's own means.
+
+    box = find_sandbox("~/project")
+    CommandTool("tests", "Run the tests.", ["pytest", "-q"], sandbox=box)
+
+Inside, a command sees the programs of the system and of the Python that runs it, read-only, a private /tmp, and the
+workspace, which it may write.  Nothing else exists: no home folder, no keys, no log of the harness, no other
+process, and no network unless it is switched on.  launcher/ holds the code that does it.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec.structs import asdict
+
+from bridle.ports.sandbox import Sandbox, SandboxedCommand, SandboxLimits
+from bridle.values.errors import MisuseError
+
+Mechanism = Literal["bubblewrap", "namespaces"]
+MECHANISMS: Final[tuple[Mechanism, ...]] = ("bubblewrap", "namespaces")
+SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM_SETTINGS = (
+    "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "gitconfig",
+    "group", "hosts", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic",
+    "mime.types", "nsswitch.conf", "os-release", "passwd", "pki/tls/certs", "profile", "protocols", "resolv.conf",
+    "services", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+)  # fmt: skip
+"""Files of /etc that programs need; none of them holds a password or a key."""
+PRIVATE_TMP = "/tmp"  # noqa: S108 - inside the sandbox
+PROTECTED_NAMES = (".git",)
+"""Parts of a workspace that stay read-only: git runs hooks and settings of it outside of the sandbox later."""
+BOOT = "import sys; sys.path.append(sys.argv[1]); from bridle.sandbox.launcher.main import main; main(*sys.argv[2:])"
+PROBE_SECONDS = 20
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The code of the harness."""
+
+
+class LocalSandbox:
+    """A sandbox of this machine.  `find_sandbox` makes one."""
+
+    def __init__(
+        self,
+        workspace: str | os.PathLike[str],
+        *,
+        mechanism: Mechanism = "bubblewrap",
+        readable: Sequence[str | os.PathLike[str]] = (),
+        network: bool = False,
+        limits: SandboxLimits | None = None,
+    ) -> None:
+        """`readable` are more folders to show, read-only; `network` gives full access to the network."""
+        self.workspace = Path(workspace).expanduser().resolve()
+        check_workspace(self.workspace)
+        self._mechanism, self._network = mechanism, network
+        self._limits = limits or SandboxLimits()
+        self._readable = tuple(Path(each).expanduser().resolve() for each in readable)
+        for each in self._readable:
+            if not each.exists():
+                raise MisuseError(f"readable={str(each)!r} of the sandbox does not exist")
+
+    @property
+    def name(self) -> str:
+        return self._mechanism
+
+    def wrap(
+        self, argv: Sequence[str], *, cwd: str | None, environment: Mapping[str, str]
+    ) -> SandboxedCommand:
+        folder = resolve_folder(self.workspace, cwd)
+        mounts = self._list_mounts()
+        spec = {
+            "mechanism": self._mechanism,
+            "argv": list(argv),
+            "cwd": str(folder),
+            "mounts": mounts,
+            "network": self._network,
+            "limits": asdict(self._limits),
+            "boot": ["-I", "-S", "-c", BOOT, _source_folder()],
+        }
+        if self._mechanism == "bubblewrap":
+            spec["bubblewrap"] = self._make_bubblewrap_words(mounts, str(folder))
+        made = (sys.executable, "-I", "-S", "-c", BOOT, _source_folder(), "outer", json.dumps(spec))
+        path = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
+        own = {"HOME": PRIVATE_TMP, "TMPDIR": PRIVATE_TMP, "PATH": path}
+        return SandboxedCommand(argv=made, environment={**environment, **own})
+
+    def _list_mounts(self) -> list[tuple[str, str, str]]:
+        """Kind, source and target of every mount, outer folders first."""
+        mounts: list[tuple[str, str, str]] = [("tmp", PRIVATE_TMP, PRIVATE_TMP)]
+        for folder in SYSTEM_FOLDERS:
+            if Path(folder).is_symlink():
+                mounts.append(("link", str(Path(folder).readlink()), folder))
+            elif Path(folder).is_dir():
+                mounts.append(("read", folder, folder))
+        for name in SYSTEM_SETTINGS:
+            if Path("/etc", name).exists():
+                mounts.append(("read", str(Path("/etc", name).resolve()), f"/etc/{name}"))
+        python = [Path(path).resolve() for path in (sys.prefix, sys.base_prefix, PACKAGE)]
+        for path in dict.fromkeys((*python, *self._readable)):
+            if not path.is_relative_to("/usr"):
+                mounts.append(("read", str(path), str(path)))
+        mounts.append(("write", str(self.workspace), str(self.workspace)))
+        for name in PROTECTED_NAMES:
+            if (self.workspace / name).exists():
+                mounts.append(("read", str(self.workspace / name), str(self.workspace / name)))
+        return sorted(mounts, key=lambda mount: mount[2].count("/"))
+
+    def _make_bubblewrap_words(self, mounts: Sequence[tuple[str, str, str]], cwd: str) -> list[str]:
+        words = [
+            shutil.which("bwrap") or "bwrap", "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000",
+            "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--hostname", "sandbox",
+        ]  # fmt: skip
+        if self._network:
+            words.append("--share-net")
+        for kind, source, target in mounts:
+            match kind:
+                case "tmp":
+                    words += ["--perms", "1777", "--size", str(self._limits.tmp_bytes), "--tmpfs", target]
+                case "link":
+                    words += ["--symlink", source, target]
+                case _:
+                    words += ["--bind" if kind == "write" else "--ro-bind", source, target]
+        return [*words, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", cwd, "--"]
+
+
+def check_workspace(root: Path) -> None:
+    """Raise `MisuseError` unless this is a folder without the keys of the user."""
+    if not root.is_dir():
+        raise MisuseError(f"the workspace {str(root)!r} is not a folder; create it first")
+    home = Path.home().resolve()
+    if home == root or root in home.parents:
+        raise MisuseError(
+            f"the workspace {str(root)!r} holds your home folder, with your keys; choose a project folder"
+        )
+
+
+def resolve_folder(workspace: Path, cwd: str | None) -> Path:
+    """The folder to start in; raises `MisuseError` if it is outside of the workspace."""
+    folder = workspace if cwd is None else Path(cwd).resolve()
+    if folder != workspace and workspace not in folder.parents:
+        raise MisuseError(f"the folder {str(folder)!r} is outside of the workspace {str(workspace)!r}")
+    return folder
+
+
+def find_sandbox(
+    workspace: str | os.PathLike[str] = ".",
+    *,
+    readable: Sequence[str | os.PathLike[str]] = (),
+    network: bool = False,
+    limits: SandboxLimits | None = None,
+) -> Sandbox:
+    """The first sandbox that works here; raises `MisuseError`, with what to do, if there is none."""
+    problems = []
+    for mechanism in MECHANISMS:
+        box = LocalSandbox(workspace, mechanism=mechanism, readable=readable, network=network, limits=limits)
+        problem = find_problem(mechanism)
+        if not problem:
+            return box
+        problems.append(f"{mechanism}: {problem}")
+    raise MisuseError(
+        f"no sandbox works here ({'; '.join(problems)}). Install bubblewrap (apt-get install bubblewrap), or run"
+        " without a sandbox: sandbox=None, or --no-sandbox on the command line"
+    )
+
+
+def find_problem(mechanism: Mechanism) -> str:
+    """Empty if the mechanism works on this machine; otherwise why not.  Tried once per process."""
+    if mechanism not in _problems:
+        _problems[mechanism] = _probe_mechanism(mechanism)
+    return _problems[mechanism]
+
+
+_problems: dict[str, str] = {}
+
+
+def _probe_mechanism(mechanism: Mechanism) -> str:
+    if not sys.platform.startswith("linux"):
+        return "needs Linux"
+    if mechanism == "bubblewrap" and shutil.which("bwrap") is None:
+        return "bwrap is not installed"
+    probe = LocalSandbox(PACKAGE / "sandbox" / "launcher", mechanism=mechanism)
+    made = probe.wrap(["/bin/true"], cwd=None, environment={})
+    try:
+        done = subprocess.run(  # noqa: S603 - our own launcher
+            made.argv,
+            env=dict(made.environment),
+            capture_output=True,
+            timeout=PROBE_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return (
+        ""
+        if done.returncode == 0
+        else done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+    )
+
+
+def _source_folder() -> str:
+    """The folder that Python imports this package from."""
+    return str(PACKAGE.parent)

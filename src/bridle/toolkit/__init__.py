@@ -1,0 +1,65 @@
+"""Tools that make an agent useful at once: files, commands, Python, web pages and a plan.
+
+    from bridle import Agent, toolkit
+
+    Agent("anthropic:claude-sonnet-5-5", tools=toolkit.tools("."))
+
+Files stay in one folder (workspace.py); commands and programs run in a sandbox.  These are ordinary tools with declared
+effects, resources, previews and compensations.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Literal
+
+from bridle.ports.sandbox import Sandbox
+from bridle.ports.tool import Tool
+from bridle.sandbox.local import find_sandbox
+
+from .command_tools import SECONDS_DEFAULT, make_python_tool, make_shell_tool
+from .fetch_tool import make_fetch_tool
+from .file_tools import make_file_tools
+from .plan_tool import make_plan_tool
+from .workspace import Workspace
+
+Folder = str | os.PathLike[str]
+SandboxChoice = Sandbox | Literal["auto"] | None
+"""`auto` finds a sandbox, or refuses; None runs commands with all rights of this process."""
+
+
+def files(root: Folder = ".", *, read_only: bool = False) -> list[Tool]:
+    """Tools to read, search, write and edit the files of a folder, and nothing outside of it."""
+    return make_file_tools(Workspace(root), read_only=read_only)
+
+
+def shell(root: Folder = ".", *, sandbox: SandboxChoice = "auto", timeout: float = SECONDS_DEFAULT) -> Tool:
+    """A tool that runs shell commands in a folder, isolated."""
+    return make_shell_tool(Workspace(root).root, _choose_sandbox(root, sandbox), timeout)
+
+
+def python(root: Folder = ".", *, sandbox: SandboxChoice = "auto", timeout: float = SECONDS_DEFAULT) -> Tool:
+    """A tool that runs Python programs in a folder, isolated."""
+    return make_python_tool(Workspace(root).root, _choose_sandbox(root, sandbox), timeout)
+
+
+def fetch(allow: Sequence[str] = (), *, allow_private: Sequence[str] = ()) -> Tool:
+    """A tool that reads web pages of these hosts; `*.example.com` also allows the hosts below one.
+
+    Hosts in private networks are refused, except those that `allow_private` names.
+    """
+    return make_fetch_tool(tuple(allow), tuple(allow_private))
+
+
+def plan() -> Tool:
+    """A tool with which the model keeps a plan of a longer task."""
+    return make_plan_tool()
+
+
+def tools(root: Folder = ".", *, sandbox: SandboxChoice = "auto", allow: Sequence[str] = ()) -> list[Tool]:
+    """All of these tools for one folder; pages are fetched from the hosts in `allow`."""
+    box = _choose_sandbox(root, sandbox)
+    return [*files(root), shell(root, sandbox=box), python(root, sandbox=box), fetch(allow), plan()]
+
+
+def _choose_sandbox(root: Folder, choice: SandboxChoice) -> Sandbox | None:
+    return find_sandbox(root) if choice == "auto" else choice

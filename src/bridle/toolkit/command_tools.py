@@ -1,0 +1,70 @@
+"""Tools that run commands and Python programs of the model, in a sandbox.
+
+Each call is a new process in the workspace: folders, variables and programs of one call are gone in the next, files of
+the workspace stay.  Any exit code is a result that the model reads.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from bridle.ports.sandbox import Sandbox
+from bridle.tools.process.command_tool import CommandTool
+
+SECONDS_DEFAULT = 120.0
+EXIT_CODES = tuple(range(256))
+SHELLS = ("bash", "sh")
+NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""Python considers cached bytecode current if its source has the same size and second, as after a quick edit."""
+CODE_SCHEMA = {
+    "type": "object",
+    "properties": {"code": {"type": "string", "description": "The program; print what you want to see."}},
+    "required": ["code"],
+    "additionalProperties": False,
+}
+COMMAND_SCHEMA = {
+    "type": "object",
+    "properties": {"command": {"type": "string", "description": "The command, in the syntax of the shell."}},
+    "required": ["command"],
+    "additionalProperties": False,
+}
+
+
+def make_shell_tool(root: Path, sandbox: Sandbox | None, seconds: float) -> CommandTool:
+    shell = next((name for name in SHELLS if shutil.which(name)), SHELLS[-1])
+    return CommandTool(
+        "shell",
+        f"Run a command with {shell} in the workspace. {_describe_place(sandbox, seconds)}",
+        [shell, "-c", "--", "{command}"],
+        parameters=COMMAND_SCHEMA,
+        cwd=root,
+        env=NO_BYTECODE,
+        exits=EXIT_CODES,
+        sandbox=sandbox,
+        effect="exclusive",
+        timeout=seconds,
+    )
+
+
+def make_python_tool(root: Path, sandbox: Sandbox | None, seconds: float) -> CommandTool:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return CommandTool(
+        "python",
+        f"Run a Python {version} program in the workspace. {_describe_place(sandbox, seconds)}",
+        [sys.executable, "-"],
+        parameters=CODE_SCHEMA,
+        stdin="{code}",
+        cwd=root,
+        env=NO_BYTECODE,
+        exits=EXIT_CODES,
+        sandbox=sandbox,
+        effect="exclusive",
+        timeout=seconds,
+    )
+
+
+def _describe_place(sandbox: Sandbox | None, seconds: float) -> str:
+    limits = f"Each call is a new process and ends after {seconds:g} s at the latest."
+    if sandbox is None:
+        return limits
+    return f"Only the workspace and /tmp can be written, and /tmp is empty in each call. {limits}"

@@ -1,0 +1,57 @@
+"""The settings of an MCP server, and the errors of a connection to it.
+
+Settings are objects of this process.  They are never recorded: a log holds the tools of a server, and neither its
+command nor its address, headers or variables.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+TransportKind = Literal["stdio", "http", "sse"]
+SECRET_CHARACTERS_MIN = 6
+"""Shorter values of variables and headers occur in ordinary texts."""
+HIDDEN = "[hidden]"
+
+
+class ToolRefusal(Exception):
+    """A server answered a call with an error."""
+
+
+class ConnectionLost(Exception):
+    """A connection ended before the answer to a request came: it is unknown whether the request took effect."""
+
+
+class RequestNotSent(ConnectionLost):
+    """A connection ended before a request was sent, or the server did not accept it: it had no effect."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    name: str
+    transport: TransportKind
+    argv: tuple[str, ...] = ()
+    url: str = ""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    pass_env: tuple[str, ...] = ()
+    cwd: str | os.PathLike[str] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    auth: object = field(default=None, repr=False)
+    trust: bool = False
+    required: bool = False
+    tools: tuple[str, ...] = ()
+    """Tools to offer, by the server's own names; `*` and `?` are wildcards; empty for all."""
+    call_seconds: float | None = None
+    connect_seconds: float = 30.0
+    protocol: str = "auto"
+    client_version: str = ""
+    stderr_characters: int = 1_000
+
+    def hide_secrets(self, text: str) -> str:
+        """The text without values of the variables and headers that were given for this server."""
+        for value in (*self.env.values(), *self.headers.values()):
+            for secret in (value, value.rpartition(" ")[2]):
+                if len(secret) >= SECRET_CHARACTERS_MIN:
+                    text = text.replace(secret, HIDDEN)
+        return text

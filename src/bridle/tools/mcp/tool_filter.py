@@ -1,0 +1,87 @@
+"""Removes what the `mcp` package would refuse from lists of tools, so that one bad tool does not cost all others.
+
+Output schemas are removed from every tool: results are passed on as they are.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Self
+
+import anyio
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+
+from .definitions import show_name
+
+TEXT_FIELDS = ("title", "description")
+
+
+@asynccontextmanager
+async def filter_tools(
+    transport: AbstractAsyncContextManager[Any], notes: list[str]
+) -> AsyncGenerator[tuple[Any, Any]]:
+    """The streams of a transport with valid lists of tools only; `notes` says what was left out."""
+    async with transport as (read_stream, write_stream):
+        yield FilteredStream(read_stream, notes), write_stream
+
+
+class FilteredStream:
+    """A stream of incoming messages in which lists of tools are checked."""
+
+    def __init__(self, stream: Any, notes: list[str]) -> None:
+        self._stream, self._notes = stream, notes
+
+    @property
+    def last_context(self) -> object:
+        """Context of the sender, where the stream has one; the `mcp` package reads it."""
+        return getattr(self._stream, "last_context", None)
+
+    async def receive(self) -> Any:
+        item = await self._stream.receive()
+        message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, types.JSONRPCResponse) and isinstance(message.result.get("tools"), list):
+            message.result["tools"] = keep_valid_tools(message.result["tools"], self._notes)
+        return item
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+
+def keep_valid_tools(tools: list[Any], notes: list[str]) -> list[Any]:
+    kept: list[Any] = []
+    for tool in tools:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        if not isinstance(name, str):
+            notes.append("a tool without a name is left out")
+            continue
+        schema = tool.get("inputSchema")
+        if not isinstance(schema, dict) or schema.setdefault("type", "object") != "object":
+            notes.append(f"the tool {show_name(name)} is left out: its schema does not describe an object")
+            continue
+        for field in TEXT_FIELDS:
+            if not isinstance(tool.get(field), str):
+                tool.pop(field, None)
+        hints = tool.get("annotations")
+        tool["annotations"] = {
+            key: value
+            for key, value in (hints.items() if isinstance(hints, dict) else ())
+            if key.endswith("Hint") and isinstance(value, bool)
+        }
+        tool.pop("outputSchema", None)
+        kept.append(tool)
+    return kept

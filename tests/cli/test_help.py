@@ -1,0 +1,152 @@
+"""The help of the command: complete, narrow enough, with examples that work as they stand."""
+
+import base64
+import io
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from bridle.cli.help_texts import HELP_WIDTH, list_exit_codes, load_help, make_epilog
+from bridle.cli.main import COMMANDS, main, make_parser
+
+GROUPED = [name for names in load_help().groups.values() for name in names]
+EXAMPLES = [(name, line) for name in GROUPED for line, _ in load_help().examples[name]]
+ENDLESS = ("bridle sim --port 8090", "bridle sim --script", "bridle tail SESSION --follow")
+"""Beginnings of examples that end with Ctrl-C only."""
+PICTURE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+TOOLS = """
+from bridle import tool
+
+@tool(effect="write")
+def refund(order: int, usd: int) -> str:
+    '''Pay an order back.'''
+    return f"refunded {usd}"
+"""
+AGENT = """
+tools = ["tools.py"]
+
+[[policy.rules]]
+decision = "ask"
+tools = ["refund"]
+"""
+APP = """
+from bridle import Agent
+
+agent = Agent("sim:", instructions="Be short.")
+"""
+
+
+def split_line(line):
+    """Words of the `bridle` command in a line, and the text that a pipe gives it."""
+    *before, rest = line.split(" | ")
+    words = shlex.split(rest)
+    assert words[0] == "bridle"
+    if ">" in words or ">>" in words:
+        del words[next(at for at, word in enumerate(words) if word in (">", ">>")) :]
+    given = (
+        "".join(word.encode().decode("unicode_escape") for word in shlex.split(before[0])[1:])
+        if before
+        else ""
+    )
+    return words[1:], given
+
+
+def test_every_command_is_in_one_group_and_has_examples():
+    assert sorted(GROUPED) == sorted(COMMANDS)
+    assert {name: 2 <= len(rows) <= 4 for name, rows in load_help().examples.items()} == dict.fromkeys(
+        COMMANDS, True
+    )
+    assert load_help().exit_codes_of.keys() <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize("columns", [HELP_WIDTH, 200])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_fits_80_columns_and_ends_with_examples_and_exit_codes(name, columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit) as ended:
+        main(["help", name])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if len(line) > HELP_WIDTH] == []
+    assert shown.endswith(make_epilog(name) + "\n")
+    for line, _ in load_help().examples[name]:
+        assert f"\n  {line}\n" in shown
+    for code, meaning in list_exit_codes(name).items():
+        assert f"{code} {meaning}" in " ".join(shown.split())
+
+
+def test_the_help_of_a_subcommand_is_wrapped(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(HELP_WIDTH))
+    with pytest.raises(SystemExit):
+        main(["wire", "check", "--help"])
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if len(line) > HELP_WIDTH] == []
+    assert "examples:" in shown
+
+
+def test_the_overview_lists_every_command_by_task(capsys):
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if len(line) > HELP_WIDTH] == []
+    assert re.findall(r"^  (\w+) {2,}\S", shown, re.MULTILINE) == GROUPED
+    assert re.findall(r"^([a-z ]+):$", shown, re.MULTILINE) == list(load_help().groups)
+
+
+@pytest.mark.parametrize(("name", "line"), EXAMPLES)
+def test_an_example_can_be_parsed(name, line):
+    (command, *words), _ = split_line(line)
+    assert command == name
+    make_parser(name).parse_args(words)
+
+
+@pytest.fixture
+def simulator(tmp_path):
+    """Variables that point every vendor's models to a simulator, which records its requests."""
+    recording = str(tmp_path / "requests.jsonl")
+    command = [sys.executable, "-m", "bridle.cli.main", "sim", "--port", "0", "--json", "--log", recording]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        yield json.loads(running.stdout.readline())["exports"]
+        running.terminate()
+
+
+def test_the_examples_work_in_a_folder_with_the_files_they_name(tmp_path, monkeypatch, capsys, simulator):
+    for name, value in {**simulator, "HOME": str(tmp_path), "BRIDLE_STORE": str(tmp_path / "log.db")}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("src", "recordings", "starter"):
+        (tmp_path / name).mkdir()
+    for name, text in {"tools.py": TOOLS, "support.toml": AGENT, "app.py": APP, "src/app.py": APP}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "screen.png").write_bytes(PICTURE)
+    monkeypatch.chdir(tmp_path)
+
+    def run(words, given=""):
+        monkeypatch.setattr("sys.stdin", io.StringIO(given))
+        code = main(words)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    code, answer, _ = run(["run", "Hello.", "--json"])
+    assert code == 0
+    session = json.loads(answer)["session"]
+    shutil.copy("requests.jsonl", "recordings")
+    questions = sum("ID" in split_line(line)[0] for _, line in EXAMPLES)
+    for _ in range(questions):
+        assert run(["run", '!call refund {"order": 4411, "usd": 60}', "-a", "support.toml"])[0] == 1
+    for _, line in EXAMPLES:
+        if line.startswith(ENDLESS):
+            continue
+        words, given = split_line(line)
+        asked = [each["id"] for each in json.loads(run(["approvals", "--json"])[1])]
+        words = [{"SESSION": session, "ID": asked[0] if asked else ""}.get(word, word) for word in words]
+        monkeypatch.chdir(tmp_path / "starter" if words[0] == "init" else tmp_path)
+        code, out, err = run(words, given)
+        assert code == 0, f"{line}: {code}: {out}{err}"
+        assert out or err, line
+    assert json.loads(run(["approvals", "--json"])[1]) == []
