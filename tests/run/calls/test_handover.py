@@ -205,10 +205,21 @@ def test_what_cannot_take_over_is_refused_at_once(handover, error, problem):
         Agent("sim:", handover=handover())
 
 
-@pytest.mark.parametrize("returned", ["", 5])
-def test_a_function_must_return_text(returned):
-    with pytest.raises(MisuseError, match="must return text for the next agent"):
-        make_agents(MemoryStore(), [], sees=lambda _: returned).run_sync(PROMPT, "s")
+@pytest.mark.parametrize("wrong", ["", 5, RuntimeError("no view")])
+def test_a_function_that_gives_no_text_ends_the_run_and_is_called_again_on_resume(wrong):
+    given = [wrong, "!say Hello."]
+
+    def choose(_):
+        found = given.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    agent = make_agents(MemoryStore(), [], sees=choose)
+    ended = agent.run_sync(PROMPT, "s")
+    assert ended.stop == "failed" and "the function of Handover(sees=…)" in ended.reason
+    assert ("no view" if isinstance(wrong, Exception) else "must return text") in ended.reason
+    assert agent.resume_sync("s").text == "Hello." and not given
 
 
 def test_functions_of_two_agents_with_one_name_each_write_their_own_instructions():

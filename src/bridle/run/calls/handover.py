@@ -20,11 +20,12 @@ from bridle.ports.tool import Json, Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun
 from bridle.run.budget.sources import BudgetPool
+from bridle.run.context.user_functions import FunctionError, call_user_function, call_with_deadline
 from bridle.run.stream import RunControl
 from bridle.tools.collect_tools import ToolLike, collect_compensations
 from bridle.tools.names import check_tool_name
 from bridle.values.errors import MisuseError
-from bridle.values.events import Configured
+from bridle.values.events import Configured, RunEnded
 from bridle.values.message import Message, Text
 from bridle.values.request import HANDOVER_PREFIX, ToolSpec
 from bridle.values.settings import Settings
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 VisiblePart = Literal["all", "prompt"] | Callable[[tuple[Message, ...]], str]
 """Part of the conversation that the next agent sees: all, the latest prompt, or the text that a function returns."""
+VISIBLE_TEXT_SECONDS = 30.0
+"""Time for the function of `Handover(sees=…)`."""
 HANDED_OVER = "The conversation is handed over to {name}."
 
 
@@ -151,25 +154,34 @@ def _list_agents(handovers: Iterable[Handover]) -> "Iterable[HandoverAgent]":
             yield from _list_agents(each.agent.handovers)
 
 
-def choose_visible_text(sees: VisiblePart, messages: tuple[Message, ...]) -> str | None:
+async def choose_visible_text(sees: VisiblePart, messages: tuple[Message, ...]) -> str | FunctionError | None:
     """The text that the next agent sees instead of the conversation; None for the latest prompt."""
     if not callable(sees):
         return None
-    text: object = sees(messages)
-    if not isinstance(text, str) or not text.strip():
-        raise MisuseError(
-            f"the function of Handover(sees=…) must return text for the next agent, not {text!r}"
-        )
-    return repair_surrogates(text)
+    name = "the function of Handover(sees=…)"
+    found = await call_with_deadline(
+        name, call_user_function(partial(sees, messages), sees), VISIBLE_TEXT_SECONDS
+    )
+    if isinstance(found, FunctionError):
+        return found
+    if not isinstance(found, str) or not found.strip():
+        return FunctionError(f"{name} must return text for the next agent, not {found!r}")
+    return repair_surrogates(found)
 
 
 async def hand_over(session: "Session", driver: "Driver") -> "tuple[Session, Driver]":
-    """Record the settings of the agent that takes over; returns its session and its driver."""
+    """Record the settings of the agent that takes over; returns its session and its driver.
+
+    A function that should choose the visible text and fails ends the run; it is called again when the run is resumed.
+    """
     state = driver.state
     name = state.run.origin.handover
     successor = _find_successor(session, name)
     if successor.sees != "all" and not has_handover_view(state):
-        text = choose_visible_text(successor.sees, state.conversation.transcript.messages)
+        text = await choose_visible_text(successor.sees, state.conversation.transcript.messages)
+        if isinstance(text, FunctionError):
+            await driver.record(RunEnded(stop="failed", reason=str(text)))
+            return session, driver
         await driver.record(plan_handover_view(state, text))
     taking, first = successor.open_session(), state.run.origin.first_settings
     if taking.restore_overrides is not None and first is not None and first.overrides:
