@@ -290,6 +290,16 @@ def test_an_address_without_a_provider_that_fetches_it_is_refused(address, made)
         Media.from_url(address) if made == "from_url" else Media(kind="image", url=address)
 
 
+@pytest.mark.parametrize(
+    "address", ["https://ann:pw-7f3e@host/a.png", "https://pw-7f3e@host", "s3://a:pw-7f3e@b/c.png"]
+)
+def test_a_password_in_an_address_is_refused_and_not_repeated(address):
+    with pytest.raises(MisuseError, match="has a user or password") as refused:
+        Media.from_url(address, kind="image")
+    assert "7f3e" not in str(refused.value)
+    assert Media.from_url("https://host/@me/a.png?to=b@c").url.endswith("b@c")
+
+
 def test_schemes_are_read_in_any_case():
     assert Media.from_url("HTTPS://host/a.png").kind == "image"
 

@@ -29,16 +29,18 @@ from bridle.run.recovery.breakers import CircuitBreakers
 from bridle.testing.scripted_model import call_reply, scripted
 from bridle.values import events as e
 from bridle.values.errors import Failure
+from bridle.values.request import Extra
 from bridle.watchers.console import Console
 from bridle.watchers.content_filter import filter_value, list_content_fields
 
 MARK = "canary"
 PLACES = (
     "prompt", "instructions", "argument", "result", "exception", "url", "header", "imagename", "toolname", "caller",
-    "reply",
+    "reply", "extra",
 )  # fmt: skip
 SECRETS = {place: f"{MARK}-{place}-7f3e" for place in PLACES}
 RULE = rf"{MARK}-\w+-7f3e"
+EXTRAS = [Extra(name="metadata", json=json.dumps({"authorization": SECRETS["extra"]}))]
 URL = f"https://example.com/{SECRETS['url']}.png"
 
 
@@ -79,7 +81,9 @@ def run_with(**options):
         ),
         SECRETS["reply"],
     )
-    agent = Agent(model, tools=[look, fail], name="a", instructions=SECRETS["instructions"], **options)
+    agent = Agent(
+        model, tools=[look, fail], name="a", instructions=SECRETS["instructions"], extras=EXTRAS, **options
+    )
     image = Media.from_bytes(PIXEL + PIXEL_MARK, name=f"{SECRETS['imagename']}.png")
     result = asyncio.run(agent.run([Text(text=SECRETS["prompt"]), image], caller=SECRETS["caller"]))
     assert result.done
@@ -157,7 +161,7 @@ def test_the_canaries_reach_every_sink_in_full(sink):
 def test_every_place_is_in_the_log():
     shown = watch_jsonl("full", None)
     missing = [place for place in PLACES if SECRETS[place] not in shown]
-    assert missing == ["header"], "the key of a receiver is in no log"
+    assert missing == ["header", "extra"], "the key of a receiver and the fields of extras are in no log"
     assert ENCODED_MARK in shown
 
 

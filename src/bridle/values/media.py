@@ -201,6 +201,8 @@ def explain_misuse(fields: dict[str, object]) -> str:
     kind, label, url = texts["kind"], texts["media_type"].lower(), texts["url"]
     if url and not is_fetched_url(url):
         return f"no provider fetches {url[:80]!r}; use a URL such as https://…"
+    if "@" in re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]:
+        return "the URL has a user or password, which the log would keep; use a signed URL or Media.from_bytes(…)"
     wrong_kind = label and kind_of_type(label) != kind
     if label and ("/" not in label.strip("/") or wrong_kind):
         return f"media_type {label!r} is not the type of {'an' if kind[0] in 'ai' else 'a'} {kind}"
