@@ -193,6 +193,19 @@ def test_a_stream_without_its_context_is_refused_at_the_call():
         agent.stream("?", context=5)  # type: ignore[arg-type]
 
 
+def test_a_stream_without_the_context_of_an_agent_that_may_take_over_is_refused_at_the_call():
+    @tool
+    def book(ctx: RunContext[str]) -> str:
+        """Book."""
+        return ctx.context
+
+    desk = Agent(
+        "sim:", handover=[Agent("sim:", name="booking", handover=[Agent("sim:", tools=[book], name="seats")])]
+    )
+    with pytest.raises(MisuseError, match=r"tool `book` needs a context of type str"):
+        desk.stream("?")
+
+
 def test_a_stream_asks_for_the_context_of_instructions_only_if_they_are_due():
     def name_clinic(ctx: RunContext[Clinic]) -> str:
         return ctx.context.name

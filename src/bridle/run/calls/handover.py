@@ -20,6 +20,7 @@ from bridle.ports.tool import Json, Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun
 from bridle.run.budget.sources import BudgetPool
+from bridle.run.context.run_context import ContextNeed, list_tool_needs
 from bridle.run.context.user_functions import FunctionError, call_user_function, call_with_deadline
 from bridle.run.stream import RunControl
 from bridle.tools.collect_tools import ToolLike, collect_compensations
@@ -152,6 +153,11 @@ def _list_agents(handovers: Iterable[Handover]) -> "Iterable[HandoverAgent]":
         if not isinstance(each.agent, str):
             yield each.agent
             yield from _list_agents(each.agent.handovers)
+
+
+def list_handover_needs(handovers: Iterable[Handover]) -> tuple[ContextNeed, ...]:
+    """The needs of the tools of every agent that may take over, known without opening a session."""
+    return tuple(need for agent in _list_agents(handovers) for need in list_tool_needs(agent.tools))
 
 
 async def choose_visible_text(sees: VisiblePart, messages: tuple[Message, ...]) -> str | FunctionError | None:
