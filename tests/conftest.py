@@ -1,8 +1,9 @@
-"""Properties are tried on the same examples every time, so that a red build means a change, not a die.
+"""Settings of the whole suite.
 
-BRIDLE_CAMPAIGN above 1 throws the dice anew: that is where surprises are looked for.
+Property tests use the same examples in every run, so that a failure is caused by a change. With BRIDLE_CAMPAIGN above 1
+the examples are random.
 
-Whatever is sent to a model is checked as a provider would check it, in every test (`guard.py`).
+In every test, each request to a model is checked as a provider would check it (`guard.py`).
 """
 
 import os
@@ -29,12 +30,12 @@ settings.load_profile("bridle")
 
 @pytest.fixture(scope="session", autouse=True)
 def key_of_approvals(tmp_path_factory):
-    """Tests leave nothing in the settings of the person who runs them."""
+    """Keep the approval key out of the settings of the person who runs the tests."""
     os.environ["BRIDLE_APPROVAL_KEY_FILE"] = str(tmp_path_factory.mktemp("settings") / "approval.key")
 
 
 @pytest.fixture(autouse=True)
 def nothing_shared():
-    """What one test told or broke is no other test's provider."""
+    """Give every test a new simulator and new circuit breakers."""
     default_simulator.cache_clear()
     PROCESS_BREAKERS.clear()

@@ -1,4 +1,4 @@
-"""Replies of every family with something changed: a reply or a failure comes out, in time linear in their bytes.
+"""Mutated replies of every family decode to a reply or a declared failure, in time linear in their size.
 
 Recorded replies and the simulator's, whole and streamed, changed in their JSON, in their bytes, or in both.
 Seeded; BRIDLE_CAMPAIGN multiplies the number of tries.  A failure names its seed and what was changed, and

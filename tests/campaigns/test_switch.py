@@ -1,4 +1,4 @@
-"""Any conversation on any provider, gone on with on any other, and back."""
+"""A conversation started on any provider continues on any other, and back."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The command as a person meets it, wrong things included."""
+"""The `bridle` command end to end, with right and wrong arguments."""
 
 import asyncio
 import io

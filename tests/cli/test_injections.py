@@ -1,4 +1,4 @@
-"""Nothing that a model, a tool, a rule, a name or a log says can steer a terminal, or hide on it."""
+"""Text from models, tools, rules, names and logs cannot control a terminal or hide on it."""
 
 import asyncio
 import io

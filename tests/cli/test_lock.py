@@ -1,4 +1,4 @@
-"""The lock file: what is in front of every prompt does not change by accident."""
+"""`bridle lock`: an unintended change of the stable prompt prefix fails."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Odd values on the command line and in the words of a program: one line, never a traceback."""
+"""Invalid values on the command line are refused in one line, never with a traceback."""
 
 import asyncio
 import json

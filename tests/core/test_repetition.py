@@ -1,4 +1,4 @@
-"""What counts as going round in circles."""
+"""Detection of repeated calls and oscillation."""
 
 import pytest
 

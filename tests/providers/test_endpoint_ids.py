@@ -1,4 +1,4 @@
-"""What was sealed for one model goes back to nobody who cannot open it, at the endpoints people use."""
+"""Encrypted reasoning goes back only to the endpoint that can decrypt it."""
 
 import json
 

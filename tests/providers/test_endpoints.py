@@ -1,4 +1,4 @@
-"""Every row of the table of endpoints, spoken to without a network: vendors are data and nothing else."""
+"""Every row of the endpoint table builds a request, without a network."""
 
 import asyncio
 import json

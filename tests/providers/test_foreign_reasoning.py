@@ -1,4 +1,4 @@
-"""Thoughts that come through a gateway or from a server that took a wire over go back as they came."""
+"""Reasoning from gateways and compatible servers goes back as it came."""
 
 import json
 

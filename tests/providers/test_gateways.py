@@ -1,4 +1,4 @@
-"""Gateways and servers of one's own: what they say when something is wrong, and what is made of it."""
+"""Gateways and self-hosted servers: their errors, and the failures they become."""
 
 import asyncio
 

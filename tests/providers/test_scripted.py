@@ -1,4 +1,4 @@
-"""The family of our own values: nothing is lost, and everything streams."""
+"""The scripted family of our own values: lossless, and streamed."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""System messages in the midst of a conversation: where they may stand, and what else is said."""
+"""System messages in the middle of a conversation: allowed positions per provider."""
 
 import json
 

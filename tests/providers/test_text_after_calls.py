@@ -1,4 +1,4 @@
-"""Words or junk after a call: the session goes on at the same provider, and the words are kept."""
+"""Text or invalid content after a call: the session continues at the same provider, and the text is kept."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Settings an agent is given by name."""
+"""Keyword options of `Agent`."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Runs ended from outside, at any point, over real sockets: nothing stays open, nothing is lost, all is legal.
+"""Cancellation at any point, over real sockets: nothing stays open, nothing is lost, the transcript is valid.
 
 The server is the simulator behind a plain socket that says a part of its answer and then waits until the
 other side is gone, and notes when that was.

@@ -1,4 +1,4 @@
-"""Time: the real one, and the one tests are told."""
+"""The real clock and the fake clock of the tests."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Conversations from elsewhere, and back."""
+"""Import and export of conversations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One driver a session, and a session that is always left legal."""
+"""One driver per session, and a valid transcript after every end."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`run_sync` wherever people call it from."""
+"""`run_sync` from every kind of caller."""
 
 import asyncio
 import contextvars

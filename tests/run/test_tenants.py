@@ -1,4 +1,4 @@
-"""A session belongs to its tenant, and no name of a session reaches what is none."""
+"""A session belongs to its tenant, and no session id reaches another tenant's data."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Ways out of a sandbox, as programs.  One that works prints ESCAPED or the token, or changes a file outside.
+"""Escape attempts as programs. A successful one prints ESCAPED or the token, or changes a file outside.
 
 Names in double braces are replaced by test_escapes.py: {{outside}} is a folder with secret.txt, log.db and canary.txt,
 {{pid}} a process of the same user, {{port}}, {{abstract}} and {{socket}} a server that answers with the token.

@@ -1,4 +1,4 @@
-"""Every wire family with one of its models, and a question put to a simulator in its own words."""
+"""Every wire family with one of its models, and a request to a simulator in that format."""
 
 import asyncio
 from collections.abc import Callable

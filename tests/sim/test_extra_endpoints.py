@@ -1,4 +1,4 @@
-"""Beside the main endpoints: models, counting, what the Responses API keeps, prompts kept by name."""
+"""Endpoints besides the main one: models, token counts, stored responses, stored prompts."""
 
 import asyncio
 import gzip

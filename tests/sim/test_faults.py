@@ -1,4 +1,4 @@
-"""Everything that can be made to go wrong, on every wire, streamed and whole."""
+"""Every simulated fault, on every wire, streamed and whole."""
 
 import asyncio
 import re

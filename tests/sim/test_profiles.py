@@ -1,4 +1,4 @@
-"""Whose manners a simulated model has."""
+"""The server profile that a simulated model uses."""
 
 import pytest
 

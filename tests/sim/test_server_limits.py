@@ -1,4 +1,4 @@
-"""The simulator's server over real sockets: whom it answers, and when it stops reading."""
+"""The simulator's server over real sockets: allowed clients, and the limits of a request."""
 
 import asyncio
 import json

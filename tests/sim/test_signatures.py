@@ -1,4 +1,4 @@
-"""Sealed state is taken back as it was given, and refused where the provider refuses it once it was touched."""
+"""Signatures: accepted unchanged, and refused after a change where the provider refuses it."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""The whole road: encode, rules, brain, wire, decode; by hand, then with an agent and the demo's tools."""
+"""The whole path: encode, rules, responder, wire, decode; by hand, then with an agent and the demo's tools."""
 
 import asyncio
 import sys

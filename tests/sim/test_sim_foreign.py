@@ -1,4 +1,4 @@
-"""The simulator as other programs meet it: shapes of other wires, ends of streams, lists, ids."""
+"""The simulator with other clients: formats of other wires, ends of streams, lists, ids."""
 
 import asyncio
 import json

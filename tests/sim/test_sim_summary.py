@@ -1,4 +1,4 @@
-"""Conversations made short on the simulator: the summary stands for them, and is really bound to them."""
+"""Provider-made summaries in the simulator: bound to the conversation that they replace."""
 
 import json
 from collections.abc import Sequence

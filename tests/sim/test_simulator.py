@@ -1,4 +1,4 @@
-"""A provider with a memory: scripts with trouble in them, refusals, what it logs, how it ends."""
+"""The simulator's state: scripts with faults, refusals, its log, shutdown."""
 
 import asyncio
 

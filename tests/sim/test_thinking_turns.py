@@ -1,4 +1,4 @@
-"""Thinking with an allowance: a tool loop is one turn, and no interrupted loop stops a session.
+"""Thinking with a token budget: a tool loop is one turn, and an interrupted loop does not block a session.
 
 The thought stands at the head of the first assistant message after the last prompt.  Later messages of
 the loop carry none, and a prompt after unfinished calls begins a turn of its own.

@@ -1,4 +1,4 @@
-"""One driver a session: whatever the path, whoever is killed, however many there are."""
+"""One driver per session: by any path, after kills, with many sessions."""
 
 import asyncio
 import fcntl

@@ -1,4 +1,4 @@
-"""What the SQLite store promises beyond the port: its file, proof against tampering, threads, and manners."""
+"""Guarantees of the SQLite store beyond the port: its file, tamper evidence, threads, errors."""
 
 import asyncio
 import sqlite3

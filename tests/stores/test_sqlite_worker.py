@@ -1,4 +1,4 @@
-"""The store's threads: any loop may ask, nobody's trouble is another's, and they end with the program."""
+"""The store's threads: usable from any event loop, errors stay with their caller, and they end with the program."""
 
 import asyncio
 import gc

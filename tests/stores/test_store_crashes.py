@@ -1,4 +1,4 @@
-"""Processes that are killed, that crowd one file, that run out of disk: nothing acknowledged is lost.
+"""Killed processes, many processes on one file, a full disk: nothing acknowledged is lost.
 
 The child writes a line to a pipe for every append that was acknowledged, and only then.  Whatever
 is in the pipe when it is killed must be in the store.  BRIDLE_CAMPAIGN multiplies the rounds.

@@ -1,4 +1,4 @@
-"""Every store keeps every promise; and the checks that say so can tell a store that does not.
+"""Every store passes the conformance kit, and the kit notices a store that breaks a promise.
 
 `ListStore` is the oracle: a store in forty lines that copies everything.  Given the name of a
 bug it has that bug, which is how the conformance check and the model test are themselves tested.

@@ -1,4 +1,4 @@
-"""Sessions that another program renamed, exchanged, deleted or dated anew are noticed when they are read."""
+"""Sessions that another program renamed, exchanged, deleted or redated are noticed when they are read."""
 
 import asyncio
 import sqlite3

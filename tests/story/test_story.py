@@ -1,4 +1,4 @@
-"""One run, told end to end: cut after every event, crashed at random, streamed or not."""
+"""One run end to end: interrupted after every event, crashed at random, streamed or not."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What Bridle tells whoever listens: Python's audit events, heard in a test and in every program it starts.
+"""Python audit events of Bridle, observed in a test and in every program it starts.
 
 Nothing but the standard library is imported here, and no more than is needed: this runs before programs whose
 tests ask what they import.

@@ -1,4 +1,4 @@
-"""The guard of the suite bites, and every test that handles bytes of its own making is listed by kind."""
+"""The guard of the suite finds violations, and every test that makes its own bytes is listed by kind."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Who was asked what, in every test and in every program that a test starts.
+"""Records every request, in every test and in every program that a test starts.
 
 Bridle raises Python's audit events for whatever it records, sends, hears as a simulator, and refuses.  Here
 they are listened to and four things are judged, by means that share nothing with what is judged:

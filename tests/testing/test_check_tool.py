@@ -1,4 +1,4 @@
-"""The conformance check for tools: it must let good ones pass and catch each way of being bad."""
+"""The conformance check for tools passes good ones and finds every kind of defect."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The check for codecs: it passes those that fit, and notices each law that is broken."""
+"""The conformance check for codecs passes good ones and finds every broken law."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""A second reading of replies, and a comparison with it that misses nothing: shown by spoiling decoded replies."""
+"""The reference decoder, and the comparison with it, which finds every damaged reply."""
 
 import json
 from pathlib import Path

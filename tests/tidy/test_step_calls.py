@@ -1,4 +1,4 @@
-"""What a step costs, in function calls: no more than is recorded here, and late in a session no more than early.
+"""The function calls per step stay below recorded limits, and late steps cost no more than early ones.
 
 Calls are counted by `bench/steps.py`, in a program of its own without the guard: the count is the same on every
 run and every machine, which seconds are not.  Who makes a step cheaper lowers the figure; who has a reason to

@@ -1,4 +1,4 @@
-"""What a type checker sees: a tool keeps the signature of its function."""
+"""Type checkers see the signature of a tool's function."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Connections and the loops they live on: nothing leaks, nothing complains, whatever ends first."""
+"""Connections and their event loops: no leaks and no warnings, in any order of closing."""
 
 import asyncio
 import gc

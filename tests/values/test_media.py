@@ -1,4 +1,4 @@
-"""Pictures and files: made safely, read from old logs, and left out where a model takes none."""
+"""Media: validated at construction, read from old logs, left out where a model takes none."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""What a viewer sees of a stream has no key in it, however the key is split, and is not late otherwise."""
+"""Keys are redacted in a stream however they are split, without delaying other text."""
 
 import asyncio
 import json

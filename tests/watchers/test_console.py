@@ -1,4 +1,4 @@
-"""A run on a terminal: what is said of retries and of a change of models."""
+"""The console watcher: retries and model changes."""
 
 import asyncio
 import io

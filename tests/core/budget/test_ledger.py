@@ -1,4 +1,4 @@
-"""What the calls of a session cost: every attempt once, and together what the session says it spent."""
+"""The ledger: every attempt of a session is counted once, and the sum equals the session's total."""
 
 import asyncio
 import csv

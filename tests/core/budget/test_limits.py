@@ -1,4 +1,4 @@
-"""Limits of a run and of its session: kept before they are broken, told in time, raised and gone on from."""
+"""Limits of a run and a session: enforced before they are exceeded, announced to the model, raised and resumed."""
 
 import asyncio
 import re

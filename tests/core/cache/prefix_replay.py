@@ -1,4 +1,4 @@
-"""Ask everything in a store again, from the log alone: the same bytes, and each request begins as the last.
+"""Rebuilds every request of a store from its log and checks that each extends the previous one.
 
     python tests/core/cache/prefix_replay.py STORE
 

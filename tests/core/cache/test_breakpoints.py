@@ -1,4 +1,4 @@
-"""Marks: few enough, on the right blocks, and in reach of what was kept before."""
+"""Cache breakpoints: within the provider's limit, on the right blocks, within reach of earlier ones."""
 
 import json
 import random

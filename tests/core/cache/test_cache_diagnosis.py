@@ -1,4 +1,4 @@
-"""Every call that could have read more from the cache: why it did not, and what that cost."""
+"""The cause and the price of every cache miss."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Names of agents, and the keys their prompts are kept under."""
+"""Names of agents and the prompt cache keys derived from them."""
 
 from msgspec.structs import replace
 

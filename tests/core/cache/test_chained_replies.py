@@ -1,4 +1,4 @@
-"""A provider that keeps the conversation: only what is new is sent, and everything when it has forgotten."""
+"""`previous_response_id`: only new messages are sent, and all of them if the provider has lost the state."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A provider's conversation object: only what is new is sent, and everything when what it holds is in doubt."""
+"""Provider conversation objects: only new messages are sent, and all of them if its content is in doubt."""
 
 import asyncio
 import json

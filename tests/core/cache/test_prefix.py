@@ -1,4 +1,4 @@
-"""The prefix stays, or the log says what moved it."""
+"""The prompt prefix stays unchanged, or an event records what changed it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a model thought after other words is left out before it is refused."""
+"""Reasoning bound to a changed prefix is left out before the provider rejects it."""
 
 import asyncio
 

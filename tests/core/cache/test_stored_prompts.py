@@ -1,4 +1,4 @@
-"""Tools and instructions kept by name: where it pays, where it does not, and never at a run's cost."""
+"""Stored prompts (Gemini cached content): created where they save money, and never at a run's expense."""
 
 import asyncio
 import json

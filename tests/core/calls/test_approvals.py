@@ -1,4 +1,4 @@
-"""Who may run what, and what a person said: every answer, for every call of a batch, across processes."""
+"""Permissions and approvals: every answer, for every call of a batch, across processes."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""What a person is shown of a call: exact text, and what an edit changed."""
+"""The text of a call that a person approves: exact, with the changes of an edit."""
 
 import json
 

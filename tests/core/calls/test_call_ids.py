@@ -1,4 +1,4 @@
-"""Everything a stream shows of one call carries the same id, and sessions and tools that are none are refused."""
+"""All events of one call carry the same id; unknown sessions and tools are refused."""
 
 import asyncio
 import io

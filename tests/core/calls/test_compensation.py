@@ -1,4 +1,4 @@
-"""What a run did can be undone: last things first, durably, each one once."""
+"""Compensation: the actions of a run are undone in reverse order, durably, each once."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A batch comes out as if it had been run in order, with all the parallelism that allows."""
+"""A batch of calls gives the result of running it in order, in parallel where that is equivalent."""
 
 import asyncio
 import random

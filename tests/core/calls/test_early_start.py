@@ -1,4 +1,4 @@
-"""A tool that only reads starts when its call is complete, while the reply is still coming."""
+"""A read-only tool starts when its call is complete, while the reply still streams."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A rule that asks or denies holds, however a call is spelled, nested or left to its defaults."""
+"""A rule that asks or denies applies however a call is spelled, nested or left to its defaults."""
 
 import asyncio
 import itertools

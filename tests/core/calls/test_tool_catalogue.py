@@ -1,4 +1,4 @@
-"""Five hundred tools in one agent: what the model is shown, since when, and what stays where it is."""
+"""An agent with five hundred tools: which ones the model sees, and that the prompt prefix stays."""
 
 import asyncio
 import os

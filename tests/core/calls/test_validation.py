@@ -1,4 +1,4 @@
-"""Whether a call makes sense, and what the model is told when it does not."""
+"""Validation of call arguments, and the error that the model gets."""
 
 import json
 import threading

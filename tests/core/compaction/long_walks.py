@@ -1,4 +1,4 @@
-"""Runs that become too long for their window: a mind that walks from place to place, and what it was sent."""
+"""Runs that outgrow their context window, with a responder that walks from place to place."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A conversation is made shorter before it no longer fits, and nothing is lost by it."""
+"""Compaction shortens a conversation before it no longer fits, and loses no record."""
 
 import asyncio
 import os

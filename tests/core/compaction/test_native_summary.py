@@ -1,4 +1,4 @@
-"""Old turns that the provider makes short itself, in whole runs on the strict simulator."""
+"""Summaries made by the provider itself, in whole runs on the strict simulator."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Whatever was said, whoever said it and however long it was: what is sent after it was made shorter is legal.
+"""Property: after compaction of any conversation, the request is valid.
 
 Random conversations are put to models with small windows, which refuse now and then what is too long.
 Nothing is asked of the random but that the conversation is one.

@@ -1,4 +1,4 @@
-"""What stands for a result that is too long to be sent whole."""
+"""Excerpts that replace oversized tool results."""
 
 import re
 

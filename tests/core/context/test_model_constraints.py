@@ -1,4 +1,4 @@
-"""What a model would refuse, settled before it is sent."""
+"""Options that a model rejects are resolved before the request is sent."""
 
 import pytest
 from msgspec.structs import replace

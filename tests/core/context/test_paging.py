@@ -1,4 +1,4 @@
-"""Pages of a long text, and places in it."""
+"""Pages of a long text, and positions in it."""
 
 import re
 

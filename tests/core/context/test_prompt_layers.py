@@ -1,4 +1,4 @@
-"""The order of a prompt, on every wire, as the provider lays it out."""
+"""The order of the prompt layers on every wire."""
 
 import asyncio
 import json

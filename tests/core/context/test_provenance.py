@@ -1,4 +1,4 @@
-"""Every message says who it comes from; what was put beside a person's words is not taken for them."""
+"""Every message has its provenance; text that Bridle adds is not attributed to the user."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The boundary of a provider: what one model or wire does not take is changed before it is sent, and noted.
+"""Limits of a provider: what a model or wire does not accept is changed before sending, and recorded.
 
 Every request here is answered by the simulator, which refuses what the provider refuses.
 """

@@ -1,4 +1,4 @@
-"""How full a window is: what was counted is believed, what was not is compared, and nobody is ended by a guess."""
+"""Token estimates: counted usage is used where it exists, and an estimate alone never ends a run."""
 
 from msgspec.structs import replace
 from test_loop import SETTINGS, Story, call, says

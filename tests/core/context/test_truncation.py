@@ -1,4 +1,4 @@
-"""Prompts that a server read a part of and said nothing about it."""
+"""Servers that silently truncate the prompt are noticed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What goes to a model when it may not be what was said."""
+"""The view: what is sent when it differs from the recorded conversation."""
 
 import asyncio
 

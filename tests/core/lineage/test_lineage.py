@@ -1,4 +1,4 @@
-"""Sessions are trees: fork anywhere, run nothing twice, share what is shared, and see the difference."""
+"""Session trees: fork anywhere, run nothing twice, share records, compare branches."""
 
 import asyncio
 import json

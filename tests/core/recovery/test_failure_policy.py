@@ -1,4 +1,4 @@
-"""One table for everything that can go wrong: nothing is missing, and the loop does what it says."""
+"""The failure policy covers every kind of failure, and the loop follows it."""
 
 import asyncio
 from typing import get_args

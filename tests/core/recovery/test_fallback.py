@@ -1,4 +1,4 @@
-"""Several models for one agent: who goes on, when, with what, and who begins next time."""
+"""Model chains: which model continues after a failure, and which one starts the next run."""
 
 import asyncio
 import os

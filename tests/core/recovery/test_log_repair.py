@@ -1,4 +1,4 @@
-"""Logs that somebody broke, folded: what is understood counts, the rest is named, and the next turn works."""
+"""Damaged logs fold: known records count, the others are listed, and the next turn works."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Try again, and when?  First the table on its own; then whole runs against the simulator, with its clock."""
+"""Retries: the table of delays on its own, then whole runs against the simulator with its clock."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Servers that speak this wire with an accent: each tells the same reply as the clean stream does."""
+"""Quirks of Gemini-compatible servers: each stream decodes to the same reply as the clean one."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What providers say about schemas they refuse, as checks of finished JSON.
+"""Schema rules of the providers as checks of finished JSON.
 
 Written from their errors (quoted above each rule) and not from the compiler, so that the two can
 disagree.  A rule yields a line for each thing that is wrong; none is best.

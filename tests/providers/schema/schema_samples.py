@@ -1,4 +1,4 @@
-"""Schemas nobody thought of, and values for them.
+"""Random schemas, and values for them.
 
 `documents` draws schemas with everything JSON Schema has.  `samples` draws values that are likely to fit
 a schema; whether they do is for a validator to say.  The rest puts laws into code: what a schema allows

@@ -1,4 +1,4 @@
-"""One schema, every wire: nothing a provider refuses, nothing valid forbidden, nothing lost unsaid."""
+"""Compiled schemas on every wire: accepted by the provider, no valid value excluded, every loss listed."""
 
 import functools
 import hashlib

@@ -1,4 +1,4 @@
-"""What every decoder does around its family's words, and what every request begins with."""
+"""Behaviour that all decoders share, and the head of every request."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Messages encoded once: same bytes as encoding anew, whatever line is given."""
+"""Incremental encoding of messages gives the same bytes as encoding all of them."""
 
 from hashlib import blake2b
 

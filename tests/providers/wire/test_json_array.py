@@ -1,4 +1,4 @@
-"""The reader of long JSON arrays: any slices, nothing half, bounded."""
+"""The streaming reader of JSON arrays: any slices, no partial items, bounded memory."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Ids of calls that a gateway fills with state of its own."""
+"""Call ids in which a gateway stores state."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Names of tools on the wire: legal, no two alike, mapped back to the letter."""
+"""Tool names on the wire: valid, unique, mapped back exactly."""
 
 import json
 import re

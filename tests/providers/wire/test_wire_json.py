@@ -1,4 +1,4 @@
-"""JSON at the edges: what strict parsers refuse and providers send all the same."""
+"""Invalid JSON that providers send and strict parsers refuse."""
 
 import pytest
 

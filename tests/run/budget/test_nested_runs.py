@@ -1,4 +1,4 @@
-"""A run inside a tool of another run: it draws from what is around it, however deep, and is told apart."""
+"""Runs inside tools: they draw from the outer budgets at any depth, and are reported separately."""
 
 import asyncio
 import queue

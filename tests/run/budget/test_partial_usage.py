@@ -1,4 +1,4 @@
-"""What a reply is booked as that its provider has not counted: because it broke off, or because nobody counts."""
+"""Estimated usage of replies that broke off or whose provider reports none."""
 
 import asyncio
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""A budget many runs share: held at every moment, whatever fails, and nothing stays set aside."""
+"""A pool shared by many runs: never exceeded, and no reservation remains after a failure."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""A budget in a store: the same for every process that opens it, whoever is killed, and for ever."""
+"""A budget in a store: equal for every process that opens it, also after a kill."""
 
 import asyncio
 import json

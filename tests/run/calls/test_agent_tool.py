@@ -1,4 +1,4 @@
-"""An agent as a tool of another: one session per call, whatever happens to the process, and nothing hidden."""
+"""An agent as a tool of another: one session per call, also after a crash, with its events visible."""
 
 import asyncio
 from dataclasses import dataclass

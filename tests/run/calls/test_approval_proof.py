@@ -1,4 +1,4 @@
-"""An approval counts where it was given: one that somebody else wrote into a log is asked for again."""
+"""Approval proofs: an approval that was not given in this store is asked for again."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""One call, run: whatever a tool does, a result comes back, in time."""
+"""Running one call: a result within the deadline, whatever the tool does."""
 
 import asyncio
 

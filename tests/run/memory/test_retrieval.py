@@ -1,4 +1,4 @@
-"""What is looked up for a prompt stands beside its words, once, and never in front of the conversation."""
+"""Retrieved context stands beside the prompt, once, and never before the conversation."""
 
 import asyncio
 import json

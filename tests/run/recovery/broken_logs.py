@@ -1,4 +1,4 @@
-"""Logs as somebody else may have left them, written row by row with nothing of the store's own code."""
+"""Damaged logs, written row by row without the store's code."""
 
 import json
 import sqlite3

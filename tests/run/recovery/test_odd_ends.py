@@ -1,4 +1,4 @@
-"""Odd values and removed files: each is a clear end, and nothing hangs or is acknowledged in vain."""
+"""Odd values and removed files end a run clearly; nothing hangs, and no lost write is acknowledged."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Logs on disk that were torn, edited, or written by a newer version: each goes on, or says why not and how."""
+"""Logs that are torn, edited or of a newer version: the session continues, or the error says how to."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Breakers shared by runs: who is left alone, for how long, and what the log says of it."""
+"""Circuit breakers shared by runs: which endpoint is skipped, for how long, and the records of it."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Several viewers of one run, each at its own pace, none of them in its way."""
+"""Several viewers of one run: each at its own pace, without slowing the run."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""What a prompt cache ought to report, worked out the long way.
+"""An oracle for the prompt cache: computes the expected report without incremental state.
 
 Nothing here is shared with the simulator but the estimate of a text's tokens.  A request is an abstract
 thing (tools, system, turns, settings, a time), not a wire body.  There are no hashes and no store of

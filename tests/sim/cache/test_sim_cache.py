@@ -1,4 +1,4 @@
-"""The cache against an oracle that works everything out the long way, and each of its rules by hand."""
+"""The simulated cache against the oracle, and each of its rules by hand."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A conversation with a brain, without anything in between: prompt, calls, results, answer."""
+"""A conversation with a responder, without a wire: prompt, calls, results, answer."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""The rule-based brain: the demo tasks, with tools it has never met."""
+"""The rule-based responder: the demo's tasks, with unknown tools."""
 
 import msgspec
 import pytest

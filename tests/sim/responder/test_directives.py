@@ -1,4 +1,4 @@
-"""Scripts in prompts: what is said is exactly what stands there."""
+"""Directives in prompts: the simulated model replies exactly as written."""
 
 import msgspec
 import pytest

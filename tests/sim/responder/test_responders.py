@@ -1,4 +1,4 @@
-"""Other minds: echo, scripts from files of every kind, adversarial ones."""
+"""Other responders: echo, scripts from files of every format, adversarial ones."""
 
 import json
 

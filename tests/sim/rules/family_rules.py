@@ -1,4 +1,4 @@
-"""What each wire family refuses in a request, said once more and independently of our encoders.
+"""The request rules of each wire family, written a second time and independently of the encoders.
 
 `violations` looks at a decoded body the way the provider does and lists everything it would object to.
 It was written from the providers' documents and from error messages people were given, and imports

@@ -1,4 +1,4 @@
-"""The judge itself: what each family refuses is found, and what it takes is not."""
+"""The independent rules find what each family refuses, and nothing that it accepts."""
 
 import pytest
 from family_rules import SENTINEL, Demands, Handed, violations

@@ -1,4 +1,4 @@
-"""Weaken any rule and its examples show it.
+"""Every weakened rule is noticed by its examples.
 
 By default a sample of the mutants is tried, the same one every time; BRIDLE_CAMPAIGN=10 tries them all.
 """

@@ -1,4 +1,4 @@
-"""Fields of the wrong kind, from outside: what a client sends, and every word it gets back.
+"""Fields of the wrong type in a client's request, and the exact error messages.
 
 The messages here were written down apart from the examples of the rules.
 """

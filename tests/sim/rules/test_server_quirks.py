@@ -1,4 +1,4 @@
-"""What a server hands out that refuses to go without it."""
+"""State that a server returns and requires in the next request."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Models whose longest reply nobody has written down: the simulator enforces no guess."""
+"""Models with an undocumented output limit: the simulator enforces none."""
 
 import pytest
 

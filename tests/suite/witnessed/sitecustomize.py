@@ -1,4 +1,4 @@
-"""Programs that a test starts are listened to as the test itself is: Python runs this file before them."""
+"""Observes programs that a test starts: Python runs this file before them."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Plain functions as tools: they never stop the loop, and no way of ending is mistaken for another."""
+"""Plain functions as tools: they never block the event loop, and every kind of end is told apart."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""What a tool returns, as a model reads it."""
+"""Return values of tools as the model reads them."""
 
 import asyncio
 import enum

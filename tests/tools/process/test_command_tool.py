@@ -1,4 +1,4 @@
-"""Programs as tools: what is filled in stays within its word, and every end is told as what it is."""
+"""Programs as tools: arguments stay single words, and every kind of end is reported."""
 
 import asyncio
 import json

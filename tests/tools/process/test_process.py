@@ -1,4 +1,4 @@
-"""Programs that are run: they end, with everything they started, however their run ends."""
+"""Processes end with everything they started, however their run ends."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The shape of a final answer, there and back."""
+"""Output types: schema for the model, and instances from its answer."""
 
 import asyncio
 import json

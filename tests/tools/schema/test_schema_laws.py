@@ -1,4 +1,4 @@
-"""Laws of schemas, over types nobody thought of: the schema, the loader and the JSON form agree."""
+"""Properties over random types: schema, loader and JSON form agree."""
 
 import dataclasses
 import enum

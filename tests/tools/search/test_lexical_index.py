@@ -1,4 +1,4 @@
-"""The default index: what it finds, and that it finds it in the same order everywhere."""
+"""The default tool index: its results, and their deterministic order."""
 
 import asyncio
 

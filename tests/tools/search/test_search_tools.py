@@ -1,4 +1,4 @@
-"""`search_tools`, as a tool: what it says, and what it brings to light."""
+"""The tool `search_tools`: its text, and the tools it reveals."""
 
 import asyncio
 
