@@ -24,13 +24,7 @@ from bridle.run.budget.nested import NestedRun, apply_parent_context, current_ne
 from bridle.run.budget.sources import BudgetPool, check_pool, check_tenant_budget
 from bridle.run.calls.agent_tool import AgentTool, AgentToolOptions
 from bridle.run.calls.approval import Approver, encode_arguments
-from bridle.run.calls.handover import (
-    Handover,
-    SessionOptions,
-    add_handover_tools,
-    collect_handovers,
-    list_handover_needs,
-)
+from bridle.run.calls.handover import Handover, SessionOptions, add_handover_tools, collect_handovers
 from bridle.run.context.instructions import C_contra, Instructions
 from bridle.run.context.registered_hooks import register_hooks
 from bridle.run.context.run_context import check_context, list_certain_needs
@@ -433,7 +427,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         if not traceparent and (tracing := self._resources.tracing) and current_nested_run() is None:
             traceparent = tracing.read_caller()
         check_context(list_certain_needs(parts.context_needs), context, "run")
-        check_context(list_handover_needs(self.handovers), context, "run")
+        check_context((need for each in self.handovers for need in each.list_context_needs()), context, "run")
         given = make_prompted(prompt, budget or self._budget, caller, tenant, traceparent)
         prompted = apply_parent_context(given)
         check_tenant_budget(prompted.budget, prompted.tenant)

@@ -107,6 +107,10 @@ class Handover:
     def name(self) -> str:
         return self.agent if isinstance(self.agent, str) else self.agent.settings.name
 
+    def list_context_needs(self) -> tuple[ContextNeed, ...]:
+        """The needs of the tools of every agent that may take over, known without opening a session."""
+        return tuple(need for agent in _list_agents((self,)) for need in list_tool_needs(agent.tools))
+
 
 class HandoverTool:
     def __init__(self, name: str, description: str) -> None:
@@ -153,11 +157,6 @@ def _list_agents(handovers: Iterable[Handover]) -> "Iterable[HandoverAgent]":
         if not isinstance(each.agent, str):
             yield each.agent
             yield from _list_agents(each.agent.handovers)
-
-
-def list_handover_needs(handovers: Iterable[Handover]) -> tuple[ContextNeed, ...]:
-    """The needs of the tools of every agent that may take over, known without opening a session."""
-    return tuple(need for agent in _list_agents(handovers) for need in list_tool_needs(agent.tools))
 
 
 async def choose_visible_text(sees: VisiblePart, messages: tuple[Message, ...]) -> str | FunctionError | None:
