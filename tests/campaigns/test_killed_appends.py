@@ -27,7 +27,7 @@ KILLS_PER_FILE = 40
 SESSIONS = ("a", "b", "c", "d")
 SIZES = (10, 10, 500, 5_000, 70_000)
 FIRST_APPEND_SECONDS = 10
-LONGEST_LIFE_SECONDS = 0.015
+LONGEST_LIFE_SECONDS = 0.008
 """Time from the first acknowledged append to the kill."""
 
 
