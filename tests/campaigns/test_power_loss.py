@@ -43,7 +43,7 @@ class RecordingVfs(apsw.VFS):
     def xOpen(self, name, flags):
         return RecordingFile(self.trace, name, flags)
 
-    def xDelete(self, name, syncdir):  # noqa: N802
+    def xDelete(self, name, syncdir):
         super().xDelete(name, syncdir)
         self.trace.append(("delete", Path(name).name, 0, b""))
 

@@ -58,8 +58,8 @@ async def play_round(path, chance):
         os.kill(child.pid, signal.SIGCONT)
     line = await taking
     os.kill(child.pid, signal.SIGCONT)
-    rest, _ = child.communicate(timeout=60)
-    *more, last = rest.splitlines()
+    with child:
+        *more, last = child.stdout.read().splitlines()
     assert child.returncode == REFUSED, last
     assert "was taken over by another process" in last
     acknowledged += [each.split() for each in more]
