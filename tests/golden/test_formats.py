@@ -84,7 +84,7 @@ def test_a_migration_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     restore_file(STORES[0], path)
     shutil.copy(path, before)
     monkeypatch.setitem(
-        database_file.MIGRATIONS, 1, (*database_file.MIGRATIONS[1], "ALTER TABLE nothing ADD COLUMN x")
+        database_file.MIGRATIONS, 1, (*database_file.MIGRATIONS[1], "ALTER TABLE absent ADD COLUMN x")
     )
     with pytest.raises(Unusable, match="no such table"):
         SqliteStore(path)
