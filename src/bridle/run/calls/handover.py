@@ -22,6 +22,7 @@ from bridle.run.budget.nested import NestedRun
 from bridle.run.budget.sources import BudgetPool
 from bridle.run.context.run_context import ContextNeed, list_tool_needs
 from bridle.run.context.user_functions import FunctionError, call_user_function, call_with_deadline
+from bridle.run.recovery.session_log import WriteEpoch
 from bridle.run.stream import RunControl
 from bridle.tools.collect_tools import ToolLike, collect_compensations
 from bridle.tools.names import check_tool_name
@@ -68,6 +69,8 @@ class SessionOptions(TypedDict, total=False):
     context: object
     inside: NestedRun | None
     lent: LentResources | None
+    fence: WriteEpoch | None
+    """Epoch of the lease that all sessions of the operation share."""
 
 
 class HandoverAgent(Protocol):
