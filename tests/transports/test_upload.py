@@ -6,7 +6,12 @@ import tracemalloc
 import pytest
 from local_server import read, serving, whole
 
-from bridle.transports.http import FIRST_PIECE_BYTES, PIECE_BYTES, UPLOAD_THRESHOLD_BYTES, BodyUpload
+from bridle.transports.http1 import (
+    FIRST_PIECE_BYTES,
+    PIECE_BYTES,
+    UPLOAD_THRESHOLD_BYTES,
+    Http1Connection,
+)
 
 SIZES = (
     UPLOAD_THRESHOLD_BYTES - 1,
@@ -34,31 +39,52 @@ def test_a_body_arrives_as_it_was_given(size):
 
 
 class Wire:
-    """Where a body is written to."""
+    """A transport that keeps what is written to it, and answers when it has all of it."""
 
-    def __init__(self):
-        self.pieces = []
+    def __init__(self, connection, size):
+        self.connection, self.left, self.pieces = connection, size, []
 
-    async def write(self, chunk):
-        self.pieces.append(chunk)
+    def write(self, piece):
+        self.pieces.append(piece)
+        self.left -= len(piece)
+        if self.left <= 0:
+            self.connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+    def is_closing(self):
+        return False
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_pieces_are_windows_and_the_first_is_small(size):
-    body, wire = body_of(size), Wire()
+@pytest.mark.parametrize("size", [size for size in SIZES if size >= UPLOAD_THRESHOLD_BYTES])
+def test_pieces_are_slices_of_the_body_and_the_first_is_small(size):
+    body = body_of(size)
+
+    async def send():
+        connection = Http1Connection(asyncio.get_running_loop())
+        wire = connection.transport = Wire(connection, size)
+        await connection.request(b"", body)
+        return wire.pieces
+
     tracemalloc.start()
-    asyncio.run(BodyUpload(body).write_with_length(wire, size))
+    pieces = asyncio.run(send())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert b"".join(wire.pieces) == body
-    assert len(wire.pieces[0]) == FIRST_PIECE_BYTES
-    assert all(piece.obj is body for piece in wire.pieces)
-    assert max(map(len, wire.pieces)) <= PIECE_BYTES
+    assert b"".join(pieces) == body
+    assert len(pieces[0]) == FIRST_PIECE_BYTES
+    assert all(piece.obj is body for piece in pieces[1:])
+    assert max(map(len, pieces)) <= PIECE_BYTES
     assert size < 100_000 or peak < size / 2
 
 
-def test_it_can_be_read_again():
-    upload = BodyUpload(b"abc")
-    assert upload.size == 3
-    assert upload.decode() == "abc"
-    assert asyncio.run(upload.as_bytes()) == b"abc"
+def test_an_answer_before_the_end_of_the_upload_is_read_and_the_connection_not_used_again():
+    async def refuse_early(reader, writer):
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+        await writer.drain()
+        await asyncio.Event().wait()
+
+    async def main():
+        for _ in range(2):
+            assert (await read(server.url, body=b"x" * 30_000_000))[::2] == (413, b"no")
+
+    with serving(refuse_early, listens=False) as server:
+        asyncio.run(main())
+        assert server.opened == 2

@@ -1,8 +1,7 @@
-"""HTTP/1.1 transport on aiohttp.
+"""HTTP/1.1 transport: one request and its response, with deadlines.
 
-Rule 1: this is the hot path. Anything added to aiohttp's own work is paid for every chunk of every response,
-so one object is the context manager, the response and the iterator, and one lazy timer checks the deadlines
-instead of one timer per read.
+Rule 1: this is the hot path. Anything done here is paid for every chunk of every response, so one object is the context
+manager, the response and the iterator, and one lazy timer checks all deadlines after the connection is there.
 
 Rule 2: connections are pooled per event loop and closed with it (pool.py). A request waits while the process
 lacks file descriptors; its deadlines start after that wait.
@@ -10,74 +9,51 @@ lacks file descriptors; its deadlines start after that wait.
 Rule 3: leaving early closes the socket at once. A model that generates into the void still costs money, so
 nothing is drained to save a handshake.
 
-Rule 4: only `ProviderError` is raised, without a cause: aiohttp's exceptions carry the request and with it
-the key. Their text is in the message (network_failures.py).
+Rule 4: only `ProviderError` is raised, without a cause, and no message repeats a header (network_failures.py).
 
-Rule 5: a long body is sent in slices of it, without a copy. aiohttp puts headers and body into one write; for
-a conversation of a megabyte that copies it in every step, which cost more than the rest of the step. The
-first slice is small and travels with the headers; between the others the loop runs other tasks, so an upload
-does not delay a stream.
-
-The transport never retries, follows no redirects, keeps no cookies and does not interpret the bytes.
+http1.py speaks HTTP on a connection; aiohttp sends requests through a proxy (proxied.py). The transport never retries,
+follows no redirects, keeps no cookies and does not interpret the bytes.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from importlib import import_module
 from math import inf
 from types import TracebackType
-from typing import Self
-
-import aiohttp
-from aiohttp import Payload
-from aiohttp.abc import AbstractStreamWriter
+from typing import Protocol, Self
 
 from bridle.ports.transport import OutgoingRequest
 from bridle.values.errors import ProviderError
 
 from .deadlines import Deadlines
+from .http1 import Http1Connection
 from .network_failures import NETWORK_ERRORS, TotalDeadlineExceeded, explain_network_error
-from .pool import ConnectionPool, find_pool
-
-UPLOAD_THRESHOLD_BYTES = 2**15
-"""Shorter bodies are faster as one write."""
-FIRST_PIECE_BYTES = 2**12
-PIECE_BYTES = 2**19
-
-
-class BodyUpload(Payload):
-    _autoclose = True
-
-    def __init__(self, body: bytes) -> None:
-        super().__init__(body)
-        self._body, self._size = body, len(body)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return self._body.decode(encoding, errors)
-
-    async def as_bytes(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
-        return self._body
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        whole = memoryview(self._body)
-        await writer.write(whole[:FIRST_PIECE_BYTES])
-        for start in range(FIRST_PIECE_BYTES, len(whole), PIECE_BYTES):
-            await writer.write(whole[start : start + PIECE_BYTES])
-
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        # The announced length is that of the whole body, so all of it is written.
-        await self.write(writer)
-
+from .pool import ConnectionPool, Route, find_pool
 
 __all__ = ["Deadlines", "HttpTransport", "close_all"]
+
+
+class ReceivedResponse(Protocol):
+    """A response whose head has arrived: of a connection of ours, or of a proxy."""
+
+    status: int
+    is_complete: bool
+    has_body: bool
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    async def read(self) -> bytes: ...
+
+    def abort(self, error: Exception | None = None) -> None: ...
 
 
 class HttpTransport:
     def __init__(self, deadlines: Deadlines | None = None) -> None:
         self._deadlines = deadlines or Deadlines()
-        self._timeout = aiohttp.ClientTimeout(total=None, connect=self._deadlines.connect_seconds)
 
     def open(self, outgoing: OutgoingRequest) -> "HttpExchange":
-        return HttpExchange(outgoing, self._deadlines, self._timeout)
+        return HttpExchange(outgoing, self._deadlines)
 
 
 async def close_all() -> None:
@@ -91,83 +67,88 @@ class HttpExchange:
     """One request and its response."""
 
     __slots__ = (
-        "_content", "_deadlines", "_ends", "_headers", "_loop", "_outgoing", "_received", "_response",
-        "_since", "_stalled", "_timeout", "_timer", "_turns", "status",
+        "_connection", "_deadlines", "_ends", "_loop", "_outgoing", "_pool", "_received", "_response", "_route",
+        "_since", "_timer", "status",
     )  # fmt: skip
 
-    def __init__(
-        self, outgoing: OutgoingRequest, deadlines: Deadlines, timeout: aiohttp.ClientTimeout
-    ) -> None:
-        self._outgoing, self._deadlines, self._timeout = outgoing, deadlines, timeout
-        self._headers: dict[str, str] | None = None
-        self._response: aiohttp.ClientResponse | None = None
+    def __init__(self, outgoing: OutgoingRequest, deadlines: Deadlines) -> None:
+        self._outgoing, self._deadlines = outgoing, deadlines
+        self._connection: Http1Connection | None = None
+        self._response: ReceivedResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._since: float | None = None
         self._received = False
         self._ends = inf
-        self._stalled: TimeoutError | None = None
         self.status = 0
 
     async def __aenter__(self) -> Self:
-        loop = self._loop = asyncio.get_running_loop()
-        pool = find_pool(loop)
-        turns = pool.turns
-        await turns.__aenter__()
+        self._loop = asyncio.get_running_loop()
+        pool = self._pool = find_pool(self._loop)
+        await pool.turns.__aenter__()
         try:
             await self._send(pool)
         except BaseException:
-            await turns.__aexit__(None, None, None)
+            await self.__aexit__(None, None, None)
             raise
-        self._turns = turns
         return self
 
     async def _send(self, pool: ConnectionPool) -> None:
-        outgoing, loop, body = self._outgoing, self._loop, self._outgoing.body
-        first_byte_limit = _seconds_or_infinity(self._deadlines.first_byte_seconds)
-        started = self._since = loop.time()
-        self._ends = started + _seconds_or_infinity(self._deadlines.total_seconds)
-        until = min(started + first_byte_limit, self._ends)
+        outgoing, deadlines = self._outgoing, self._deadlines
+        self._since = started = self._loop.time()
+        self._ends = started + _seconds_or_infinity(deadlines.total_seconds)
         failure = None
         try:
-            route = pool.find_route(outgoing.url)
-            async with asyncio.timeout_at(None if until == inf else until):
-                response = await pool.session.request(
-                    outgoing.method,
-                    route.url,
-                    data=body if len(body) < UPLOAD_THRESHOLD_BYTES else BodyUpload(body),
-                    headers=outgoing.headers,
-                    allow_redirects=False,
-                    proxy=route.proxy,
-                    timeout=self._timeout,
+            route = self._route = pool.find_route(outgoing.url)
+            if route.proxy is not None:
+                response = await self._send_proxied(pool, route)
+            else:
+                head = route.encode_head(outgoing.method, outgoing.headers, len(outgoing.body))
+                self._connection = response = await pool.connect(route, deadlines.connect_seconds)
+                self._response = response
+                self._schedule_deadline_check(
+                    min(started + _seconds_or_infinity(deadlines.first_byte_seconds), self._ends)
                 )
+                await response.request(head, outgoing.body)
         except NETWORK_ERRORS as error:
-            overdue = type(error) is TimeoutError and self._ends < started + first_byte_limit
-            shown_error = TotalDeadlineExceeded() if overdue else error
-            failure = explain_network_error(shown_error, outgoing, self._deadlines, answered=False)
+            failure = explain_network_error(error, outgoing, deadlines, answered=False)
         if failure is not None:
             raise ProviderError(failure)
-        self._response, self._content, self.status = response, response.content, response.status
+        self.status = response.status
+
+    async def _send_proxied(self, pool: ConnectionPool, route: Route) -> ReceivedResponse:
+        """Send through a proxy; the wait for the head has its deadline here, the rest has the timer."""
+        proxied = import_module(".proxied", __package__)
+        limit = self._loop.time() + _seconds_or_infinity(self._deadlines.first_byte_seconds)
+        until = min(limit, self._ends)
+        try:
+            async with asyncio.timeout_at(None if until == inf else until) as time:
+                response: ReceivedResponse = await proxied.open_proxied(
+                    pool, route, self._outgoing, self._deadlines
+                )
+        except TimeoutError:
+            if time.expired() and self._ends < limit:
+                raise TotalDeadlineExceeded from None
+            raise
+        self._response = response
         self._schedule_deadline_check(until)
+        return response
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        response = self._response
-        if response is not None and response.connection is not None:
-            response.close()
-        await self._turns.__aexit__(None, None, None)
+            self._timer = None
+        if self._connection is not None:
+            self._pool.release(self._route, self._connection)
+        elif self._response is not None and not self._response.is_complete:
+            self._response.abort()
+        await self._pool.turns.__aexit__(None, None, None)
 
     @property
     def headers(self) -> Mapping[str, str]:
-        if self._headers is None:
-            assert self._response is not None
-            given = self._response.headers
-            self._headers = {name.lower(): value for name, value in given.items()}
-            if len(self._headers) != len(given):
-                self._headers = {name: ", ".join(given.getall(name)) for name in self._headers}
-        return self._headers
+        assert self._response is not None
+        return self._response.headers
 
     def chunks(self) -> AsyncIterator[bytes]:
         return self
@@ -176,50 +157,37 @@ class HttpExchange:
         return self
 
     async def __anext__(self) -> bytes:
-        content = self._content
+        response = self._response
+        assert response is not None
         if self._received:
             self._since = self._loop.time()
         failure = None
         try:
-            chunk = await content.readany()
+            chunk = await response.read()
         except NETWORK_ERRORS as error:
-            # aiohttp reports a broken connection before it hands out the data that arrived earlier; that data
-            # is part of the reply.
-            chunk = content._read_nowait(-1)
-            if not chunk:
-                failure = explain_network_error(
-                    self._stalled or error, self._outgoing, self._deadlines, answered=self._received
-                )
+            failure = explain_network_error(error, self._outgoing, self._deadlines, answered=self._received)
         if failure is not None:
             raise ProviderError(failure)
         self._since = None
         if not chunk:
-            self._raise_end()
+            raise StopAsyncIteration
         if not self._received:
             self._received = True
             self._start_idle_deadline()
         return chunk
-
-    def _raise_end(self) -> None:
-        if (
-            self._stalled
-        ):  # without a content length, closing the connection ends the body, also if this side closed it
-            raise ProviderError(
-                explain_network_error(self._stalled, self._outgoing, self._deadlines, answered=self._received)
-            )
-        raise StopAsyncIteration
 
     def _start_idle_deadline(self) -> None:
         """Switch from the first-byte deadline to the idle deadline."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._schedule_deadline_check(
-            min(self._loop.time() + _seconds_or_infinity(self._deadlines.idle_seconds), self._ends)
-        )
+        if self._response is not None and not self._response.is_complete:
+            self._schedule_deadline_check(
+                min(self._loop.time() + _seconds_or_infinity(self._deadlines.idle_seconds), self._ends)
+            )
 
     def _schedule_deadline_check(self, when: float) -> None:
-        if when < inf and not self._content.is_eof():
+        if when < inf:
             self._timer = self._loop.call_at(when, self._check_deadline)
 
     def _check_deadline(self) -> None:
@@ -228,23 +196,22 @@ class HttpExchange:
         Silence counts only while the reader waits for the server. Checking again later is far cheaper than
         moving the timer for every chunk.
         """
-        deadlines = self._deadlines
+        deadlines, response = self._deadlines, self._response
+        assert response is not None
+        if response.is_complete:
+            return
         limit = _seconds_or_infinity(
             deadlines.idle_seconds if self._received else deadlines.first_byte_seconds
         )
         now = self._loop.time()
         since = self._since
-        if since is None or (not self._received and self._content.total_bytes):
+        if since is None or (not self._received and response.has_body):
             since = now
         over = self._ends <= now
         if since + limit > now and not over:
             self._schedule_deadline_check(min(since + limit, self._ends))
             return
-        self._stalled = TotalDeadlineExceeded() if over else TimeoutError()
-        if self._response is not None:
-            connection = self._response.connection
-            if connection is not None and connection.transport is not None:
-                connection.transport.abort()
+        response.abort(TotalDeadlineExceeded() if over else TimeoutError())
 
 
 def _seconds_or_infinity(seconds: float | None) -> float:

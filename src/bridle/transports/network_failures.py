@@ -8,9 +8,6 @@ import re
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-import aiohttp
-from aiohttp.http_exceptions import HttpProcessingError
-
 from bridle.ports.transport import OutgoingRequest
 from bridle.values.errors import Failure, FailureKind
 
@@ -20,12 +17,60 @@ CAUSE_LENGTH_MAX = 200
 SECRET_LENGTH_MIN = 6
 """Shorter header values are words such as `POST` or `*/*`, which any message may contain."""
 
-NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError, RuntimeError)
-"""Exceptions that aiohttp, the operating system and a malformed address raise."""
+NETWORK_ERRORS = (OSError, ValueError, RuntimeError)
+"""Exceptions of the classes below, of the operating system and of a malformed address."""
+
+
+class InvalidAddress(ValueError):
+    """The text is not a URL of a web server."""
+
+
+class ConnectFailed(OSError):
+    """There is no connection to `place`, a host with its port."""
+
+    def __init__(self, place: str, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.place, self.cause = place, cause
+
+
+class HostNotFound(ConnectFailed):
+    """The host has no address."""
+
+
+class ProxyUnreachable(ConnectFailed):
+    """There is no connection to the proxy."""
+
+
+class ProxyRefused(OSError):
+    """The proxy answered, and made no connection to the server."""
+
+
+class TlsFailed(ConnectFailed):
+    """The server does not speak TLS as this side does."""
+
+
+class CertificateRejected(TlsFailed):
+    """The server's certificate is not trusted."""
+
+
+class ConnectTimeout(TimeoutError):
+    """The connection took longer than `connect_seconds`."""
 
 
 class TotalDeadlineExceeded(TimeoutError):
     """The response was still arriving when the total deadline passed."""
+
+
+class BrokenOff(ConnectionError):
+    """The connection ended in the middle of the response."""
+
+
+class ClosedEarly(ConnectionError):
+    """The connection ended before the response."""
+
+
+class NotHttp(RuntimeError):
+    """The server's bytes are not an HTTP/1.1 response."""
 
 
 class _ErrorRow(NamedTuple):
@@ -35,37 +80,33 @@ class _ErrorRow(NamedTuple):
     should_retry: bool | None = None
 
 
-_NOT_AN_ADDRESS = "{url!r} is not a web address; a base URL looks like https://host/path"
-_NOT_HTTP = "{place} does not speak HTTP/1.1: {cause}; is the base URL right?"
-
 _ERROR_ROWS = (
-    _ErrorRow(aiohttp.ClientConnectorDNSError, "unreachable",
+    _ErrorRow(HostNotFound, "unreachable",
          "cannot find {place}: {cause}; are you online, and is the base URL right?"),
-    _ErrorRow(aiohttp.ClientProxyConnectionError, "unreachable",
+    _ErrorRow(ProxyUnreachable, "unreachable",
          "cannot reach the proxy {place}: {cause}; check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"),
-    _ErrorRow(aiohttp.ClientHttpProxyError, "unreachable",
+    _ErrorRow(ProxyRefused, "unreachable",
          "the proxy would not connect to {place}: {cause}; check HTTPS_PROXY and NO_PROXY"),
-    _ErrorRow(aiohttp.ClientConnectorCertificateError, "unreachable",
+    _ErrorRow(CertificateRejected, "unreachable",
          "{place} is not trusted: {cause}; if it is yours, name its certificate in SSL_CERT_FILE", False),
-    _ErrorRow(aiohttp.ClientConnectorSSLError, "unreachable",
+    _ErrorRow(TlsFailed, "unreachable",
          "no TLS with {place}: {cause}; should the base URL start with http:// instead?"),
-    _ErrorRow(aiohttp.ConnectionTimeoutError, "timeout",
+    _ErrorRow(ConnectTimeout, "timeout",
          "no connection to {place} within {connect} (connect_seconds);"
          " is the base URL right, and is a firewall or proxy in the way?"),
-    _ErrorRow(aiohttp.ClientConnectorError, "unreachable",
+    _ErrorRow(ConnectFailed, "unreachable",
          "cannot reach {place}: {cause}; is the server running, and is the base URL right?"),
-    _ErrorRow(aiohttp.InvalidURL, "unreachable", _NOT_AN_ADDRESS, False),
-    _ErrorRow(aiohttp.NonHttpUrlClientError, "unreachable", _NOT_AN_ADDRESS, False),
+    _ErrorRow(InvalidAddress, "unreachable",
+         "{url!r} is not a web address; a base URL looks like https://host/path", False),
     _ErrorRow(TotalDeadlineExceeded, "timeout",
          "{place} had not finished after {total} (total_seconds) and was given up;"
          " ask for less, or allow more time with Deadlines(total_seconds=…)", False),
     _ErrorRow(TimeoutError, "timeout",
          "{place} sent nothing for {silence} ({deadline}) and was given up;"
          " try again, or allow more time with Deadlines({deadline}=…)"),
-    _ErrorRow(aiohttp.ClientPayloadError, "cut", "{place} broke off {when}; try again"),
-    _ErrorRow(aiohttp.ServerDisconnectedError, "cut", "{place} closed the connection {when}; try again"),
-    _ErrorRow(aiohttp.ClientResponseError, "garbled", _NOT_HTTP),
-    _ErrorRow(HttpProcessingError, "garbled", _NOT_HTTP),
+    _ErrorRow(BrokenOff, "cut", "{place} broke off {when}; try again"),
+    _ErrorRow(ClosedEarly, "cut", "{place} closed the connection {when}; try again"),
+    _ErrorRow(NotHttp, "garbled", "{place} does not speak HTTP/1.1: {cause}; is the base URL right?"),
     _ErrorRow(ValueError, "invalid",
          "cannot send to {place}: {cause}; look for stray characters in the base URL and in the key", False),
     _ErrorRow(Exception, "cut", "the connection to {place} broke {when}: {cause}; try again"),
@@ -94,8 +135,8 @@ def _format_seconds(limit: float | None) -> str:
 
 
 def _describe_host(error: Exception, url: str) -> str:
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"{error.host}:{error.port}"
+    if isinstance(error, ConnectFailed):
+        return error.place
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
@@ -106,14 +147,10 @@ def _describe_host(error: Exception, url: str) -> str:
 
 def _describe_cause(error: Exception, outgoing: OutgoingRequest) -> str:
     text = str(error)
-    if isinstance(error, aiohttp.ClientConnectorError):
-        reason = error.os_error
-        if isinstance(error, aiohttp.ClientSSLError) or reason.errno is None or reason.errno <= 0:
-            text = reason.strerror or str(reason)
-        else:
-            text = os.strerror(reason.errno)
-    elif isinstance(error, aiohttp.ClientResponseError):
-        text = error.message
+    if isinstance(error, ConnectFailed) and isinstance(error.cause, OSError):
+        reason = error.cause
+        number = 0 if isinstance(error, TlsFailed) else reason.errno or 0
+        text = os.strerror(number) if number > 0 else reason.strerror or str(reason)
     text = re.sub(r"^\[SSL[^]]*\] | \(_ssl\.c:\d+\)$", "", text)
     if any(len(value) >= SECRET_LENGTH_MIN and value in text for _, value in outgoing.headers):
         text = ""
