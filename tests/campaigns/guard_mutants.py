@@ -761,37 +761,37 @@ MUTANTS = (
         "sandbox/test_sandbox.py::test_a_workspace_with_the_home_folder_is_refused",
     ),
     Mutant(
-        "toolkit/fetch_tool.py",
+        "sandbox/host_rules.py",
         "if not self._is_allowed(host):",
         "if not host:",
         "toolkit/test_fetch.py::test_other_addresses_are_refused",
     ),
     Mutant(
-        "toolkit/fetch_tool.py",
+        "sandbox/host_rules.py",
         "if not host or parts.username is not None or parts.password is not None:",
         "if not host:",
         "toolkit/test_fetch.py::test_other_addresses_are_refused",
     ),
     Mutant(
-        "toolkit/fetch_tool.py",
+        "sandbox/host_rules.py",
         "host.endswith(each[1:])",
         "host.endswith(each[2:])",
         "toolkit/test_fetch.py::test_other_addresses_are_refused",
     ),
     Mutant(
-        "toolkit/fetch_tool.py",
+        "sandbox/host_rules.py",
         "return ip.is_global and not ip.is_multicast",
         "return True",
         "toolkit/test_fetch.py::test_private_addresses_are_refused",
     ),
     Mutant(
-        "toolkit/fetch_tool.py",
+        "sandbox/host_rules.py",
         "if any(ip in network for network in MAPPED_NETWORKS) or ip.teredo is not None:",
         "if ip.teredo is not None:",
         "toolkit/test_fetch.py::test_private_addresses_are_refused",
     ),
     Mutant(
-        "toolkit/fetch_tool.py",
+        "sandbox/host_rules.py",
         "if not is_public(address):",
         "if not address:",
         "toolkit/test_fetch.py::test_other_spellings_of_an_address_are_resolved_before_the_check",
@@ -805,7 +805,7 @@ MUTANTS = (
     Mutant(
         "toolkit/fetch_tool.py",
         "url = urljoin(url, answer.location)",
-        'url = urljoin(url, answer.location); self._allow = self._private = frozenset({*self._allow, urlsplit(url).hostname or ""})',
+        'url = urljoin(url, answer.location); self._hosts.allowed = self._hosts.private = frozenset({*self._hosts.allowed, url.split("/")[2].split(":")[0]})',
         "toolkit/test_fetch.py::test_redirects_are_checked_like_first_requests",
     ),
     Mutant(

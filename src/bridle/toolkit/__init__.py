@@ -56,8 +56,11 @@ def plan() -> Tool:
 
 
 def tools(root: Folder = ".", *, sandbox: SandboxChoice = "auto", allow: Sequence[str] = ()) -> list[Tool]:
-    """All of these tools for one folder; pages are fetched from the hosts in `allow`."""
-    box = _choose_sandbox(root, sandbox)
+    """All of these tools for one folder.
+
+    Pages are fetched from the hosts in `allow`, and commands in a sandbox that `auto` finds reach the same hosts.
+    """
+    box = find_sandbox(root, allow=allow) if sandbox == "auto" else sandbox
     return [*files(root), shell(root, sandbox=box), python(root, sandbox=box), fetch(allow), plan()]
 
 

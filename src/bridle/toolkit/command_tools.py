@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from bridle.ports.sandbox import Sandbox
+from bridle.sandbox.local import LocalSandbox
 from bridle.tools.process.command_tool import CommandTool
 
 SECONDS_DEFAULT = 120.0
@@ -67,4 +68,6 @@ def _describe_place(sandbox: Sandbox | None, seconds: float) -> str:
     limits = f"Each call is a new process and ends after {seconds:g} s at the latest."
     if sandbox is None:
         return limits
-    return f"Only the workspace and /tmp can be written, and /tmp is empty in each call. {limits}"
+    hosts = sandbox.hosts if isinstance(sandbox, LocalSandbox) else ()
+    network = f" The network reaches only {', '.join(hosts)}, through HTTP_PROXY." if hosts else ""
+    return f"Only the workspace and /tmp can be written, and /tmp is empty in each call.{network} {limits}"
