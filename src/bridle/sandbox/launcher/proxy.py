@@ -9,6 +9,7 @@ own loopback.
     GET http://host/path        one request; its Host is that of the address, and the connection ends after it
 """
 
+import errno
 import os
 import re
 import select
@@ -71,7 +72,12 @@ class AllowListProxy:
         with socket.socket(fileno=fds[0]) as listener:
             while True:
                 self._slots.acquire()
-                client = listener.accept()[0]
+                try:
+                    client = listener.accept()[0]
+                except OSError as error:
+                    if error.errno == errno.EINVAL:  # the port was shut down
+                        return
+                    raise
                 threading.Thread(target=self._serve_client, args=(client,), daemon=True).start()
 
     def _serve_client(self, client: socket.socket) -> None:
@@ -100,6 +106,7 @@ class AllowListProxy:
         if not is_tunnel and parts.scheme != "http":
             raise BadRequest("https:// needs CONNECT")
         headers = _parse_headers(lines[1:])
+        body_bytes = _count_body(headers)
         with socket.create_connection((self._rules.resolve_host(host, port), port), CONNECT_SECONDS) as server:
             server.settimeout(IDLE_SECONDS)
             if is_tunnel:
@@ -112,7 +119,7 @@ class AllowListProxy:
             name = shown if port == PORTS["http"] else f"{shown}:{port}"
             made = [f"{method} {path} HTTP/1.1", f"Host: {name}", *headers, "Connection: close"]
             server.sendall("\r\n".join((*made, "", "")).encode("latin-1"))
-            _send_body(client, server, rest, _count_body(headers))
+            _send_body(client, server, rest, body_bytes)
             _relay({server: client})
 
 
