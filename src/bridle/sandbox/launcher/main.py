@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from .groups import make_group
-from .kernel import LaunchError, die_with_parent, drop_capabilities, read_landlock_version, restrict_writes
+from .kernel import LaunchError, adopt_orphans, die_with_parent, drop_capabilities, read_landlock_version, restrict_writes
 from .namespaces import build_root, enter_namespaces, raise_loopback
 from .seccomp import has_filter, install_filter
 
@@ -49,6 +49,7 @@ def run_outer(spec: Spec) -> int:
         spec["per_process"] = not group.limits_memory
         ends = socket.socketpair() if spec["hosts"] else None
         ignore_signals()
+        adopt_orphans()
         child = os.fork()
         if child == 0:
             if ends is not None:
@@ -57,6 +58,7 @@ def run_outer(spec: Spec) -> int:
             run_child(spec, group.join)
         proxy = start_proxy(spec, *ends) if ends is not None else None
         status = wait_for(child)
+        wait_for_rest()
         for reached in (*group.describe_limits_reached(), *(proxy.describe_refusals() if proxy else ())):
             sys.stderr.write(f"bridle sandbox: {reached}\n")
         sys.stderr.flush()
@@ -165,6 +167,13 @@ def wait_for(child: int) -> int:
         if ended == child:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
+
+
+def wait_for_rest() -> None:
+    """Wait for the first process of the sandbox, which bubblewrap does not: once it is gone, so are all others."""
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
 
 
 def ignore_signals() -> None:
