@@ -70,9 +70,7 @@ def box(request, tmp_path):
     if problem := find_problem(request.param):
         pytest.skip(f"{request.param}: {problem}")
     (tmp_path / "work").mkdir()
-    return LocalSandbox(
-        tmp_path / "work", mechanism=request.param, allow=["pypi.test"], allow_private=[HOST]
-    )
+    return LocalSandbox(tmp_path / "work", mechanism=request.param, allow=["pypi.test"], allow_private=[HOST])
 
 
 def run(box, *argv, **options):
@@ -104,7 +102,12 @@ def test_pip_installs_from_an_allowed_index(box, port, tmp_path):
     words = [sys.executable, "-m", "pip", "install", "-q", "--no-cache-dir", "--target", "found", *index]
     done = run(box, *words, "tiny-sample")
     assert done.exit_code == 0, done.stderr
-    shown = run(box, sys.executable, "-c", "import sys; sys.path.insert(0, 'found'); import tiny_sample as t; print(t.ANSWER)")
+    shown = run(
+        box,
+        sys.executable,
+        "-c",
+        "import sys; sys.path.insert(0, 'found'); import tiny_sample as t; print(t.ANSWER)",
+    )
     assert shown.stdout == "42\n"
     refused = run(box, *words[:-3], "https://elsewhere.test/simple", "--retries", "0", "tiny-sample")
     assert refused.exit_code != 0 and "'elsewhere.test' is not allowed" in refused.stderr
@@ -281,7 +284,9 @@ def test_a_request_names_the_host_of_its_address_and_no_second_one_follows(proxi
 
 
 def test_long_heads_end_and_refusals_are_listed_once(proxied):
-    assert b"too long" in proxied.ask(b"GET http://127.0.0.2/ HTTP/1.1\r\n" + b"x" * (HEAD_BYTES_MAX * 3), end=False)
+    assert b"too long" in proxied.ask(
+        b"GET http://127.0.0.2/ HTTP/1.1\r\n" + b"x" * (HEAD_BYTES_MAX * 3), end=False
+    )
     for number in range(20):
         proxied.ask(f"CONNECT h{number // 2}.test:443 HTTP/1.1\r\n\r\n".encode())
     told = proxied.proxy.describe_refusals()

@@ -67,6 +67,13 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     )
     add_server_options(parser)
     add_toolkit_options(parser)
+    add(
+        "--skills",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="let the model read the skills of this folder (NAME/SKILL.md); repeatable",
+    )
     add("-a", "--agent", metavar="FILE.toml", help="agent file: model, instructions, tools, budget and more")
     add("--policy", metavar="FILE.toml", help="rules that allow, ask about or deny tool calls")
     add(
@@ -120,7 +127,7 @@ def add_toolkit_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--toolkit",
         action="store_true",
-        help="give the agent tools for files, commands, Python, web pages and a plan (docs/toolkit.md)",
+        help="tools for files, commands, Python, web pages and a plan; add --memory for lasting notes",
     )
     add("--workspace", metavar="FOLDER", help="folder that --toolkit reads and writes (default: this one)")
     add(
@@ -128,7 +135,7 @@ def add_toolkit_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="HOST",
-        help="host that --toolkit may fetch pages from, such as docs.python.org or *.example.com; repeatable",
+        help="host that --toolkit and its commands may reach, such as pypi.org or *.example.com; repeatable",
     )
     add(
         "--no-sandbox",
@@ -138,15 +145,18 @@ def add_toolkit_options(parser: argparse.ArgumentParser) -> None:
 
 
 def make_toolkit(options: argparse.Namespace) -> list[Tool]:
-    """The tools that `--toolkit` asks for; raises `MisuseError` for its other options without it."""
+    """The tools of `--toolkit` and `--skills`; raises `MisuseError` for other options without `--toolkit`."""
+    skills: list[str] = getattr(options, "skills", [])
     if not options.toolkit:
         for option in ("workspace", "allow_host", "no_sandbox"):
             if getattr(options, option):
                 raise MisuseError(f"--{option.replace('_', '-')} needs --toolkit")
-        return []
+        return [import_module("bridle.toolkit").skills(*skills)] if skills else []
     toolkit = import_module("bridle.toolkit")
     sandbox = None if options.no_sandbox else "auto"
-    tools: list[Tool] = toolkit.tools(options.workspace or ".", sandbox=sandbox, allow=options.allow_host)
+    tools: list[Tool] = toolkit.tools(
+        options.workspace or ".", sandbox=sandbox, allow=options.allow_host, skills=skills
+    )
     return tools
 
 

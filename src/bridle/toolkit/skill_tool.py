@@ -38,8 +38,13 @@ VERSION_LENGTH = 12
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 KEY = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):(?:[ \t]+(.*))?")
 BLOCK = re.compile(r"([|>])[-+]?")
-LEAD = "Read a skill: instructions for a kind of task, and files for it. Read the skill before you start a task that its description fits."
-CHANGED = "[The files of this skill changed after the list of skills was made. This is their current content.]"
+LEAD = (
+    "Read a skill: instructions for a kind of task, and files for it. Read the skill before you start a task that its"
+    " description fits."
+)
+CHANGED = (
+    "[The files of this skill changed after the list of skills was made. This is their current content.]"
+)
 
 
 class SkillText(NamedTuple):
@@ -69,7 +74,9 @@ class SkillReader:
         for skill in found:
             other = self.skills[skill.name].workspace.root
             if other != skill.workspace.root:
-                raise MisuseError(f"{skill.workspace.root} and {other} are skills of the same name; rename one")
+                raise MisuseError(
+                    f"{skill.workspace.root} and {other} are skills of the same name; rename one"
+                )
 
     def read_skill(self, name: str, file: str = SKILL_FILE) -> str:
         """Read a skill.
@@ -87,7 +94,10 @@ class SkillReader:
         text = skill.workspace.read_text(file).text
         if file != SKILL_FILE:
             return "\n\n".join((*notes, text))
-        body = parse_skill_text(text, SKILL_FILE).body
+        try:
+            body = parse_skill_text(text, SKILL_FILE).body
+        except MisuseError as error:  # it was changed
+            raise ValueError(str(error)) from None
         others = [path for path in _list_files(skill.workspace) if path != SKILL_FILE]
         more = f" and {len(others) - FILES_LISTED_MAX} more" if len(others) > FILES_LISTED_MAX else ""
         listed = ", ".join(escape_text(path) for path in others[:FILES_LISTED_MAX])
@@ -121,8 +131,8 @@ def make_skill_tool(folders: Sequence[str | os.PathLike[str]], *, name_folders: 
 def parse_skill_text(text: str, shown: str) -> SkillText:
     """Read front matter and body; raises `MisuseError` with the place of a mistake.
 
-    Front matter is the part of YAML that such files use: `key: text`, quoted texts and blocks (`>`, `|`).  Keys other than
-    name and description are not used.
+    Front matter is the part of YAML that such files use: `key: text`, quoted texts and blocks (`>`, `|`).
+    Keys other than name and description are not used.
     """
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
@@ -148,7 +158,11 @@ def parse_skill_text(text: str, shown: str) -> SkillText:
     _check_values(values, places, shown)
     body = "\n".join(lines[end + 1 :]).strip()
     if not body or len(body) > TEXT_CHARACTERS_MAX:
-        problem = "there is no text after the front matter" if not body else f"the text has {len(body):,} characters"
+        problem = (
+            "there is no text after the front matter"
+            if not body
+            else f"the text has {len(body):,} characters"
+        )
         raise MisuseError(f"{shown}:{end + 1}: {problem}; write 1 to {TEXT_CHARACTERS_MAX:,}")
     return SkillText(values["name"], values["description"], body)
 
@@ -178,7 +192,9 @@ def _check_values(values: dict[str, str], places: dict[str, int], shown: str) ->
         if len(value) > most:
             raise MisuseError(f"{place}: {key} has {len(value):,} characters; at most {most:,}")
         if escape_text(value, prose=True) != value:
-            raise MisuseError(f"{place}: {key} has characters that people cannot see: {escape_text(value)[:200]}")
+            raise MisuseError(
+                f"{place}: {key} has characters that people cannot see: {escape_text(value)[:200]}"
+            )
     if not NAME.fullmatch(values["name"]):
         raise MisuseError(
             f"{shown}:{places['name']}: the name {values['name']!r} is not valid; use a-z, 0-9 and single hyphens"
@@ -195,24 +211,32 @@ def _find_skills(folder: Workspace) -> list[Skill]:
             continue
         found.append(_load_skill(folder, entry.name, is_link=not entry.is_folder))
     if not found:
-        raise MisuseError(f"{folder.root} has no skills; write one: NAME/{SKILL_FILE} with name and description")
+        raise MisuseError(
+            f"{folder.root} has no skills; write one: NAME/{SKILL_FILE} with name and description"
+        )
     return found
 
 
 def _load_skill(folder: Workspace, name: str, *, is_link: bool) -> Skill:
     shown = f"{folder.root}/{name}/{SKILL_FILE}"
     if is_link:
-        raise MisuseError(f"{folder.root}/{name} is not a folder; copy the skill here, or name its own folder too")
+        raise MisuseError(
+            f"{folder.root}/{name} is not a folder; copy the skill here, or name its own folder too"
+        )
     workspace = Workspace(folder.root / name)
     try:
         parsed = parse_skill_text(workspace.read_text(SKILL_FILE).text, shown)
         version = _hash_files(workspace)
     except PathMissing:
-        raise MisuseError(f"{folder.root}/{name} has no {SKILL_FILE}; write one, or start the name with _") from None
+        raise MisuseError(
+            f"{folder.root}/{name} has no {SKILL_FILE}; write one, or start the name with _"
+        ) from None
     except PathRefused as error:
         raise MisuseError(f"{folder.root}/{name}: {error}") from None
     if parsed.name != name:
-        raise MisuseError(f"{shown}: the skill is named {parsed.name!r}, its folder {name!r}; use the same name")
+        raise MisuseError(
+            f"{shown}: the skill is named {parsed.name!r}, its folder {name!r}; use the same name"
+        )
     return Skill(name, parsed.description, workspace, version)
 
 

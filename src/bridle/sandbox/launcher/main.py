@@ -11,7 +11,14 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from .groups import make_group
-from .kernel import LaunchError, adopt_orphans, die_with_parent, drop_capabilities, read_landlock_version, restrict_writes
+from .kernel import (
+    LaunchError,
+    adopt_orphans,
+    die_with_parent,
+    drop_capabilities,
+    read_landlock_version,
+    restrict_writes,
+)
 from .namespaces import build_root, enter_namespaces, raise_loopback
 from .seccomp import has_filter, install_filter
 

@@ -107,7 +107,9 @@ class AllowListProxy:
             raise BadRequest("https:// needs CONNECT")
         headers = _parse_headers(lines[1:])
         body_bytes = _count_body(headers)
-        with socket.create_connection((self._rules.resolve_host(host, port), port), CONNECT_SECONDS) as server:
+        with socket.create_connection(
+            (self._rules.resolve_host(host, port), port), CONNECT_SECONDS
+        ) as server:
             server.settimeout(IDLE_SECONDS)
             if is_tunnel:
                 client.sendall(f"{version} 200 Connection established\r\n\r\n".encode())
@@ -158,7 +160,9 @@ def _parse_headers(lines: list[str]) -> list[str]:
 
 
 def _count_body(headers: list[str]) -> int:
-    lengths = [line.partition(":")[2].strip() for line in headers if line.lower().startswith("content-length:")]
+    lengths = [
+        line.partition(":")[2].strip() for line in headers if line.lower().startswith("content-length:")
+    ]
     if len(lengths) > 1 or not all(re.fullmatch(r"[0-9]{1,15}", length) for length in lengths):
         raise BadRequest("Content-Length is not valid")
     return int(lengths[0]) if lengths else 0
@@ -196,6 +200,6 @@ def _send_failure(client: socket.socket, status: int, reason: str) -> None:
     """Answer with the reason in the first line too: clients of a tunnel show only that."""
     line = reason.encode("ascii", "replace").decode()[:REASON_CHARACTERS_MAX]
     text = f"bridle sandbox: {line}\n"
-    head = f"HTTP/1.1 {status} {line}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n"
+    fields = ("Content-Type: text/plain", f"Content-Length: {len(text)}", "Connection: close", "", text)
     with suppress(OSError):
-        client.sendall((head + text).encode())
+        client.sendall("\r\n".join((f"HTTP/1.1 {status} {line}", *fields)).encode())
