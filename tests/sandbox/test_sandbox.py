@@ -1,6 +1,7 @@
 """Sandboxes in use: what a command still can do, how it ends, and what is refused before anything runs."""
 
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
@@ -158,19 +159,24 @@ def test_a_workspace_with_the_home_folder_is_refused(tmp_path, monkeypatch):
 
 
 def test_the_words_for_docker(workspace):
-    """No daemon runs here: only the words are checked."""
     (workspace / ".git").mkdir()
     made = DockerSandbox("python:3.13", workspace).wrap(
         ["sh", "-c", "--", "id"], cwd=None, environment={"GIVEN": "secret", "PATH": "/bin"}
     )
-    assert made.argv[:3] == ("docker", "run", "--rm") and made.argv[-6:] == (
-        "--", "python:3.13", "sh", "-c", "--", "id",
-    )  # fmt: skip
+    words = json.loads(made.argv[-1])["words"]
+    assert words[:3] == ["docker", "run", "--rm"] and words[-6:] == [
+        "--",
+        "python:3.13",
+        "sh",
+        "-c",
+        "--",
+        "id",
+    ]
     for word in (
         "--network=none", "--read-only", "--cap-drop=ALL", "--pids-limit=256", "--env=GIVEN", f"--workdir={workspace}",
         f"--mount=type=bind,source={workspace}/.git,target={workspace}/.git,readonly",
     ):  # fmt: skip
-        assert word in made.argv
+        assert word in words
     assert not any("secret" in word for word in made.argv)
     with pytest.raises(MisuseError, match="not the name of an image"):
         DockerSandbox("--privileged", workspace)

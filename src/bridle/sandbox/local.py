@@ -90,11 +90,11 @@ class LocalSandbox:
             "network": self._network,
             "hosts": {"allow": self._allow, "private": self._private} if self.hosts else None,
             "limits": asdict(self._limits),
-            "boot": ["-I", "-S", "-c", BOOT, _source_folder()],
+            "boot": ["-I", "-S", "-c", BOOT, find_source_folder()],
         }
         if self._mechanism == "bubblewrap":
             spec["bubblewrap"] = self._make_bubblewrap_words(mounts, str(folder))
-        made = (sys.executable, "-I", "-S", "-c", BOOT, _source_folder(), "outer", json.dumps(spec))
+        made = (sys.executable, "-I", "-S", "-c", BOOT, find_source_folder(), "outer", json.dumps(spec))
         path = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
         own = {"HOME": PRIVATE_TMP, "TMPDIR": PRIVATE_TMP, "PATH": path}
         return SandboxedCommand(argv=made, environment={**environment, **own})
@@ -233,6 +233,6 @@ def _probe_mechanism(mechanism: Mechanism) -> str:
     )
 
 
-def _source_folder() -> str:
+def find_source_folder() -> str:
     """The folder that Python imports this package from."""
     return str(PACKAGE.parent)

@@ -32,7 +32,8 @@ COMMAND_SCHEMA = {
 
 
 def make_shell_tool(root: Path, sandbox: Sandbox | None, seconds: float) -> CommandTool:
-    shell = next((name for name in SHELLS if shutil.which(name)), SHELLS[-1])
+    is_ours = sandbox is None or isinstance(sandbox, LocalSandbox)  # another one may not have our programs
+    shell = next((name for name in SHELLS if is_ours and shutil.which(name)), SHELLS[-1])
     return CommandTool(
         "shell",
         f"Run a command with {shell} in the workspace. {_describe_place(sandbox, seconds)}",
@@ -48,11 +49,12 @@ def make_shell_tool(root: Path, sandbox: Sandbox | None, seconds: float) -> Comm
 
 
 def make_python_tool(root: Path, sandbox: Sandbox | None, seconds: float) -> CommandTool:
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    is_ours = sandbox is None or isinstance(sandbox, LocalSandbox)
+    version = f" {sys.version_info.major}.{sys.version_info.minor}" if is_ours else ""
     return CommandTool(
         "python",
-        f"Run a Python {version} program in the workspace. {_describe_place(sandbox, seconds)}",
-        [sys.executable, "-"],
+        f"Run a Python{version} program in the workspace. {_describe_place(sandbox, seconds)}",
+        [sys.executable if is_ours else "python3", "-"],
         parameters=CODE_SCHEMA,
         stdin="{code}",
         cwd=root,

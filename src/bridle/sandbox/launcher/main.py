@@ -29,6 +29,7 @@ OPEN_FILES_MAX = 4096
 WRITABLE_ALWAYS = ("/tmp", "/dev")  # noqa: S108 - private ones of the sandbox
 PROXY_MODULE = "bridle.sandbox.launcher.proxy"
 """Imported only for a command that may reach hosts: it takes as long as everything else here."""
+CONTAINER_MODULE = "bridle.sandbox.launcher.container"
 Spec = dict[str, Any]
 
 
@@ -37,6 +38,8 @@ def main(stage: str, text: str) -> NoReturn:
     try:
         if stage == "outer":
             os._exit(run_outer(spec))
+        if stage == "container":
+            os._exit(import_module(CONTAINER_MODULE).run_container(spec["words"], spec["remove"]))
         run_inner(spec)
     except (LaunchError, OSError) as error:
         sys.stderr.write(f"bridle sandbox: the command was not run: {error}\n")
