@@ -630,7 +630,7 @@ MUTANTS = (
     ),
     Mutant(
         "cli/terminal_approver.py",
-        "for line in (*format_defaults(question), *format_preview(question)):",
+        "for line in rest:",
         "for line in ():",
         "cli/test_injections.py::test_a_person_at_the_terminal_sees_the_defaults",
     ),
@@ -948,9 +948,15 @@ MUTANTS = (
     ),
     Mutant(
         "cli/commands/approvals.py",
-        "escape_text(line, exact=True) for line",
-        "line for line",
+        "shown = escape_text(line, exact=True)",
+        "shown = line",
         "toolkit/test_file_tools.py::test_a_person_sees_a_diff_that_cannot_steer_the_terminal",
+    ),
+    Mutant(
+        "cli/commands/approvals.py",
+        "[shown] if room is None else split_cells(shown, max(1, room - len(CONTINUED)))",
+        "[shown]",
+        "cli/test_approval_screens.py::test_no_text_from_outside_starts_a_line_of_the_screen",
     ),
 )  # fmt: skip
 

@@ -38,14 +38,12 @@ def find_python() -> str:
         shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin:/usr/local/bin"),
     )
     for name in names:
-        if (
-            name
-            and subprocess.run(
-                [name, "-c", "import ssl"], user=NOBODY, check=False, capture_output=True
-            ).returncode
-            == 0
-        ):
-            return name
+        try:
+            words = [name or "", "-c", "import ssl"]
+            if subprocess.run(words, user=NOBODY, check=False, capture_output=True).returncode == 0:
+                return name or ""
+        except OSError:
+            continue  # this user may not read it
     return ""
 
 
@@ -54,10 +52,7 @@ def run_as_nobody():
     if os.getuid() != 0:
         pytest.skip("only root can become another user; the other files run as this one")
     found = [part for part in (ROOT, *map(Path, sys.path)) if part.name == "site-packages" or part == ROOT]
-    try:
-        python = find_python()
-    except PermissionError:
-        python = ""
+    python = find_python()
     if (
         not python
         or subprocess.run(["test", "-r", ROOT / "pyproject.toml"], user=NOBODY, check=False).returncode
