@@ -128,6 +128,37 @@ def test_tools_without_a_sandbox_get_that_of_the_agent(box, workspace, tmp_path)
     Agent("sim:", tools=[tool], store=str(workspace / "log.db"))
 
 
+def test_a_policy_can_require_a_sandbox(box, workspace, tmp_path, monkeypatch):
+    tool = CommandTool("where", "Where am I?", ["pwd"])
+    policy = tmp_path / "policy.toml"
+    policy.write_text('sandbox = "required"\n')
+    with pytest.raises(MisuseError, match="tool `where`: the policy requires a sandbox"):
+        Agent("sim:", tools=[tool], policy=policy)
+    with pytest.raises(MisuseError, match="the policy requires a sandbox"):
+        Agent("sim:", policy=policy).run_sync("?", tools=[tool])
+    with pytest.raises(MisuseError, match="the policy requires a sandbox"):
+        Agent("sim:", tools=[bridle.toolkit.shell(workspace, sandbox=None)], policy=policy)
+    Agent("sim:", tools=[tool], policy=policy, sandbox=box)
+    Agent("sim:", tools=bridle.toolkit.tools(workspace, sandbox=box), policy=policy)
+    policy.write_text('sandbox = "always"\n')
+    with pytest.raises(MisuseError, match="not a valid policy"):
+        Agent("sim:", policy=policy)
+
+
+def test_an_agent_file_runs_its_commands_in_a_sandbox(box, workspace, tmp_path):
+    entry = '[[commands]]\nname = "where"\ndescription = "Where?"\nargv = ["pwd"]\n'
+    (workspace / "agent.toml").write_text(
+        f'model = "sim:"\nsandbox = true\n[policy]\nsandbox = "required"\n{entry}'
+    )
+    assert bridle.load_agent(workspace / "agent.toml").tools["where"].workspace == workspace
+    (workspace / "agent.toml").write_text(f'model = "sim:"\n[policy]\nsandbox = "required"\n{entry}')
+    with pytest.raises(MisuseError, match="sandbox = true in the agent file"):
+        bridle.load_agent(workspace / "agent.toml")
+    (workspace / "agent.toml").write_text(f'model = "sim:"\nsandbox = "absent"\n{entry}')
+    with pytest.raises(MisuseError, match=r"agent\.toml, line 2.*is not a folder"):
+        bridle.load_agent(workspace / "agent.toml")
+
+
 def test_tools_of_one_run_get_the_sandbox_of_the_agent(box, workspace, tmp_path):
     tool = CommandTool("where", "Where am I?", ["sh", "-c", "ls -d /root/* /home/*; pwd"], exits=(0, 1, 2))
     agent = Agent(scripted(call_reply(("where", {})), "done"), sandbox=box)

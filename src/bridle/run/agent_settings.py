@@ -117,14 +117,20 @@ NUMBER_OPTIONS = (
 )  # fmt: skip
 
 
-def confine_tools(tools: dict[str, Tool], sandbox: Sandbox | None) -> dict[str, Tool]:
-    """The tools, with the programs of those that name no sandbox in this one."""
-    if sandbox is None:
-        return tools
-    return {
-        name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
-        for name, tool in tools.items()
-    }
+def confine_tools(tools: dict[str, Tool], sandbox: Sandbox | None, policy: Policy) -> dict[str, Tool]:
+    """The tools, with the programs of those that name no sandbox in this one; raises `MisuseError` without one."""
+    if sandbox is not None:
+        return {
+            name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
+            for name, tool in tools.items()
+        }
+    for name, tool in tools.items() if policy.sandbox == "required" else ():
+        if isinstance(tool, ConfinableTool) and tool.workspace is None:
+            raise MisuseError(
+                f"tool `{name}`: the policy requires a sandbox for its programs; pass"
+                " Agent(sandbox=find_sandbox(…)), or sandbox = true in the agent file"
+            )
+    return tools
 
 
 def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> None:
@@ -332,7 +338,10 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     chain = make_model_chain(inputs.model, inputs.deadlines, summarizer)
     output_type, functions = parse_output(inputs.output)
     own, sources = split_sources(inputs.tools)
-    given, validators = confine_tools(collect_tools(own), inputs.sandbox), parse_validators(inputs.validate)
+    given, validators = (
+        confine_tools(collect_tools(own), inputs.sandbox, settings.policy),
+        parse_validators(inputs.validate),
+    )
     check_store_location(inputs.store, given)
     known = add_output_functions(given, functions, validators) if functions else given
     has_more = output_type is not None or settings.memory is not None
