@@ -60,11 +60,12 @@ def test_no_text_from_outside_starts_a_line_of_the_screen(evil, place):
         "\u00a0" in line or "\u3000" in line for line in lines
     )
     assert all(cell_count(line) <= WIDTH - len(INDENT) for line in lines)
-    starts = ("by default: ", CONTINUED, BAR)
+    starts = ("by default: ", "— ", CONTINUED, BAR)
     assert lines[0].startswith("pay({") and all(line.startswith(starts) for line in lines[1:])
     assert not any(line.startswith("y yes") for line in lines)
     whole = format_question(question, None)
-    assert "".join(lines).replace(CONTINUED, "").replace(BAR, "") == "".join(whole).replace(BAR, "")
+    kept = "".join(lines).replace(CONTINUED, "").replace(BAR, "").replace(" — ", "— ")
+    assert kept == "".join(whole).replace(BAR, "").replace(" — ", "— ")
 
 
 @pytest.fixture(scope="module")
@@ -178,5 +179,5 @@ def test_a_person_at_a_terminal_sees_the_question_as_it_is(tmp_path, name, comma
     assert got_through(question) == []
     rows = f"act({{{question}".split("\n")
     assert all(cell_count(row) <= WIDTH for row in rows)
-    starts = ("act({", f"{INDENT}{CONTINUED}", f"{INDENT}{BAR}")
+    starts = ("act({", f"{INDENT}— ", f"{INDENT}{CONTINUED}", f"{INDENT}{BAR}")
     assert all(row.startswith(starts) for row in rows)

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Collection
 from importlib import import_module
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -23,6 +24,7 @@ from bridle.run.logged_settings import (
     take_logged_extras,
     take_logged_policy,
 )
+from bridle.sandbox.local import find_sandbox
 from bridle.values.calls import PermissionRule, Policy
 from bridle.values.errors import MisuseError
 from bridle.values.model import Model
@@ -158,6 +160,19 @@ def make_toolkit(options: argparse.Namespace) -> list[Tool]:
         options.workspace or ".", sandbox=sandbox, allow=options.allow_host, skills=skills
     )
     return tools
+
+
+def describe_toolkit(options: argparse.Namespace) -> str:
+    """One line about the tools of `--toolkit`: the folder, the isolation, the network."""
+    folder = Path(options.workspace or ".").resolve()
+    if options.no_sandbox:
+        place = "commands run without a sandbox, with all your rights"
+    else:
+        hosts = ", ".join(options.allow_host)
+        reach = f"that reaches only {hosts}" if hosts else "without network"
+        place = f"commands run in a sandbox ({find_sandbox(options.workspace or '.').name}) {reach}"
+    notes = "" if options.memory else "; --memory adds lasting notes"
+    return f"toolkit: files of {folder}; {place}{notes}"
 
 
 def resolve_logged(options: argparse.Namespace, logged: Model) -> Model:

@@ -56,12 +56,14 @@ def execute(options: argparse.Namespace) -> int:
 def format_question(question: PendingApproval, room: int | None, lead: str = "") -> list[str]:
     """The call, its rule, its defaults and its preview, in lines of at most `room` columns.
 
-    A text from outside never starts a line of the screen, not even by its length: continued lines start with …, and
-    those of the preview with a bar.
+    A text from outside never starts a line of the screen, not even by its length: continued lines start with …, the
+    rule with a dash, and lines of the preview with a bar.
     """
-    first, *rest = _fold(f"{lead}{format_call(question)} — {question.rule}", room)
-    made = [first, *(f"{CONTINUED}{piece}" for piece in rest)]
-    for line in format_defaults(question):
+    made: list[str] = []
+    texts = [f"{lead}{format_call(question)} — {question.rule}"]
+    if len(_fold(texts[0], room)) > 1:
+        texts = [f"{lead}{format_call(question)}", f"— {question.rule}"]
+    for line in (*texts, *format_defaults(question)):
         start, *more = _fold(line, room)
         made += [start, *(f"{CONTINUED}{piece}" for piece in more)]
     return [*made, *(f"{BAR}{piece}" for line in format_preview(question) for piece in _fold(line, room))]
