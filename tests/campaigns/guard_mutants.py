@@ -978,8 +978,8 @@ MUTANTS = (
     ),
     Mutant(
         "sandbox/launcher/proxy.py",
-        "socket.create_connection((self._rules.resolve_host(host, port), port), CONNECT_SECONDS)",
-        "socket.create_connection((self._rules.resolve_host(host, port) and host, port), CONNECT_SECONDS)",
+        "with socket.create_connection((address, port), CONNECT_SECONDS) as server:",
+        "with socket.create_connection((host, port), CONNECT_SECONDS) as server:",
         "sandbox/test_proxy.py::test_the_address_that_was_checked_is_the_one_that_is_used",
     ),
     Mutant(

@@ -106,10 +106,8 @@ class AllowListProxy:
         if not is_tunnel and parts.scheme != "http":
             raise BadRequest("https:// needs CONNECT")
         headers = _parse_headers(lines[1:])
-        body_bytes = _count_body(headers)
-        with socket.create_connection(
-            (self._rules.resolve_host(host, port), port), CONNECT_SECONDS
-        ) as server:
+        body_bytes, address = _count_body(headers), self._rules.resolve_host(host, port)
+        with socket.create_connection((address, port), CONNECT_SECONDS) as server:
             server.settimeout(IDLE_SECONDS)
             if is_tunnel:
                 client.sendall(f"{version} 200 Connection established\r\n\r\n".encode())
