@@ -1001,7 +1001,7 @@ MUTANTS = (
         "sandbox/test_proxy.py::test_a_request_names_the_host_of_its_address_and_no_second_one_follows",
     ),
     Mutant(
-        "run/agent_settings.py",
+        "run/validate_input.py",
         'for name, tool in tools.items() if policy.sandbox == "required" else ():',
         "for name, tool in ():",
         "sandbox/test_sandbox.py::test_a_policy_can_require_a_sandbox",

@@ -69,13 +69,6 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     )
     add_server_options(parser)
     add_toolkit_options(parser)
-    add(
-        "--skills",
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="let the model read the skills of this folder (NAME/SKILL.md); repeatable",
-    )
     add("-a", "--agent", metavar="FILE.toml", help="agent file: model, instructions, tools, budget and more")
     add("--policy", metavar="FILE.toml", help="rules that allow, ask about or deny tool calls")
     add(
@@ -144,11 +137,18 @@ def add_toolkit_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the commands of --toolkit with all your rights, without a sandbox",
     )
+    add(
+        "--skills",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="let the model read the skills of this folder (NAME/SKILL.md); repeatable",
+    )
 
 
 def make_toolkit(options: argparse.Namespace) -> list[Tool]:
     """The tools of `--toolkit` and `--skills`; raises `MisuseError` for other options without `--toolkit`."""
-    skills: list[str] = getattr(options, "skills", [])
+    skills: list[str] = options.skills
     if not options.toolkit:
         for option in ("workspace", "allow_host", "no_sandbox"):
             if getattr(options, option):
