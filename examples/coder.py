@@ -24,7 +24,7 @@ POLICY = Policy(
 async def ask(question: PendingApproval) -> ApprovalVerdict:
     print(escape_text(f"\n{question.tool}({question.complete_arguments})", exact=True))
     for line in question.preview.splitlines():
-        print("   ", escape_text(line, exact=True))
+        print("   │", escape_text(line, exact=True))
     answer = await asyncio.to_thread(input, "allow it? [y/N] ")
     return ApprovalVerdict(answer="approve" if answer.strip().lower() == "y" else "reject", by="terminal")
 

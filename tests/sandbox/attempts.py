@@ -1,7 +1,8 @@
 """Escape attempts as programs. A successful one prints ESCAPED or the token, or changes a file outside.
 
 Names in double braces are replaced by test_escapes.py: {{outside}} is a folder with secret.txt, log.db and canary.txt,
-{{pid}} a process of the same user, {{port}}, {{abstract}} and {{socket}} a server that answers with the token.
+{{pid}} a process of the same user, {{port}}, {{abstract}} and {{socket}} a server that answers with the token, {{skills}}
+a folder outside with a skill.  The sandbox of an attempt with `hosts` reaches the host 127.0.0.2 through its proxy.
 """
 
 from typing import NamedTuple
@@ -11,6 +12,7 @@ class Attempt(NamedTuple):
     name: str
     program: str
     tool: str = "shell"
+    hosts: bool = False
 
 
 CALL = """
@@ -178,4 +180,59 @@ done(call(303, 264, -100, b"{{outside}}/secret.txt", h, ctypes.byref(m), 0))
     system_call("read System V shared memory", "i = libc.shmget({{segment}}, 0, 0); libc.shmat.restype = ctypes.c_void_p; p = libc.shmat(i, None, 0o10000) if i >= 0 else None; print(ctypes.string_at(p) if p else 'absent')"),
     system_call("type into a terminal", "import pty, fcntl; a, b = pty.openpty(); os.setsid() if os.getpid() != os.getsid(0) else None; fcntl.ioctl(b, 0x540E, 0); done(0 if fcntl.ioctl(b, 0x5412, b'x') is not None else -1)"),
 )  # fmt: skip
-ATTEMPTS = (*FILES, *PROCESSES, *NETWORK, *RIGHTS)
+REACH = """
+import os, socket
+def reach(host, port, line="CONNECT {}:{} HTTP/1.1", more=""):
+    proxy = os.environ.get("HTTP_PROXY", "")
+    if proxy:
+        at, _, number = proxy.removeprefix("http://").partition(":")
+        s = socket.create_connection((at, int(number)), 10)
+        s.sendall((line.format(host, port) + "\\r\\n" + more + "\\r\\n").encode())
+    else:
+        s = socket.create_connection((host.strip("[]"), port), 10)
+    s.settimeout(10)
+    print(s.makefile("rb").read())
+"""
+
+
+def through_proxy(name: str, code: str) -> Attempt:
+    return Attempt(f"{name} through the proxy", REACH + code, "python", hosts=True)
+
+
+PROXY = (
+    *(attempt._replace(name=f"{attempt.name} beside the proxy", hosts=True) for attempt in NETWORK),
+    through_proxy("reach a server of the machine", "reach('127.0.0.1', {{port}})"),
+    through_proxy("reach a server of the machine by name", "reach('localhost', {{port}})"),
+    through_proxy("reach a server of the machine by a short address", "reach('127.1', {{port}})"),
+    through_proxy("reach a server of the machine by a number", "reach('2130706433', {{port}})"),
+    through_proxy("reach a server of the machine by IPv6", "reach('[::1]', {{port6}})"),
+    through_proxy("reach a server of the machine by a mapped address", "reach('[::ffff:127.0.0.1]', {{port}})"),
+    through_proxy("reach a server of the machine by any address", "reach('0.0.0.0', {{port}})"),
+    through_proxy("reach a server of the machine by its host name", "reach(socket.gethostname() if not os.environ.get('HTTP_PROXY') else '{{hostname}}', {{port}})"),
+    through_proxy("reach a server by a plain request", "reach('127.0.0.1', {{port}}, 'GET http://{}:{}/ HTTP/1.1')"),
+    through_proxy("reach a server by a user name", "reach('127.0.0.1', {{port}}, 'GET http://127.0.0.2@{}:{}/ HTTP/1.1')"),
+    through_proxy("reach a server by a header", "reach('127.0.0.1', {{port}}, 'GET http://127.0.0.2/ HTTP/1.1', 'Host: 127.0.0.1:{{port}}\\r\\n')"),
+    through_proxy("reach a server by a broken line", "reach('127.0.0.1', {{port}}, 'CONNECT 127.0.0.2:1\\r\\nCONNECT {}:{} HTTP/1.1')"),
+    Attempt("connect with curl", "curl -s --http0.9 --max-time 10 http://127.0.0.1:{{port}}/", hosts=True),
+    Attempt("connect with curl in a tunnel", "curl -s --http0.9 --max-time 10 --proxytunnel --noproxy '' http://127.0.0.1:{{port}}/", hosts=True),
+    Attempt("connect with curl, without the proxy", "curl -s --http0.9 --max-time 10 --noproxy '*' http://127.0.0.1:{{port}}/", hosts=True),
+    Attempt("use a socket that was left open", """
+import os, stat
+for number in range(3, 200):
+    try:
+        if stat.S_ISSOCK(os.fstat(number).st_mode): print("ESCAPED")
+    except OSError:
+        pass
+""", "python", hosts=True),
+)  # fmt: skip
+SKILLS = (
+    Attempt("change a skill", "echo x >> {{skills}}/zebra/SKILL.md && echo ESCAPED"),
+    Attempt("add a skill", "mkdir {{skills}}/new && echo x > {{skills}}/new/SKILL.md && echo ESCAPED"),
+    Attempt("remove a skill", "rm -r {{skills}}/zebra && echo ESCAPED"),
+    Attempt("move the skills away", "mv {{skills}} {{skills}}.old && echo ESCAPED"),
+    Attempt(
+        "replace a skill by a link", "ln -sf {{outside}}/secret.txt {{skills}}/zebra/SKILL.md && echo ESCAPED"
+    ),
+    Attempt("look beside the skills", "cat {{skills}}/../secret.txt"),
+)
+ATTEMPTS = (*FILES, *PROCESSES, *NETWORK, *RIGHTS, *PROXY, *SKILLS)

@@ -19,12 +19,22 @@ from attempts import ATTEMPTS
 import bridle
 from bridle.ports.run_context import RunContext
 from bridle.ports.sandbox import SandboxLimits
+from bridle.sandbox import DockerSandbox
+from bridle.sandbox.launcher.groups import make_group
 from bridle.sandbox.local import MECHANISMS, LocalSandbox, find_problem
 from bridle.toolkit import python, shell
 
 CONTEXT = RunContext(context=None)
 LIMITS = SandboxLimits(memory_bytes=200_000_000, processes=60, file_bytes=20_000_000, tmp_bytes=50_000_000)
 TOKEN = f"token-{secrets.token_hex(8)}"
+IMAGE = os.environ.get("BRIDLE_DOCKER_IMAGE", "")
+"""An image with the programs of the attempts (test_docker.py)."""
+DOCKER_ALLOWS = (
+    "read the settings of the kernel", "see the interfaces of the machine", "talk to the host of a virtual machine",
+    "use io_uring", "become root", "run a set-user-ID program",
+)  # fmt: skip
+"""Docker 20.10 with its own filter, of a harness that runs as root; docs/sandbox.md lists them."""
+NEEDS_GROUPS = "use more memory than allowed in several processes"
 NAMES = [attempt.name for attempt in ATTEMPTS]
 VICTIM = """
 import os, sys, time
@@ -97,6 +107,8 @@ def outside():
         folder = Path(name)
         for file in ("secret.txt", "canary.txt", "log.db"):
             (folder / file).write_text(f"{TOKEN}\n")
+        (folder / "skills" / "zebra").mkdir(parents=True)
+        (folder / "skills" / "zebra" / "SKILL.md").write_text("Stripes first.")
         yield folder
 
 
@@ -120,20 +132,30 @@ def workspace(tmp_path):
     return folder
 
 
+def read_all(folder):
+    return {str(path): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def limits_all_memory_together() -> bool:
+    group = make_group(LIMITS.memory_bytes, LIMITS.processes)
+    group.remove()
+    return group.limits_memory
+
+
 def try_to_escape(attempt, sandbox, workspace, outside, victim, servers) -> bool:
     """True if the attempt works."""
     values = {
         **servers, "outside": outside, "pid": victim[0], "descriptor": victim[1], "token": TOKEN,
-        "home": Path.home(), "python": sys.prefix, "harness": Path(bridle.__file__).parent,
+        "skills": outside / "skills", "hostname": socket.gethostname(), "home": Path.home(), "python": sys.prefix, "harness": Path(bridle.__file__).parent,
     }  # fmt: skip
     program = attempt.program
     for name, value in values.items():
         program = program.replace(f"{{{{{name}}}}}", str(value))
     tool = (shell if attempt.tool == "shell" else python)(workspace, sandbox=sandbox, timeout=60)
     argument = "command" if attempt.tool == "shell" else "code"
-    before = {file.name: file.read_text() for file in outside.iterdir()}
+    before = read_all(outside)
     (part,) = asyncio.run(tool.run({argument: program}, CONTEXT))
-    changed = {file.name: file.read_text() for file in outside.iterdir()} != before
+    changed = read_all(outside) != before
     with (workspace / "lock").open() as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -142,12 +164,26 @@ def try_to_escape(attempt, sandbox, workspace, outside, victim, servers) -> bool
     return changed or "ESCAPED" in part.text or TOKEN in part.text.replace(program, "")
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, *(["docker"] if IMAGE else [])])
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=NAMES)
 def test_nothing_leaves_a_sandbox(attempt, mechanism, workspace, outside, victim, servers):
-    if problem := find_problem(mechanism):
+    if mechanism == "docker" and attempt.name.removesuffix(" beside the proxy") in DOCKER_ALLOWS:
+        pytest.skip("docker allows it")
+    elif mechanism == "docker":
+        sandbox = DockerSandbox(IMAGE, workspace, limits=LIMITS)
+    elif problem := find_problem(mechanism):
         pytest.skip(f"{mechanism}: {problem}")
-    sandbox = LocalSandbox(workspace, mechanism=mechanism, limits=LIMITS)
+    elif attempt.name == NEEDS_GROUPS and not limits_all_memory_together():
+        pytest.skip("memory is limited per process here: no control group can be made")
+    else:
+        hosts = ["127.0.0.2"] if attempt.hosts else []
+        sandbox = LocalSandbox(
+            workspace,
+            mechanism=mechanism,
+            limits=LIMITS,
+            readable=[outside / "skills"],
+            allow_private=hosts,
+        )
     assert not try_to_escape(attempt, sandbox, workspace, outside, victim, servers)
 
 

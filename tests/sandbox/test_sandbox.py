@@ -1,6 +1,7 @@
 """Sandboxes in use: what a command still can do, how it ends, and what is refused before anything runs."""
 
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
@@ -127,6 +128,37 @@ def test_tools_without_a_sandbox_get_that_of_the_agent(box, workspace, tmp_path)
     Agent("sim:", tools=[tool], store=str(workspace / "log.db"))
 
 
+def test_a_policy_can_require_a_sandbox(box, workspace, tmp_path, monkeypatch):
+    tool = CommandTool("where", "Where am I?", ["pwd"])
+    policy = tmp_path / "policy.toml"
+    policy.write_text('sandbox = "required"\n')
+    with pytest.raises(MisuseError, match="tool `where`: the policy requires a sandbox"):
+        Agent("sim:", tools=[tool], policy=policy)
+    with pytest.raises(MisuseError, match="the policy requires a sandbox"):
+        Agent("sim:", policy=policy).run_sync("?", tools=[tool])
+    with pytest.raises(MisuseError, match="the policy requires a sandbox"):
+        Agent("sim:", tools=[bridle.toolkit.shell(workspace, sandbox=None)], policy=policy)
+    Agent("sim:", tools=[tool], policy=policy, sandbox=box)
+    Agent("sim:", tools=bridle.toolkit.tools(workspace, sandbox=box), policy=policy)
+    policy.write_text('sandbox = "always"\n')
+    with pytest.raises(MisuseError, match="not a valid policy"):
+        Agent("sim:", policy=policy)
+
+
+def test_an_agent_file_runs_its_commands_in_a_sandbox(box, workspace, tmp_path):
+    entry = '[[commands]]\nname = "where"\ndescription = "Where?"\nargv = ["pwd"]\n'
+    (workspace / "agent.toml").write_text(
+        f'model = "sim:"\nsandbox = true\n[policy]\nsandbox = "required"\n{entry}'
+    )
+    assert bridle.load_agent(workspace / "agent.toml").tools["where"].workspace == workspace
+    (workspace / "agent.toml").write_text(f'model = "sim:"\n[policy]\nsandbox = "required"\n{entry}')
+    with pytest.raises(MisuseError, match="sandbox = true in the agent file"):
+        bridle.load_agent(workspace / "agent.toml")
+    (workspace / "agent.toml").write_text(f'model = "sim:"\nsandbox = "absent"\n{entry}')
+    with pytest.raises(MisuseError, match=r"agent\.toml, line 2.*is not a folder"):
+        bridle.load_agent(workspace / "agent.toml")
+
+
 def test_tools_of_one_run_get_the_sandbox_of_the_agent(box, workspace, tmp_path):
     tool = CommandTool("where", "Where am I?", ["sh", "-c", "ls -d /root/* /home/*; pwd"], exits=(0, 1, 2))
     agent = Agent(scripted(call_reply(("where", {})), "done"), sandbox=box)
@@ -158,19 +190,24 @@ def test_a_workspace_with_the_home_folder_is_refused(tmp_path, monkeypatch):
 
 
 def test_the_words_for_docker(workspace):
-    """No daemon runs here: only the words are checked."""
     (workspace / ".git").mkdir()
     made = DockerSandbox("python:3.13", workspace).wrap(
         ["sh", "-c", "--", "id"], cwd=None, environment={"GIVEN": "secret", "PATH": "/bin"}
     )
-    assert made.argv[:3] == ("docker", "run", "--rm") and made.argv[-6:] == (
-        "--", "python:3.13", "sh", "-c", "--", "id",
-    )  # fmt: skip
+    words = json.loads(made.argv[-1])["words"]
+    assert words[:3] == ["docker", "run", "--rm"] and words[-6:] == [
+        "--",
+        "python:3.13",
+        "sh",
+        "-c",
+        "--",
+        "id",
+    ]
     for word in (
         "--network=none", "--read-only", "--cap-drop=ALL", "--pids-limit=256", "--env=GIVEN", f"--workdir={workspace}",
         f"--mount=type=bind,source={workspace}/.git,target={workspace}/.git,readonly",
     ):  # fmt: skip
-        assert word in made.argv
+        assert word in words
     assert not any("secret" in word for word in made.argv)
     with pytest.raises(MisuseError, match="not the name of an image"):
         DockerSandbox("--privileged", workspace)

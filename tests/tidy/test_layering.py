@@ -19,7 +19,7 @@ MAY_IMPORT = {
     **{edge: BELOW | {edge} for edge in EDGES},
     "toolkit": BELOW | {"tools", "sandbox", "toolkit"},
     "run": BELOW | EDGES | {"core", "run"},
-    "config": BELOW | EDGES | {"core", "run", "config"},
+    "config": BELOW | EDGES | {"core", "run", "toolkit", "config"},
     "sim": BELOW | EDGES | {"core", "run", "sim"},
     "testing": BELOW | EDGES | {"core", "run", "sim", "testing"},
     "cli": BELOW | EDGES | {"core", "run", "config", "sim", "testing", "toolkit", "cli"},

@@ -9,8 +9,9 @@ from typing import ClassVar
 import pytest
 
 from bridle import MisuseError
+from bridle.sandbox.host_rules import HostRefused, is_public
 from bridle.toolkit import fetch, fetch_tool
-from bridle.toolkit.fetch_tool import FetchRefused, PageFetcher, extract_text, is_public
+from bridle.toolkit.fetch_tool import PageFetcher, extract_text
 
 PAGE = "<html><head><title>t</title><script>x()</script></head><body><h1>Title &amp; more</h1><p>One\n two</p><ul><li>a<li>b</ul></body></html>"
 
@@ -123,13 +124,13 @@ def test_pages_become_text(local, port):
 def test_other_addresses_are_refused(url, why, monkeypatch):
     """Before a name server is asked, which would learn the name."""
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: pytest.fail(f"asked for {host}"))
-    with pytest.raises(FetchRefused) as refused:
+    with pytest.raises(HostRefused) as refused:
         PageFetcher(("docs.example.com", "*.wild.com"), ()).fetch_page(url)
     assert why in str(refused.value)
 
 
 def test_the_refusal_says_how_to_allow_a_host():
-    with pytest.raises(FetchRefused, match=r"allow=\['a.org'\]\) or --allow-host a.org"):
+    with pytest.raises(HostRefused, match=r"allow=\['a.org'\] or --allow-host a.org"):
         PageFetcher((), ()).fetch_page("https://a.org/x")
     for host in ("https://a.org", "a.org/x", "", "*", "a b"):
         with pytest.raises(MisuseError, match="is not a host"):
@@ -148,7 +149,7 @@ def test_private_addresses_are_refused(address, monkeypatch):
     assert not is_public(address)
     with (
         names(monkeypatch, **{"a.org": [["93.184.216.34", address]]}),
-        pytest.raises(FetchRefused, match="in a private network"),
+        pytest.raises(HostRefused, match="in a private network"),
     ):
         PageFetcher(("a.org",), ()).fetch_page("http://a.org/")
 
@@ -163,7 +164,7 @@ def test_public_addresses_are_public(address):
 )
 def test_other_spellings_of_an_address_are_resolved_before_the_check(url):
     host = url.removeprefix("http://").rstrip("/").strip("[]")
-    with pytest.raises((FetchRefused, ConnectionError), match=r"private network|not found"):
+    with pytest.raises((HostRefused, ConnectionError), match=r"private network|not found"):
         PageFetcher((host,), ()).fetch_page(url)
 
 
@@ -186,12 +187,12 @@ def test_the_address_that_was_checked_is_the_one_that_is_used(monkeypatch):
     "target", ["http://127.0.0.1:{port}/page", "http://evil.org/", "file:///etc/passwd", "//127.0.0.1/"]
 )
 def test_redirects_are_checked_like_first_requests(local, port, target):
-    with pytest.raises(FetchRefused):
+    with pytest.raises(HostRefused):
         local.fetch_page(f"http://localhost:{port}/to/{target.format(port=port)}")
 
 
 def test_redirects_end(local, port):
-    with pytest.raises(FetchRefused, match="more than 5 redirects"):
+    with pytest.raises(HostRefused, match="more than 5 redirects"):
         local.fetch_page(f"http://localhost:{port}" + "/to/" * 7 + "/page")
 
 

@@ -59,7 +59,7 @@ def test_a_person_sees_a_diff_that_cannot_steer_the_terminal(root, tmp_path, cap
     for line in (
         "--- a.txt", "@@ -5,7 +5,8 @@", " line 6", "-line 7", "+line 7 \\u001b[2K\\u202e\\u200b\\u00a0", "++forged",
     ):  # fmt: skip
-        assert f"    {line}\n" in printed
+        assert f"    │ {line}\n" in printed
     agent = Agent(model, tools=bridle.toolkit.files(root), policy=ASK, store=store, approver=approve)
     assert agent.resume_sync("s").stop == "done"
     assert "+line 7 \\u001b[2K\\u202e\\u200b\\u00a0" in shown.getvalue() and "\x1b[2K" not in shown.getvalue()

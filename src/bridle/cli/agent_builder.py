@@ -7,6 +7,7 @@ environment and of files. Tools and the policy are not taken from a log, so for 
 import argparse
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,6 +22,7 @@ from bridle.run.agent import Agent
 from bridle.run.agent_settings import AgentOptions
 from bridle.run.calls.approval import Approver
 from bridle.run.logged_settings import take_logged_instructions
+from bridle.toolkit.instruction_files import make_project_instructions
 from bridle.tools.mcp.config_file import load_servers
 from bridle.values.errors import MisuseError
 from bridle.values.memory import Memory
@@ -130,10 +132,11 @@ class AgentBuilder:
         return Agent(
             self._choose_models(before),
             tools=[*self._tools, *self._servers],
-            instructions=take_logged_instructions(before),
+            instructions=self._add_project_instructions(before, is_new=not session.model.id),
             budget=self.make_budget(new_run=new_run),
             store=store,
             output=self._output or (defined.output if defined else None),
+            sandbox=defined.sandbox if defined else None,
             policy=add_default_rule(policy, options),
             approver=self._approver,
             thinking=self._choose_thinking(before),
@@ -142,6 +145,19 @@ class AgentBuilder:
             watchers=() if options.json else (console,),
             **given,
         )
+
+    def _add_project_instructions(self, before: Settings, *, is_new: bool) -> list[Any]:
+        """The logged instructions, and project files of options or agent file; of settings for a new session."""
+        found = take_logged_instructions(before)
+        files: Sequence[str | os.PathLike[str]] = getattr(self._options, "project_instructions", ())
+        if not files and self._defined is not None:
+            files = self._defined.project_files
+        if not files and is_new:
+            files = self._configuration.get_texts("project_instructions")
+        if not files:
+            return found
+        function = make_project_instructions(files)
+        return [*(each for each in found if getattr(each, "__name__", "") != function.__name__), function]
 
     def _choose_thinking(self, before: Settings) -> Thinking | None:
         """The reasoning options of the agent file, else of the session; --effort replaces their effort."""

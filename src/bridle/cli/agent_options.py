@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Collection
 from importlib import import_module
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -23,6 +24,7 @@ from bridle.run.logged_settings import (
     take_logged_extras,
     take_logged_policy,
 )
+from bridle.sandbox.local import find_sandbox
 from bridle.values.calls import PermissionRule, Policy
 from bridle.values.errors import MisuseError
 from bridle.values.model import Model
@@ -120,7 +122,7 @@ def add_toolkit_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--toolkit",
         action="store_true",
-        help="give the agent tools for files, commands, Python, web pages and a plan (docs/toolkit.md)",
+        help="tools for files, commands, Python, web pages and a plan; add --memory for lasting notes",
     )
     add("--workspace", metavar="FOLDER", help="folder that --toolkit reads and writes (default: this one)")
     add(
@@ -128,26 +130,49 @@ def add_toolkit_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="HOST",
-        help="host that --toolkit may fetch pages from, such as docs.python.org or *.example.com; repeatable",
+        help="host that --toolkit and its commands may reach, such as pypi.org or *.example.com; repeatable",
     )
     add(
         "--no-sandbox",
         action="store_true",
         help="run the commands of --toolkit with all your rights, without a sandbox",
     )
+    add(
+        "--skills",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="let the model read the skills of this folder (NAME/SKILL.md); repeatable",
+    )
 
 
 def make_toolkit(options: argparse.Namespace) -> list[Tool]:
-    """The tools that `--toolkit` asks for; raises `MisuseError` for its other options without it."""
+    """The tools of `--toolkit` and `--skills`; raises `MisuseError` for other options without `--toolkit`."""
+    skills: list[str] = options.skills
     if not options.toolkit:
         for option in ("workspace", "allow_host", "no_sandbox"):
             if getattr(options, option):
                 raise MisuseError(f"--{option.replace('_', '-')} needs --toolkit")
-        return []
+        return [import_module("bridle.toolkit").skills(*skills)] if skills else []
     toolkit = import_module("bridle.toolkit")
     sandbox = None if options.no_sandbox else "auto"
-    tools: list[Tool] = toolkit.tools(options.workspace or ".", sandbox=sandbox, allow=options.allow_host)
+    tools: list[Tool] = toolkit.tools(
+        options.workspace or ".", sandbox=sandbox, allow=options.allow_host, skills=skills
+    )
     return tools
+
+
+def describe_toolkit(options: argparse.Namespace) -> str:
+    """One line about the tools of `--toolkit`: the folder, the isolation, the network."""
+    folder = Path(options.workspace or ".").resolve()
+    if options.no_sandbox:
+        place = "commands run without a sandbox, with all your rights"
+    else:
+        hosts = ", ".join(options.allow_host)
+        reach = f"that reaches only {hosts}" if hosts else "without network"
+        place = f"commands run in a sandbox ({find_sandbox(options.workspace or '.').name}) {reach}"
+    notes = "" if options.memory else "; --memory adds lasting notes"
+    return f"toolkit: files of {folder}; {place}{notes}"
 
 
 def resolve_logged(options: argparse.Namespace, logged: Model) -> Model:

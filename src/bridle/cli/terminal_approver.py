@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from bridle.cli.commands.approvals import format_call, format_defaults, format_preview
+from bridle.cli.commands.approvals import INDENT, format_question
+from bridle.cli.format.columns import screen_width
 from bridle.core.calls.argument_changes import list_changes
 from bridle.values.calls import ApprovalVerdict, PendingApproval
 from bridle.watchers.console import Console
@@ -28,9 +29,10 @@ class TerminalApprover:
 
     async def ask(self, question: PendingApproval) -> ApprovalVerdict | None:
         doubt = question.question == "in_doubt"
-        self._console.note(f"{format_call(question)} — {question.rule}", "yellow")
-        for line in (*format_defaults(question), *format_preview(question)):
-            self._console.note(f"  {line}", "dim")
+        first, *rest = format_question(question, screen_width() - len(INDENT))
+        self._console.note(first, "yellow")
+        for line in rest:
+            self._console.note(f"{INDENT}{line}", "dim")
         while True:
             answer = await self._read(f"{IN_DOUBT_CHOICES if doubt else APPROVAL_CHOICES}: ")
             match answer.strip().lower():

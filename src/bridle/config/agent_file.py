@@ -13,12 +13,13 @@ only ever named by the caller, never taken from a session log.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from bridle.ports.sandbox import Sandbox
 from bridle.ports.tool import Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.agent import Agent
@@ -26,6 +27,9 @@ from bridle.run.agent_settings import AgentOptions, read_policy
 from bridle.run.calls.approval import Approver
 from bridle.run.model_chain import ModelLike
 from bridle.run.session import StoreLike
+from bridle.sandbox.local import find_sandbox
+from bridle.toolkit.instruction_files import make_project_instructions
+from bridle.toolkit.skill_tool import make_skill_tool
 from bridle.tools.collect_tools import collect_tools
 from bridle.tools.function.options import ToolOptions
 from bridle.tools.mcp.config_file import load_servers, make_servers
@@ -90,6 +94,12 @@ class AgentFile(Value, forbid_unknown_fields=True):
     """System prompt."""
     instructions_file: str = ""
     """File with the system prompt, instead of `instructions`."""
+    project_instructions: tuple[str, ...] = ()
+    """Files that are added to the system prompt, such as `AGENTS.md`; read once per session."""
+    skills: tuple[str, ...] = ()
+    """Folders with skills that the model can read (`NAME/SKILL.md`)."""
+    sandbox: bool | str = False
+    """Run the programs of all tools in a sandbox; their workspace is the file's folder, or the named one."""
     tools: tuple[str, ...] = ()
     """Tools to import: `FILE.py`, `module`, or one of their names as `FILE.py:name` or `module:name`."""
     commands: tuple[CommandEntry, ...] = ()
@@ -142,6 +152,7 @@ class AgentDefinition:
     path: Path
     models: tuple[str, ...]
     instructions: str
+    project_files: tuple[Path, ...]
     tools: tuple[Tool, ...]
     servers: tuple[McpServer, ...]
     policy: Policy | None
@@ -151,6 +162,7 @@ class AgentDefinition:
     sampling: Sampling | None
     output: OutputType[object] | None
     options: AgentOptions
+    sandbox: Sandbox | None
 
 
 def read_agent_file(path: str | os.PathLike[str]) -> AgentDefinition:
@@ -169,6 +181,7 @@ def read_agent_file(path: str | os.PathLike[str]) -> AgentDefinition:
         path=file.path,
         models=(read.model,) if isinstance(read.model, str) else read.model,
         instructions=_read_instructions(file, read),
+        project_files=_check_project_files(file, read),
         tools=_load_all_tools(file, read),
         servers=_load_servers(file, read),
         policy=_read_policy(file, read),
@@ -177,6 +190,7 @@ def read_agent_file(path: str | os.PathLike[str]) -> AgentDefinition:
         sampling=read.sampling,
         output=_read_output(file, read),
         options=options,
+        sandbox=_find_sandbox(file, read),
     )
 
 
@@ -201,7 +215,8 @@ def load_agent(
     return Agent(
         models,
         tools=(*definition.tools, *definition.servers),
-        instructions=definition.instructions or None,
+        instructions=_collect_instructions(definition),
+        sandbox=definition.sandbox,
         policy=definition.policy,
         budget=Budget(**definition.limits),  # type: ignore[arg-type]
         thinking=definition.thinking,
@@ -212,6 +227,32 @@ def load_agent(
         watchers=watchers,
         **definition.options,
     )
+
+
+def _collect_instructions(definition: AgentDefinition) -> list[str | Callable[[], str]] | None:
+    parts: list[str | Callable[[], str]] = [definition.instructions] if definition.instructions else []
+    if definition.project_files:
+        parts.append(make_project_instructions(definition.project_files))
+    return parts or None
+
+
+def _check_project_files(file: TomlFile, read: AgentFile) -> tuple[Path, ...]:
+    paths = tuple(file.resolve_path(name) for name in read.project_instructions)
+    try:
+        if paths:
+            make_project_instructions(paths)
+    except BridleError as error:
+        raise file.fail(("project_instructions",), str(error)) from None
+    return paths
+
+
+def _find_sandbox(file: TomlFile, read: AgentFile) -> Sandbox | None:
+    if not read.sandbox:
+        return None
+    try:
+        return find_sandbox(file.folder if read.sandbox is True else file.resolve_path(read.sandbox))
+    except BridleError as error:
+        raise file.fail(("sandbox",), str(error)) from None
 
 
 def _read_instructions(file: TomlFile, read: AgentFile) -> str:
@@ -243,6 +284,13 @@ def _load_all_tools(file: TomlFile, read: AgentFile) -> tuple[Tool, ...]:
             found.append(_make_command_tool(file, entry))
         except BridleError as error:
             raise file.fail(("commands", index), str(error)) from error
+    try:
+        if read.skills:
+            found.append(
+                make_skill_tool([file.resolve_path(name) for name in read.skills], name_folders=False)
+            )
+    except BridleError as error:
+        raise file.fail(("skills",), str(error)) from None
     try:
         return tuple(collect_tools(found).values())
     except BridleError as error:

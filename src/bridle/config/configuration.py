@@ -184,15 +184,18 @@ def _settle(setting: Setting, files: list[TomlFile], environ: Mapping[str, str])
 def _resolve_value(setting: Setting, value: object, file: TomlFile | None) -> SettingValue:
     """The value with paths of a file made absolute; those of a variable start at the working folder."""
     if isinstance(value, list):
-        return tuple(
-            resolve_reference(file, item) if file is not None and setting.kind == "references" else item
-            for item in value
-        )
+        return tuple(_resolve_item(setting, item, file) for item in value)
     is_url = isinstance(value, str) and ("://" in value or value == ":memory:")
     if file is not None and isinstance(value, str) and setting.kind in ("path", "store") and not is_url:
         return str(file.resolve_path(value))
     assert isinstance(value, str | int | float | bool)
     return value
+
+
+def _resolve_item(setting: Setting, item: str, file: TomlFile | None) -> str:
+    if file is None or setting.kind == "texts":
+        return item
+    return resolve_reference(file, item) if setting.kind == "references" else str(file.resolve_path(item))
 
 
 def resolve_reference(file: TomlFile, reference: str) -> str:

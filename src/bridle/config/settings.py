@@ -12,13 +12,16 @@ from typing import Literal, get_type_hints
 from bridle.values.base import Value
 from bridle.values.usage import LIMIT_KINDS, STEPS_DEFAULT, Limits
 
-SettingKind = Literal["text", "path", "store", "texts", "references", "count", "amount", "share", "switch"]
+SettingKind = Literal[
+    "text", "path", "store", "texts", "paths", "references", "count", "amount", "share", "switch"
+]
 SettingValue = str | int | float | bool | tuple[str, ...]
 KIND_MEANINGS: Mapping[SettingKind, str] = {
     "text": "a text",
     "path": "the path of a file",
     "store": "the path of a file, or a URL",
     "texts": "a list of texts",
+    "paths": "a list of paths",
     "references": "a list of files and modules",
     "count": "a whole number, 0 or more",
     "amount": "a number, 0 or more",
@@ -40,6 +43,7 @@ _EXAMPLES: Mapping[SettingKind, str] = {
     "path": '"file.toml"',
     "store": '"log.db"',
     "texts": '["…"]',
+    "paths": '["path"]',
     "references": '["tools.py"]',
     "count": "20",
     "amount": "0.5",
@@ -123,6 +127,22 @@ SETTINGS: tuple[Setting, ...] = (
         flag="--instructions",
         default="none",
         only_for="new sessions",
+    ),
+    Setting(
+        name="project_instructions",
+        kind="paths",
+        meaning="files that are added to the system prompt of new sessions, such as AGENTS.md",
+        flag="--project-instructions",
+        default="none",
+        only_for="new sessions",
+    ),
+    Setting(
+        name="skills",
+        kind="paths",
+        meaning="folders with skills that the model can read",
+        variable="BRIDLE_SKILLS",
+        flag="--skills",
+        default="none",
     ),
     Setting(
         name="tools",
@@ -212,7 +232,7 @@ def _fits(kind: SettingKind, value: object) -> bool:
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 return False
             return 0 < value <= 1 if kind == "share" else value >= 0
-        case "texts" | "references":
+        case "texts" | "paths" | "references":
             return isinstance(value, list) and all(isinstance(item, str) and item.strip() for item in value)
         case _:
             return isinstance(value, str) and bool(value.strip())
@@ -223,7 +243,7 @@ def parse_variable(setting: Setting, text: str) -> object:
     match setting.kind:
         case "switch":
             return _SWITCHES.get(text.strip().lower(), text)
-        case "texts" | "references":
+        case "texts" | "paths" | "references":
             return [item.strip() for item in text.split(",") if item.strip()]
         case "count" | "amount" | "share":
             try:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from bridle.core.calls.permission import find_blind_rule, find_dead_rule
 from bridle.ports.sandbox import Sandbox
-from bridle.ports.tool import ConfinableTool, HidesDefaults, Json, Tool, ToolSource
+from bridle.ports.tool import HidesDefaults, Json, Tool, ToolSource
 from bridle.ports.tool_index import ToolIndex
 from bridle.providers import load_codec
 from bridle.run.calls.catalogue import ToolLayout, make_tool_layout
@@ -58,6 +58,7 @@ from .validate_input import (
     check_numbers,
     check_round_trip,
     check_store_location,
+    confine_tools,
     parse_tool_choice,
 )
 
@@ -115,16 +116,6 @@ NUMBER_OPTIONS = (
     "cache_shards", "max_tokens", "repeats_max", "attempts_max", "result_characters", "context_tokens",
     "reply_calls_max", "reply_bytes_max", "handovers_max",
 )  # fmt: skip
-
-
-def confine_tools(tools: dict[str, Tool], sandbox: Sandbox | None) -> dict[str, Tool]:
-    """The tools, with the programs of those that name no sandbox in this one."""
-    if sandbox is None:
-        return tools
-    return {
-        name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
-        for name, tool in tools.items()
-    }
 
 
 def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> None:
@@ -332,7 +323,8 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     chain = make_model_chain(inputs.model, inputs.deadlines, summarizer)
     output_type, functions = parse_output(inputs.output)
     own, sources = split_sources(inputs.tools)
-    given, validators = confine_tools(collect_tools(own), inputs.sandbox), parse_validators(inputs.validate)
+    given = confine_tools(collect_tools(own), inputs.sandbox, settings.policy)
+    validators = parse_validators(inputs.validate)
     check_store_location(inputs.store, given)
     known = add_output_functions(given, functions, validators) if functions else given
     has_more = output_type is not None or settings.memory is not None

@@ -18,8 +18,9 @@ import msgspec
 from bridle.core.context.excerpt import RESULT_CHARACTERS_MIN
 from bridle.core.state import State
 from bridle.ports.clock import Clock
+from bridle.ports.sandbox import Sandbox
 from bridle.ports.store import Store
-from bridle.ports.tool import Tool, ToolSource, WorkspaceTool
+from bridle.ports.tool import ConfinableTool, Tool, ToolSource, WorkspaceTool
 from bridle.ports.tool_index import ToolIndex
 from bridle.ports.watcher import Watcher
 from bridle.stores import find_store_file
@@ -301,6 +302,22 @@ def check_new(session: str, new: bool | None, *, begun: bool) -> None:  # noqa: 
         )
     if new is True and begun:
         raise MisuseError(f"session {session!r} already exists; leave new=True out to continue it")
+
+
+def confine_tools(tools: dict[str, Tool], sandbox: Sandbox | None, policy: Policy) -> dict[str, Tool]:
+    """The tools, with the programs of those that name no sandbox in this one; raises `MisuseError` without one."""
+    if sandbox is not None:
+        return {
+            name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
+            for name, tool in tools.items()
+        }
+    for name, tool in tools.items() if policy.sandbox == "required" else ():
+        if isinstance(tool, ConfinableTool) and tool.workspace is None:
+            raise MisuseError(
+                f"tool `{name}`: the policy requires a sandbox for its programs; pass"
+                " Agent(sandbox=find_sandbox(…)), or sandbox = true in the agent file"
+            )
+    return tools
 
 
 def check_store_location(store: object, tools: Mapping[str, Tool]) -> None:

@@ -1,17 +1,19 @@
-"""Runs commands in a new Docker container each.
+"""Runs commands in a new Docker container each, by the command line of docker.
 
-Only the command line of docker is built here; no daemon was available to the tests, which check the words.  The image
-must have the programs that the tools name.
+The image must have the programs that the tools name.  launcher/container.py ends the container with its command.
 """
 
+import json
 import os
+import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bridle.ports.sandbox import SandboxedCommand, SandboxLimits
 from bridle.values.errors import MisuseError
 
-from .local import PRIVATE_TMP, PROTECTED_NAMES, check_workspace, resolve_folder
+from .local import BOOT, PRIVATE_TMP, PROTECTED_NAMES, check_workspace, find_source_folder, resolve_folder
 
 
 class DockerSandbox:
@@ -39,10 +41,10 @@ class DockerSandbox:
         self, argv: Sequence[str], *, cwd: str | None, environment: Mapping[str, str]
     ) -> SandboxedCommand:
         folder = resolve_folder(self.workspace, cwd)
-        limits = self._limits
+        limits, container = self._limits, f"bridle-{secrets.token_hex(8)}"
         words = [
-            self._program, "run", "--rm", "--init", "--interactive", "--read-only", "--cap-drop=ALL",
-            "--security-opt=no-new-privileges", f"--network={'bridge' if self._network else 'none'}",
+            self._program, "run", "--rm", f"--name={container}", "--init", "--interactive", "--read-only",
+            "--cap-drop=ALL", "--security-opt=no-new-privileges", f"--network={'bridge' if self._network else 'none'}",
             f"--memory={limits.memory_bytes}", f"--memory-swap={limits.memory_bytes}",
             f"--pids-limit={limits.processes}", f"--ulimit=fsize={limits.file_bytes}", "--ulimit=core=0",
             f"--user={os.getuid()}:{os.getgid()}", f"--tmpfs={PRIVATE_TMP}:rw,exec,mode=1777,size={limits.tmp_bytes}",
@@ -56,4 +58,6 @@ class DockerSandbox:
             if name not in ("HOME", "PATH", "TMPDIR"):
                 words.append(f"--env={name}")  # docker takes the value from its own environment
         words += [f"--env=HOME={PRIVATE_TMP}", "--", self._image, *argv]
-        return SandboxedCommand(argv=tuple(words), environment=environment)
+        spec = {"words": words, "remove": [self._program, "rm", "--force", container]}
+        made = (sys.executable, "-I", "-S", "-c", BOOT, find_source_folder(), "container", json.dumps(spec))
+        return SandboxedCommand(argv=made, environment=environment)

@@ -22,6 +22,8 @@ from msgspec.structs import asdict
 from bridle.ports.sandbox import Sandbox, SandboxedCommand, SandboxLimits
 from bridle.values.errors import MisuseError
 
+from .host_rules import HostRules
+
 Mechanism = Literal["bubblewrap", "namespaces"]
 MECHANISMS: Final[tuple[Mechanism, ...]] = ("bubblewrap", "namespaces")
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -51,12 +53,20 @@ class LocalSandbox:
         mechanism: Mechanism = "bubblewrap",
         readable: Sequence[str | os.PathLike[str]] = (),
         network: bool = False,
+        allow: Sequence[str] = (),
+        allow_private: Sequence[str] = (),
         limits: SandboxLimits | None = None,
     ) -> None:
-        """`readable` are more folders to show, read-only; `network` gives full access to the network."""
+        """`readable` are more folders to show, read-only; `network` gives full access to the network.
+
+        `allow` are hosts that commands can reach through a proxy (`*.example.com` means those below one); hosts
+        in private networks are refused, except those that `allow_private` names.
+        """
         self.workspace = Path(workspace).expanduser().resolve()
         check_workspace(self.workspace)
         self._mechanism, self._network = mechanism, network
+        self.hosts = check_hosts(allow, allow_private, network=network)
+        self._allow, self._private = tuple(allow), tuple(allow_private)
         self._limits = limits or SandboxLimits()
         self._readable = tuple(Path(each).expanduser().resolve() for each in readable)
         for each in self._readable:
@@ -78,12 +88,13 @@ class LocalSandbox:
             "cwd": str(folder),
             "mounts": mounts,
             "network": self._network,
+            "hosts": {"allow": self._allow, "private": self._private} if self.hosts else None,
             "limits": asdict(self._limits),
-            "boot": ["-I", "-S", "-c", BOOT, _source_folder()],
+            "boot": ["-I", "-S", "-c", BOOT, find_source_folder()],
         }
         if self._mechanism == "bubblewrap":
             spec["bubblewrap"] = self._make_bubblewrap_words(mounts, str(folder))
-        made = (sys.executable, "-I", "-S", "-c", BOOT, _source_folder(), "outer", json.dumps(spec))
+        made = (sys.executable, "-I", "-S", "-c", BOOT, find_source_folder(), "outer", json.dumps(spec))
         path = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
         own = {"HOME": PRIVATE_TMP, "TMPDIR": PRIVATE_TMP, "PATH": path}
         return SandboxedCommand(argv=made, environment={**environment, **own})
@@ -138,6 +149,16 @@ def check_workspace(root: Path) -> None:
         )
 
 
+def check_hosts(allow: Sequence[str], private: Sequence[str], *, network: bool) -> tuple[str, ...]:
+    """The hosts that commands can reach; raises `MisuseError` for what is no host."""
+    if network and (allow or private):
+        raise MisuseError("network=True reaches every host; leave it out if allow= lists the hosts")
+    try:
+        return HostRules(allow, private).allowed
+    except ValueError as error:
+        raise MisuseError(str(error)) from None
+
+
 def resolve_folder(workspace: Path, cwd: str | None) -> Path:
     """The folder to start in; raises `MisuseError` if it is outside of the workspace."""
     folder = workspace if cwd is None else Path(cwd).resolve()
@@ -151,12 +172,22 @@ def find_sandbox(
     *,
     readable: Sequence[str | os.PathLike[str]] = (),
     network: bool = False,
+    allow: Sequence[str] = (),
+    allow_private: Sequence[str] = (),
     limits: SandboxLimits | None = None,
 ) -> Sandbox:
     """The first sandbox that works here; raises `MisuseError`, with what to do, if there is none."""
     problems = []
     for mechanism in MECHANISMS:
-        box = LocalSandbox(workspace, mechanism=mechanism, readable=readable, network=network, limits=limits)
+        box = LocalSandbox(
+            workspace,
+            mechanism=mechanism,
+            readable=readable,
+            network=network,
+            allow=allow,
+            allow_private=allow_private,
+            limits=limits,
+        )
         problem = find_problem(mechanism)
         if not problem:
             return box
@@ -202,6 +233,6 @@ def _probe_mechanism(mechanism: Mechanism) -> str:
     )
 
 
-def _source_folder() -> str:
+def find_source_folder() -> str:
     """The folder that Python imports this package from."""
     return str(PACKAGE.parent)

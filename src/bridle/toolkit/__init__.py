@@ -1,4 +1,4 @@
-"""Tools that make an agent useful at once: files, commands, Python, web pages and a plan.
+"""Tools that make an agent useful at once: files, commands, Python, web pages, a plan, and skills of your own.
 
     from bridle import Agent, toolkit
 
@@ -9,7 +9,8 @@ effects, resources, previews and compensations.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
 from bridle.ports.sandbox import Sandbox
@@ -19,7 +20,9 @@ from bridle.sandbox.local import find_sandbox
 from .command_tools import SECONDS_DEFAULT, make_python_tool, make_shell_tool
 from .fetch_tool import make_fetch_tool
 from .file_tools import make_file_tools
+from .instruction_files import make_project_instructions
 from .plan_tool import make_plan_tool
+from .skill_tool import make_skill_tool
 from .workspace import Workspace
 
 Folder = str | os.PathLike[str]
@@ -55,10 +58,39 @@ def plan() -> Tool:
     return make_plan_tool()
 
 
-def tools(root: Folder = ".", *, sandbox: SandboxChoice = "auto", allow: Sequence[str] = ()) -> list[Tool]:
-    """All of these tools for one folder; pages are fetched from the hosts in `allow`."""
-    box = _choose_sandbox(root, sandbox)
-    return [*files(root), shell(root, sandbox=box), python(root, sandbox=box), fetch(allow), plan()]
+def skills(*folders: Folder) -> Tool:
+    """A tool with which the model reads the skills of these folders: `NAME/SKILL.md`, and files beside it."""
+    return make_skill_tool(folders, name_folders=False)
+
+
+def project_instructions(*files: Folder) -> Callable[[], str]:
+    """Instructions of a project from files such as AGENTS.md, for `Agent(instructions=[…])`; read once per session."""
+    return make_project_instructions(files)
+
+
+def tools(
+    root: Folder = ".",
+    *,
+    sandbox: SandboxChoice = "auto",
+    allow: Sequence[str] = (),
+    skills: Folder | Sequence[Folder] = (),
+) -> list[Tool]:
+    """All of these tools for one folder.
+
+    Pages are fetched from the hosts in `allow`, and commands in a sandbox that `auto` finds reach the same hosts.
+    `skills` are folders of skills; such commands can read them, and no tool can write them.
+    """
+    folders = (skills,) if isinstance(skills, str | os.PathLike) else tuple(skills)
+    resolved = [Path(folder).expanduser().resolve() for folder in folders]
+    box = find_sandbox(root, allow=allow, readable=resolved) if sandbox == "auto" else sandbox
+    return [
+        *make_file_tools(Workspace(root, resolved), read_only=False),
+        shell(root, sandbox=box),
+        python(root, sandbox=box),
+        fetch(allow),
+        plan(),
+        *([make_skill_tool(resolved, name_folders=sandbox == "auto")] if resolved else ()),
+    ]
 
 
 def _choose_sandbox(root: Folder, choice: SandboxChoice) -> Sandbox | None:

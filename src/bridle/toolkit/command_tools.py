@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from bridle.ports.sandbox import Sandbox
+from bridle.sandbox.local import LocalSandbox
 from bridle.tools.process.command_tool import CommandTool
 
 SECONDS_DEFAULT = 120.0
@@ -31,7 +32,8 @@ COMMAND_SCHEMA = {
 
 
 def make_shell_tool(root: Path, sandbox: Sandbox | None, seconds: float) -> CommandTool:
-    shell = next((name for name in SHELLS if shutil.which(name)), SHELLS[-1])
+    is_ours = sandbox is None or isinstance(sandbox, LocalSandbox)  # another one may not have our programs
+    shell = next((name for name in SHELLS if is_ours and shutil.which(name)), SHELLS[-1])
     return CommandTool(
         "shell",
         f"Run a command with {shell} in the workspace. {_describe_place(sandbox, seconds)}",
@@ -47,11 +49,12 @@ def make_shell_tool(root: Path, sandbox: Sandbox | None, seconds: float) -> Comm
 
 
 def make_python_tool(root: Path, sandbox: Sandbox | None, seconds: float) -> CommandTool:
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    is_ours = sandbox is None or isinstance(sandbox, LocalSandbox)
+    version = f" {sys.version_info.major}.{sys.version_info.minor}" if is_ours else ""
     return CommandTool(
         "python",
-        f"Run a Python {version} program in the workspace. {_describe_place(sandbox, seconds)}",
-        [sys.executable, "-"],
+        f"Run a Python{version} program in the workspace. {_describe_place(sandbox, seconds)}",
+        [sys.executable if is_ours else "python3", "-"],
         parameters=CODE_SCHEMA,
         stdin="{code}",
         cwd=root,
@@ -67,4 +70,6 @@ def _describe_place(sandbox: Sandbox | None, seconds: float) -> str:
     limits = f"Each call is a new process and ends after {seconds:g} s at the latest."
     if sandbox is None:
         return limits
-    return f"Only the workspace and /tmp can be written, and /tmp is empty in each call. {limits}"
+    hosts = sandbox.hosts if isinstance(sandbox, LocalSandbox) else ()
+    network = f" The network reaches only {', '.join(hosts)}, through HTTP_PROXY." if hosts else ""
+    return f"Only the workspace and /tmp can be written, and /tmp is empty in each call.{network} {limits}"

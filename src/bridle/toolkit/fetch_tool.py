@@ -1,20 +1,19 @@
 """A tool that reads pages of allowed hosts over HTTP.
 
-The name is resolved once and the connection goes to an address that was checked, so a name server cannot answer
-differently in between (DNS rebinding).  Every redirect is checked like a first request.  Proxies and credentials of the
-environment are not used, and no cookies are kept.
+sandbox/host_rules.py decides about hosts and resolves their names.  Every redirect is checked like a first request.
+Proxies and credentials of the environment are not used, and no cookies are kept.
 """
 
 import http.client
-import ipaddress
 import socket
 import ssl
 import time
 from collections.abc import Sequence
 from html.parser import HTMLParser
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import urljoin
 
 from bridle.ports.tool import Tool
+from bridle.sandbox.host_rules import PORTS, HostRefused, HostRules
 from bridle.tools.function.function_tool import FunctionTool
 from bridle.values.errors import MisuseError
 
@@ -30,31 +29,21 @@ TEXT_TYPES = (
     "application/xhtml+xml",
     "application/javascript",
 )
-PORTS = {"http": 80, "https": 443}
 SKIPPED_ELEMENTS = frozenset({"script", "style", "noscript", "template", "svg", "head"})
 BLOCK_ELEMENTS = frozenset(
     {"p", "div", "br", "li", "ul", "ol", "tr", "table", "section", "article", "header", "footer", "pre",
      "blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "dt", "dd"}
 )  # fmt: skip
-MAPPED_NETWORKS = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("2002::/16"))
-"""Networks whose addresses contain an IPv4 address that a gateway may reach."""
-
-
-class FetchRefused(ValueError):
-    """An address that must not be fetched; the message is for the model."""
 
 
 class PageFetcher:
     """Fetches pages of allowed hosts."""
 
     def __init__(self, allow: Sequence[str], allow_private: Sequence[str]) -> None:
-        for host in (*allow, *allow_private):
-            if not isinstance(host, str) or not host or "/" in host or " " in host or host in ("*", "*."):
-                raise MisuseError(
-                    f"{host!r} is not a host; write example.com or *.example.com, without https://"
-                )
-        self._allow = tuple(host.lower().rstrip(".") for host in (*allow, *allow_private))
-        self._private = frozenset(host.lower().rstrip(".") for host in allow_private)
+        try:
+            self._hosts = HostRules(allow, allow_private)
+        except ValueError as error:
+            raise MisuseError(str(error)) from None
 
     def fetch_page(self, url: str) -> str:
         """Read a web page or text file. HTML is returned as plain text.
@@ -68,11 +57,11 @@ class PageFetcher:
             if isinstance(answer, str):
                 return answer
             url = urljoin(url, answer.location)
-        raise FetchRefused(f"more than {REDIRECTS_MAX} redirects; the last one is to {url!r}")
+        raise HostRefused(f"more than {REDIRECTS_MAX} redirects; the last one is to {url!r}")
 
     def _request(self, url: str, deadline: float) -> "str | Redirect":
-        parts, host, port = self._check_url(url)
-        address = self._resolve(host, port)
+        parts, host, port = self._hosts.parse_url(url)
+        address = self._hosts.resolve_host(host, port)
         connection = http.client.HTTPConnection(host, port, timeout=_seconds_left(deadline))
         with _connect(address, port, host, parts.scheme, deadline) as stream:
             connection.sock = stream
@@ -91,62 +80,10 @@ class PageFetcher:
             except http.client.HTTPException as error:
                 raise ConnectionError(f"{host} sent an invalid answer: {error!r}") from None
 
-    def _check_url(self, url: str) -> tuple[SplitResult, str, int]:
-        """The parts of an allowed address; raises `FetchRefused` for any other."""
-        if not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
-            raise FetchRefused("the address has characters that must be percent-encoded")
-        try:
-            parts = urlsplit(url)
-            host, port = (parts.hostname or "").rstrip("."), parts.port
-        except ValueError as error:
-            raise FetchRefused(f"{url!r} is not an address: {error}") from None
-        if parts.scheme not in PORTS:
-            raise FetchRefused(f"{url!r} is refused: only https:// and http:// are fetched")
-        if not host or parts.username is not None or parts.password is not None:
-            raise FetchRefused(f"{url!r} is refused: write the host without user and password")
-        if not self._is_allowed(host):
-            listed = ", ".join(self._allow) or "none"
-            raise FetchRefused(
-                f"the host {host!r} is not allowed (allowed: {listed}); the user can allow it with"
-                f" toolkit.fetch(allow=[{host!r}]) or --allow-host {host}"
-            )
-        return parts, host, port or PORTS[parts.scheme]
-
-    def _is_allowed(self, host: str) -> bool:
-        return any(
-            host == each or (each.startswith("*.") and host.endswith(each[1:])) for each in self._allow
-        )
-
-    def _resolve(self, host: str, port: int) -> str:
-        """An address of the host that may be connected to; all of its addresses must be public."""
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise ConnectionError(f"the host {host!r} was not found: {error}") from None
-        addresses = [str(item[4][0]) for item in found]
-        if host not in self._private:
-            for address in addresses:
-                if not is_public(address):
-                    raise FetchRefused(
-                        f"the host {host!r} has the address {address} in a private network; refused"
-                    )
-        return addresses[0]
-
 
 class Redirect:
     def __init__(self, location: str) -> None:
         self.location = location
-
-
-def is_public(address: str) -> bool:
-    """True for an address on the public internet; addresses that contain another are judged by that one."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        if ip.ipv4_mapped is not None:
-            return is_public(str(ip.ipv4_mapped))
-        if any(ip in network for network in MAPPED_NETWORKS) or ip.teredo is not None:
-            return False
-    return ip.is_global and not ip.is_multicast
 
 
 def make_fetch_tool(allow: Sequence[str], allow_private: Sequence[str]) -> Tool:

@@ -17,7 +17,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -67,11 +67,15 @@ class Entry(NamedTuple):
 class Workspace:
     """One folder; all paths are relative to it."""
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], read_only: Sequence[Path] = ()) -> None:
+        """`read_only` are folders of the workspace that are not written."""
         if not _can_open_safely():
             raise MisuseError("file tools need a system with openat and O_NOFOLLOW, such as Linux or macOS")
         self.root = Path(root).expanduser().resolve()
         check_workspace(self.root)
+        self._read_only = tuple(
+            str(path.relative_to(self.root)) for path in read_only if path.is_relative_to(self.root)
+        )
 
     def name_path(self, path: str) -> str:
         """The path as a resource name: the same for every way to write it, links included."""
@@ -84,7 +88,13 @@ class Workspace:
     def read_text(self, path: str) -> FileState:
         """The text of a file; raises `PathRefused` for folders, special, large and binary files."""
         with self._walk(path, folder=False) as place:
-            return _read_file(place, path)
+            data, about = _read_file(place, path)
+        return FileState(decode_text(data, path), _version(about))
+
+    def read_bytes(self, path: str) -> bytes:
+        """The content of a file, of text or not."""
+        with self._walk(path, folder=False) as place:
+            return _read_file(place, path)[0]
 
     def write_text(self, path: str, text: str, before: FileState | None) -> None:
         """Replace a file if it is still `before`; None creates it and the folders of its path."""
@@ -94,13 +104,13 @@ class Workspace:
                 f"the new content has {len(data):,} bytes; at most {FILE_BYTES_MAX:,} are written"
             )
         with self._walk(path, folder=False, create=before is None) as place:
-            _check_unprotected(path, *place.path.split("/"))
+            self._check_writable(path, place)
             _replace_file(place, path, data, before)
 
     def remove(self, path: str, before: FileState) -> None:
         """Delete a file if it is still `before`."""
         with self._walk(path, folder=False) as place:
-            _check_unprotected(path, *place.path.split("/"))
+            self._check_writable(path, place)
             _check_version(place, path, before)
             os.unlink(place.name, dir_fd=place.folder)
 
@@ -121,6 +131,12 @@ class Workspace:
         with self._walk(path, folder=True) as place:
             for name in _walk_below(place.folder, "", skipped):
                 yield place.path, name
+
+    def _check_writable(self, path: str, place: "Place") -> None:
+        _check_unprotected(path, *place.path.split("/"))
+        for folder in self._read_only:
+            if place.path == folder or place.path.startswith(f"{folder}/"):
+                raise PathRefused(f"{path!r} is read-only: it belongs to a skill")
 
     @contextmanager
     def _walk(self, path: str, *, folder: bool, create: bool = False) -> "Iterator[Place]":
@@ -237,7 +253,7 @@ def _check_unprotected(path: str, *names: str) -> None:
             raise PathRefused(f"{path!r} is read-only: {name} can run programs outside of the sandbox")
 
 
-def _read_file(place: Place, path: str) -> FileState:
+def _read_file(place: Place, path: str) -> tuple[bytes, os.stat_result]:
     try:
         fd = os.open(place.name, FILE_FLAGS, dir_fd=place.folder)
     except FileNotFoundError:
@@ -254,7 +270,7 @@ def _read_file(place: Place, path: str) -> FileState:
         raise PathRefused(
             f"{path!r} has more than {FILE_BYTES_MAX:,} bytes; use shell to look at parts of it"
         )
-    return FileState(decode_text(data, path), _version(about))
+    return data, about
 
 
 def _read_bytes(fd: int, size: int) -> bytes:

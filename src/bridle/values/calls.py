@@ -60,6 +60,8 @@ class Policy(Value, forbid_unknown_fields=True):
     rules: tuple[PermissionRule, ...] = ()
     version: str = ""
     """Version chosen by you; an approval given under another version is asked for again."""
+    sandbox: Literal["optional", "required"] = "optional"
+    """`required`: an agent with a tool that starts programs outside of a sandbox is refused."""
     allow_rules_hold: bool = True
     """False for a policy taken from a log and not confirmed by the caller: its allow rules are ignored.
 

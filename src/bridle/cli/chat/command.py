@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import sys
 
-from bridle.cli.agent_options import add_agent_options, is_interactive
+from bridle.cli.agent_options import add_agent_options, describe_toolkit, is_interactive
 from bridle.cli.commands.run import add_session_options
 from bridle.cli.log_access import add_store_option, open_log
 from bridle.ports.store import Store
@@ -40,6 +40,8 @@ def execute(options: argparse.Namespace) -> int:
             prompts = open_prompt_input(commands, interactive=interactive)
             if interactive:
                 console.note(f"{chat.agent.settings.model.name} · /help lists the commands, Ctrl-D leaves")
+                if options.toolkit:
+                    console.note(describe_toolkit(options))
                 if prompts.hint:
                     console.note(prompts.hint)
             _converse(chat, prompts, runner)

@@ -5,7 +5,9 @@ Answer with `bridle approve ID` or `bridle reject ID`, then continue with `bridl
 
 import argparse
 import asyncio
+import sys
 
+from bridle.cli.format.columns import screen_width, split_cells
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import (
     add_log_options,
@@ -25,6 +27,7 @@ from bridle.values.errors import Corrupt
 from bridle.values.text import escape_text
 
 PREVIEW_LINES_MAX = 400
+INDENT, CONTINUED, BAR = "    ", "… ", "│ "
 SESSIONS_SEARCHED_MAX = 1_000
 
 
@@ -44,10 +47,31 @@ def execute(options: argparse.Namespace) -> int:
         until = f", until {format_local_time(item.expires_at)}" if item.expires_at is not None else ""
         doubt = "interrupted: " if item.question == "in_doubt" else ""
         print_line(f"{item.id}  {format_local_time(item.asked_at)}  session {item.session}{until}")
-        print_line(f"    {doubt}{format_call(item)}  — {item.rule}")
-        for line in (*format_defaults(item), *format_preview(item)):
-            print_line(f"    {line}")
+        room = screen_width() - len(INDENT) if sys.stdout.isatty() else None
+        for line in format_question(item, room, lead=doubt):
+            print_line(f"{INDENT}{line}")
     return 0
+
+
+def format_question(question: PendingApproval, room: int | None, lead: str = "") -> list[str]:
+    """The call, its rule, its defaults and its preview, in lines of at most `room` columns.
+
+    A text from outside never starts a line of the screen, not even by its length: continued lines start with …, the
+    rule with a dash, and lines of the preview with a bar.
+    """
+    made: list[str] = []
+    texts = [f"{lead}{format_call(question)} — {question.rule}"]
+    if len(_fold(texts[0], room)) > 1:
+        texts = [f"{lead}{format_call(question)}", f"— {question.rule}"]
+    for line in (*texts, *format_defaults(question)):
+        start, *more = _fold(line, room)
+        made += [start, *(f"{CONTINUED}{piece}" for piece in more)]
+    return [*made, *(f"{BAR}{piece}" for line in format_preview(question) for piece in _fold(line, room))]
+
+
+def _fold(line: str, room: int | None) -> list[str]:
+    shown = escape_text(line, exact=True)
+    return [shown] if room is None else split_cells(shown, max(1, room - len(CONTINUED)))
 
 
 def format_call(question: PendingApproval) -> str:
@@ -62,10 +86,8 @@ def format_defaults(question: PendingApproval) -> list[str]:
 
 
 def format_preview(question: PendingApproval) -> list[str]:
-    """The tool's preview of the call, with invisible and control characters escaped; the arguments hold all of it."""
-    lines = (
-        [escape_text(line, exact=True) for line in question.preview.split("\n")] if question.preview else []
-    )
+    """The tool's preview of the call, as it is; the arguments hold all of it."""
+    lines = question.preview.split("\n") if question.preview else []
     cut = len(lines) - PREVIEW_LINES_MAX
     return (
         lines if cut <= 0 else [*lines[:PREVIEW_LINES_MAX], f"[{cut:,} more lines; the arguments have all]"]

@@ -60,6 +60,13 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     """Options of the commands that send prompts: `run` and `chat`."""
     add = parser.add_argument
     add("-i", "--instructions", default="", help="system prompt")
+    add(
+        "--project-instructions",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="add this file to the system prompt, such as AGENTS.md; read once per session; repeatable",
+    )
     add("--output", metavar="SCHEMA.json", help="answer as JSON that matches the schema in this file")
     add("--effort", metavar="LEVEL", help="reasoning effort, such as low, medium or high")
     add("--max-tokens", type=make_count_parser(1), metavar="N", help="maximum tokens of one reply")

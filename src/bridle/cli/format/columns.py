@@ -49,7 +49,7 @@ def wrap_text(words: str, width: int, lines_max: int) -> list[str]:
                 continue
             if line:
                 lines.append(line)
-            *whole, line = _split_word(word.lstrip() if line else word, width)
+            *whole, line = split_cells(word.lstrip() if line else word, width)
             lines.extend(whole)
             if len(lines) > lines_max:
                 break
@@ -84,8 +84,8 @@ def shorten_stem(stem: str, width_max: int) -> str:
     return stem if len(stem) <= width_max else "…" + stem[1 - width_max :]
 
 
-def _split_word(word: str, width: int) -> list[str]:
-    """Split a word, such as a link or hash, into pieces that fit."""
+def split_cells(word: str, width: int) -> list[str]:
+    """Split a text into pieces that fit, exactly where they are full."""
     pieces, piece, room = [], "", width
     for letter in word:
         if letter_cells(letter) > room:

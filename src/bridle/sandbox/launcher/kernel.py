@@ -13,7 +13,7 @@ WRITE_RIGHTS_BY_VERSION = {1: 0b1_1111_1111_0010, 2: 1 << 13, 3: 1 << 14, 5: 1 <
 SCOPE_VERSION, SCOPES = 6, 0b11
 """Abstract Unix sockets and signals end at the sandbox."""
 CAPABILITIES_MAX = 64
-PR_CAPBSET_DROP, PR_SET_PDEATHSIG = 24, 1
+PR_CAPBSET_DROP, PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 24, 1, 36
 CAPSET = {"x86_64": 126, "aarch64": 91}
 CAPABILITY_VERSION_3 = 0x20080522
 
@@ -59,6 +59,11 @@ def drop_capabilities() -> None:
         LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)  # fails for numbers that the kernel does not have
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     check_call("capset", LIBC.syscall(CAPSET[os.uname().machine], header, (ctypes.c_uint32 * 6)()))
+
+
+def adopt_orphans() -> None:
+    """Become the parent of processes below whose own parent ends, so that their end can be awaited."""
+    check_call("subreaper", LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def die_with_parent(parent: int) -> None:

@@ -4,12 +4,21 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, NoReturn
 
 from .groups import make_group
-from .kernel import LaunchError, die_with_parent, drop_capabilities, read_landlock_version, restrict_writes
+from .kernel import (
+    LaunchError,
+    adopt_orphans,
+    die_with_parent,
+    drop_capabilities,
+    read_landlock_version,
+    restrict_writes,
+)
 from .namespaces import build_root, enter_namespaces, raise_loopback
 from .seccomp import has_filter, install_filter
 
@@ -18,6 +27,9 @@ FAILED_CODE = 125
 NOT_FOUND_CODE = 127
 OPEN_FILES_MAX = 4096
 WRITABLE_ALWAYS = ("/tmp", "/dev")  # noqa: S108 - private ones of the sandbox
+PROXY_MODULE = "bridle.sandbox.launcher.proxy"
+"""Imported only for a command that may reach hosts: it takes as long as everything else here."""
+CONTAINER_MODULE = "bridle.sandbox.launcher.container"
 Spec = dict[str, Any]
 
 
@@ -26,6 +38,8 @@ def main(stage: str, text: str) -> NoReturn:
     try:
         if stage == "outer":
             os._exit(run_outer(spec))
+        if stage == "container":
+            os._exit(import_module(CONTAINER_MODULE).run_container(spec["words"], spec["remove"]))
         run_inner(spec)
     except (LaunchError, OSError) as error:
         sys.stderr.write(f"bridle sandbox: the command was not run: {error}\n")
@@ -43,17 +57,32 @@ def run_outer(spec: Spec) -> int:
                 "root is limited by control groups only, and none can be made here; use another user"
             )
         spec["per_process"] = not group.limits_memory
+        ends = socket.socketpair() if spec["hosts"] else None
         ignore_signals()
+        adopt_orphans()
         child = os.fork()
         if child == 0:
+            if ends is not None:
+                spec["control"] = ends[1].detach()
+                os.set_inheritable(spec["control"], True)
             run_child(spec, group.join)
+        proxy = start_proxy(spec, *ends) if ends is not None else None
         status = wait_for(child)
-        for reached in group.describe_limits_reached():
+        wait_for_rest()
+        for reached in (*group.describe_limits_reached(), *(proxy.describe_refusals() if proxy else ())):
             sys.stderr.write(f"bridle sandbox: {reached}\n")
         sys.stderr.flush()
         return status
     finally:
         group.remove()
+
+
+def start_proxy(spec: Spec, ours: socket.socket, childs: socket.socket) -> Any:
+    """Serve the port that the inner stage opens; threads start only here, after the fork."""
+    childs.close()
+    proxy = import_module(PROXY_MODULE).AllowListProxy(spec["hosts"]["allow"], spec["hosts"]["private"])
+    proxy.start(ours)
+    return proxy
 
 
 def run_child(spec: Spec, join_group: "Any") -> NoReturn:
@@ -78,6 +107,7 @@ def run_namespaces(spec: Spec) -> NoReturn:
     enter_namespaces(network=spec["network"])
     first = os.fork()
     if first:
+        close_control(spec)
         os._exit(wait_for(first))
     die_with_parent(0)
     os.setsid()
@@ -92,13 +122,22 @@ def run_namespaces(spec: Spec) -> NoReturn:
             sys.stderr.write(f"bridle sandbox: the command was not run: {error}\n")
             sys.stderr.flush()
         os._exit(FAILED_CODE)
+    close_control(spec)
     os._exit(wait_for(command))
+
+
+def close_control(spec: Spec) -> None:
+    """Only the inner stage passes a port out."""
+    if "control" in spec:
+        os.close(spec["control"])
 
 
 def run_inner(spec: Spec) -> NoReturn:
     """Give up the last rights, then become the command."""
     if not has_filter():
         raise LaunchError(f"the system calls of this machine ({os.uname().machine}) are not known")
+    if spec["hosts"]:
+        import_module(PROXY_MODULE).open_port(spec["control"], spec["hosts"]["private"])
     limits = spec["limits"]
     set_limit(resource.RLIMIT_CORE, 0)
     set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
@@ -138,6 +177,13 @@ def wait_for(child: int) -> int:
         if ended == child:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
+
+
+def wait_for_rest() -> None:
+    """Wait for the first process of the sandbox, which bubblewrap does not: once it is gone, so are all others."""
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
 
 
 def ignore_signals() -> None:

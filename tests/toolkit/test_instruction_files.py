@@ -1,0 +1,108 @@
+"""Project instructions: only files that the user names, read once per session, recorded, refused if wrong."""
+
+import asyncio
+import json
+import os
+
+import pytest
+
+from bridle import Agent, InstructionWritten, MisuseError, load_agent, toolkit
+from bridle.cli.main import main
+from bridle.testing import scripted
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "AGENTS.md").write_text("Use tabs.\n")
+    return tmp_path
+
+
+def written(store, session):
+    async def collect():
+        agent = Agent("sim:", store=str(store))
+        events = [record.event for record in await agent.store.read(session)]
+        await agent.store.close()
+        return [event.instructions for event in events if isinstance(event, InstructionWritten)]
+
+    return asyncio.run(collect())
+
+
+def test_a_file_is_read_once_per_session_and_recorded(project):
+    instructions = ["Be brief.", toolkit.project_instructions("AGENTS.md")]
+    agent = Agent(scripted("a", "b", "c"), instructions=instructions, store=str(project / "log.db"))
+    agent.run_sync("one", "first")
+    (project / "AGENTS.md").write_text("Use spaces.")
+    agent.run_sync("two", "first")
+    agent.run_sync("three", "second")
+    asyncio.run(agent.store.close())
+    lead = "Instructions of this project, from AGENTS.md:\n\n"
+    assert written(project / "log.db", "first") == [f"{lead}Use tabs."]
+    assert written(project / "log.db", "second") == [f"{lead}Use spaces."]
+
+
+def test_wrong_files_are_refused_at_once(project):
+    with pytest.raises(MisuseError, match="name a file"):
+        toolkit.project_instructions()
+    for name, data, why in (
+        ("empty.md", b" \n", "is empty"), ("large.md", b"x" * 70_000, "more than 65,536 bytes"), ("odd.md", b"a\xff", r"byte 1\)"),
+    ):  # fmt: skip
+        (project / name).write_bytes(data)
+        with pytest.raises(MisuseError, match=why):
+            toolkit.project_instructions("AGENTS.md", name)
+    os.mkfifo(project / "pipe")
+    for name in ("absent.md", ".", "pipe"):
+        with pytest.raises(MisuseError, match="are not a file"):
+            toolkit.project_instructions(name)
+
+
+@pytest.fixture
+def run_command(project, capsys):
+    """Runs `bridle run` and returns what was recorded as instructions of its session, and the session."""
+
+    def run(*words):
+        capsys.readouterr()
+        assert main(["run", "--store", "log.db", "-m", "sim:", "--json", *words, "hello"]) == 0
+        session = json.loads(capsys.readouterr().out)["session"]
+        return written(project / "log.db", session), session
+
+    return run
+
+
+def test_no_file_is_read_unless_it_is_named(run_command):
+    assert run_command()[0] == []
+
+
+def test_the_command_line_reads_a_named_file_and_resumes_without_it(run_command, project, capsys):
+    (text,), session = run_command("--project-instructions", "AGENTS.md")
+    assert text.endswith("Use tabs.")
+    (project / "AGENTS.md").unlink()
+    assert run_command("--session", session) == ([text], session)
+    assert main(["run", "--store", "log.db", "-m", "sim:", "--project-instructions", "AGENTS.md", "x"]) == 2
+    assert "AGENTS.md' are not a file" in capsys.readouterr().err
+
+
+def test_settings_apply_to_new_sessions_and_are_shown(run_command, project, capsys):
+    _, old = run_command()
+    (project / "bridle.toml").write_text('project_instructions = ["AGENTS.md"]\n')
+    assert run_command("--session", old) == ([], old)
+    assert len(run_command()[0]) == 1
+    assert main(["config", "project_instructions", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["settings"]
+    assert row["value"] == [str(project / "AGENTS.md")] and row["where"].endswith("bridle.toml:1")
+    assert run_command("--no-config")[0] == []
+
+
+def test_agent_files_name_them(run_command, project):
+    (project / "a.toml").write_text(
+        'model = "sim:"\ninstructions = "Be brief."\nproject_instructions = ["AGENTS.md"]\n'
+    )
+    agent = load_agent("a.toml", store="log.db")
+    agent.run_sync("hello", "s")
+    assert agent.settings.instructions == "Be brief." and len(written(project / "log.db", "s")) == 1
+    asyncio.run(agent.store.close())
+    texts, session = run_command("-a", "a.toml")
+    assert len(texts) == 1 and run_command("-a", "a.toml", "--session", session) == (texts, session)
+    (project / "b.toml").write_text('model = "sim:"\nproject_instructions = ["NONE.md"]\n')
+    with pytest.raises(MisuseError, match=r"b\.toml, line 2.*are not a file"):
+        load_agent("b.toml")
