@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from bridle.core.budget.limits import deadline, find_missing_charge
+from bridle.core.budget.limits import deadline, find_missing_charge, tool_calls_left
 from bridle.core.budget.shared import (
     FitReservation,
     RemainingBudget,
@@ -52,6 +52,7 @@ SourceFactory = Callable[[str], BudgetSource]
 """Makes the source for a session that reserves from it."""
 NESTED_RUNS_MAX = 8
 """Runs that may be inside one another, the outermost included."""
+NO_USD = Decimal(0)
 CALL_IS_OVER = "the outer run's tool call, inside which it ran, has ended"
 
 
@@ -152,6 +153,10 @@ class NestedRun:
         self.is_confirmed = False
         self.traceparent = ""
         """Position of the call in a trace."""
+        self.program_session = ""
+        """Session of the program that the call runs; its tool calls count as those of the outer run."""
+        self._charged_calls = 0
+        """Tool calls of the program that were charged before a crash and have not started yet."""
 
     def is_over(self) -> bool:
         return self._over
@@ -206,26 +211,49 @@ class NestedRun:
     async def charge_missing(self, session: str, state: State) -> None:
         """Charge what an earlier driver of this session spent and could not charge before it crashed."""
         used = state.run.budget
-        own = Subrun(
-            session=session, call_id="", usage=used.spent.usage, usd=used.spent.usd, steps=used.spent.steps
-        )
+        steps = 0 if state.settings.model.endpoint.is_program else used.spent.steps
+        own = Subrun(session=session, call_id="", usage=used.spent.usage, usd=used.spent.usd, steps=steps)
+        if session == self.program_session and (known := self._find_subrun(session)):
+            self._charged_calls = max(0, known.tool_calls - used.spent.tool_calls)
         for nested in self.list_outer():
             for subrun in (own, *used.subruns):
                 await nested.charge_subrun(subrun)
 
     async def charge_subrun(self, subrun: Subrun) -> None:
         """Record the part of a subrun's spending that the outer run has not recorded."""
-        run, (name, arguments) = self.parent_budget.run, self.tool
-        known = next((each for each in run.state.run.budget.subruns if each.session == subrun.session), None)
-        missing = find_missing_charge(subrun, known)
+        missing = find_missing_charge(subrun, self._find_subrun(subrun.session))
         if missing is None:
             return
-        if known is None:
-            started = SubrunStarted(
-                call_id=self.call_id, session=subrun.session, name=name, arguments=arguments
-            )
-            await run.record(started)
-        await run.record(replace(missing, call_id=self.call_id))
+        await self.record_start(subrun.session)
+        await self.parent_budget.run.record(replace(missing, call_id=self.call_id))
+
+    async def record_start(self, session: str) -> None:
+        """Record once that a run inside this call starts."""
+        if self._find_subrun(session) is None:
+            name, arguments = self.tool
+            started = SubrunStarted(call_id=self.call_id, session=session, name=name, arguments=arguments)
+            await self.parent_budget.run.record(started)
+
+    async def charge_tool_call(self, session: str, call: str) -> str:
+        """Count a tool call of the program as one of this run; returns the reason if it may not run."""
+        run, left = self.parent_budget.run, tool_calls_left(self.parent_budget.state)
+        if left is None:
+            return ""
+        if self._charged_calls:
+            self._charged_calls -= 1
+        elif left[0] <= 0:
+            return left[1]
+        else:
+            await run.record(SubrunCharged(call_id=self.call_id, session=session, id=call, usd=NO_USD, tool_calls=1))
+        return ""
+
+    def release_tool_call(self) -> None:
+        """Keep the charge of a call that does not run for the next one."""
+        self._charged_calls += 1
+
+    def _find_subrun(self, session: str) -> Subrun | None:
+        subruns = self.parent_budget.state.run.budget.subruns
+        return next((each for each in subruns if each.session == session), None)
 
     def list_sources(self) -> Sequence[tuple[object, SourceFactory]]:
         return ((self, lambda by: NestedBudgetSource(self, by)), *self.parent_budget.list_sources())
@@ -252,13 +280,17 @@ class NestedBudgetSource:
 
     @property
     def limits_tool_calls(self) -> bool:
-        return False  # a nested run's tool calls count only against its own limit
+        """True for a program; the tool calls of any other nested run count only against its own limit."""
+        return self._session == self._nested_run.program_session
 
     async def count_call(self, call: str) -> str:
-        return ""
+        if not self.limits_tool_calls:
+            return ""
+        return await self._run_on_parent_loop(self._nested_run.charge_tool_call(self._session, call))
 
     async def uncount_call(self, call: str) -> None:
-        return None
+        if self.limits_tool_calls:
+            self._nested_run.release_tool_call()
 
     async def reserve(self, wanted: Reservation, fit: FitReservation) -> OpenReservation | None:
         if self._nested_run.is_over():
@@ -300,13 +332,8 @@ class NestedBudgetSource:
         parent = self._parent_budget
         parent.open_count += 1
         parent.reserved += reserved_amount(reserved.reservation)
-        if any(each.session == self._session for each in parent.state.run.budget.subruns):
-            return
-        call_id, (name, arguments) = self._nested_run.call_id, self._nested_run.tool
         try:
-            await parent.run.record(
-                SubrunStarted(call_id=call_id, session=self._session, name=name, arguments=arguments)
-            )
+            await self._nested_run.record_start(self._session)
         except BaseException:
             await reserved.release()
             raise
