@@ -106,7 +106,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     `facts` returns current values, once per prompt.  `hooks` decide at five points of a run.  `handover`
     lists agents that may take over, or their names.  `telemetry` exports traces: True or `Telemetry(…)`; by
     default the variable BRIDLE_TELEMETRY decides.  `sandbox` isolates the programs of
-    tools.  `code_mode` lets the model write programs that call the tools.  run/agent_settings.py lists the other options.
+    tools.  `code_mode` lets the model write programs that call the tools.  run/agent_settings.py lists the
+    other options.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         given = add_handover_tools(tools, handover), tool_index, tool_choice, instructions
         self._parts = make_parts(AgentInputs(
             settings, model, deadlines, *given, thinking, sampling, output, validate, context_type, hooking,
-            sandbox, store, code_mode and BoundCodeMode(code_mode, lambda: self._resources),
+            sandbox, store, None if code_mode is None else BoundCodeMode(code_mode, lambda: self._resources),
         ))  # fmt: skip
         self._budget, self._clock, self._pool = budget or Budget(), clock or SystemClock(), pool
         self._resources = RunResources(

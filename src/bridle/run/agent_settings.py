@@ -335,11 +335,11 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     output_type, functions = parse_output(inputs.output)
     own, sources = split_sources(inputs.tools)
     given, validators = confine_tools(collect_tools(own), inputs.sandbox), parse_validators(inputs.validate)
-    check_store_location(inputs.store, given)
     known = add_output_functions(given, functions, validators) if functions else given
-    code_tool = inputs.code_mode.make_tool(given, settings, inputs.tool_index) if inputs.code_mode else None
+    code_tool = inputs.code_mode.make_tool(given, inputs) if inputs.code_mode else None
     if code_tool is not None:
         known = code_tool.replace_tools(known)
+    check_store_location(inputs.store, {**given, **known})
     has_more = output_type is not None or settings.memory is not None
     fixed = (
         ToolChoice()

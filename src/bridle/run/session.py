@@ -84,6 +84,7 @@ class Session:
     unknown_agents: tuple[str, ...] = ()  # named in `handover`, and in no agent of the run
     parts: AgentParts[Any]
     reopen: "Callable[[AgentParts[Any]], Session]"  # with other parts of the agent
+    open_other: "Callable[[str], Session]"  # another session, with the same agent
 
     def lease(self) -> AbstractContextManager[None]:
         return self.store.lease(self.session)
@@ -221,8 +222,9 @@ class Session:
     async def compensate(
         self, settled: Collection[str] = (), tenant: str | None = None
     ) -> tuple[Compensation, ...]:
-        """Undo the calls of the last run, also those of other agents that had it."""
-        with self.lease():
+        """Undo the calls of the last run, also those of programs and of other agents that had it."""
+        with ExitStack() as held:
+            held.enter_context(self.lease())
             driver = self.new_driver()
             await driver.restore_and_repair()
             if driver.state.phase is Phase.NEW:
@@ -231,9 +233,19 @@ class Session:
             agents = list_agents(self, driver.state)
             tools = collect_compensations(*(agent.parts.tool_layout.tools for agent in agents))
             check_context(list_tool_needs(tools), driver.contexts.context, "compensate")
-            if driver.state.phase is not Phase.IDLE:
-                await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
-            return await run_compensations(driver, tools, settled, across)
+            drivers = {"": driver}
+            for subrun in driver.state.run.budget.subruns:
+                inner = self.open_other(subrun.session)
+                opened = inner.new_driver()
+                await opened.restore()
+                if opened.state.settings.model.endpoint.is_program:
+                    held.enter_context(inner.lease())
+                    await opened.restore_and_repair()
+                    drivers[subrun.session] = opened
+            for each in drivers.values():
+                if each.state.phase is not Phase.IDLE:
+                    await each.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
+            return await run_compensations(drivers, tools, settled, across)
 
     async def _import_history(self, driver: Driver, history: History) -> None:
         if driver.state.conversation.transcript.messages:
@@ -399,6 +411,7 @@ class RunResources:
             unknown_agents=tuple(each.name for each in self.handovers if each.name not in successors),
             parts=parts,
             reopen=partial(self.open_session, session, restore_overrides=restore_overrides, **own),
+            open_other=lambda other: self.open_session(other, parts, **own),
         )
 
     def _list_watchers(self, control: RunControl | None, lent: LentResources | None) -> tuple[Watcher, ...]:

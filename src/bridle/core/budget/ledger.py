@@ -109,8 +109,8 @@ class PromptSizes:
 
 
 LedgerOutcome = Literal["answered", "failed", "cancelled", "lost", "stored", "program"]
-"""`stored` is not a call: tools and instructions that a provider stores under a name, for a fee.  Nor is `program`: tool
-calls that a program made."""
+"""`stored` is not a call: tools and instructions that a provider stores under a name, for a fee.
+`program` is not one either: tool calls that a program made."""
 CONVERSATION_SHARE = NO_TOOL_NAME
 OTHER_STORE = "(elsewhere)"
 """Placeholder for calls whose log is in another store."""

@@ -8,8 +8,9 @@ Before every request, the worst case of the call (estimated prompt plus maximum 
 left. The output is limited to what can be paid for, and a call without room for a useful reply is not made.
 
 Runs inside a run's tools (`Run.subruns`) count against its limits like its own spending, except for tool
-calls, which are limited where they are made; those of a program count as calls of the run. Each subrun has its own log; the parent's log records its start
-and the cost of each call, so that limits cover all of it and a crash loses no more than the call in progress.
+calls, which are limited where they are made; those of a program count as calls of the run. Each subrun has its
+own log; the parent's log records its start and the cost of each call, so that limits cover all of it and a crash
+loses no more than the call in progress.
 
 `wrap_up` is a soft limit: at that share of any other limit, the model is asked once to finish. The notice
 follows the results, so that the cached prefix stays unchanged.

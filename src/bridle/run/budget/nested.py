@@ -244,7 +244,9 @@ class NestedRun:
         elif left[0] <= 0:
             return left[1]
         else:
-            await run.record(SubrunCharged(call_id=self.call_id, session=session, id=call, usd=NO_USD, tool_calls=1))
+            await run.record(
+                SubrunCharged(call_id=self.call_id, session=session, id=call, usd=NO_USD, tool_calls=1)
+            )
         return ""
 
     def release_tool_call(self) -> None:

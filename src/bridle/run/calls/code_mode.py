@@ -9,17 +9,16 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bridle.ports.sandbox import MEBIBYTE, Sandbox
 from bridle.ports.tool import Tool
-from bridle.ports.tool_index import ToolIndex
 from bridle.tools.names import check_tool_name
 from bridle.tools.process.run_process import OUTPUT_BYTES_MAX
 from bridle.values.errors import MisuseError
-from bridle.values.settings import Settings
 
 if TYPE_CHECKING:
+    from bridle.run.agent_settings import AgentInputs
     from bridle.run.session import RunResources
 
     from .code_tool import CodeTool
@@ -40,7 +39,7 @@ class CodeMode:
     name: str = "run_code"
     """Name of the tool that runs programs."""
     sandbox: Sandbox | Literal["auto"] | None = "auto"
-    """`auto` runs each program isolated in an empty folder, or refuses; None runs it with all rights of this process."""
+    """`auto` runs each program isolated in an empty folder, or refuses; None runs it with all your rights."""
     seconds: float = SECONDS_DEFAULT
     """Time of a program, without the time of its tool calls."""
     calls_max: int = CALLS_DEFAULT
@@ -53,14 +52,18 @@ class CodeMode:
     def __post_init__(self) -> None:
         check_tool_name(self.name)
         if isinstance(self.tools, str):
-            raise MisuseError(f"CodeMode(tools={self.tools!r}) must be a list of names; write [{self.tools!r}]")
+            raise MisuseError(
+                f"CodeMode(tools={self.tools!r}) must be a list of names; write [{self.tools!r}]"
+            )
         for option in ("seconds", "calls_max", "output_bytes_max", "memory_bytes"):
             given: object = getattr(self, option)
             if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
                 raise MisuseError(f"CodeMode({option}={given!r}) must be a number above 0")
         if isinstance(self.sandbox, str):
             if self.sandbox != "auto":
-                raise MisuseError(f'CodeMode(sandbox={self.sandbox!r}) is invalid; use "auto", a sandbox or None')
+                raise MisuseError(
+                    f'CodeMode(sandbox={self.sandbox!r}) is invalid; use "auto", a sandbox or None'
+                )
             with tempfile.TemporaryDirectory() as folder:
                 import_module("bridle.sandbox.local").find_sandbox(folder)
 
@@ -72,11 +75,11 @@ class BoundCodeMode(NamedTuple):
     resources: "Callable[[], RunResources]"
     """The resources of the agent's runs, which programs use too."""
 
-    def make_tool(self, tools: Mapping[str, Tool], settings: Settings, index: ToolIndex | None) -> "CodeTool":
-        """The tool that runs programs, which may call some of these tools under these settings."""
+    def make_tool(self, tools: Mapping[str, Tool], inputs: "AgentInputs[Any]") -> "CodeTool":
+        """The tool that runs programs, which may call some of these tools of an agent."""
         if not isinstance(self.mode, CodeMode):
             raise MisuseError(f"`code_mode` must be a CodeMode(…), not {self.mode!r}")
-        made: CodeTool = import_module("bridle.run.calls.code_tool").CodeTool(self, tools, settings, index)
+        made: CodeTool = import_module("bridle.run.calls.code_tool").CodeTool(self, tools, inputs)
         return made
 
 

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from bridle.ports.run_context import RunContext
 from bridle.ports.sandbox import Sandbox, SandboxLimits
 from bridle.ports.tool import Json, Tool
-from bridle.ports.tool_index import ToolIndex
-from bridle.run.agent_settings import AgentParts
+from bridle.run.agent_settings import AgentInputs, AgentParts
 from bridle.run.budget.nested import apply_parent_context, current_nested_run
 from bridle.run.cancellation import finish_despite_cancel
 from bridle.run.context.instructions import parse_instructions
@@ -48,7 +47,9 @@ CODE_PARAMETER = "code"
 PARAMETERS = msgspec.json.encode(
     {
         "type": "object",
-        "properties": {CODE_PARAMETER: {"type": "string", "description": "The program; print what you want to see."}},
+        "properties": {
+            CODE_PARAMETER: {"type": "string", "description": "The program; print what you want to see."}
+        },
         "required": [CODE_PARAMETER],
         "additionalProperties": False,
     }
@@ -79,10 +80,9 @@ class ProgramFailed(BridleError):
 class CodeTool:
     runs_programs = True
 
-    def __init__(
-        self, bound: BoundCodeMode, tools: Mapping[str, Tool], settings: Settings, index: ToolIndex | None
-    ) -> None:
-        mode = self._mode = bound.mode
+    def __init__(self, bound: BoundCodeMode, tools: Mapping[str, Tool], inputs: AgentInputs[Any]) -> None:
+        mode, self._inputs = bound.mode, inputs
+        self._mode = mode
         if mode.name in tools:
             raise BadTool(f"tool `{mode.name}`: code mode has a tool with that name; use CodeMode(name=…)")
         self._resources, self._given = bound.resources, _choose_tools(mode.tools, tools)
@@ -90,13 +90,18 @@ class CodeTool:
         stubs = "\n".join(function.stub for function in functions)
         if len(stubs) > STUB_CHARACTERS_MAX:
             specs = [tool.spec for tool in self._given.values()]
-            search = SearchTools(index or LexicalIndex(), specs, TOOLS_FOUND_DEFAULT)
+            search = SearchTools(inputs.tool_index or LexicalIndex(), specs, TOOLS_FOUND_DEFAULT)
             self._given = {**self._given, SEARCH_TOOL_NAME: search}
             stubs = NAMES_ONLY.format(count=len(functions), names=", ".join(each.name for each in functions))
             functions = make_functions(self._given.values())
         self._functions: tuple[ProgramFunction, ...] = functions
         place = ISOLATED if mode.sandbox == "auto" else ""
-        options: dict[str, Any] = {"effect": "exclusive", "timeout": None, "on_unknown": "retry", "always": True}
+        options: dict[str, Any] = {
+            "effect": "exclusive",
+            "timeout": None,
+            "on_unknown": "retry",
+            "always": True,
+        }
         self.behavior = ToolBehavior(
             mode.name,
             f"{INTRODUCTION.format(place=place)}\n\n{stubs}",
@@ -105,13 +110,17 @@ class CodeTool:
         )
         self.spec = self.behavior.spec
         self._settings = make_program_settings(
-            settings, mode.name, tuple(tool.spec for tool in self._given.values())
+            inputs.settings, mode.name, tuple(tool.spec for tool in self._given.values())
         )
 
     @property
     def workspace(self) -> Path | None:
         """The folder that programs can write, if it outlives them."""
-        return None if self._mode.sandbox is None or self._mode.sandbox == "auto" else self._mode.sandbox.workspace
+        return (
+            None
+            if self._mode.sandbox is None or self._mode.sandbox == "auto"
+            else self._mode.sandbox.workspace
+        )
 
     def replace_tools(self, known: Mapping[str, Tool]) -> dict[str, Tool]:
         """The tools that the model sees."""
@@ -173,7 +182,7 @@ class CodeTool:
     def _make_parts(self, program: ProgramModel) -> AgentParts[str]:
         chain = ModelChain((PROGRAM_MODEL,), {PROGRAM_MODEL.model_key: program.connection})
         return AgentParts(
-            inputs=cast("Any", None),
+            inputs=self._inputs,
             settings=self._settings,
             model_chain=chain,
             tool_layout=ToolLayout(self._given, self._settings.tools, ()),
@@ -191,7 +200,9 @@ class CodeTool:
 
 def make_program_settings(settings: Settings, name: str, tools: tuple[ToolSpec, ...]) -> Settings:
     """The settings of a program's session: the agent's rules for tools, and none of those for models."""
-    points = ((spec, tuple(point for point in spec.points if point in TOOL_POINTS)) for spec in settings.hooks)
+    points = (
+        (spec, tuple(point for point in spec.points if point in TOOL_POINTS)) for spec in settings.hooks
+    )
     hooks: tuple[HookSpec, ...] = tuple(replace(spec, points=kept) for spec, kept in points if kept)
     return Settings(
         model=PROGRAM_MODEL,
@@ -220,7 +231,5 @@ def _choose_tools(names: Sequence[str] | None, tools: Mapping[str, Tool]) -> dic
 
 
 def _describe_problem(output: str, problem: str) -> str:
-    printed = output.strip()
-    if not printed:
-        return problem[-PROBLEM_CHARACTERS_MAX:]
-    return f"{problem[-PROBLEM_CHARACTERS_MAX:]}\n[the end of what it printed before]\n{printed[-OUTPUT_CHARACTERS_MAX:]}"
+    problem, printed = problem[-PROBLEM_CHARACTERS_MAX:], output.strip()[-OUTPUT_CHARACTERS_MAX:]
+    return f"{problem}\n[the end of what it printed before]\n{printed}" if printed else problem

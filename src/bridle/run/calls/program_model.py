@@ -28,7 +28,17 @@ from bridle.values.usage import Price, Rates
 
 from .code_mode import CodeMode
 
-FREE = Price(tiers=(Rates(input=Decimal(0), output=Decimal(0), cache_read=Decimal(0), cache_write=Decimal(0), cache_write_1h=None),))
+FREE = Price(
+    tiers=(
+        Rates(
+            input=Decimal(0),
+            output=Decimal(0),
+            cache_read=Decimal(0),
+            cache_write=Decimal(0),
+            cache_write_1h=None,
+        ),
+    )
+)
 PROGRAM_MODEL = Model(
     id="python",
     endpoint=Endpoint(name="program", family="scripted", auth="none", is_program=True),

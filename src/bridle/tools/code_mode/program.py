@@ -93,7 +93,7 @@ class Branch:
         CURRENT.branch = self
         try:
             self.value = self._function()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again in `parallel`
             self.error = error
         self.calls = []
         self._paused.release()
@@ -166,10 +166,10 @@ class Program:
                 made = compile(ast.Expression(last.value), PROGRAM_FILE, "eval", dont_inherit=True)
                 value = eval(made, names)  # noqa: S307
                 if value is not None:
-                    print(value if isinstance(value, str) else repr(value))
+                    sys.stdout.write(f"{value if isinstance(value, str) else repr(value)}\n")
         except SystemExit as end:
             return "" if end.code in (None, 0) else f"SystemExit: {end.code}"
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - reported to the model
             return _format_error(error)
         return ""
 

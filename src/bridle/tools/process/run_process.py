@@ -270,7 +270,11 @@ class RunningProcess:
             return False
         if not data:
             self._loop.remove_reader(fd)
-        if self._on_message is not None and self._popen.stdout is not None and fd == self._popen.stdout.fileno():
+        if (
+            self._on_message is not None
+            and self._popen.stdout is not None
+            and fd == self._popen.stdout.fileno()
+        ):
             if data:
                 self._on_message(data)
             return bool(data)
