@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict
 
 from bridle.ports.tool import Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.agent import Agent
 from bridle.run.agent_settings import AgentOptions, read_policy
 from bridle.run.calls.approval import Approver
+from bridle.run.calls.code_mode import CALLS_DEFAULT, SECONDS_DEFAULT, CodeMode
 from bridle.run.model_chain import ModelLike
 from bridle.run.session import StoreLike
 from bridle.tools.collect_tools import collect_tools
@@ -79,6 +81,21 @@ class CommandEntry(Value, forbid_unknown_fields=True):
     """Handling of a call that a crash interrupted: `retry`, `ask` or `report`."""
 
 
+class CodeModeTable(Value, forbid_unknown_fields=True):
+    """Programs of the model that call tools: `[code_mode]`."""
+
+    tools: tuple[str, ...] | None = None
+    """Names of the tools that programs may call; by default all."""
+    direct: bool = False
+    """True if the model may also call these tools itself."""
+    sandbox: bool = True
+    """False runs programs with all your rights."""
+    seconds: float = SECONDS_DEFAULT
+    """Time of a program, without the time of its tool calls."""
+    calls_max: int = CALLS_DEFAULT
+    """Tool calls of one program."""
+
+
 class AgentFile(Value, forbid_unknown_fields=True):
     """The keys of an agent file."""
 
@@ -96,6 +113,8 @@ class AgentFile(Value, forbid_unknown_fields=True):
     """Tools made from command lines."""
     mcp: str | dict[str, dict[str, object]] = ""
     """File with MCP servers (`mcpServers`), or the servers in this file: `[mcp.NAME]` with `command` or `url`."""
+    code_mode: bool | CodeModeTable = False
+    """Let the model write Python programs that call the tools; a table sets options."""
     policy: str | Policy | None = None
     """Policy file, or its rules in this file: `[[policy.rules]]`."""
     budget: Budget | None = None
@@ -150,6 +169,7 @@ class AgentDefinition:
     thinking: Thinking | None
     sampling: Sampling | None
     output: OutputType[object] | None
+    code_mode: CodeMode | None
     options: AgentOptions
 
 
@@ -176,6 +196,7 @@ def read_agent_file(path: str | os.PathLike[str]) -> AgentDefinition:
         thinking=read.thinking,
         sampling=read.sampling,
         output=_read_output(file, read),
+        code_mode=_read_code_mode(file, read),
         options=options,
     )
 
@@ -207,6 +228,7 @@ def load_agent(
         thinking=definition.thinking,
         sampling=definition.sampling,
         output=definition.output,
+        code_mode=definition.code_mode,
         store=store,
         approver=approver,
         watchers=watchers,
@@ -278,6 +300,16 @@ def _make_command_tool(file: TomlFile, entry: CommandEntry) -> CommandTool:
         exits=entry.exits,
         **options,
     )
+
+
+def _read_code_mode(file: TomlFile, read: AgentFile) -> CodeMode | None:
+    if not read.code_mode:
+        return None
+    given = read.code_mode if isinstance(read.code_mode, CodeModeTable) else CodeModeTable()
+    try:
+        return CodeMode(**{**asdict(given), "sandbox": "auto" if given.sandbox else None})
+    except BridleError as error:
+        raise file.fail(("code_mode",), str(error)) from None
 
 
 def _read_policy(file: TomlFile, read: AgentFile) -> Policy | None:

@@ -67,6 +67,7 @@ ABANDONED_REASON = "the run before was left unfinished"
 OWN_INSTRUCTIONS_NOTE = "the imported system prompt is not sent: the agent has instructions of its own"
 CANCELLED_REASON = "cancelled by the caller"
 CLOSE_ATTEMPTS_MAX = 5
+PROGRAM_SESSION = "session {session!r} is that of a program in another run; resume the run that started it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +261,8 @@ class Session:
 
     async def _configure(self, driver: Driver, settings: Settings, imported: str = "") -> None:
         """Record changed settings.  `imported` is the system prompt of a history about to be imported."""
+        if driver.state.settings.model.endpoint.is_program and not settings.model.endpoint.is_program:
+            raise MisuseError(PROGRAM_SESSION.format(session=self.session))
         instructions = imported or driver.state.conversation.imported_instructions
         if instructions and not settings.instructions:
             settings = replace(settings, instructions=instructions)

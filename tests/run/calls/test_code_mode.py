@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-import os
+import secrets
+from pathlib import Path
 
 import pytest
 from wire_models import MODELS
@@ -90,7 +91,9 @@ class Shop:
     @property
     def program(self):
         """Id of the session of the only program."""
-        (session,) = (each.id for each in asyncio.run(self.store.sessions()) if each.id.startswith("run_code-"))
+        (session,) = (
+            each.id for each in asyncio.run(self.store.sessions()) if each.id.startswith("run_code-")
+        )
         return session
 
 
@@ -133,7 +136,9 @@ def test_replies_of_a_program_are_no_model_calls():
     assert [span.name for span in spans] == ["execute_tool count"] * 4 + ["invoke_agent run_code"]
     assert "gen_ai.request.model" not in spans[-1].attributes
     entries = list_entries(shop.program, records)
-    assert {entry.outcome for entry in entries} == {"program"} and sum(entry.tool_calls for entry in entries) == 4
+    assert {entry.outcome for entry in entries} == {"program"} and sum(
+        entry.tool_calls for entry in entries
+    ) == 4
 
 
 def test_calls_at_the_same_time_run_at_the_same_time_in_a_fixed_order():
@@ -170,7 +175,10 @@ for item in ("nothing", 7):
         print(error.outcome, str(error).splitlines()[0])
 """
     text = read_result(shop.run(code)).text
-    assert text == "error ValueError: no such item\ninvalid The arguments of `count` are wrong, so nothing was run:"
+    assert (
+        text
+        == "error ValueError: no such item\ninvalid The arguments of `count` are wrong, so nothing was run:"
+    )
     assert shop.done == ["count nothing"]
 
 
@@ -178,7 +186,9 @@ def test_a_program_that_fails_is_an_error_with_its_traceback_and_output():
     result = read_result(Shop().run("print('before')\ncount('ab')\nitems = [1, 2]\nprint(items[5])"))
     assert result.is_error and "IndexError: list index out of range" in result.text
     assert 'File "<program>", line 4' in result.text and "print(items[5])" in result.text
-    assert result.text.endswith("before") and "program.py" not in result.text and "<string>" not in result.text
+    assert (
+        result.text.endswith("before") and "program.py" not in result.text and "<string>" not in result.text
+    )
     assert "SyntaxError" in read_result(Shop().run("def")).text
     assert "SystemExit: 3" in read_result(Shop().run("import sys; sys.exit(3)")).text
     assert read_result(Shop().run("import sys; sys.exit(0)")).text == "[the program printed nothing]"
@@ -189,7 +199,9 @@ def test_rules_of_the_policy_hold_in_programs():
     deny = Policy(rules=(PermissionRule(decision="deny", tools=("sell",), name="closed"),))
     code = "try:\n    sell('ab')\nexcept ToolError as error:\n    print(error.outcome, error)\ncount('ab')"
     text = read_result(shop.run(code, policy=deny)).text
-    assert text.startswith("denied ") and "closed" in text and text.endswith("2") and shop.done == ["count ab"]
+    assert (
+        text.startswith("denied ") and "closed" in text and text.endswith("2") and shop.done == ["count ab"]
+    )
     ask = Policy(rules=(PermissionRule(decision="ask", tools=("run_code",)),))
     assert Shop().run(code, policy=ask).stop == "waiting"
 
@@ -261,20 +273,26 @@ def test_the_limit_of_tool_calls_counts_those_of_programs():
     assert finished.is_error and "'budget'" in finished.text and finished.text.endswith("2 2")
     assert sum(event.tool_calls for event in shop.read("s", SubrunCharged)) == 3
     again = Shop()
-    assert again.run(code, budget=Budget(session=Limits(tool_calls=6))).stop == "done" and len(again.done) == 5
+    assert (
+        again.run(code, budget=Budget(session=Limits(tool_calls=6))).stop == "done" and len(again.done) == 5
+    )
 
 
 def test_limits_of_a_program():
     shop = Shop()
     endless = read_result(shop.run("while True: count('ab')", CodeMode(sandbox=None, calls_max=3)))
     assert endless.is_error and "more than 3 tool calls" in endless.text and len(shop.done) == 3
-    busy = read_result(Shop().run("print('x', flush=True)\nwhile True: pass", CodeMode(sandbox=None, seconds=0.5)))
+    busy = read_result(
+        Shop().run("print('x', flush=True)\nwhile True: pass", CodeMode(sandbox=None, seconds=0.5))
+    )
     assert busy.is_error and "it used up its time" in busy.text and busy.text.endswith("x")
     loud = CodeMode(sandbox=None, output_bytes_max=1000)
     text = read_result(Shop().run("print('a' * 5000)\nprint('end')", loud)).text
     assert text.startswith("aaa") and text.endswith("end") and "bytes left out" in text and len(text) < 1100
     memory = CodeMode(memory_bytes=96 * 1024 * 1024)
-    big = read_result(Shop().run("data = bytearray(300_000_000)\nfor i in range(0, 300_000_000, 4096): data[i] = 1", memory))
+    big = read_result(
+        Shop().run("data = bytearray(300_000_000)\nfor i in range(0, 300_000_000, 4096): data[i] = 1", memory)
+    )
     assert big.is_error
 
 
@@ -293,27 +311,30 @@ def test_a_streamed_run_leaves_the_same_logs_and_shows_the_calls():
     inner = [item.item for item in shown if isinstance(item, SubrunItem)]
     assert [each.name for each in inner if isinstance(each, e.ToolFinished)] == ["count", "sell"]
     for sessions in (("s", "s"), (whole.program, streamed.program)):
-        one, other = ([type(event) for event in shop.read(id_)] for shop, id_ in zip((whole, streamed), sessions))
+        one, other = (
+            [type(event) for event in shop.read(id_)]
+            for shop, id_ in zip((whole, streamed), sessions, strict=True)
+        )
         assert one == other
 
 
-def list_programs():
-    return [each for each in os.listdir("/proc") if each.isdigit() and is_program(each)]
+def count_processes(mark):
+    """Number of processes with this word in their command line."""
+    return sum(mark in read_bytes(path) for path in Path("/proc").glob("[0-9]*/cmdline"))
 
 
-def is_program(pid):
+def read_bytes(path):
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return b"MARK-OF-THIS-PROGRAM" in file.read()
+        return path.read_bytes()
     except OSError:
-        return False
+        return b""  # it has ended
 
 
 @pytest.mark.parametrize("sandbox", [None, "auto"])
 def test_cancelling_the_run_ends_the_processes_of_the_program(sandbox, tmp_path):
-    shop = Shop()
+    shop, mark = Shop(), secrets.token_hex(16)
     code = (
-        "import subprocess\nsubprocess.Popen(['sh', '-c', 'sleep 1000; : MARK-OF-THIS-PROGRAM'])\n"
+        f"import subprocess\nsubprocess.Popen(['sh', '-c', 'sleep 1000; : {mark}'])\n"
         "print(count('ab'))\nwhile True: pass"
     )
 
@@ -328,13 +349,13 @@ def test_cancelling_the_run_ends_the_processes_of_the_program(sandbox, tmp_path)
 
         running = asyncio.create_task(watch())
         await started.wait()
-        alive = list_programs()
+        alive = count_processes(mark.encode())
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         return alive
 
     alive = asyncio.run(run())
-    assert alive and not list_programs()
+    assert alive == 1 and not count_processes(mark.encode())
     assert shop.read(shop.program, e.RunEnded)[-1].stop == "cancelled"
     assert shop.read("s", e.RunEnded)[-1].stop == "cancelled"
 
@@ -351,7 +372,12 @@ def test_actions_of_programs_are_compensated_in_reverse_order():
     assert agent.run_sync(script, "s", tenant="acme").stop == "done"
     shop.done.clear()
     found = asyncio.run(agent.compensate("s"))
-    assert shop.done == ["unsell last sold last", "unsell b sold b", "unsell a sold a", "unsell first sold first"]
+    assert shop.done == [
+        "unsell last sold last",
+        "unsell b sold b",
+        "unsell a sold a",
+        "unsell first sold first",
+    ]
     assert [each.state for each in found] == ["done"] * 4
     assert [each.session for each in found] == ["", shop.program, shop.program, ""]
     assert found[1].reference == f"{shop.program}/{found[1].call_id}"
@@ -377,7 +403,9 @@ print(refund("ab"))
     assert finished.is_error and 'called count({"item":"abc"}) where it had called count({"item":"ab"})' in (
         finished.text.replace('": "', '":"')
     )
-    assert shop.done == ["count ab", "refund ab"], "the approved call ran once, before the program was run again"
+    assert shop.done == ["count ab", "refund ab"], (
+        "the approved call ran once, before the program was run again"
+    )
 
 
 def test_programs_are_repeatable():
@@ -391,7 +419,10 @@ def test_tools_of_programs_are_chosen_by_name():
     names = [spec.name for spec in agent.settings.tools]
     assert names == ["sell", "refund", "run_code"]
     (spec,) = (spec for spec in agent.settings.tools if spec.name == "run_code")
-    assert "def count(item: str, factor: int = ...) -> int:" in spec.description and "sell" not in spec.description
+    assert (
+        "def count(item: str, factor: int = ...) -> int:" in spec.description
+        and "sell" not in spec.description
+    )
     everything = shop.make_agent(CodeMode(sandbox=None, direct=True))
     assert [spec.name for spec in everything.settings.tools] == ["count", "sell", "refund", "run_code"]
     result = agent.run_sync(call("sell('ab')"), "s", tenant="acme")
@@ -403,7 +434,13 @@ def test_tools_of_programs_are_chosen_by_name():
 
 
 def test_wrong_options_are_refused():
-    for wrong in ({"seconds": 0}, {"calls_max": -1}, {"tools": "count"}, {"sandbox": "yes"}, {"memory_bytes": True}):
+    for wrong in (
+        {"seconds": 0},
+        {"calls_max": -1},
+        {"tools": "count"},
+        {"sandbox": "yes"},
+        {"memory_bytes": True},
+    ):
         with pytest.raises(MisuseError):
             CodeMode(**wrong)
     with pytest.raises(BadTool, match="programs cannot call `buy`; they can call: count, sell, refund"):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from crashes import kill_after_every_record, kill_after_record
-from test_killed_teams import Side, list_facts
+from test_killed_teams import Side
+from test_killed_teams import list_facts as list_all_facts
 
 from bridle import Agent, Budget, CodeMode, tool
 from bridle.stores import open_store
@@ -135,6 +136,11 @@ def list_completed(folder):
 
 def list_results(result):
     return [part.text for message in result.messages for part in message.results]
+
+
+def list_facts(logs):
+    """What happened once; a run that is resumed before it has its answer waits again."""
+    return [fact for fact in list_all_facts(logs) if "waiting" not in fact]
 
 
 def count_charges(logs):

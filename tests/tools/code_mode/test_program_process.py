@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-import os
+import secrets
+from pathlib import Path
 
 import pytest
 
@@ -58,7 +59,7 @@ GARBAGE = {
     "two messages": "write(frame({'calls': [{'name': 'look', 'arguments': {'at': 'a'}}]}) * 2)",
     "a list of arguments": "write(frame({'calls': [{'name': 'look', 'arguments': []}]}))",
     "another tool": "write(frame({'calls': [{'name': 'hidden', 'arguments': {'at': 'a'}}]}))",
-    "surrogates": "write(frame(b'{\"calls\":[{\"name\":\"\\\\ud800\",\"arguments\":{}}]}'))",
+    "surrogates": 'write(frame(b\'{"calls":[{"name":"\\\\ud800","arguments":{}}]}\'))',
     "an endless flood": "\nwhile True: write(b'\\0' * 65536)",
     "a flood of calls": "write(frame({'calls': [{'name': 'look', 'arguments': {'at': 'a'}}] * 5000}))",
 }
@@ -106,8 +107,11 @@ for path in ({str(secret)!r}, os.path.expanduser("~/.bashrc"), "/root/.bashrc"):
         print(open(path).read())
     except OSError as error:
         print(type(error).__name__)
-found = [open(path, "rb").read() for path in glob.glob("/proc/[0-9]*/environ") if os.access(path, os.R_OK)]
-print([each for each in found if b"sk-secret" in each])
+for path in glob.glob("/proc/[0-9]*/environ"):
+    try:
+        print(path, b"sk-secret" in open(path, "rb").read())
+    except OSError as error:
+        print(type(error).__name__)
 try:
     socket.create_connection(("1.1.1.1", 53), timeout=2)
 except OSError as error:
@@ -115,7 +119,7 @@ except OSError as error:
 print(os.listdir("."), look("a"))
 """
     found, _ = run_program(code)
-    assert "sk-secret" not in found.text and "the secret" not in found.text
+    assert "True" not in found.text and "the secret" not in found.text
     assert found.text.splitlines()[0] == "[]" and found.text.splitlines()[-2:] == ["no network", "[] saw a"]
 
 
@@ -125,18 +129,26 @@ def test_output_without_end_is_cut_and_time_is_limited():
 
 
 def test_a_bomb_of_processes_ends_with_the_program():
-    code = "import os, time\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        time.sleep(0.01)"
-    found, _ = run_program(code, seconds=1.0)
-    assert found.is_error
-    assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _is_child(pid)]
-
-
-def _is_child(pid):
+    mark = secrets.token_hex(16)
+    code = f"""
+import time
+while True:
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return b"Finds the channel by trying" in file.read()
+        if os.fork() == 0:
+            os.execv("/bin/sleep", ["{mark}", "600"])
     except OSError:
-        return False
+        time.sleep(0.01)
+"""
+    found, _ = run_program(code, seconds=2.0)
+    assert found.is_error and "it used up its time" in found.text
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if has_word(path, mark.encode())]
+
+
+def has_word(path, word):
+    try:
+        return word in path.read_bytes()
+    except OSError:
+        return False  # it has ended
 
 
 def test_the_program_cannot_replace_what_its_functions_do():

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from .code_tool import CodeTool
 
+CODE_TOOL_NAME = "run_code"
 SECONDS_DEFAULT = 60.0
 CALLS_DEFAULT = 200
 MEMORY_DEFAULT = 512 * MEBIBYTE
@@ -36,7 +37,7 @@ class CodeMode:
     """Names of the tools that programs may call; None for all of the agent's tools."""
     direct: bool = False
     """True if the model may also call these tools itself, without a program."""
-    name: str = "run_code"
+    name: str = CODE_TOOL_NAME
     """Name of the tool that runs programs."""
     sandbox: Sandbox | Literal["auto"] | None = "auto"
     """`auto` runs each program isolated in an empty folder, or refuses; None runs it with all your rights."""
