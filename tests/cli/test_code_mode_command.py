@@ -57,7 +57,7 @@ def test_the_option_runs_programs_and_every_command_shows_their_calls(folder):
     assert undone.code == 0 and undone.out.startswith("done") and f"{program}/c3_0" in undone.out
     refused = run(folder, "run", "--session", program, "-m", "sim:", "--tools", "tools.py", "Go on.")
     assert refused.code == 2 and "resume the run that started it" in refused.err
-    without = run(folder, "run", "--session", session, "--tools", "tools.py", "Go on.")
+    without = run(folder, "resume", session, "--tools", "tools.py")
     assert without.code == 2 and "add --code-mode" in without.err
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from bridle.core.calls.permission import find_blind_rule, find_dead_rule
 from bridle.ports.sandbox import Sandbox
-from bridle.ports.tool import ConfinableTool, HidesDefaults, Json, Tool, ToolSource
+from bridle.ports.tool import HidesDefaults, Json, Tool, ToolSource
 from bridle.ports.tool_index import ToolIndex
 from bridle.providers import load_codec
 from bridle.run.calls.catalogue import ToolLayout, make_tool_layout
@@ -26,7 +26,7 @@ from bridle.run.calls.code_mode import BoundCodeMode
 from bridle.run.context.instructions import AgentInstructions, parse_instructions
 from bridle.run.context.registered_hooks import RegisteredHooks
 from bridle.run.context.run_context import ContextNeed, check_context_types, list_tool_needs
-from bridle.tools.collect_tools import ToolLike, collect_tools, split_sources
+from bridle.tools.collect_tools import ToolLike, collect_tools, confine_tools, split_sources
 from bridle.tools.output_functions import OutputFunctions, add_output_functions, make_output
 from bridle.tools.schema.output_type import OutputType
 from bridle.transports.deadlines import Deadlines
@@ -116,16 +116,6 @@ NUMBER_OPTIONS = (
     "cache_shards", "max_tokens", "repeats_max", "attempts_max", "result_characters", "context_tokens",
     "reply_calls_max", "reply_bytes_max", "handovers_max",
 )  # fmt: skip
-
-
-def confine_tools(tools: dict[str, Tool], sandbox: Sandbox | None) -> dict[str, Tool]:
-    """The tools, with the programs of those that name no sandbox in this one."""
-    if sandbox is None:
-        return tools
-    return {
-        name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
-        for name, tool in tools.items()
-    }
 
 
 def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> None:
@@ -249,7 +239,6 @@ def load_policy(given: Policy | str | os.PathLike[str] | None) -> Policy:
 def check_policy_rules(settings: Settings, tools: Mapping[str, Tool]) -> Settings:
     """Return the settings; raises `MisuseError` for a rule that never matches or tests a hidden argument."""
     unseen = {name: tool.unseen_defaults for name, tool in tools.items() if isinstance(tool, HidesDefaults)}
-    # The tools of programs are not among those of the settings.
     specs = tuple({**settings.tools_by_name, **{name: tool.spec for name, tool in tools.items()}}.values())
     fault = find_dead_rule(settings.policy, specs) or find_blind_rule(settings.policy, specs, unseen)
     if fault:
@@ -336,9 +325,7 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     own, sources = split_sources(inputs.tools)
     given, validators = confine_tools(collect_tools(own), inputs.sandbox), parse_validators(inputs.validate)
     known = add_output_functions(given, functions, validators) if functions else given
-    code_tool = inputs.code_mode.make_tool(given, inputs) if inputs.code_mode else None
-    if code_tool is not None:
-        known = code_tool.replace_tools(known)
+    known = inputs.code_mode.add_tool(known, given, inputs) if inputs.code_mode else known
     check_store_location(inputs.store, {**given, **known})
     has_more = output_type is not None or settings.memory is not None
     fixed = (
@@ -349,8 +336,7 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     layout = make_tool_layout(
         known, limits, inputs.tool_index, fixed, output_type.name if output_type else "", settings.memory
     )
-    if code_tool is not None:
-        layout = layout._replace(tools={**given, **layout.tools})
+    layout = layout._replace(tools={**given, **layout.tools}) if inputs.code_mode else layout
     parsed = parse_instructions(inputs.instructions)
     checker = OutputChecker(output_type, validators)
     needs = (

@@ -25,7 +25,7 @@ from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun, current_nested_run
 from bridle.run.budget.sources import BudgetPool, check_tenant_budget
 from bridle.run.calls.approval import Approver, find_pending_approval, list_pending_approvals
-from bridle.run.calls.compensation import run_compensations
+from bridle.run.calls.compensation import ABANDONED_REASON, close_programs, run_compensations
 from bridle.run.calls.handover import (
     Handover,
     LentResources,
@@ -63,11 +63,9 @@ if TYPE_CHECKING:
     from bridle.run.context.telemetry import TracingChoice
 
 FINISHED_STOPS = ("done", "refused")
-ABANDONED_REASON = "the run before was left unfinished"
 OWN_INSTRUCTIONS_NOTE = "the imported system prompt is not sent: the agent has instructions of its own"
 CANCELLED_REASON = "cancelled by the caller"
 CLOSE_ATTEMPTS_MAX = 5
-PROGRAM_SESSION = "session {session!r} is that of a program in another run; resume the run that started it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,8 +222,7 @@ class Session:
         self, settled: Collection[str] = (), tenant: str | None = None
     ) -> tuple[Compensation, ...]:
         """Undo the calls of the last run, also those of programs and of other agents that had it."""
-        with ExitStack() as held:
-            held.enter_context(self.lease())
+        with ExitStack() as held, self.lease():
             driver = self.new_driver()
             await driver.restore_and_repair()
             if driver.state.phase is Phase.NEW:
@@ -234,18 +231,7 @@ class Session:
             agents = list_agents(self, driver.state)
             tools = collect_compensations(*(agent.parts.tool_layout.tools for agent in agents))
             check_context(list_tool_needs(tools), driver.contexts.context, "compensate")
-            drivers = {"": driver}
-            for subrun in driver.state.run.budget.subruns:
-                inner = self.open_other(subrun.session)
-                opened = inner.new_driver()
-                await opened.restore()
-                if opened.state.settings.model.endpoint.is_program:
-                    held.enter_context(inner.lease())
-                    await opened.restore_and_repair()
-                    drivers[subrun.session] = opened
-            for each in drivers.values():
-                if each.state.phase is not Phase.IDLE:
-                    await each.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
+            drivers = await close_programs(driver, self.open_other, held)
             return await run_compensations(drivers, tools, settled, across)
 
     async def _import_history(self, driver: Driver, history: History) -> None:
@@ -261,8 +247,6 @@ class Session:
 
     async def _configure(self, driver: Driver, settings: Settings, imported: str = "") -> None:
         """Record changed settings.  `imported` is the system prompt of a history about to be imported."""
-        if driver.state.settings.model.endpoint.is_program and not settings.model.endpoint.is_program:
-            raise MisuseError(PROGRAM_SESSION.format(session=self.session))
         instructions = imported or driver.state.conversation.imported_instructions
         if instructions and not settings.instructions:
             settings = replace(settings, instructions=instructions)

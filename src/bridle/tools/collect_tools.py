@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
 from typing import Any, cast
 
-from bridle.ports.tool import Tool, ToolSource
+from bridle.ports.sandbox import Sandbox
+from bridle.ports.tool import ConfinableTool, Tool, ToolSource
 from bridle.tools.function.function_tool import FunctionTool, is_unbound_method
 from bridle.tools.function.options import ToolBehavior
 from bridle.tools.function.raw_tool import RawTool
@@ -52,6 +53,16 @@ def collect_tools(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, 
         found[name] = made
     collect_compensations(found)  # report invalid compensations now, not when one is needed
     return found
+
+
+def confine_tools(tools: dict[str, Tool], sandbox: Sandbox | None) -> dict[str, Tool]:
+    """The tools, with the programs of those that name no sandbox in this one."""
+    if sandbox is None:
+        return tools
+    return {
+        name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
+        for name, tool in tools.items()
+    }
 
 
 def collect_compensations(*collections: Mapping[str, Tool]) -> dict[str, Tool]:

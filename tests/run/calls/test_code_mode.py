@@ -6,6 +6,7 @@ import secrets
 from pathlib import Path
 
 import pytest
+from crashes import CrashingStore
 from wire_models import MODELS
 
 from bridle import (
@@ -23,6 +24,7 @@ from bridle import (
     Refuse,
     RunContext,
     SharedBudget,
+    StoreError,
     SubrunItem,
     tool,
 )
@@ -334,7 +336,8 @@ def read_bytes(path):
 def test_cancelling_the_run_ends_the_processes_of_the_program(sandbox, tmp_path):
     shop, mark = Shop(), secrets.token_hex(16)
     code = (
-        f"import subprocess\nsubprocess.Popen(['sh', '-c', 'sleep 1000; : {mark}'])\n"
+        f"import subprocess\ninner = subprocess.Popen(['sh', '-c', 'echo; sleep 1000; : {mark}'], stdout=-1)\n"
+        "inner.stdout.readline()\n"
         "print(count('ab'))\nwhile True: pass"
     )
 
@@ -406,6 +409,37 @@ print(refund("ab"))
     assert shop.done == ["count ab", "refund ab"], (
         "the approved call ran once, before the program was run again"
     )
+
+
+def test_a_call_of_a_program_that_a_crash_interrupted_follows_its_tool():
+    """The store fails with every write in turn; a call in doubt is reported, and no call runs twice."""
+    code = "for item in 'ab':\n    try:\n        print(sell(item))\n    except ToolError as error:\n        print(error.outcome)"
+    outcomes = set()
+    for left in range(2, 40):
+        shop = Shop()
+        agent = shop.make_agent(store=CrashingStore(left))
+        try:
+            result = agent.run_sync(call(code), "s", tenant="acme")
+        except StoreError:
+            shop.store.left = None
+            begun = shop.read("s", e.Prompted)
+            result = agent.resume_sync("s") if begun else agent.run_sync(call(code), "s", tenant="acme")
+        else:
+            break
+        assert result.stop == "done", left
+        lines = read_result(result).text.splitlines()
+        outcomes.update(lines)
+        assert len(lines) == 2 and all(shop.done.count(each) <= 1 for each in shop.done), left
+        sold = [line for line in lines if line.startswith("sold")]
+        assert {f"sell {line[-1]}" for line in sold} <= {*shop.done}
+    assert left > 20 and outcomes == {"sold a", "sold b", "unknown"}
+
+
+def test_the_time_of_the_run_ends_a_program():
+    shop = Shop()
+    result = shop.run("count('ab')\nwhile True: pass", budget=Budget(seconds=1.5))
+    assert result.stop == "seconds" and shop.done == ["count ab"]
+    assert shop.read(shop.program, e.RunEnded)
 
 
 def test_programs_are_repeatable():

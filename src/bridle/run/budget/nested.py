@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from bridle.core.budget.limits import deadline, find_missing_charge, tool_calls_left
+from bridle.core.budget.limits import deadline, find_missing_charge
 from bridle.core.budget.shared import (
     FitReservation,
     RemainingBudget,
@@ -41,6 +41,7 @@ from bridle.values.record import Record
 from bridle.values.result import DELTA_TYPES, Delta, SubrunDelta, SubrunItem
 from bridle.values.usage import Budget, Reservation, Usage
 
+from .program_calls import ProgramCalls
 from .source import AdmittedCall, BudgetSource, CallCost, OpenReservation, WaitQueue
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ SourceFactory = Callable[[str], BudgetSource]
 """Makes the source for a session that reserves from it."""
 NESTED_RUNS_MAX = 8
 """Runs that may be inside one another, the outermost included."""
-NO_USD = Decimal(0)
 CALL_IS_OVER = "the outer run's tool call, inside which it ran, has ended"
 
 
@@ -153,10 +153,8 @@ class NestedRun:
         self.is_confirmed = False
         self.traceparent = ""
         """Position of the call in a trace."""
-        self.program_session = ""
-        """Session of the program that the call runs; its tool calls count as those of the outer run."""
-        self._charged_calls = 0
-        """Tool calls of the program that were charged before a crash and have not started yet."""
+        self.program: ProgramCalls | None = None
+        """The tool calls of the program that this call runs."""
 
     def is_over(self) -> bool:
         return self._over
@@ -213,15 +211,15 @@ class NestedRun:
         used = state.run.budget
         steps = 0 if state.settings.model.endpoint.is_program else used.spent.steps
         own = Subrun(session=session, call_id="", usage=used.spent.usage, usd=used.spent.usd, steps=steps)
-        if session == self.program_session and (known := self._find_subrun(session)):
-            self._charged_calls = max(0, known.tool_calls - used.spent.tool_calls)
+        if self.program is not None and self.program.session == session:
+            self.program.note_started(state)
         for nested in self.list_outer():
             for subrun in (own, *used.subruns):
                 await nested.charge_subrun(subrun)
 
     async def charge_subrun(self, subrun: Subrun) -> None:
         """Record the part of a subrun's spending that the outer run has not recorded."""
-        missing = find_missing_charge(subrun, self._find_subrun(subrun.session))
+        missing = find_missing_charge(subrun, self.find_subrun(subrun.session))
         if missing is None:
             return
         await self.record_start(subrun.session)
@@ -229,31 +227,12 @@ class NestedRun:
 
     async def record_start(self, session: str) -> None:
         """Record once that a run inside this call starts."""
-        if self._find_subrun(session) is None:
+        if self.find_subrun(session) is None:
             name, arguments = self.tool
             started = SubrunStarted(call_id=self.call_id, session=session, name=name, arguments=arguments)
             await self.parent_budget.run.record(started)
 
-    async def charge_tool_call(self, session: str, call: str) -> str:
-        """Count a tool call of the program as one of this run; returns the reason if it may not run."""
-        run, left = self.parent_budget.run, tool_calls_left(self.parent_budget.state)
-        if left is None:
-            return ""
-        if self._charged_calls:
-            self._charged_calls -= 1
-        elif left[0] <= 0:
-            return left[1]
-        else:
-            await run.record(
-                SubrunCharged(call_id=self.call_id, session=session, id=call, usd=NO_USD, tool_calls=1)
-            )
-        return ""
-
-    def release_tool_call(self) -> None:
-        """Keep the charge of a call that does not run for the next one."""
-        self._charged_calls += 1
-
-    def _find_subrun(self, session: str) -> Subrun | None:
+    def find_subrun(self, session: str) -> Subrun | None:
         subruns = self.parent_budget.state.run.budget.subruns
         return next((each for each in subruns if each.session == session), None)
 
@@ -274,7 +253,8 @@ class NestedBudgetSource:
 
     def __init__(self, nested_run: NestedRun, session: str) -> None:
         self._nested_run, self._session, self._cancelled = nested_run, session, False
-        self._parent_budget = nested_run.parent_budget
+        self._parent_budget, program = nested_run.parent_budget, nested_run.program
+        self._program = program if program is not None and program.session == session else None
         self.name = f"outer run, {nested_run.session}"
         self.shortage_reason = (
             f"the outer run (session {nested_run.session}) has too little budget left for the next call"
@@ -282,17 +262,14 @@ class NestedBudgetSource:
 
     @property
     def limits_tool_calls(self) -> bool:
-        """True for a program; the tool calls of any other nested run count only against its own limit."""
-        return self._session == self._nested_run.program_session
+        return self._program is not None
 
     async def count_call(self, call: str) -> str:
-        if not self.limits_tool_calls:
-            return ""
-        return await self._run_on_parent_loop(self._nested_run.charge_tool_call(self._session, call))
+        return await self._run_on_parent_loop(self._program.charge(call)) if self._program else ""
 
     async def uncount_call(self, call: str) -> None:
-        if self.limits_tool_calls:
-            self._nested_run.release_tool_call()
+        if self._program is not None:
+            self._program.release()
 
     async def reserve(self, wanted: Reservation, fit: FitReservation) -> OpenReservation | None:
         if self._nested_run.is_over():

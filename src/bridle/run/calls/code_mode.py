@@ -76,12 +76,14 @@ class BoundCodeMode(NamedTuple):
     resources: "Callable[[], RunResources]"
     """The resources of the agent's runs, which programs use too."""
 
-    def make_tool(self, tools: Mapping[str, Tool], inputs: "AgentInputs[Any]") -> "CodeTool":
-        """The tool that runs programs, which may call some of these tools of an agent."""
+    def add_tool(
+        self, known: Mapping[str, Tool], tools: Mapping[str, Tool], inputs: "AgentInputs[Any]"
+    ) -> dict[str, Tool]:
+        """The known tools that the model sees, and the one that runs programs, which call some of these `tools`."""
         if not isinstance(self.mode, CodeMode):
             raise MisuseError(f"`code_mode` must be a CodeMode(…), not {self.mode!r}")
         made: CodeTool = import_module("bridle.run.calls.code_tool").CodeTool(self, tools, inputs)
-        return made
+        return made.replace_tools(known)
 
 
 def is_code_tool(tool: object) -> bool:

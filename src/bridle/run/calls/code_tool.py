@@ -19,6 +19,7 @@ from bridle.ports.sandbox import Sandbox, SandboxLimits
 from bridle.ports.tool import Json, Tool
 from bridle.run.agent_settings import AgentInputs, AgentParts
 from bridle.run.budget.nested import apply_parent_context, current_nested_run
+from bridle.run.budget.program_calls import ProgramCalls
 from bridle.run.cancellation import finish_despite_cancel
 from bridle.run.context.instructions import parse_instructions
 from bridle.run.model_chain import ModelChain
@@ -27,6 +28,7 @@ from bridle.run.result import NO_CHECKS, make_result
 from bridle.run.validate_input import make_prompted, resolve_session
 from bridle.sandbox.local import find_sandbox
 from bridle.tools.code_mode.functions import ProgramFunction, make_functions
+from bridle.tools.collect_tools import split_sources
 from bridle.tools.function.options import ToolBehavior, ToolOptions
 from bridle.tools.process.command_tool import OutputTail
 from bridle.tools.search.lexical_index import LexicalIndex
@@ -85,7 +87,8 @@ class CodeTool:
         self._mode = mode
         if mode.name in tools:
             raise BadTool(f"tool `{mode.name}`: code mode has a tool with that name; use CodeMode(name=…)")
-        self._resources, self._given = bound.resources, _choose_tools(mode.tools, tools)
+        prefixes = tuple(source.prefix for source in split_sources(inputs.tools)[1])
+        self._resources, self._given = bound.resources, _choose_tools(mode.tools, tools, prefixes)
         functions = make_functions(self._given.values())
         stubs = "\n".join(function.stub for function in functions)
         if len(stubs) > STUB_CHARACTERS_MAX:
@@ -161,7 +164,7 @@ class CodeTool:
         given = f"{self.spec.name}-{key}" if key else None
         session, _ = resolve_session(given, new=None, now=resources.clock.now())
         if outer is not None:
-            outer.program_session = session
+            outer.program = ProgramCalls(outer, session)
             await outer.record_start(session)
         named = {spec.name for spec in self._settings.hooks}
         inner = replace_resources(
@@ -219,15 +222,20 @@ def make_program_settings(settings: Settings, name: str, tools: tuple[ToolSpec, 
     )
 
 
-def _choose_tools(names: Sequence[str] | None, tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """The tools that programs may call: no tool of a provider, and none that ends the agent's part of a run."""
+def _choose_tools(
+    names: Sequence[str] | None, tools: Mapping[str, Tool], prefixes: tuple[str, ...]
+) -> dict[str, Tool]:
+    """The tools that programs may call: no tool of a provider, and none that ends the agent's part of a run.
+
+    Names with one of the `prefixes` are those of tools that a server has not listed yet.
+    """
     usable = {name: tool for name, tool in tools.items() if not (tool.spec.native or tool.spec.handover)}
     if names is None:
         return usable
-    if missing := [name for name in names if name not in usable]:
+    if missing := [name for name in names if name not in usable and not name.startswith(prefixes)]:
         listed = ", ".join(usable) or "none"
         raise BadTool(f"CodeMode(tools=…): programs cannot call `{missing[0]}`; they can call: {listed}")
-    return {name: usable[name] for name in dict.fromkeys(names)}
+    return {name: usable[name] for name in dict.fromkeys(names) if name in usable}
 
 
 def _describe_problem(output: str, problem: str) -> str:

@@ -5,12 +5,15 @@ work may depend on later work; a second call continues there.  A compensation th
 finished follows its tool's policy, like any other call.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.core.calls.compensation import list_compensations, merge_compensations
 from bridle.core.effects import RunTool
+from bridle.core.state import Phase
 from bridle.ports.tool import Json, Tool
 from bridle.run.driver import Driver
 from bridle.values import events as e
@@ -20,7 +23,33 @@ from bridle.values.message import Text, ToolCall, ToolResult
 
 from .run_tool import run_tool
 
+if TYPE_CHECKING:
+    from bridle.run.session import Session
+
+ABANDONED_REASON = "the run before was left unfinished"
 SETTLED_BY_PERSON = "A person has seen to it: there is nothing left to undo."
+
+
+async def close_programs(
+    driver: Driver, open_session: "Callable[[str], Session]", held: ExitStack
+) -> dict[str, Driver]:
+    """End the last run if it was abandoned, and its programs.
+
+    Returns their drivers by session, the run's own under the empty name; sessions are leased while `held` is open.
+    """
+    drivers = {"": driver}
+    for subrun in driver.state.run.budget.subruns:
+        inner = open_session(subrun.session)
+        opened = inner.new_driver()
+        await opened.restore()
+        if opened.state.settings.model.endpoint.is_program:
+            held.enter_context(inner.lease())
+            await opened.restore_and_repair()
+            drivers[subrun.session] = opened
+    for each in drivers.values():
+        if each.state.phase is not Phase.IDLE:
+            await each.record(e.RunEnded(stop="cancelled", reason=ABANDONED_REASON))
+    return drivers
 
 
 async def run_compensations(

@@ -62,10 +62,14 @@ def _make_function(tool: Tool, taken: set[str]) -> ProgramFunction:
         f"{python}: {render_type(properties[key], schema)}{'' if key in required else ' = ...'}"
         for key, python in names.items()
     ]
+    if schema.get("additionalProperties", True) is not False:
+        parameters.append(f"**{_make_identifier('more', used)}: Any")
     returns = find_return_type(tool)
     signature = f"def {name}({', '.join(parameters)}) -> {returns}:"
     doc = make_docstring(spec, {names[key]: properties[key] for key in names})
     items = ", ".join(f"{key!r}: {python}" for key, python in names.items())
+    if len(parameters) > len(names):
+        items = ", ".join(filter(None, (items, parameters[-1].partition(":")[0])))
     body = f"return call_tool({spec.name!r}, {{{items}}}, parse={returns != 'str'})"
     # The harness's own function is bound now: a program that assigns the name `call_tool` changes nothing.
     source = (

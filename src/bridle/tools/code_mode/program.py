@@ -65,7 +65,7 @@ class Link:
         return data
 
 
-class Branch:
+class ParallelBranch:
     """One function of `parallel`, in a thread of its own that runs only between `resume` and its next call."""
 
     def __init__(self, function: Callable[[], object]) -> None:
@@ -137,7 +137,7 @@ class Program:
 
     def parallel(self, *functions: Callable[[], Any]) -> list[Any]:
         """Run functions without arguments at the same time: parallel(lambda: f(1), lambda: f(2)) -> [r1, r2]."""
-        branches = [Branch(function) for function in functions]
+        branches = [ParallelBranch(function) for function in functions]
         for branch in branches:
             branch.resume([])
         while waiting := [branch for branch in branches if branch.calls]:
@@ -152,7 +152,7 @@ class Program:
         return [branch.value for branch in branches]
 
     def _exchange(self, calls: list[Call]) -> list[CallResult]:
-        branch: Branch | None = getattr(CURRENT, "branch", None)
+        branch: ParallelBranch | None = getattr(CURRENT, "branch", None)
         return self._link.exchange(calls) if branch is None else branch.exchange(calls)
 
     def _execute(self, code: str, names: dict[str, Any]) -> str:
