@@ -64,7 +64,7 @@ INTRODUCTION = (
     " prints the documentation of a function. Do not let calls depend on the time or on random values: a program that"
     " is interrupted is run again, and its completed calls are answered from the log."
 )
-ISOLATED = " without network and files of its own"
+ISOLATED = " in an empty folder, without network"
 STUB_CHARACTERS_MAX = 12_000
 """Longer lists show only the names of the functions."""
 NAMES_ONLY = "There are {count} functions; print(search_tools(query)) finds them by what they do. Their names: {names}."
@@ -83,8 +83,8 @@ class CodeTool:
     runs_programs = True
 
     def __init__(self, bound: BoundCodeMode, tools: Mapping[str, Tool], inputs: AgentInputs[Any]) -> None:
-        mode, self._inputs = bound.mode, inputs
-        self._mode = mode
+        mode = self._mode = bound.mode
+        self._inputs = inputs
         if mode.name in tools:
             raise BadTool(f"tool `{mode.name}`: code mode has a tool with that name; use CodeMode(name=…)")
         prefixes = tuple(source.prefix for source in split_sources(inputs.tools)[1])
@@ -92,6 +92,10 @@ class CodeTool:
         functions = make_functions(self._given.values())
         stubs = "\n".join(function.stub for function in functions)
         if len(stubs) > STUB_CHARACTERS_MAX:
+            if SEARCH_TOOL_NAME in self._given:
+                raise BadTool(
+                    f"tool `{SEARCH_TOOL_NAME}`: programs have a function with that name; rename your tool"
+                )
             specs = [tool.spec for tool in self._given.values()]
             search = SearchTools(inputs.tool_index or LexicalIndex(), specs, TOOLS_FOUND_DEFAULT)
             self._given = {**self._given, SEARCH_TOOL_NAME: search}
@@ -119,11 +123,8 @@ class CodeTool:
     @property
     def workspace(self) -> Path | None:
         """The folder that programs can write, if it outlives them."""
-        return (
-            None
-            if self._mode.sandbox is None or self._mode.sandbox == "auto"
-            else self._mode.sandbox.workspace
-        )
+        sandbox = self._mode.sandbox
+        return None if sandbox is None or sandbox == "auto" else sandbox.workspace
 
     def replace_tools(self, known: Mapping[str, Tool]) -> dict[str, Tool]:
         """The tools that the model sees."""
@@ -166,13 +167,13 @@ class CodeTool:
         if outer is not None:
             outer.program = ProgramCalls(outer, session)
             await outer.record_start(session)
+            # The outer run lends these.
+            resources = replace_resources(
+                resources, store_location=None, pool=None, watchers=(), approver=None
+            )
         named = {spec.name for spec in self._settings.hooks}
         inner = replace_resources(
             resources,
-            store_location=None if outer is not None else resources.store_location,
-            pool=None if outer is not None else resources.pool,
-            watchers=() if outer is not None else resources.watchers,
-            approver=None if outer is not None else resources.approver,
             retriever=None,
             hooks={name: hook for name, hook in resources.hooks.items() if name in named},
             handovers=(),
