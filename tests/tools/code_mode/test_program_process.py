@@ -65,10 +65,14 @@ GARBAGE = {
 }
 
 
+REASONS = ("is not a message", "a call that no function of it can make", "more than 200 tool calls")
+
+
 @pytest.mark.parametrize("attack", GARBAGE)
 def test_garbage_in_the_channel_ends_the_program(attack):
     found, seen = run_program(f"{GARBAGE[attack]}\nimport time\ntime.sleep(60)", sandbox=None)
     assert found.is_error and "The harness ended the program" in found.text
+    assert any(reason in found.text for reason in REASONS), "it was not ended for its time"
     assert seen == []
 
 
