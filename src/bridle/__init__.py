@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bridle.run.agent import Agent as Agent
     from bridle.run.budget.shared import SharedBudget as SharedBudget
     from bridle.run.budget.stored import StoredBudget as StoredBudget
+    from bridle.run.calls.code_mode import CodeMode as CodeMode
     from bridle.run.calls.handover import Handover as Handover
     from bridle.run.context.instructions import per_turn as per_turn
     from bridle.run.context.prompt_template import PromptTemplate as PromptTemplate
@@ -182,6 +183,7 @@ _HOMES = {
     "run.agent": ("Agent",),
     "run.budget.shared": ("SharedBudget",),
     "run.budget.stored": ("StoredBudget",),
+    "run.calls.code_mode": ("CodeMode",),
     "run.calls.handover": ("Handover",),
     "run.context.instructions": ("per_turn",),
     "run.context.prompt_template": ("PromptTemplate",),

@@ -46,6 +46,48 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
+        "tools/code_mode/process.py",
+        "if length > MESSAGE_BYTES_MAX or len(self._buffer) > end:",
+        "if False:",
+        "tools/code_mode/test_program_process.py::test_garbage_in_the_channel_ends_the_program[two messages]",
+    ),
+    Mutant(
+        "run/calls/program_model.py",
+        'if call.name not in self._tools or not bytes(call.arguments).startswith(b"{"):',
+        "if False:",
+        "tools/code_mode/test_program_process.py::test_garbage_in_the_channel_ends_the_program[another tool]",
+    ),
+    Mutant(
+        "run/calls/code_tool.py",
+        "        policy=settings.policy,\n",
+        "",
+        "run/calls/test_code_mode.py::test_rules_of_the_policy_hold_in_programs",
+    ),
+    Mutant(
+        "run/calls/program_model.py",
+        "if made + len(message.calls) > self._mode.calls_max:",
+        "if made > 20:",
+        "run/calls/test_code_mode.py::test_limits_of_a_program",
+    ),
+    Mutant(
+        "run/calls/code_tool.py",
+        'if self._mode.sandbox != "auto":\n            return self._mode.sandbox',
+        "if True:\n            return None",
+        "tools/code_mode/test_program_process.py::test_keys_files_and_the_network_are_out_of_reach",
+    ),
+    Mutant(
+        "run/calls/program_model.py",
+        "if now == batch.calls:",
+        "if True:",
+        "run/calls/test_code_mode.py::test_a_program_that_calls_otherwise_when_it_runs_again_is_ended_and_nothing_runs_twice",
+    ),
+    Mutant(
+        "run/calls/code_mode.py",
+        'import_module("bridle.sandbox.local").find_sandbox(folder)',
+        "pass",
+        "run/calls/test_code_mode.py::test_without_a_sandbox_code_mode_is_refused_unless_that_is_asked_for",
+    ),
+    Mutant(
         "tools/mcp/definitions.py",
         'read_annotations(tool) if trust else ("write", "report")',
         "read_annotations(tool)",

@@ -26,6 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("wire.md", 1),
         ("lineage.md", 1),
         ("schemas.md", 1),
+        ("code_mode.md", 1),
         ("reference/agent.md", 1),
     ],
 )

@@ -20,6 +20,7 @@ BROAD_EXCEPTS = {
     "run/stream.py": "a watcher can never change a run",
     "run/calls/catalogue.py": "an index of tools is foreign code",
     "run/context/user_functions.py": "retrieval, facts and instructions are foreign code",
+    "tools/code_mode/program.py": "a program is foreign code; what it raises is reported to the model",
     "tools/mcp/connection.py": "whatever fails in a request belongs to the caller that waits for it",
     "run/context/telemetry.py": "telemetry can never change a run",
     "watchers/otel/exporter.py": "telemetry can never end a process",

@@ -21,6 +21,7 @@ from bridle.providers.catalogue import choose_default_model
 from bridle.run.agent import Agent
 from bridle.run.agent_settings import AgentOptions
 from bridle.run.calls.approval import Approver
+from bridle.run.calls.code_mode import CODE_TOOL_NAME
 from bridle.run.logged_settings import take_logged_instructions
 from bridle.toolkit.instruction_files import make_project_instructions
 from bridle.tools.mcp.config_file import load_servers
@@ -36,6 +37,7 @@ from .agent_options import (
     add_default_rule,
     make_approver,
     make_budget,
+    make_code_mode,
     make_toolkit,
     read_policy_option,
     report_hosted_tools,
@@ -59,6 +61,7 @@ class AgentBuilder:
         self._policy = read_policy_option(options) or (self._defined.policy if self._defined else None)
         schema: str | None = getattr(options, "output", None)
         self._output = read_schema_file(schema) if schema else None
+        self._code_mode = make_code_mode(options, self._defined.code_mode if self._defined else None)
         given = (*load_tools(options.tools), *make_toolkit(options))
         self._tools = [*(self._defined.tools if self._defined else ()), *given]
         self._servers = [
@@ -102,6 +105,11 @@ class AgentBuilder:
                 f"this session uses tools ({names}), whose code is not in the log; add --tools FILE,"
                 " --mcp FILE or --toolkit, or -a FILE if an agent file names them"
             )
+        own = {tool.spec.name for tool in self._tools}
+        if before.find_tool(CODE_TOOL_NAME) and self._code_mode is None and CODE_TOOL_NAME not in own:
+            raise MisuseError(
+                "this session uses code mode; add --code-mode, or -a FILE if an agent file has it"
+            )
 
     def build(
         self, store: Store, session: Settings, *, new_run: bool, compaction: Compaction | None = None
@@ -138,6 +146,7 @@ class AgentBuilder:
             output=self._output or (defined.output if defined else None),
             sandbox=defined.sandbox if defined else None,
             policy=add_default_rule(policy, options),
+            code_mode=self._code_mode,
             approver=self._approver,
             thinking=self._choose_thinking(before),
             sampling=(defined.sampling if defined else None) or before.sampling,

@@ -18,6 +18,7 @@ from bridle.cli.format.printing import print_line
 from bridle.ports.tool import Tool
 from bridle.run.agent_settings import read_policy
 from bridle.run.calls.approval import Approver
+from bridle.run.calls.code_mode import CodeMode
 from bridle.run.logged_settings import (
     ForeignEndpoint,
     resolve_logged_model,
@@ -69,6 +70,11 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     )
     add_server_options(parser)
     add_toolkit_options(parser)
+    add(
+        "--code-mode",
+        action="store_true",
+        help="let the model write Python programs that call the tools (docs/code_mode.md)",
+    )
     add("-a", "--agent", metavar="FILE.toml", help="agent file: model, instructions, tools, budget and more")
     add("--policy", metavar="FILE.toml", help="rules that allow, ask about or deny tool calls")
     add(
@@ -135,7 +141,7 @@ def add_toolkit_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--no-sandbox",
         action="store_true",
-        help="run the commands of --toolkit with all your rights, without a sandbox",
+        help="run commands and programs with all your rights, without a sandbox",
     )
     add(
         "--skills",
@@ -150,7 +156,8 @@ def make_toolkit(options: argparse.Namespace) -> list[Tool]:
     """The tools of `--toolkit` and `--skills`; raises `MisuseError` for other options without `--toolkit`."""
     skills: list[str] = options.skills
     if not options.toolkit:
-        for option in ("workspace", "allow_host", "no_sandbox"):
+        runs_programs = getattr(options, "code_mode", False)
+        for option in ("workspace", "allow_host", *(() if runs_programs else ("no_sandbox",))):
             if getattr(options, option):
                 raise MisuseError(f"--{option.replace('_', '-')} needs --toolkit")
         return [import_module("bridle.toolkit").skills(*skills)] if skills else []
@@ -244,6 +251,11 @@ def add_default_rule(policy: Policy, options: argparse.Namespace) -> Policy:
             effects=MUTATING_EFFECTS,
         )
     return replace(policy, otherwise=own)
+
+
+def make_code_mode(options: argparse.Namespace, defined: CodeMode | None) -> CodeMode | None:
+    """Code mode as the option asks for it, else that of the agent file."""
+    return CodeMode(sandbox=None if options.no_sandbox else "auto") if options.code_mode else defined
 
 
 def make_approver(console: Console) -> Approver | None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict
 
 from bridle.ports.sandbox import Sandbox
 from bridle.ports.tool import Tool
@@ -25,6 +26,7 @@ from bridle.ports.watcher import Watcher
 from bridle.run.agent import Agent
 from bridle.run.agent_settings import AgentOptions, read_policy
 from bridle.run.calls.approval import Approver
+from bridle.run.calls.code_mode import CALLS_DEFAULT, SECONDS_DEFAULT, CodeMode
 from bridle.run.model_chain import ModelLike
 from bridle.run.session import StoreLike
 from bridle.sandbox.local import find_sandbox
@@ -83,6 +85,21 @@ class CommandEntry(Value, forbid_unknown_fields=True):
     """Handling of a call that a crash interrupted: `retry`, `ask` or `report`."""
 
 
+class CodeModeTable(Value, forbid_unknown_fields=True):
+    """Programs of the model that call tools: `[code_mode]`."""
+
+    tools: tuple[str, ...] | None = None
+    """Names of the tools that programs may call; by default all."""
+    direct: bool = False
+    """True if the model may also call these tools itself."""
+    sandbox: bool = True
+    """False runs programs with all your rights."""
+    seconds: float = SECONDS_DEFAULT
+    """Time of a program, without the time of its tool calls."""
+    calls_max: int = CALLS_DEFAULT
+    """Tool calls of one program."""
+
+
 class AgentFile(Value, forbid_unknown_fields=True):
     """The keys of an agent file."""
 
@@ -106,6 +123,8 @@ class AgentFile(Value, forbid_unknown_fields=True):
     """Tools made from command lines."""
     mcp: str | dict[str, dict[str, object]] = ""
     """File with MCP servers (`mcpServers`), or the servers in this file: `[mcp.NAME]` with `command` or `url`."""
+    code_mode: bool | CodeModeTable = False
+    """Let the model write Python programs that call the tools; a table sets options."""
     policy: str | Policy | None = None
     """Policy file, or its rules in this file: `[[policy.rules]]`."""
     budget: Budget | None = None
@@ -161,6 +180,7 @@ class AgentDefinition:
     thinking: Thinking | None
     sampling: Sampling | None
     output: OutputType[object] | None
+    code_mode: CodeMode | None
     options: AgentOptions
     sandbox: Sandbox | None
 
@@ -189,6 +209,7 @@ def read_agent_file(path: str | os.PathLike[str]) -> AgentDefinition:
         thinking=read.thinking,
         sampling=read.sampling,
         output=_read_output(file, read),
+        code_mode=_read_code_mode(file, read),
         options=options,
         sandbox=_find_sandbox(file, read),
     )
@@ -222,6 +243,7 @@ def load_agent(
         thinking=definition.thinking,
         sampling=definition.sampling,
         output=definition.output,
+        code_mode=definition.code_mode,
         store=store,
         approver=approver,
         watchers=watchers,
@@ -326,6 +348,16 @@ def _make_command_tool(file: TomlFile, entry: CommandEntry) -> CommandTool:
         exits=entry.exits,
         **options,
     )
+
+
+def _read_code_mode(file: TomlFile, read: AgentFile) -> CodeMode | None:
+    if not read.code_mode:
+        return None
+    given = read.code_mode if isinstance(read.code_mode, CodeModeTable) else CodeModeTable()
+    try:
+        return CodeMode(**{**asdict(given), "sandbox": "auto" if given.sandbox else None})
+    except BridleError as error:
+        raise file.fail(("code_mode",), str(error)) from None
 
 
 def _read_policy(file: TomlFile, read: AgentFile) -> Policy | None:

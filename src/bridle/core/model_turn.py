@@ -120,7 +120,8 @@ def choose_next_effect(state: State) -> Effect:
     repetition = _check_repetition(state)
     if repetition is not None:
         return repetition
-    if state.run.evaluation.output_progress.tool_retries and (exhausted := _end_after_retries(state)):
+    retries = state.run.evaluation.output_progress.tool_retries
+    if retries and not state.settings.model.endpoint.is_program and (exhausted := _end_after_retries(state)):
         return exhausted
     wrap_up = wrap_up_reprompt(state)
     if wrap_up is not None:

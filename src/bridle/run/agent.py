@@ -24,6 +24,7 @@ from bridle.run.budget.nested import NestedRun, apply_parent_context, current_ne
 from bridle.run.budget.sources import BudgetPool, check_pool, check_tenant_budget
 from bridle.run.calls.agent_tool import AgentTool, AgentToolOptions
 from bridle.run.calls.approval import Approver, encode_arguments
+from bridle.run.calls.code_mode import BoundCodeMode, CodeMode
 from bridle.run.calls.handover import Handover, SessionOptions, add_handover_tools, collect_handovers
 from bridle.run.context.instructions import C_contra, Instructions
 from bridle.run.context.registered_hooks import register_hooks
@@ -105,7 +106,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     `facts` returns current values, once per prompt.  `hooks` decide at five points of a run.  `handover`
     lists agents that may take over, or their names.  `telemetry` exports traces: True or `Telemetry(…)`; by
     default the variable BRIDLE_TELEMETRY decides.  `sandbox` isolates the programs of
-    tools.  run/agent_settings.py lists the other options.
+    tools.  `code_mode` lets the model write programs that call the tools.  run/agent_settings.py lists the
+    other options.
     """
 
     def __init__(
@@ -133,6 +135,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         facts: Facts | None = None,
         hooks: Sequence[Hook[C_contra]] = (),
         sandbox: Sandbox | None = None,
+        code_mode: CodeMode | None = None,
         handover: "Sequence[Agent[C_contra, T] | Handover | str]" = (),
         extras: Sequence[Extra] = (),
         deadlines: Deadlines | None = None,
@@ -159,7 +162,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         given = add_handover_tools(tools, handover), tool_index, tool_choice, instructions
         self._parts = make_parts(AgentInputs(
             settings, model, deadlines, *given, thinking, sampling, output, validate, context_type, hooking,
-            sandbox, store,
+            sandbox, store, None if code_mode is None else BoundCodeMode(code_mode, lambda: self._resources),
         ))  # fmt: skip
         self._budget, self._clock, self._pool = budget or Budget(), clock or SystemClock(), pool
         self._resources = RunResources(

@@ -22,6 +22,7 @@ from bridle.ports.tool import HidesDefaults, Json, Tool, ToolSource
 from bridle.ports.tool_index import ToolIndex
 from bridle.providers import load_codec
 from bridle.run.calls.catalogue import ToolLayout, make_tool_layout
+from bridle.run.calls.code_mode import BoundCodeMode
 from bridle.run.context.instructions import AgentInstructions, parse_instructions
 from bridle.run.context.registered_hooks import RegisteredHooks
 from bridle.run.context.run_context import ContextNeed, check_context_types, list_tool_needs
@@ -239,9 +240,8 @@ def load_policy(given: Policy | str | os.PathLike[str] | None) -> Policy:
 def check_policy_rules(settings: Settings, tools: Mapping[str, Tool]) -> Settings:
     """Return the settings; raises `MisuseError` for a rule that never matches or tests a hidden argument."""
     unseen = {name: tool.unseen_defaults for name, tool in tools.items() if isinstance(tool, HidesDefaults)}
-    fault = find_dead_rule(settings.policy, settings.all_tools) or find_blind_rule(
-        settings.policy, settings.all_tools, unseen
-    )
+    specs = tuple({**settings.tools_by_name, **{name: tool.spec for name, tool in tools.items()}}.values())
+    fault = find_dead_rule(settings.policy, specs) or find_blind_rule(settings.policy, specs, unseen)
     if fault:
         raise MisuseError(fault)
     return settings
@@ -284,6 +284,7 @@ class AgentInputs(Generic[T]):
     hooks: RegisteredHooks
     sandbox: Sandbox | None
     store: object
+    code_mode: BoundCodeMode | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,8 +326,9 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     own, sources = split_sources(inputs.tools)
     given = confine_tools(collect_tools(own), inputs.sandbox, settings.policy)
     validators = parse_validators(inputs.validate)
-    check_store_location(inputs.store, given)
     known = add_output_functions(given, functions, validators) if functions else given
+    known = inputs.code_mode.add_tool(known, given, inputs) if inputs.code_mode else known
+    check_store_location(inputs.store, {**given, **known})
     has_more = output_type is not None or settings.memory is not None
     fixed = (
         ToolChoice()
@@ -336,6 +338,7 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     layout = make_tool_layout(
         known, limits, inputs.tool_index, fixed, output_type.name if output_type else "", settings.memory
     )
+    layout = layout._replace(tools={**given, **layout.tools}) if inputs.code_mode else layout
     parsed = parse_instructions(inputs.instructions)
     checker = OutputChecker(output_type, validators)
     needs = (

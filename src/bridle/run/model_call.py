@@ -322,7 +322,8 @@ class ModelCall:
         if self._connection.sign_request is not None:
             self._signature = self._connection.sign_request(outgoing, now)
             outgoing = replace(outgoing, headers=(*outgoing.headers, *self._signature))
-        sys.audit("bridle.asked", self.digest, outgoing.url, outgoing.body)
+        if not self.model.endpoint.is_program:
+            sys.audit("bridle.asked", self.digest, outgoing.url, outgoing.body)
         secrets = self._reply_secrets()
         redactor = Redactor(secrets, KEY_PLACEHOLDER) if secrets else None
         shown = StreamRedactor(redactor, show) if redactor else None

@@ -164,7 +164,12 @@ def label_owners(settings: Settings) -> Settings:
 
 
 def describe_new_settings(before: Settings, settings: Settings) -> Configured:
-    """The event of new settings; it names what was sent so far, is hidden in the log and was not given again."""
+    """The event of new settings; it names what was sent so far, is hidden in the log and was not given again.
+
+    Raises `MisuseError` if a model is to continue the session of a program.
+    """
+    if before.model.endpoint.is_program and not settings.model.endpoint.is_program:
+        raise MisuseError("this session is that of a program in another run; resume the run that started it")
     given = {extra.name for extra in settings.extras}
     extras = (extra.name for extra in before.extras if extra.digest)
     tools = (spec.name for spec in before.all_tools if spec.native_digest)

@@ -7,7 +7,7 @@ added, an event closes whatever an earlier run left open: a killed or cancelled 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun, current_nested_run
 from bridle.run.budget.sources import BudgetPool, check_tenant_budget
 from bridle.run.calls.approval import Approver, find_pending_approval, list_pending_approvals
-from bridle.run.calls.compensation import run_compensations
+from bridle.run.calls.compensation import ABANDONED_REASON, close_programs, run_compensations
 from bridle.run.calls.handover import (
     Handover,
     LentResources,
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from bridle.run.context.telemetry import TracingChoice
 
 FINISHED_STOPS = ("done", "refused")
-ABANDONED_REASON = "the run before was left unfinished"
 OWN_INSTRUCTIONS_NOTE = "the imported system prompt is not sent: the agent has instructions of its own"
 CANCELLED_REASON = "cancelled by the caller"
 CLOSE_ATTEMPTS_MAX = 5
@@ -86,6 +85,7 @@ class Session:
     parts: AgentParts[Any]
     reopen: "Callable[[AgentParts[Any]], Session]"  # with other parts of the agent
     fence: WriteEpoch
+    open_other: "Callable[[str], Session]"  # another session, with the same agent
 
     @asynccontextmanager
     async def lease(self, *, queue: bool = False, take_over: bool = False) -> AsyncIterator[None]:
@@ -233,8 +233,8 @@ class Session:
     async def compensate(
         self, settled: Collection[str] = (), tenant: str | None = None
     ) -> tuple[Compensation, ...]:
-        """Undo the calls of the last run, also those of other agents that had it."""
-        async with self.lease():
+        """Undo the calls of the last run, also those of programs and of other agents that had it."""
+        async with AsyncExitStack() as held, self.lease():
             driver = self.new_driver()
             await driver.restore_and_repair()
             if driver.state.phase is Phase.NEW:
@@ -243,9 +243,8 @@ class Session:
             agents = list_agents(self, driver.state)
             tools = collect_compensations(*(agent.parts.tool_layout.tools for agent in agents))
             check_context(list_tool_needs(tools), driver.contexts.context, "compensate")
-            if driver.state.phase is not Phase.IDLE:
-                await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
-            return await run_compensations(driver, tools, settled, across)
+            drivers = await close_programs(driver, self.open_other, held)
+            return await run_compensations(drivers, tools, settled, across)
 
     async def _import_history(self, driver: Driver, history: History) -> None:
         if driver.state.conversation.transcript.messages:
@@ -416,6 +415,7 @@ class RunResources:
             parts=parts,
             reopen=partial(self.open_session, session, restore_overrides=restore_overrides, **own),
             fence=fence,
+            open_other=lambda other: self.open_session(other, parts, **own),
         )
 
     def _list_watchers(self, control: RunControl | None, lent: LentResources | None) -> tuple[Watcher, ...]:

@@ -129,6 +129,8 @@ class SubrunCharged(EventBase, tag="subrun_charged"):
     usage: Usage = Usage()
     usd: Decimal | None = None
     steps: int = 0
+    tool_calls: int = 0
+    """1 for a tool call of a program, which is recorded before it runs if the run limits its tool calls."""
 
 
 class SubrunWaiting(EventBase, tag="subrun_waiting"):
@@ -152,6 +154,8 @@ class Subrun(Value):
     usage: Usage = Usage()
     usd: Decimal | None = Decimal(0)
     steps: int = 0
+    tool_calls: int = 0
+    """Tool calls of a program that were charged to the outer run."""
 
 
 class Spending(Value):

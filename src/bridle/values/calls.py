@@ -208,6 +208,13 @@ class Compensation(Value):
     """Result of the compensation, or why it failed."""
     reported: bool = False
     """True once the model has been informed of the outcome."""
+    session: str = ""
+    """Session of the program that made the call; empty for a call of the session itself."""
+
+    @property
+    def reference(self) -> str:
+        """Name of the call in a list with those of programs: `c1_0`, or `SESSION/c1_0`."""
+        return f"{self.session}/{self.call_id}" if self.session else self.call_id
 
 
 class CompensationStarted(EventBase, tag="compensation_started"):

@@ -159,6 +159,9 @@ class Endpoint(Value, dict=True):
     """`service/region` for signing requests if there is no key; credentials come from `signing_env`."""
     signing_env: tuple[str, ...] = ()
     """Variables with the access key id, the secret and, optionally, the session token."""
+    is_program: bool = False
+    """True if a program of the run itself answers, not a provider: its replies are no model calls, so they are free and
+    count in no budget, rate or trace."""
     dialect: str = ""
     """Deviations of this endpoint's wire from its family, as JSON that only the family's codec reads."""
 

@@ -7,6 +7,7 @@ from mcp_servers import hostile
 
 from bridle import (
     Agent,
+    CodeMode,
     MisuseError,
     PermissionRule,
     Policy,
@@ -241,3 +242,28 @@ def test_many_runs_share_one_connection(tmp_path):
 
     asyncio.run(main())
     assert len(pids.read_text().splitlines()) == 1
+
+
+def test_programs_call_the_tools_of_servers_and_the_model_does_not_see_them():
+    async def main():
+        code = "print(mcp__h__echo(x=1)['x'], own(text='mine'))"
+        replies = call_reply(("run_code", {"code": code})), "done"
+        agent = Agent(scripted(*replies), tools=[own, hostile()], code_mode=CodeMode(sandbox=None))
+        result = await agent.run("go", "s")
+        assert result.done and [each.text for each in list_results(result)] == ["1 mine"]
+        (configured,) = await list_events(agent.store, Configured)
+        (spec,) = configured.settings.tools
+        assert "def mcp__h__echo(**more: Any) -> Any:" in spec.description
+        assert await list_events(agent.store, ToolsChanged) == []
+        assert await list_events(agent.store, PrefixMoved) == []
+        chosen = CodeMode(sandbox=None, tools=["mcp__h__echo"])
+        agent = Agent(scripted(*replies), tools=[own, hostile()], code_mode=chosen)
+        await agent.run("go", "s")
+        (configured,) = await list_events(agent.store, Configured)
+        names = [spec.name for spec in configured.settings.tools]
+        assert (
+            names[0] == "own" and names[-1] == "run_code" and "mcp__h__echo" not in names and len(names) == 13
+        )
+        assert await list_events(agent.store, ToolsChanged) == []
+
+    asyncio.run(main())

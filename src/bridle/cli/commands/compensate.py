@@ -13,7 +13,7 @@ from bridle.cli.agent_options import add_toolkit_options, is_interactive, make_t
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_log_options, fold_state, read_session, tenant_of, use_log
 from bridle.config.tool_loader import load_tools
-from bridle.core.calls.compensation import list_compensations
+from bridle.core.calls.compensation import merge_compensations
 from bridle.ports.tool import Tool
 from bridle.run.agent import Agent
 from bridle.values.calls import Compensation
@@ -58,7 +58,7 @@ def execute(options: argparse.Namespace) -> int:
             result = f": {shorten(item.result)}" if item.result else ""
             call = f"{item.tool}({escape_text(shorten(item.arguments))})"
             print_line(
-                f"{item.state:<9} {item.call_id:<7} {call}  by {item.compensating_tool}{escape_text(result)}"
+                f"{item.state:<9} {item.reference:<7} {call}  by {item.compensating_tool}{escape_text(result)}"
             )
         if not found:
             print_line("nothing to undo")
@@ -68,7 +68,11 @@ def execute(options: argparse.Namespace) -> int:
 async def _compensate_session(options: argparse.Namespace, tools: list[Tool]) -> tuple[Compensation, ...]:
     async with use_log(options.store) as store:
         state = fold_state(await read_session(store, options.session, tenant_of(options)))
-        found = list_compensations(state)
+        inner = {
+            each.session: fold_state(await store.read(each.session)) for each in state.run.budget.subruns
+        }
+        programs = {name: each for name, each in inner.items() if each.settings.model.endpoint.is_program}
+        found = merge_compensations(state, programs)
         left = [item for item in found if item.state != "done"]
         if options.list or not left:
             return found

@@ -34,6 +34,7 @@ from bridle.core.budget.ledger import (
     list_nested_charges,
 )
 from bridle.ports.store import Store
+from bridle.values.budget import SubrunStarted
 from bridle.values.errors import Corrupt, MisuseError
 from bridle.values.record import Record
 from bridle.values.text import escape_text
@@ -97,7 +98,7 @@ class CostRow(msgspec.Struct):
             self.lost += 1
             return
         self.usd = _add_usd(self.usd, usd)
-        if entry.outcome not in ("answered", "stored"):
+        if entry.outcome not in ("answered", "stored", "program"):
             self.failed += entry.outcome == "failed"
             self.cancelled += entry.outcome == "cancelled"
             self.wasted_usd = _add_usd(self.wasted_usd, usd)
@@ -129,6 +130,8 @@ def execute(options: argparse.Namespace) -> int:
         raise MisuseError("--json and --csv cannot be combined")
     booked = [entry for entry in asyncio.run(_read_entries(options)) if entry.at >= options.since]
     by = options.by or ("call" if options.session else "session")
+    if by != BY_TOOL:
+        booked = [entry for entry in booked if entry.outcome != "program"]
     table, whole = make_rows(booked, by), make_total(booked, by)
     if options.json:
         print_json({"rows": table, "total": whole})
@@ -211,9 +214,10 @@ async def list_session_entries(store: Store, session: str, tenant: str | None = 
     records = await read_session(store, session, tenant)
     booked, drawn = list(list_entries(session, records)), list_nested_charges(records)
     ids = {entry.id for entry in drawn}
-    for inner in dict.fromkeys(entry.session for entry in drawn):
+    started = (record.event.session for record in records if isinstance(record.event, SubrunStarted))
+    for inner in dict.fromkeys((*started, *(entry.session for entry in drawn))):
         theirs = list_entries(inner, await _read_records(store, inner))
-        booked += [entry for entry in theirs if entry.id in ids]
+        booked += [entry for entry in theirs if entry.id in ids or entry.outcome == "program"]
     return [*booked, *_entries_without_log(drawn, booked)]
 
 

@@ -101,6 +101,8 @@ def format_subrun(event: SubrunStarted | SubrunCharged | SubrunWaiting) -> tuple
             return "nested", f"{call_id} runs session {session}"
         case SubrunWaiting(call_id=call_id, session=session, reason=reason):
             return "nested", f"{call_id} waits for session {session}: {reason}"
+        case SubrunCharged(session=session, id=call, tool_calls=tool_calls) if tool_calls:
+            return "nested", f"{session}: tool call {call.rpartition('/')[2]} counted"
         case SubrunCharged(session=session, usage=usage, usd=usd):
             cost = format_dollars(None if usd is None else float(usd))
             return "nested", f"{session}: {format_usage(usage)} · {cost}"

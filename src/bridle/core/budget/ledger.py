@@ -108,8 +108,9 @@ class PromptSizes:
         self.results[name] = self.results.get(name, 0) + tokens
 
 
-LedgerOutcome = Literal["answered", "failed", "cancelled", "lost", "stored"]
-"""`stored` is not a call: tools and instructions that a provider stores under a name, for a fee."""
+LedgerOutcome = Literal["answered", "failed", "cancelled", "lost", "stored", "program"]
+"""`stored` is not a call: tools and instructions that a provider stores under a name, for a fee.
+`program` is not one either: tool calls that a program made."""
 CONVERSATION_SHARE = NO_TOOL_NAME
 OTHER_STORE = "(elsewhere)"
 """Placeholder for calls whose log is in another store."""
@@ -176,7 +177,7 @@ def list_nested_charges(records: Sequence[Record]) -> tuple[LedgerEntry, ...]:
     for record in records:
         reader.apply_record(record)
         event, state = record.event, reader.state
-        if isinstance(event, SubrunCharged):
+        if isinstance(event, SubrunCharged) and not event.tool_calls:
             counts[event.session] += 1
             tool = next((each.tool for each in state.run.budget.subruns if each.session == event.session), "")
             found.append(
@@ -303,6 +304,8 @@ class _LedgerReader:
             state.now, state.run.budget.spent.steps + 1, state.run.attempt.number + 1
         )
         self._open = None
+        if state.settings.model.endpoint.is_program:
+            outcome, usage, usd, shares = "program", Usage(), Decimal(0), ()
         self._entries.append(replace(opened, outcome=outcome, usage=usage, usd=usd, shares=shares))
 
     def _split_by_tool(

@@ -8,8 +8,9 @@ Before every request, the worst case of the call (estimated prompt plus maximum 
 left. The output is limited to what can be paid for, and a call without room for a useful reply is not made.
 
 Runs inside a run's tools (`Run.subruns`) count against its limits like its own spending, except for tool
-calls, which are limited where they are made. Each subrun has its own log; the parent's log records its start
-and the cost of each call, so that limits cover all of it and a crash loses no more than the call in progress.
+calls, which are limited where they are made; those of a program count as calls of the run. Each subrun has its
+own log; the parent's log records its start and the cost of each call, so that limits cover all of it and a crash
+loses no more than the call in progress.
 
 `wrap_up` is a soft limit: at that share of any other limit, the model is asked once to finish. The notice
 follows the results, so that the cached prefix stays unchanged.
@@ -78,10 +79,8 @@ def limit_scopes(state: State) -> tuple[LimitScope, ...]:
 
 
 def add_nested_spending(own: Spending, inner: Spending) -> Spending:
-    """Sum of own and nested spending; tool calls are those of the run itself."""
-    if inner == NOTHING_SPENT:
-        return own
-    return replace(sum_spending(own, inner), tool_calls=own.tool_calls)
+    """Sum of own and nested spending; nested tool calls are those of programs."""
+    return own if inner == NOTHING_SPENT else sum_spending(own, inner)
 
 
 NOTHING_SPENT = Spending()
@@ -359,8 +358,9 @@ def apply_subrun_charged(state: State, event: SubrunCharged, at: float, proof: s
     subruns = tuple(
         _add_charge(each, event) if each.session == event.session else each for each in run.budget.subruns
     )
-    inner = add_spending(run.budget.nested_spent, event.usage, event.usd, steps=event.steps)
-    total = add_spending(state.totals.nested_spent, event.usage, event.usd, steps=event.steps)
+    charged = Spending(steps=event.steps, usage=event.usage, usd=event.usd, tool_calls=event.tool_calls)
+    inner = sum_spending(run.budget.nested_spent, charged)
+    total = sum_spending(state.totals.nested_spent, charged)
     return replace(
         state,
         run=replace(run, budget=replace(run.budget, nested_spent=inner, subruns=subruns)),
@@ -386,4 +386,10 @@ def find_missing_charge(subrun: Subrun, known: Subrun | None) -> SubrunCharged |
 
 def _add_charge(subrun: Subrun, event: SubrunCharged) -> Subrun:
     known: Decimal | None = None if subrun.usd is None or event.usd is None else subrun.usd + event.usd
-    return replace(subrun, usage=subrun.usage + event.usage, usd=known, steps=subrun.steps + event.steps)
+    return replace(
+        subrun,
+        usage=subrun.usage + event.usage,
+        usd=known,
+        steps=subrun.steps + event.steps,
+        tool_calls=subrun.tool_calls + event.tool_calls,
+    )

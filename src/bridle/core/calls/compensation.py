@@ -5,6 +5,7 @@ reverse order. Each is a call like any other: intent before the action, receipt 
 for all attempts.
 """
 
+from collections.abc import Mapping
 from hashlib import sha256
 
 from msgspec.structs import replace
@@ -60,6 +61,25 @@ def record_compensation(state: State, item: PendingCall, whole: StoredResult | N
 def list_compensations(state: State) -> tuple[Compensation, ...]:
     """Compensations in the order to run them."""
     return tuple(reversed(state.run.compensations))
+
+
+def merge_compensations(state: State, programs: Mapping[str, State]) -> tuple[Compensation, ...]:
+    """Compensations of a run and of its programs, in the order to run them; `programs` are by session."""
+    calls = [call.id for message in state.conversation.transcript.messages for call in message.calls]
+    starts = {
+        each.session: calls.index(each.call_id)
+        for each in state.run.budget.subruns
+        if each.session in programs
+    }
+
+    def count_earlier(position: int) -> float:
+        return sum(start < position for start in starts.values())
+
+    found = [(count_earlier(calls.index(item.call_id)), item) for item in list_compensations(state)]
+    for session, start in starts.items():
+        inner = list_compensations(programs[session])
+        found += [(count_earlier(start) + 0.5, replace(item, session=session)) for item in inner]
+    return tuple(item for _, item in sorted(found, key=lambda each: each[0], reverse=True))
 
 
 def apply_compensation_started(state: State, event: e.CompensationStarted, at: float, proof: str) -> State:

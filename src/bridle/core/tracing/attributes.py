@@ -47,7 +47,8 @@ def run_attributes(session: str, state: State, prompted: e.Prompted) -> Attribut
 
 
 def agent_attributes(settings: Settings) -> Attributes:
-    return {"gen_ai.agent.name": agent_name(settings), **model_attributes(settings.model)}
+    model = {} if settings.model.endpoint.is_program else model_attributes(settings.model)
+    return {"gen_ai.agent.name": agent_name(settings), **model}
 
 
 def budget_attributes(budget: Budget) -> Attributes:

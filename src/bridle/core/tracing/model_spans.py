@@ -18,7 +18,7 @@ LOST = "lost"
 
 
 def begin_model_call(trace: OpenTrace, event: e.ModelAsked, moment: Moment) -> None:
-    if trace.agent is None:
+    if trace.agent is None or moment.before.settings.model.endpoint.is_program:
         return
     if trace.model_call is not None:
         close_model_call(trace, trace.last_at, Usage(incomplete=True), None, LOST)
@@ -60,7 +60,7 @@ def finish_model_call(trace: OpenTrace, event: e.ModelReplied, moment: Moment) -
 
 
 def fail_model_call(trace: OpenTrace, event: e.ModelFailed, moment: Moment) -> None:
-    if trace.agent is None:
+    if trace.agent is None or moment.before.settings.model.endpoint.is_program:
         return
     failure, usage = event.failure, Usage()
     usd: Decimal | None = Decimal(0)

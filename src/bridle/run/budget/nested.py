@@ -41,6 +41,7 @@ from bridle.values.record import Record
 from bridle.values.result import DELTA_TYPES, Delta, SubrunDelta, SubrunItem
 from bridle.values.usage import Budget, Reservation, Usage
 
+from .program_calls import ProgramCalls
 from .source import AdmittedCall, BudgetSource, CallCost, OpenReservation, WaitQueue
 
 if TYPE_CHECKING:
@@ -152,6 +153,8 @@ class NestedRun:
         self.is_confirmed = False
         self.traceparent = ""
         """Position of the call in a trace."""
+        self.program: ProgramCalls | None = None
+        """The tool calls of the program that this call runs."""
 
     def is_over(self) -> bool:
         return self._over
@@ -206,26 +209,32 @@ class NestedRun:
     async def charge_missing(self, session: str, state: State) -> None:
         """Charge what an earlier driver of this session spent and could not charge before it crashed."""
         used = state.run.budget
-        own = Subrun(
-            session=session, call_id="", usage=used.spent.usage, usd=used.spent.usd, steps=used.spent.steps
-        )
+        steps = 0 if state.settings.model.endpoint.is_program else used.spent.steps
+        own = Subrun(session=session, call_id="", usage=used.spent.usage, usd=used.spent.usd, steps=steps)
+        if self.program is not None and self.program.session == session:
+            self.program.note_started(state)
         for nested in self.list_outer():
             for subrun in (own, *used.subruns):
                 await nested.charge_subrun(subrun)
 
     async def charge_subrun(self, subrun: Subrun) -> None:
         """Record the part of a subrun's spending that the outer run has not recorded."""
-        run, (name, arguments) = self.parent_budget.run, self.tool
-        known = next((each for each in run.state.run.budget.subruns if each.session == subrun.session), None)
-        missing = find_missing_charge(subrun, known)
+        missing = find_missing_charge(subrun, self.find_subrun(subrun.session))
         if missing is None:
             return
-        if known is None:
-            started = SubrunStarted(
-                call_id=self.call_id, session=subrun.session, name=name, arguments=arguments
-            )
-            await run.record(started)
-        await run.record(replace(missing, call_id=self.call_id))
+        await self.record_start(subrun.session)
+        await self.parent_budget.run.record(replace(missing, call_id=self.call_id))
+
+    async def record_start(self, session: str) -> None:
+        """Record once that a run inside this call starts."""
+        if self.find_subrun(session) is None:
+            name, arguments = self.tool
+            started = SubrunStarted(call_id=self.call_id, session=session, name=name, arguments=arguments)
+            await self.parent_budget.run.record(started)
+
+    def find_subrun(self, session: str) -> Subrun | None:
+        subruns = self.parent_budget.state.run.budget.subruns
+        return next((each for each in subruns if each.session == session), None)
 
     def list_sources(self) -> Sequence[tuple[object, SourceFactory]]:
         return ((self, lambda by: NestedBudgetSource(self, by)), *self.parent_budget.list_sources())
@@ -244,7 +253,8 @@ class NestedBudgetSource:
 
     def __init__(self, nested_run: NestedRun, session: str) -> None:
         self._nested_run, self._session, self._cancelled = nested_run, session, False
-        self._parent_budget = nested_run.parent_budget
+        self._parent_budget, program = nested_run.parent_budget, nested_run.program
+        self._program = program if program is not None and program.session == session else None
         self.name = f"outer run, {nested_run.session}"
         self.shortage_reason = (
             f"the outer run (session {nested_run.session}) has too little budget left for the next call"
@@ -252,13 +262,14 @@ class NestedBudgetSource:
 
     @property
     def limits_tool_calls(self) -> bool:
-        return False  # a nested run's tool calls count only against its own limit
+        return self._program is not None
 
     async def count_call(self, call: str) -> str:
-        return ""
+        return await self._run_on_parent_loop(self._program.charge(call)) if self._program else ""
 
     async def uncount_call(self, call: str) -> None:
-        return None
+        if self._program is not None:
+            self._program.release()
 
     async def reserve(self, wanted: Reservation, fit: FitReservation) -> OpenReservation | None:
         if self._nested_run.is_over():
@@ -300,13 +311,8 @@ class NestedBudgetSource:
         parent = self._parent_budget
         parent.open_count += 1
         parent.reserved += reserved_amount(reserved.reservation)
-        if any(each.session == self._session for each in parent.state.run.budget.subruns):
-            return
-        call_id, (name, arguments) = self._nested_run.call_id, self._nested_run.tool
         try:
-            await parent.run.record(
-                SubrunStarted(call_id=call_id, session=self._session, name=name, arguments=arguments)
-            )
+            await self._nested_run.record_start(self._session)
         except BaseException:
             await reserved.release()
             raise

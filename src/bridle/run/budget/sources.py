@@ -274,6 +274,8 @@ def reserve(
     sources: BudgetSources, state: State, effect: AskModel, seconds: float | None, length: int
 ) -> AbstractAsyncContextManager[ReservedCall]:
     """Reserve the worst case of a call in all sources while the context is open."""
+    if effect.request.model.endpoint.is_program:
+        return nullcontext(ReservedCall(state, effect))
     state = state_for_summarizer(state, effect.request.model.model_key)
     waits = bool(state.settings.rate_limits) or sources.is_paused(state, effect)
     opened = sources.open_sources(state)

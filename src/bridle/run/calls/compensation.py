@@ -5,12 +5,15 @@ work may depend on later work; a second call continues there.  A compensation th
 finished follows its tool's policy, like any other call.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridle.core.calls.compensation import list_compensations
+from bridle.core.calls.compensation import list_compensations, merge_compensations
 from bridle.core.effects import RunTool
+from bridle.core.state import Phase
 from bridle.ports.tool import Json, Tool
 from bridle.run.driver import Driver
 from bridle.values import events as e
@@ -20,21 +23,51 @@ from bridle.values.message import Text, ToolCall, ToolResult
 
 from .run_tool import run_tool
 
+if TYPE_CHECKING:
+    from bridle.run.session import Session
+
+ABANDONED_REASON = "the run before was left unfinished"
 SETTLED_BY_PERSON = "A person has seen to it: there is nothing left to undo."
 
 
+async def close_programs(
+    driver: Driver, open_session: "Callable[[str], Session]", held: AsyncExitStack
+) -> dict[str, Driver]:
+    """End the last run if it was abandoned, and its programs.
+
+    Returns their drivers by session, the run's own under the empty name; sessions are leased while `held` is open.
+    """
+    drivers = {"": driver}
+    for subrun in driver.state.run.budget.subruns:
+        inner = open_session(subrun.session)
+        opened = inner.new_driver()
+        await opened.restore()
+        if opened.state.settings.model.endpoint.is_program:
+            await held.enter_async_context(inner.lease())
+            await opened.restore_and_repair()
+            drivers[subrun.session] = opened
+    for each in drivers.values():
+        if each.state.phase is not Phase.IDLE:
+            await each.record(e.RunEnded(stop="cancelled", reason=ABANDONED_REASON))
+    return drivers
+
+
 async def run_compensations(
-    driver: Driver, tools: Mapping[str, Tool], settled: Collection[str] = (), across: str = ""
+    drivers: Mapping[str, Driver], tools: Mapping[str, Tool], settled: Collection[str] = (), across: str = ""
 ) -> tuple[Compensation, ...]:
-    """Undo the calls of the last run.  `across` is the caller's tenant if the session is another tenant's."""
-    for item in list_compensations(driver.state):
+    """Undo the calls of the last run.  `across` is the caller's tenant if the session is another tenant's.
+
+    `drivers` are those of the session, under the empty name, and of the programs in its last run, by session.
+    """
+    for item in _list_all(drivers):
         if item.compensating_tool not in tools:
             raise MisuseError(
                 f"{item.tool} is undone by {item.compensating_tool!r}, which is not registered;"
                 f" register {item.tool}"
             )
-    for item in list_compensations(driver.state):
-        if item.call_id in settled and item.state != "done":
+    for item in _list_all(drivers):
+        driver = drivers[item.session]
+        if item.reference in settled and item.state != "done":
             result = ToolResult(call_id=f"{item.call_id}_undo", parts=(Text(text=SETTLED_BY_PERSON),))
             await driver.record(
                 e.CompensationFinished(
@@ -48,12 +81,15 @@ async def run_compensations(
         if item.state == "in_doubt" and tool.spec.on_unknown != "retry":
             break  # a person must decide: retrying could undo the call twice
         await _run_compensation(driver, tool, item, across)
-        if (
-            next(now for now in list_compensations(driver.state) if now.call_id == item.call_id).state
-            != "done"
-        ):
+        now = next(each for each in list_compensations(driver.state) if each.call_id == item.call_id)
+        if now.state != "done":
             break
-    return list_compensations(driver.state)
+    return _list_all(drivers)
+
+
+def _list_all(drivers: Mapping[str, Driver]) -> tuple[Compensation, ...]:
+    programs = {session: driver.state for session, driver in drivers.items() if session}
+    return merge_compensations(drivers[""].state, programs)
 
 
 async def _run_compensation(driver: Driver, tool: Tool, item: Compensation, across: str) -> None:

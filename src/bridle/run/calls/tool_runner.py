@@ -143,7 +143,9 @@ class ToolRunner:
     async def _add_new_tools(self) -> None:
         """Record tools that servers have added, before the result after which the model may call them."""
         async with self._sources_lock:
-            tools, reports = await find_tool_changes(self._sources, self._parent_budget.run.state)
+            tools, reports = await find_tool_changes(
+                self._sources, self._parent_budget.run.state, self._tools
+            )
             self._tools.update({tool.spec.name: tool for tool in tools})
             for report in reports:
                 await self._record(report)

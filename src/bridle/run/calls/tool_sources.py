@@ -5,7 +5,7 @@ a session keeps of the tools that it has seen.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace as replace_parts
 from typing import TYPE_CHECKING, TypeVar
 
@@ -61,16 +61,23 @@ async def connect_sources(parts: AgentParts[T], state: State) -> AgentParts[T]:
 
 
 async def find_tool_changes(
-    sources: Sequence[ToolSource], state: State
+    sources: Sequence[ToolSource], state: State, tools_known: Collection[str]
 ) -> tuple[tuple[Tool, ...], tuple[ToolsChanged, ...]]:
-    """The tools that servers have added since the run began, and the reports to record."""
+    """The tools that servers have added since the run began, and the reports to record.
+
+    `tools_known` also has those that only programs call.
+    """
     recorded, tools, reports = state.settings.all_tools, list[Tool](), list[ToolsChanged]()
     known = state.settings.tools_by_name
     for source in sources:
         listing = await source.refresh()
         if listing.error:
             continue  # a call of one of its tools reports it
-        added = tuple(tool.spec for tool in listing.tools if tool.spec.name not in known)
+        added = tuple(
+            tool.spec
+            for tool in listing.tools
+            if tool.spec.name not in known and tool.spec.name not in tools_known
+        )
         report = _compare(source, listing, recorded)
         if added or not is_reported(state, report):
             tools += [source.restore_tool(spec) for spec in added]

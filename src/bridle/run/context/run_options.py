@@ -23,6 +23,7 @@ from bridle.run.agent_settings import (
     ToolChoiceInput,
     make_parts,
 )
+from bridle.run.calls.code_mode import is_code_tool
 from bridle.run.calls.handover import SessionOptions
 from bridle.run.logged_settings import resolve_logged_model, take_logged_instructions
 from bridle.run.model_chain import ModelLike
@@ -62,9 +63,11 @@ def override_parts(parts: AgentParts[T], options: RunOptions) -> AgentParts[T]:
             raise TypeError(f"a run has no option {name!r}{hint}")
     given: RunOptions = {**options}
     if isinstance(options.get("tools"), list | tuple):
-        # `agent.tools` contains the search tool and the output functions; they are made again if needed.
+        # `agent.tools` contains tools of the harness and the output functions; they are made again if needed.
         made_again = (SearchTools, OutputFunction)
-        given["tools"] = [tool for tool in options["tools"] if not isinstance(tool, made_again)]
+        given["tools"] = [
+            tool for tool in options["tools"] if not isinstance(tool, made_again) and not is_code_tool(tool)
+        ]
     made = make_parts(replace_parts(parts.inputs, **given))
     overrides = tuple(
         RunOverride(option=name, code=_list_code(name, value, made)) for name, value in sorted(given.items())

@@ -139,9 +139,13 @@ class RunningProcess:
         output_bytes_max: int,
         grace: float,
         on_output: Callable[[bytes], None] | None = None,
+        on_message: Callable[[bytes], None] | None = None,
         sandbox: Sandbox | None = None,
     ) -> None:
-        """`on_output` is called with everything that the program writes, while it runs."""
+        """`on_output` is called with everything that the program writes, while it runs.
+
+        With `on_message`, standard output is not captured but passed to it, and `send` writes to standard input.
+        """
         if not hasattr(os, "killpg"):
             raise MisuseError("running programs needs process groups, which this system does not have")
         if isinstance(argv, str | bytes) or not argv:
@@ -151,11 +155,15 @@ class RunningProcess:
             words = [os.fspath(each) for each in argv]
             made = sandbox.wrap(words, cwd=folder, environment=environment)
             argv, environment, cwd = made.argv, made.environment, None
-        self._grace, self._on_output = grace, on_output
+        self._grace, self._on_output, self._on_message = grace, on_output, on_message
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._pidfd = -1
-        self._process_tree = ProcessTree(lambda: _start_process(argv, stdin, cwd, environment))
+        is_interactive = on_message is not None
+        self._process_tree = ProcessTree(
+            lambda: _start_process(argv, stdin, cwd, environment, interactive=is_interactive)
+        )
+        self._unsent = bytearray()
         self._popen = self._process_tree.leader
         self._streams = {
             pipe.fileno(): CapturedOutput(output_bytes_max)
@@ -167,6 +175,28 @@ class RunningProcess:
         except BaseException:
             self._close()
             raise
+
+    def send(self, data: bytes) -> None:
+        """Write to the program's input, as fast as the program reads it; after its end, nothing is written."""
+        pipe = self._popen.stdin
+        if pipe is None or pipe.closed:
+            return
+        if not self._unsent:
+            self._loop.add_writer(pipe.fileno(), self._write)
+        self._unsent += data
+
+    def _write(self) -> None:
+        pipe = self._popen.stdin
+        assert pipe is not None
+        try:
+            written = pipe.write(self._unsent) or 0
+        except BlockingIOError:
+            return
+        except OSError:  # the program has closed its input
+            written = len(self._unsent)
+        del self._unsent[:written]
+        if not self._unsent:
+            self._loop.remove_writer(pipe.fileno())
 
     async def wait_for_end(self, seconds: float | None) -> ProcessResult:
         timed_out = False
@@ -209,6 +239,8 @@ class RunningProcess:
         for fd in self._streams:
             os.set_blocking(fd, False)
             self._loop.add_reader(fd, self._read, fd)
+        if self._popen.stdin is not None:
+            os.set_blocking(self._popen.stdin.fileno(), False)
         try:
             self._pidfd = os.pidfd_open(self._popen.pid)
         except (AttributeError, OSError):
@@ -238,6 +270,14 @@ class RunningProcess:
             return False
         if not data:
             self._loop.remove_reader(fd)
+        if (
+            self._on_message is not None
+            and self._popen.stdout is not None
+            and fd == self._popen.stdout.fileno()
+        ):
+            if data:
+                self._on_message(data)
+            return bool(data)
         self._streams[fd].take(data)
         if self._on_output is not None and data:
             self._on_output(data)
@@ -253,9 +293,10 @@ class RunningProcess:
         self._process_tree.abandon()
         if self._pidfd >= 0:
             self._on_exit()
-        for pipe in (self._popen.stdout, self._popen.stderr):
+        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
             if pipe is not None and not pipe.closed:
                 self._loop.remove_reader(pipe.fileno())
+                self._loop.remove_writer(pipe.fileno())
                 pipe.close()
 
 
@@ -264,6 +305,8 @@ def _start_process(
     stdin: str | bytes | None,
     cwd: str | os.PathLike[str] | None,
     environment: Mapping[str, str],
+    *,
+    interactive: bool,
 ) -> "subprocess.Popen[bytes]":
     with tempfile.TemporaryFile() as given:
         if stdin:
@@ -271,7 +314,7 @@ def _start_process(
             given.seek(0)
         return subprocess.Popen(  # noqa: S603 - running a program is the purpose; no shell is involved
             [os.fspath(word) for word in argv],
-            stdin=given if stdin else subprocess.DEVNULL,
+            stdin=subprocess.PIPE if interactive else given if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,

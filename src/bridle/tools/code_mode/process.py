@@ -1,0 +1,147 @@
+"""The process of one program: starts it, passes calls and results, ends it with everything it started.
+
+A program is not trusted: it may write anything into its pipe.  A message that is too large, not a message, or not
+expected ends the program.  All that a valid message can do is to ask for tool calls.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from bridle.ports.sandbox import Sandbox
+from bridle.tools.process.run_process import GRACE_SECONDS, RunningProcess, make_environment, start_in_turn
+from bridle.values.base import Value
+
+from .functions import ProgramFunction
+
+MESSAGE_BYTES_MAX = 4 * 1024 * 1024
+"""Size of one batch of calls."""
+BATCH_CALLS_MAX = 32
+LENGTH_BYTES = 4
+PROGRAM_SOURCE = Path(__file__).with_name("program.py").read_text(encoding="utf-8")
+PASSED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
+FOREIGN_MESSAGE = "it wrote something into the channel of the harness that is not a message"
+
+
+class ProgramCall(Value):
+    name: str
+    arguments: msgspec.Raw
+
+
+class ProgramMessage(Value, forbid_unknown_fields=True):
+    """What a program says: the calls whose results it waits for, or its end."""
+
+    calls: tuple[ProgramCall, ...] = ()
+    done: bool = False
+    failed: str = ""
+    """The traceback."""
+
+
+class ProgramStopped(Exception):
+    """The program ended, or was ended, without saying so; the message is for the model."""
+
+
+_decode_message = msgspec.json.Decoder(ProgramMessage).decode
+
+
+class ProgramProcess:
+    """A running program.  `receive` waits for its next message; `stop` must be awaited in the end."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox | None,
+        cwd: Path,
+        output_bytes_max: int,
+        on_output: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self._sandbox, self._cwd, self._output_bytes_max = sandbox, cwd, output_bytes_max
+        self._on_output = on_output
+        self._buffer, self._loop = bytearray(), asyncio.get_running_loop()
+        self._awaited: asyncio.Future[ProgramMessage] | None = None
+        self._problem = ""
+        """Reason why the process cannot be used any more."""
+        self._running: RunningProcess | None = None
+        self._ending: asyncio.Task[object] | None = None
+
+    async def start(self, code: str, functions: Sequence[ProgramFunction]) -> None:
+        """Start the program; raises OSError if it cannot be started."""
+        async with start_in_turn():
+            self._running = RunningProcess(
+                [sys.executable, "-s", "-P", "-B", "-c", PROGRAM_SOURCE],
+                stdin=None,
+                cwd=self._cwd,
+                environment=make_environment(PASSED_VARIABLES, ENVIRONMENT),
+                output_bytes_max=self._output_bytes_max,
+                grace=GRACE_SECONDS,
+                on_output=self._on_output,
+                on_message=self._take,
+                sandbox=self._sandbox,
+            )
+            self._ending = asyncio.create_task(self._wait_for_end(self._running))
+        sources = [function.source for function in functions]
+        self.send({"code": code, "functions": sources, "batch_max": BATCH_CALLS_MAX})
+
+    def send(self, message: object) -> None:
+        data = msgspec.json.encode(message)
+        assert self._running is not None
+        self._running.send(len(data).to_bytes(LENGTH_BYTES, "big") + data)
+
+    async def receive(self, seconds: float) -> ProgramMessage:
+        """The next message; raises `ProgramStopped` if none comes within these seconds."""
+        if self._problem:
+            raise ProgramStopped(self._problem)
+        self._awaited = self._loop.create_future()
+        done, _ = await asyncio.wait((self._awaited,), timeout=seconds)
+        if not done:
+            raise ProgramStopped("it used up its time")
+        return self._awaited.result()
+
+    async def stop(self) -> str:
+        """End the program and everything it started; returns what it has printed."""
+        if self._running is None or self._ending is None:
+            return ""
+        await asyncio.sleep(0)  # a task that is cancelled before its first step would not end the process
+        self._ending.cancel()
+        await asyncio.wait((self._ending,))
+        return self._running.result(timed_out=False).stderr
+
+    async def _wait_for_end(self, running: RunningProcess) -> None:
+        ended = await running.wait_for_end(None)
+        self._fail(f"its process ended with exit code {ended.exit_code}")
+
+    def _take(self, data: bytes) -> None:
+        if self._problem:
+            return
+        self._buffer += data
+        if self._awaited is None or self._awaited.done():
+            # A program waits for its results: nothing may follow a message, and the buffer stays bounded.
+            self._fail(FOREIGN_MESSAGE)
+        else:
+            self._parse(self._awaited)
+
+    def _parse(self, awaited: "asyncio.Future[ProgramMessage]") -> None:
+        if len(self._buffer) < LENGTH_BYTES:
+            return
+        length = int.from_bytes(self._buffer[:LENGTH_BYTES], "big")
+        end = LENGTH_BYTES + length
+        if length > MESSAGE_BYTES_MAX or len(self._buffer) > end:
+            self._fail(FOREIGN_MESSAGE)
+        elif len(self._buffer) == end:
+            try:
+                message = _decode_message(bytes(self._buffer[LENGTH_BYTES:]))
+            except (ValueError, RecursionError):
+                self._fail(FOREIGN_MESSAGE)
+                return
+            self._buffer.clear()
+            awaited.set_result(message)
+
+    def _fail(self, why: str) -> None:
+        self._problem = self._problem or why
+        if self._awaited is not None and not self._awaited.done():
+            self._awaited.set_exception(ProgramStopped(why))
+        if self._ending is not None:
+            self._ending.cancel()
