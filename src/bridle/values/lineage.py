@@ -111,3 +111,18 @@ class CrossTenant(str):
     """A tenant name with the caller's confirmation that the session may belong to another tenant; recorded."""
 
     __slots__ = ()
+
+
+class Divergence(Value):
+    """First point at which a replay decides something other than the log records."""
+
+    seq: int
+    """Record that differs."""
+    event: str
+    """Tag of the recorded event."""
+    effects: tuple[str, ...] = ()
+    """Names of the effects that core wants at this point."""
+    differences: tuple[str, ...] = ()
+    """Fields that differ; empty if no effect explains the event."""
+    is_request: bool = False
+    """True if the request of a model call differs."""
