@@ -113,6 +113,24 @@ class CrossTenant(str):
     __slots__ = ()
 
 
+RequestLayer = Literal["model", "tools", "instructions", "notes", "session", "history", "options"]
+"""Layers of a request, in the order in which they are compared; `session`: instructions written for the session."""
+
+
+class RequestDifference(Value):
+    """First difference between two requests."""
+
+    layer: RequestLayer
+    place: str
+    """Tool, message or option that differs."""
+    changes: tuple[str, ...]
+    """Differences in words, the first ones only."""
+    first_byte: int = -1
+    """Offset of the first differing byte of the bodies; -1 if the bytes are not known or the addresses differ."""
+    body_bytes: int = 0
+    """Length of the recorded body."""
+
+
 class Divergence(Value):
     """First point at which a replay decides something other than the log records."""
 
@@ -126,3 +144,34 @@ class Divergence(Value):
     """Fields that differ; empty if no effect explains the event."""
     is_request: bool = False
     """True if the request of a model call differs."""
+    request: RequestDifference | None = None
+    """The difference, if both requests can be built."""
+
+
+class Replay(Value):
+    """Outcome of a replay: equal to the log, or the first difference."""
+
+    session: str
+    records: int
+    """Records that were replayed."""
+    length: int
+    """Records of the log."""
+    model_calls: int = 0
+    tool_runs: int = 0
+    """Calls that ran when the log was recorded; a replay runs none."""
+    end: str = ""
+    """Stop reason of the last run, or `unfinished`."""
+    divergence: Divergence | None = None
+    head: str = ""
+    """Hash of the replayed log; equal to the last recorded hash unless another version wrote the log."""
+    is_identical: bool = False
+    """True if every byte of the log was produced again."""
+    unchecked: tuple[str, ...] = ()
+    """What could not be checked, one sentence each."""
+    subruns: tuple["Replay", ...] = ()
+    """Sessions that tools of this one started."""
+
+    @property
+    def is_equal(self) -> bool:
+        """True if neither the session nor one of its sub-runs differs."""
+        return self.divergence is None and all(each.is_equal for each in self.subruns)
