@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Literal
 
 from .base import Value
-from .message import Message
+from .message import Message, RawCall
 from .usage import Usage
 
 ForkPlace = int | str | None
@@ -129,6 +129,8 @@ class RequestDifference(Value):
     """Offset of the first differing byte of the bodies; -1 if the bytes are not known or the addresses differ."""
     body_bytes: int = 0
     """Length of the recorded body."""
+    diff: tuple[str, ...] = ()
+    """Lines of both bodies that differ, as a unified diff."""
 
 
 class Divergence(Value):
@@ -175,3 +177,39 @@ class Replay(Value):
     def is_equal(self) -> bool:
         """True if neither the session nor one of its sub-runs differs."""
         return self.divergence is None and all(each.is_equal for each in self.subruns)
+
+
+class SentCall(Value):
+    """One model call of a session, with its request as it was sent."""
+
+    number: int
+    """Number of the model call in the session, from 1; retries count."""
+    seq: int
+    """Record of the request."""
+    step: int
+    attempt: int
+    model: str
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    """Headers of the request; a credential is the name of its variable."""
+    body: bytes
+    digest: str
+    """Recorded digest of the request."""
+    is_proven: bool
+    """True if the rebuilt request has the recorded digest."""
+    problem: str = ""
+    """Reason why the request could not be rebuilt exactly."""
+    is_summary: bool = False
+    """True if the request asks for a summary of the conversation."""
+    is_streamed: bool | None = None
+    """Delivery of the reply; None if it is not recorded. The digest does not cover it."""
+    outcome: str = ""
+    """Tag of the event that ended the call; empty if there is none."""
+    outcome_seq: int = 0
+    stop: str = ""
+    """Stop reason of the reply, or the failure."""
+    raw: RawCall | None = None
+    """Kept bytes, if any."""
+    difference: RequestDifference | None = None
+    """First difference to the request before it; None for the first request."""

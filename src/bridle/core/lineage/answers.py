@@ -88,7 +88,9 @@ def _call_skipped(effect: SkipCall, event: e.ToolFinished, state: State) -> dict
     return {**fields, "result": result, "rule": effect.rule, "source": effect.source}
 
 
-def _approval_expired(effect: AwaitApprovals, event: e.ToolFinished, state: State) -> dict[str, object] | None:
+def _approval_expired(
+    effect: AwaitApprovals, event: e.ToolFinished, state: State
+) -> dict[str, object] | None:
     for item in effect.calls:
         if item.call.id == event.call_id:
             return _call_skipped(skip_expired(item), event, state)

@@ -94,8 +94,11 @@ ChangedSettings = Callable[[e.Configured, State], Settings]
 class LogReplay:
     """Replays one log record by record; `changed` replaces recorded settings."""
 
-    def __init__(self, wire: WireCheck, changed: ChangedSettings | None = None) -> None:
-        self._wire, self._changed = wire, changed
+    def __init__(
+        self, wire: WireCheck, changed: ChangedSettings | None = None, *, accepts_requests: bool = False
+    ) -> None:
+        """With `accepts_requests`, a changed request is part of the new log and no difference."""
+        self._wire, self._changed, self._accepts_requests = wire, changed, accepts_requests
         self._reader = LogReader()
         self._offered: tuple[Effect, ...] = ()
         """Effects of earlier states that may still be carried out."""
@@ -108,6 +111,8 @@ class LogReplay:
         """The latest model call."""
         self.head = GENESIS
         """Hash of the log that the replay produced."""
+        self.produced: list[Record] = []
+        """The log with changed settings, if changed requests are accepted."""
         self.unchecked: list[str] = []
         """What could not be checked, one sentence each."""
 
@@ -122,11 +127,13 @@ class LogReplay:
         before, damaged = self.state, bool(self._reader.repairs)
         effects, expected = self._decide(record)
         self._reader.apply_record(record)
+        self._follow(record.event, effects, before)
         if expected != record.event:
             if isinstance(record.event, e.LogRepaired) or not (damaged or self._reader.repairs):
                 return _describe(record, expected, before)
-            self._note(f"record {record.seq} is damaged, unknown or follows such a record; it was not checked")
-        self._follow(record.event, effects, before)
+            self._note(
+                f"record {record.seq} is damaged, unknown or follows such a record; it was not checked"
+            )
         if isinstance(record.event, e.UnknownEvent):
             self.head = record.hash  # its bytes are all that is known of it
         else:
@@ -137,15 +144,25 @@ class LogReplay:
         """Decide with other settings, which may cause or prevent findings without changing a request."""
         if not isinstance(record.event, FINDINGS):
             while isinstance(finding := next(iter(next_effects(self.state)), None), RecordFinding):
-                self._reader.apply_record(replace(record, event=finding.event))
+                self._continue_with(record, finding.event)
         before = self.state
         effects, expected = self._decide(record)
-        if not _is_same_decision(record.event, expected):
+        is_asked = isinstance(record.event, e.ModelAsked) and isinstance(expected, e.ModelAsked)
+        if not (is_asked and self._accepts_requests) and not _is_same_decision(record.event, expected):
             return _describe(record, expected, before)
         if expected is not None:
-            self._reader.apply_record(replace(record, event=expected))
+            self._continue_with(record, expected)
             self._follow(expected, effects, before)
         return None
+
+    def _continue_with(self, record: Record, event: e.Event) -> None:
+        """Apply an event in place of a recorded one."""
+        made = replace(record, event=event)
+        if self._accepts_requests:
+            made = seal_record(len(self.produced) + 1, record.at, event, self.head)
+            self.head = made.hash
+            self.produced.append(made)
+        self._reader.apply_record(made)
 
     def _decide(self, record: Record) -> tuple[tuple[Effect, ...], e.Event | None]:
         """The effects that may be in progress, and the event that is due; None if no effect explains one."""

@@ -4,12 +4,14 @@ Layers are compared in the order of the prompt (docs/prompt_layers.py): a differ
 later ones, and all that follows it is a cache miss.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, unified_diff
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from bridle.core.cache.prefix import find_difference_index
 from bridle.core.context.assemble import memory_text
@@ -25,8 +27,10 @@ CHANGES_MAX = 12
 WORDS_MAX = 4_000
 """Longer changes are shown as excerpts: comparing them word by word would take too long."""
 CONTEXT_WORDS = 3
+DIFF_LINES_MAX, DIFF_COLUMNS_MAX = 200, 2_000
 OPTION_FIELDS = (
-    "tool_choice", "max_tokens", "output", "thinking", "sampling", "stored_prompt", "conversation", "server_state_until",
+    "tool_choice", "max_tokens", "output", "thinking", "sampling", "stored_prompt", "conversation",
+    "server_state_until",
     "keeps_server_state", "asks_native_summary", "summary_instructions", "extras", "cache_key", "breakpoints",
     "compare_reply_id",
 )  # fmt: skip
@@ -61,6 +65,30 @@ def find_first_byte(before: bytes, now: bytes) -> int:
     return low
 
 
+def add_bodies(difference: RequestDifference, before: bytes, now: bytes) -> RequestDifference:
+    """The difference with the places where the encoded requests differ."""
+    first, diff = find_first_byte(before, now), tuple(diff_bodies(before, now))
+    return replace(difference, first_byte=first, body_bytes=len(before), diff=diff)
+
+
+def diff_bodies(before: bytes, now: bytes) -> Iterator[str]:
+    """The differing lines of two JSON bodies; only the first ones if there are many."""
+    sides = (_format_body(before), _format_body(now))
+    lines = unified_diff(*sides, "before", "now", n=2, lineterm="")
+    for number, line in enumerate(lines):
+        if number == DIFF_LINES_MAX:
+            yield "…"
+            return
+        yield line if len(line) <= DIFF_COLUMNS_MAX else line[: DIFF_COLUMNS_MAX - 1] + "…"
+
+
+def _format_body(body: bytes) -> list[str]:
+    try:
+        return json.dumps(parse_json(body.decode()), indent=1, ensure_ascii=False).split("\n")
+    except ValueError:
+        return body.decode("utf-8", "replace").split("\n")
+
+
 def _list_layers(
     before: PromptSide, now: PromptSide
 ) -> Iterator[tuple[RequestLayer, str, Iterator[str] | Sequence[str]]]:
@@ -76,11 +104,15 @@ def _list_layers(
         yield "history", *_compare_messages(one.messages, other.messages)
     for name in OPTION_FIELDS:
         if getattr(one, name) != getattr(other, name):
-            values = (msgspec.to_builtins(getattr(each, name), str_keys=True) for each in (one, other))
-            yield "options", name, list_differences(*values, at=name)
+            yield "options", name, _compare_values(getattr(one, name), getattr(other, name), name)
     if one.model != other.model:
-        models = (msgspec.to_builtins(each.model, str_keys=True) for each in (one, other))
-        yield "model", other.model.name, list_differences(*models, at="model")
+        yield "model", other.model.name, _compare_values(one.model, other.model, "model")
+
+
+def _compare_values(before: object, now: object, name: str) -> Iterator[str]:
+    return list_differences(
+        msgspec.to_builtins(before, str_keys=True), msgspec.to_builtins(now, str_keys=True), name
+    )
 
 
 def _compare_tools(before: Sequence[ToolSpec], now: Sequence[ToolSpec]) -> tuple[str, Sequence[str]]:
@@ -132,7 +164,7 @@ def _compare_messages(before: Sequence[Message], now: Sequence[Message]) -> tupl
         a, b = one.parts[part], other.parts[part]
         if isinstance(a, Text) and isinstance(b, Text) and a.text != b.text:
             return place, describe_text_change(a.text, b.text)
-    return place, list_differences(*(msgspec.to_builtins(each, str_keys=True) for each in (one, other)), at="")
+    return place, _compare_values(one, other, "message")
 
 
 def describe_part(part: Part) -> str:

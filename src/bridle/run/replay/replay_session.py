@@ -2,11 +2,14 @@
 
     report = await bridle.replay("s1", store="log.db")                  same events, or the first difference
     report = await bridle.replay("s1", store="log.db", agent=changed)   the first request that would differ
-    fork = await bridle.continue_replay(report, agent=changed)          go on from there, with the network
+    fork = await bridle.fork_at_difference(report, store="log.db")      `changed.resume(fork.session)` goes on there
+
+Only the last of these can lead to a request: the fork is continued like any session.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -14,7 +17,7 @@ from msgspec.structs import replace
 from bridle.core.lineage.compare import describe_end
 from bridle.core.lineage.fork import find_fork_point
 from bridle.core.lineage.replay import ChangedSettings, LogReplay
-from bridle.core.lineage.request_difference import PromptSide, compare_requests, find_first_byte
+from bridle.core.lineage.request_difference import PromptSide, add_bodies, compare_requests
 from bridle.core.state import State
 from bridle.ports.store import RepairableStore, Store
 from bridle.run.lineage import fork_session
@@ -50,13 +53,9 @@ async def replay(
     With a `tenant`, raises `MisuseError` for another tenant's session.
     """
     check_session(session)
-    log = _find_store(store, agent)
-    try:
-        now = AgentSettingsNow(agent) if agent is not None else None
+    now = AgentSettingsNow(agent) if agent is not None else None
+    async with use_store(store, agent) as log:
         return await replay_session(log, session, now=now, until=until, tenant=tenant)
-    finally:
-        if log is not store and agent is None:
-            await log.close()
 
 
 def replay_sync(
@@ -71,12 +70,27 @@ def replay_sync(
     return run_in_background(replay(session, store=store, agent=agent, until=until, tenant=tenant))
 
 
-def _find_store(store: StoreLike, agent: "Agent[Any, Any] | None") -> Store:
-    if store is None and agent is not None:
-        return agent.store
-    if store is None:
-        raise MisuseError("replay needs the store of the session: replay(session, store=…)")
-    return open_store(store) if isinstance(store, str | os.PathLike) else store
+@asynccontextmanager
+async def use_store(store: StoreLike, agent: "Agent[Any, Any] | None") -> AsyncIterator[Store]:
+    """The store given, or that of the agent; one that is opened here is closed again."""
+    if store is None and agent is None:
+        raise MisuseError("name the store of the session: store=…")
+    if isinstance(store, str | os.PathLike):
+        opened = open_store(store)
+        try:
+            yield opened
+        finally:
+            await opened.close()
+    else:
+        assert store is not None or agent is not None
+        yield store if store is not None else agent.store  # type: ignore[union-attr]
+
+
+def make_wire(now: AgentSettingsNow | None) -> LogWire:
+    """The codecs and private values of the agents, if there are any."""
+    parts = now.parts if now is not None else []
+    connections = {key: each for own in parts for key, each in own.model_chain.given_connections.items()}
+    return LogWire(connections, [own.private_extras for own in parts])
 
 
 async def replay_session(
@@ -127,10 +141,7 @@ class ReplayPair:
     """A replay of the log as it is and, if settings are changed, one with these beside it."""
 
     def __init__(self, now: AgentSettingsNow | None = None, changed: ChangedSettings | None = None) -> None:
-        parts = now.parts if now is not None else []
-        connections = {key: each for own in parts for key, each in own.model_chain.given_connections.items()}
-        extras = [own.private_extras for own in parts]
-        self.wire, self._changed_wire = LogWire(connections, extras), LogWire(connections, extras)
+        self.wire, self._changed_wire = make_wire(now), make_wire(now)
         self.recorded = LogReplay(self.wire)
         self.changed = LogReplay(self._changed_wire, changed) if changed is not None else None
         self._problems: list[str] = []
@@ -161,13 +172,13 @@ class ReplayPair:
             return None
         one, other = self.recorded.asked.effect.request, self.changed.asked.effect.request
         found = compare_requests(PromptSide(one, before), PromptSide(other, changed_before))
-        if found is None:
-            return None
+        if found is None or one.model.endpoint.family != other.model.endpoint.family:
+            return found
         try:
             body, changed_body = self.wire.encode_http(one).body, self._changed_wire.encode_http(other).body
         except (MisuseError, BadTool):
             return found
-        return replace(found, first_byte=find_first_byte(body, changed_body), body_bytes=len(body))
+        return add_bodies(found, body, changed_body)
 
 
 async def read_records(store: Store, session: str) -> Sequence[Record]:
@@ -184,15 +195,39 @@ async def read_records(store: Store, session: str) -> Sequence[Record]:
 
 
 async def fork_at_difference(
-    store: Store, report: Replay, new: str | None = None, *, tenant: str | None = None
+    report: Replay, new: str | None = None, *, store: StoreLike, tenant: str | None = None
 ) -> Fork:
     """Fork the session right before the request that differs; `resume` of the fork sends that request.
 
-    Calls that ran before it are in the shared records and do not run again. Raises `MisuseError` if nothing differs.
+    Calls that ran before it are in the shared records and do not run again; the session itself does not change.
+    Raises `MisuseError` if nothing differs.
     """
     if report.divergence is None:
         raise MisuseError(
             f"session {report.session!r} replays without a difference, so there is nothing to continue with;"
             " change the agent, or continue the session itself"
         )
-    return await fork_session(store, report.session, report.divergence.seq - 1, new, tenant=tenant)
+    async with use_store(store, None) as log:
+        return await fork_session(log, report.session, report.divergence.seq - 1, new, tenant=tenant)
+
+
+def describe_difference(report: Replay) -> Iterator[str]:
+    """The first difference of a replay, line by line."""
+    found = report.divergence
+    if found is None:
+        for inner in report.subruns:
+            yield from describe_difference(inner)
+        return
+    request = found.request
+    if request is not None:
+        where = "" if request.place == request.layer else f", {request.place}"
+        yield f"session {report.session}: the request of record {found.seq} differs: {request.layer}{where}"
+        yield from (f"  {change}" for change in request.changes)
+        if request.first_byte >= 0:
+            yield f"  first differing byte: {request.first_byte:,} of {request.body_bytes:,}"
+        return
+    yield f"session {report.session}: record {found.seq} ({found.event}) differs"
+    yield from (f"  {difference}" for difference in found.differences)
+    if not found.differences:
+        wanted = ", ".join(found.effects) or "nothing"
+        yield f"  no decision leads to this event; wanted now: {wanted}"
