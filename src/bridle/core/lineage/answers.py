@@ -70,9 +70,17 @@ def _tool_started(effect: RunTool, event: e.ToolStarted, state: State) -> dict[s
     return fields and {**fields, "key": effect.key, "attempt": effect.attempt, "rule": effect.rule}
 
 
-def _tool_finished(effect: RunTool, event: e.ToolFinished, state: State) -> dict[str, object] | None:
+def expect_finished(effect: RunTool, event: e.ToolFinished) -> e.ToolFinished:
+    """The receipt of a call that ran, with its result taken from `event`."""
+    call = effect.call
+    return replace(event, name=call.name, arguments=call.arguments, source="run", rule="", same_as_call="")
+
+
+def _call_refused(effect: RunTool, event: e.ToolFinished, state: State) -> dict[str, object] | None:
+    """The result of a call that a shared budget or a rate refused before it started."""
     fields = _call_fields(effect.call, event)
-    return fields and {**fields, "source": "run", "same_as_call": ""}
+    is_refused = event.result.outcome == "cancelled" and bool(event.rule)
+    return {**fields, "source": "run"} if fields and is_refused else None
 
 
 def _call_skipped(effect: SkipCall, event: e.ToolFinished, state: State) -> dict[str, object] | None:
@@ -144,7 +152,7 @@ def _take_facts(effect: Effect, event: e.Event, state: State) -> dict[str, objec
 
 ANSWERS: dict[tuple[type, type], Callable[[Any, Any, State], Any]] = {
     (RunTool, e.ToolStarted): _tool_started,
-    (RunTool, e.ToolFinished): _tool_finished,
+    (RunTool, e.ToolFinished): _call_refused,
     (RunTool, e.ToolInterrupted): lambda effect, event, _: _call_fields(effect.call, event),
     (RunTool, SubrunWaiting): lambda effect, event, _: {} if event.call_id == effect.call.id else None,
     (ProbeTool, e.ToolProbed): lambda effect, event, _: _call_fields(effect.call, event),

@@ -35,7 +35,7 @@ from bridle.values.request import Request, ToolChoice
 from bridle.values.settings import Settings
 from bridle.values.usage import Usage
 
-from .answers import FINDINGS, expect_answer
+from .answers import FINDINGS, expect_answer, expect_finished
 
 CONCURRENT_EVENTS = (
     e.Steered,
@@ -113,6 +113,8 @@ class LogReplay:
         """Hash of the log that the replay produced."""
         self.produced: list[Record] = []
         """The log with changed settings, if changed requests are accepted."""
+        self.damage: Divergence | None = None
+        """First record that does not fit, until its repair is recorded."""
         self.unchecked: list[str] = []
         """What could not be checked, one sentence each."""
 
@@ -134,7 +136,12 @@ class LogReplay:
             self._note(
                 f"record {record.seq} is damaged, unknown or follows such a record; it was not checked"
             )
+        if isinstance(record.event, e.LogRepaired):
+            if self.damage is not None:
+                self._note(f"records {self.damage.seq} to {record.seq} are damaged; their repair is recorded")
+            self.damage = None
         if isinstance(record.event, e.UnknownEvent):
+            self._note(f"record {record.seq} is of a kind that this version does not know")
             self.head = record.hash  # its bytes are all that is known of it
         else:
             self.head = seal_record(record.seq, record.at, expected or record.event, self.head).hash
@@ -190,7 +197,10 @@ class LogReplay:
         if isinstance(event, e.Compacted) and is_handover_due(state):
             return plan_handover_view(state, None if event.summary == HANDOVER_NOTE else event.summary)
         found: e.Event | None = None
-        for effect in (*self._list_running(event), *effects):
+        running = self._running.get(_call_of(event))
+        if running is not None and isinstance(event, e.ToolFinished):
+            return expect_finished(running, event)
+        for effect in (*effects, *filter(None, (running,))):
             if isinstance(effect, AskModel) and isinstance(event, e.ModelAsked):
                 answer = self._expect_asked(record, effect, event)
             else:
@@ -199,12 +209,6 @@ class LogReplay:
                 return answer
             found = found or answer
         return found
-
-    def _list_running(self, event: e.Event) -> tuple[Effect, ...]:
-        if not isinstance(event, e.ToolFinished | e.ToolInterrupted | SubrunWaiting):
-            return ()
-        effect = self._running.get(event.call_id)
-        return () if effect is None else (effect,)
 
     def _expect_asked(self, record: Record, effect: AskModel, event: e.ModelAsked) -> e.ModelAsked:
         request, settings = effect.request, self.state.settings
@@ -291,6 +295,11 @@ class LogReplay:
     def _note(self, sentence: str) -> None:
         if sentence not in self.unchecked:
             self.unchecked.append(sentence)
+
+
+def _call_of(event: e.Event) -> str:
+    """Id of the call whose run an event ends; empty for other events."""
+    return event.call_id if isinstance(event, e.ToolFinished | e.ToolInterrupted | SubrunWaiting) else ""
 
 
 def _is_input(event: e.Event) -> bool:

@@ -112,6 +112,7 @@ async def replay_session(
         divergence = pair.apply_record(record)
         if divergence is not None:
             break
+    divergence = divergence or pair.recorded.damage
     check_tenant(session, pair.state, tenant)
     count = divergence.seq if divergence is not None else end
     events = [record.event for record in records[:count]]
