@@ -113,6 +113,8 @@ class LogReplay:
         """Hash of the log that the replay produced."""
         self.produced: list[Record] = []
         """The log with changed settings, if changed requests are accepted."""
+        self._has_unknown = False
+        """True after a record of a newer version, until its repair is recorded."""
         self.damage: Divergence | None = None
         """First record that does not fit, until its repair is recorded."""
         self.unchecked: list[str] = []
@@ -126,20 +128,21 @@ class LogReplay:
         """Decide about one record and continue with it; returns the difference if there is one."""
         if self._changed is not None:
             return self._apply_changed(record)
-        before, damaged = self.state, bool(self._reader.repairs)
+        before, repairs = self.state, len(self._reader.repairs)
         effects, expected = self._decide(record)
         self._reader.apply_record(record)
         self._follow(record.event, effects, before)
-        if expected != record.event:
-            if isinstance(record.event, e.LogRepaired) or not (damaged or self._reader.repairs):
-                return _describe(record, expected, before)
-            self._note(
-                f"record {record.seq} is damaged, unknown or follows such a record; it was not checked"
-            )
-        if isinstance(record.event, e.LogRepaired):
-            if self.damage is not None:
-                self._note(f"records {self.damage.seq} to {record.seq} are damaged; their repair is recorded")
+        is_repair, is_damaged = isinstance(record.event, e.LogRepaired), len(self._reader.repairs) > repairs
+        if expected != record.event or is_damaged:
+            difference = _describe(record, expected, before)
+            if is_repair or not (repairs or is_damaged):
+                return difference
+            if not self._has_unknown and not isinstance(record.event, e.UnknownEvent):
+                self.damage = self.damage or difference
+        elif is_repair and self.damage is not None:
+            self._note(f"records {self.damage.seq} to {record.seq - 1} are damaged; their repair is recorded")
             self.damage = None
+        self._has_unknown = not is_repair and (self._has_unknown or isinstance(record.event, e.UnknownEvent))
         if isinstance(record.event, e.UnknownEvent):
             self._note(f"record {record.seq} is of a kind that this version does not know")
             self.head = record.hash  # its bytes are all that is known of it
