@@ -6,6 +6,7 @@ again with the requests of the agent as it is now and the recorded replies.
 """
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -95,8 +96,8 @@ def write_replay_test(
     if agent_file:
         where = os.path.relpath(agent_file, path.parent)
         imports = f"from bridle import load_agent\n{imports}"
-        chosen = f", model={model!r}" if model else ""
-        agent = f", agent=load_agent(Path(__file__).parent / {where!r}{chosen})"
+        chosen = f", model={json.dumps(model)}" if model else ""
+        agent = f", agent=load_agent(Path(__file__).parent / {json.dumps(where)}{chosen})"
     text = TEST_FILE.format(
         session=next(iter(sessions)), variable=UPDATE_VARIABLE, imports=imports, agent=agent
     )
