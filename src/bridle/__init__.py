@@ -123,9 +123,9 @@ if TYPE_CHECKING:
     from bridle.values.lineage import CrossTenant as CrossTenant
     from bridle.values.lineage import Divergence as Divergence
     from bridle.values.lineage import Fork as Fork
+    from bridle.values.lineage import RecordedCall as RecordedCall
     from bridle.values.lineage import Replay as Replay
     from bridle.values.lineage import RequestDifference as RequestDifference
-    from bridle.values.lineage import SentCall as SentCall
     from bridle.values.memory import Chunk as Chunk
     from bridle.values.memory import ContextRetrieved as ContextRetrieved
     from bridle.values.memory import InstructionWritten as InstructionWritten
@@ -230,7 +230,7 @@ _HOMES = {
         "UnknownEvent", "ViewChanged",
     ),
     "values.lineage": (
-        "Branch", "Comparison", "CrossTenant", "Divergence", "Fork", "Replay", "RequestDifference", "SentCall",
+        "Branch", "Comparison", "CrossTenant", "Divergence", "Fork", "RecordedCall", "Replay", "RequestDifference",
     ),
     "values.memory": (
         "Chunk", "ContextRetrieved", "InstructionWritten", "Memory", "MemoryLoaded", "Note",

@@ -179,7 +179,7 @@ class Replay(Value):
         return self.divergence is None and all(each.is_equal for each in self.subruns)
 
 
-class SentCall(Value):
+class RecordedCall(Value):
     """One model call of a session, with its request as it was sent."""
 
     number: int
@@ -193,6 +193,8 @@ class SentCall(Value):
     url: str
     headers: tuple[tuple[str, str], ...]
     """Headers of the request; a credential is the name of its variable."""
+    signing: tuple[str, ...] = ()
+    """Service and region of a request that is signed when it is sent, and the variables with its credentials."""
     body: bytes
     digest: str
     """Recorded digest of the request."""

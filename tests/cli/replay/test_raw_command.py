@@ -83,7 +83,7 @@ def test_a_curl_command_sends_the_request_and_never_shows_the_key(capsys, monkey
         ]
         assert all(code == 0 and KEY not in out + err for code, out, err in seen)
         command = seen[2][1]
-        assert '-H "x-api-key: $ANTHROPIC_API_KEY"' in command
+        assert '-H "authorization: Bearer $ANTHROPIC_API_KEY"' in command
         sent = subprocess.run(
             ["sh", "-c", command], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
         )

@@ -19,7 +19,7 @@ from bridle.run.session import StoreLike
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.events import ModelAsked, ModelFailed, ModelReplied, RunEnded
-from bridle.values.lineage import SentCall
+from bridle.values.lineage import RecordedCall
 from bridle.values.model import Model
 from bridle.values.record import Record
 from bridle.values.redaction import redact_query
@@ -35,7 +35,6 @@ OTHER_DIGEST = (
     "the rebuilt request has another digest: another version or another codec encoded the one that was sent"
 )
 NOT_EXPLAINED = "no decision of this version leads to this request"
-SIGNED_WHEN_SENT = "[signed when sent]"
 
 
 async def read_call(
@@ -46,7 +45,7 @@ async def read_call(
     agent: "Agent[Any, Any] | None" = None,
     stream: bool = False,
     tenant: str | None = None,
-) -> SentCall:
+) -> RecordedCall:
     """One model call of a session by its number, counted from 1 with retries; -1 is the latest.
 
     `agent` supplies what a log does not hold: values of extras, and a codec of your own. `stream` chooses the delivery
@@ -80,7 +79,7 @@ class CallReader:
     def state(self) -> State:
         return self._replay.state
 
-    def read(self, records: Sequence[Record], compared: int = 0) -> Iterator[SentCall]:
+    def read(self, records: Sequence[Record], compared: int = 0) -> Iterator[RecordedCall]:
         """The calls; the one with the number `compared` with its difference to the request before it."""
         number, open_call = 0, None
         for record in records:
@@ -99,7 +98,7 @@ class CallReader:
 
     def _make_call(
         self, record: Record, event: ModelAsked, number: int, before: State, *, compares: bool
-    ) -> tuple[SentCall, AskedCall | None]:
+    ) -> tuple[RecordedCall, AskedCall | None]:
         asked = self._replay.asked
         if asked is None or asked.record.seq != record.seq:
             return _make_unknown(record, event, number), None
@@ -119,7 +118,7 @@ class CallReader:
             ):
                 difference = add_bodies(difference, body, shown.body)
         self._previous = side, shown.body
-        call = SentCall(
+        call = RecordedCall(
             number=number,
             seq=record.seq,
             step=event.step,
@@ -128,6 +127,7 @@ class CallReader:
             method=shown.method,
             url=_make_url(request.model, shown.path),
             headers=(*shown.headers, *list_credentials(request.model)),
+            signing=list_signing(request.model),
             body=shown.body,
             digest=event.digest,
             is_proven=is_proven,
@@ -137,7 +137,7 @@ class CallReader:
         )
         return call, asked
 
-    def _close_call(self, call: SentCall, asked: AskedCall | None, record: Record) -> SentCall:
+    def _close_call(self, call: RecordedCall, asked: AskedCall | None, record: Record) -> RecordedCall:
         event = record.event
         raw = event.raw if isinstance(event, ModelReplied | ModelFailed) else None
         if raw is not None and asked is not None and raw.streamed != self._stream:
@@ -161,8 +161,8 @@ class CallReader:
             return HttpRequest(path="", body=b"")
 
 
-def _make_unknown(record: Record, event: ModelAsked, number: int) -> SentCall:
-    return SentCall(
+def _make_unknown(record: Record, event: ModelAsked, number: int) -> RecordedCall:
+    return RecordedCall(
         number=number, seq=record.seq, step=event.step, attempt=event.attempt, model=event.model_key, method="",
         url="", headers=(), body=b"", digest=event.digest, is_proven=False, problem=NOT_EXPLAINED,
         is_summary=bool(event.summarizes_until),
@@ -187,9 +187,16 @@ def _make_url(model: Model, path: str) -> str:
 def list_credentials(model: Model) -> tuple[tuple[str, str], ...]:
     """The headers that carry a credential, with the name of its variable as `$NAME`."""
     endpoint = model.endpoint
-    if endpoint.key_env:
-        return auth_headers(endpoint, f"${endpoint.key_env[0]}")
-    return (("authorization", SIGNED_WHEN_SENT),) if endpoint.signing else ()
+    return auth_headers(endpoint, f"${endpoint.key_env[0]}") if endpoint.key_env else ()
+
+
+def list_signing(model: Model) -> tuple[str, ...]:
+    """Service, region and variables of an endpoint whose requests are signed, if it takes no key."""
+    endpoint = model.endpoint
+    if not endpoint.signing or endpoint.key_env:
+        return ()
+    service, _, region = endpoint.signing.partition("/")
+    return service, region, *endpoint.signing_env[:2]
 
 
 def is_addressable(url: str) -> bool:

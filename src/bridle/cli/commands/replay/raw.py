@@ -18,9 +18,9 @@ from bridle.ports.store import Store
 from bridle.run.agent import Agent
 from bridle.run.replay.changed_settings import AgentSettingsNow
 from bridle.run.replay.replay_session import make_wire
-from bridle.run.replay.sent_calls import SIGNED_WHEN_SENT, CallReader, is_addressable, read_call
+from bridle.run.replay.sent_calls import CallReader, is_addressable, read_call
 from bridle.values.errors import MisuseError
-from bridle.values.lineage import SentCall
+from bridle.values.lineage import RecordedCall
 from bridle.values.record import Record
 from bridle.watchers.console import format_count, shorten
 
@@ -106,7 +106,7 @@ def _list_calls(
 
 
 async def _print_call(
-    options: argparse.Namespace, call: SentCall, records: Sequence[Record], store: Store
+    options: argparse.Namespace, call: RecordedCall, records: Sequence[Record], store: Store
 ) -> None:
     raw = call.raw
     reply = await store.get_blob(raw.reply) if raw is not None and raw.reply else None
@@ -133,7 +133,7 @@ async def _print_call(
 
 
 def _describe_call(
-    call: SentCall, body: bytes, reply: bytes | None, outcome: Record | None
+    call: RecordedCall, body: bytes, reply: bytes | None, outcome: Record | None
 ) -> dict[str, object]:
     described: dict[str, object] = msgspec.to_builtins(call)
     described["body_bytes"] = len(call.body)
@@ -151,7 +151,7 @@ def _read_json(body: bytes) -> object:
 
 
 def _format_call(
-    call: SentCall, request: bytes | None, reply: bytes | None, outcome: Record | None
+    call: RecordedCall, request: bytes | None, reply: bytes | None, outcome: Record | None
 ) -> Iterator[str]:
     tries = f" · attempt {call.attempt}" if call.attempt > 1 else ""
     aside = " · summary of the conversation" if call.is_summary else ""
@@ -167,6 +167,8 @@ def _format_call(
     yield ""
     yield f"{call.method} {call.url}"
     yield from (f"{name}: {value}" for name, value in call.headers)
+    if call.signing:
+        yield f"signed when sent, with ${call.signing[2]} and ${call.signing[3]}"
     yield ""
     yield _format_json(call.body)
     yield ""
@@ -195,7 +197,7 @@ def _format_json(data: bytes) -> str:
         return data.decode("utf-8", "backslashreplace")
 
 
-def _format_difference(call: SentCall, *, whole: bool) -> Iterator[str]:
+def _format_difference(call: RecordedCall, *, whole: bool) -> Iterator[str]:
     found = call.difference
     if found is None:
         yield "first request" if call.number == 1 else "equal to the request before"
@@ -209,13 +211,13 @@ def _format_difference(call: SentCall, *, whole: bool) -> Iterator[str]:
         yield from found.diff
 
 
-def _explain_missing_reply(call: SentCall) -> str:
+def _explain_missing_reply(call: RecordedCall) -> str:
     if call.raw is not None and call.raw.withheld:
         return f"not kept: {call.raw.withheld}"
     return "the bytes of this reply were not kept; Agent(keep_raw=KeepRaw()) keeps those of later ones"
 
 
-def make_curl(call: SentCall) -> str:
+def make_curl(call: RecordedCall) -> str:
     """A command that sends the request; credentials are variables of the shell."""
     if not is_addressable(call.url):
         raise MisuseError(
@@ -223,12 +225,12 @@ def make_curl(call: SentCall) -> str:
         )
     lines = [f"curl -X {call.method} {quote(call.url)}"]
     for name, value in call.headers:
-        if value == SIGNED_WHEN_SENT:
-            lines.append('--aws-sigv4 "aws:amz:$AWS_REGION:bedrock"')
-            lines.append('--user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY"')
-        elif "$" in value:
+        if "$" in value:
             lines.append(f'-H "{name}: {value}"')
         else:
             lines.append(f"-H {quote(f'{name}: {value}')}")
+    if call.signing:
+        service, region, key, secret = call.signing
+        lines += [f"--aws-sigv4 aws:amz:{region}:{service}", f'--user "${key}:${secret}"']
     lines.append(f"--data-binary {quote(call.body.decode('utf-8', 'backslashreplace'))}")
     return " \\\n  ".join(lines)
