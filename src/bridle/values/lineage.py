@@ -193,8 +193,6 @@ class RecordedCall(Value):
     url: str
     headers: tuple[tuple[str, str], ...]
     """Headers of the request; a credential is the name of its variable."""
-    signing: tuple[str, ...] = ()
-    """Service and region of a request that is signed when it is sent, and the variables with its credentials."""
     body: bytes
     digest: str
     """Recorded digest of the request."""
@@ -202,6 +200,8 @@ class RecordedCall(Value):
     """True if the rebuilt request has the recorded digest."""
     problem: str = ""
     """Reason why the request could not be rebuilt exactly."""
+    signing: tuple[str, ...] = ()
+    """Service and region of a request that is signed when it is sent, and the variables with its credentials."""
     is_summary: bool = False
     """True if the request asks for a summary of the conversation."""
     is_streamed: bool | None = None
