@@ -251,6 +251,21 @@ def test_bytes_of_a_failed_call_are_kept():
     asyncio.run(main())
 
 
+def test_a_key_that_a_reply_repeats_is_not_in_the_kept_bytes():
+    async def main():
+        store, key = MemoryStore(), "sk-ant-0123456789-very-secret"
+        connection = scripted(f"your key is {key}")
+        object.__setattr__(connection, "headers", (("authorization", f"Bearer {key}"),))
+        await Agent(connection, store=store, keep_raw=KeepRaw(request=True)).run("hello", session="s")
+        raw = (await read_call("s", 1, store=store)).raw
+        kept = await store.get_blob(raw.reply) + await store.get_blob(raw.request)
+        assert b"your key is" in kept
+        assert key.encode() not in kept
+        assert key not in str(raw.headers)
+
+    asyncio.run(main())
+
+
 def test_a_text_filter_withholds_the_bytes_of_replies():
     async def main():
         store = MemoryStore()
