@@ -383,6 +383,7 @@ class Driver:
 
     async def _record_reply(self, call: ModelCall, event: e.ModelReplied) -> None:
         reply, aside = event.reply, event.summarizes_until
+        raw = await call.raw.save(self.store, self._reply_filter) if call.raw else None
         usd, self._model_call = self._cost(reply.usage), None
         for warning in filter(None, (event.truncation_hint, event.usage_doubt)):
             LOG.warning("%s", escape_text(f"session {self.session}: {warning}"))
@@ -393,7 +394,7 @@ class Driver:
                 output_error="" if aside else self._output.find_reply_error(self.state, reply),
                 resource_claims=() if aside else self._tool_runner.list_resource_claims(reply),
                 latency=call.latency,
-                raw=await call.raw.save(self.store, self._reply_filter) if call.raw else None,
+                raw=raw,
             )
         )
 
