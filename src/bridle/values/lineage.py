@@ -165,9 +165,9 @@ class Replay(Value):
     """Stop reason of the last run, or `unfinished`."""
     divergence: Divergence | None = None
     head: str = ""
-    """Hash of the replayed log; equal to the last recorded hash unless another version wrote the log."""
+    """Hash of the replayed log."""
     is_identical: bool = False
-    """True if every byte of the log was produced again."""
+    """True if the replay is equal and its hash is the recorded one."""
     unchecked: tuple[str, ...] = ()
     """What could not be checked, one sentence each."""
     subruns: tuple["Replay", ...] = ()

@@ -149,8 +149,8 @@ def _format_report(report: Replay, options: argparse.Namespace, indent: str = ""
     if report.divergence is None:
         part = "" if report.records == report.length else f" of {report.length}"
         yield f"{indent}{report.session}: equal, {report.records}{part} records, {calls}, {report.end}"
-        if not report.is_identical and not report.unchecked:
-            yield f"{indent}  the events are equal; another version wrote some of them in other bytes"
+        if not report.is_identical:
+            yield f"{indent}  the records are no chain of hashes"
     else:
         yield from (indent + line for line in describe_difference(replace(report, subruns=())))
         yield f"{indent}  {report.divergence.seq - 1} records before it are equal, {calls}"
