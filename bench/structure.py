@@ -39,6 +39,7 @@ KEPT_FRAGMENTS = {
     "bridle.providers.gemini.stored_prompts": "a provider object of its own: its requests beside their replies",
     "bridle.providers.openai_responses.conversations": "a provider object of its own: its requests beside their replies",
     "bridle.providers.ownership": "reads ownership.toml; its importer is another layer",
+    "bridle.run.replay.raw_recorder": "loaded only if an agent keeps bytes",
     "bridle.sim.bedrock.endpoints": "every simulated family has a file of this name",
     "bridle.sim.openai_chat.cache_report": "families that report cache use have a file of this name",
     "bridle.sim.openai_chat.prompt": "every simulated family has a file of this name",

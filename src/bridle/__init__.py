@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from bridle.run.lineage import list_branches as list_branches
     from bridle.run.memory.notes import Notes as Notes
     from bridle.run.memory.retrieval import Retrieval as Retrieval
+    from bridle.run.replay.replay_session import fork_at_difference as fork_at_difference
+    from bridle.run.replay.replay_session import replay as replay
+    from bridle.run.replay.replay_session import replay_sync as replay_sync
+    from bridle.run.replay.sent_calls import read_call as read_call
     from bridle.run.stream import RunHandle as RunHandle
     from bridle.run.stream import RunView as RunView
     from bridle.run.stream import Stream as Stream
@@ -118,7 +122,11 @@ if TYPE_CHECKING:
     from bridle.values.lineage import Branch as Branch
     from bridle.values.lineage import Comparison as Comparison
     from bridle.values.lineage import CrossTenant as CrossTenant
+    from bridle.values.lineage import Divergence as Divergence
     from bridle.values.lineage import Fork as Fork
+    from bridle.values.lineage import RecordedCall as RecordedCall
+    from bridle.values.lineage import Replay as Replay
+    from bridle.values.lineage import RequestDifference as RequestDifference
     from bridle.values.memory import Chunk as Chunk
     from bridle.values.memory import ContextRetrieved as ContextRetrieved
     from bridle.values.memory import InstructionWritten as InstructionWritten
@@ -131,6 +139,7 @@ if TYPE_CHECKING:
     from bridle.values.message import Media as Media
     from bridle.values.message import Message as Message
     from bridle.values.message import Opaque as Opaque
+    from bridle.values.message import RawCall as RawCall
     from bridle.values.message import Reasoning as Reasoning
     from bridle.values.message import Reply as Reply
     from bridle.values.message import Stop as Stop
@@ -159,6 +168,7 @@ if TYPE_CHECKING:
     from bridle.values.result import TextDelta as TextDelta
     from bridle.values.result import ToolCallDelta as ToolCallDelta
     from bridle.values.settings import Compaction as Compaction
+    from bridle.values.settings import KeepRaw as KeepRaw
     from bridle.values.usage import Budget as Budget
     from bridle.values.usage import Limits as Limits
     from bridle.values.usage import RateLimit as RateLimit
@@ -192,6 +202,8 @@ _HOMES = {
     "run.lineage": ("compare_sessions", "fork_session", "list_branches"),
     "run.memory.notes": ("Notes",),
     "run.memory.retrieval": ("Retrieval",),
+    "run.replay.replay_session": ("fork_at_difference", "replay", "replay_sync"),
+    "run.replay.sent_calls": ("read_call",),
     "run.stream": ("RunHandle", "RunView", "Stream", "to_sse"),
     "run.context.telemetry": ("flush_telemetry",),
     "tools.function.function_tool": ("tool",),
@@ -219,7 +231,9 @@ _HOMES = {
         "ToolFinished", "ToolInterrupted", "ToolProbed", "ToolStarted", "ToolsChanged", "ToolsRevealed",
         "UnknownEvent", "ViewChanged",
     ),
-    "values.lineage": ("Branch", "Comparison", "CrossTenant", "Fork"),
+    "values.lineage": (
+        "Branch", "Comparison", "CrossTenant", "Divergence", "Fork", "RecordedCall", "Replay", "RequestDifference",
+    ),
     "values.memory": (
         "Chunk", "ContextRetrieved", "InstructionWritten", "Memory", "MemoryLoaded", "Note",
         "NoteRemoved", "NoteWritten", "Query",
@@ -228,7 +242,7 @@ _HOMES = {
         "Answer", "Change", "FinishedRun", "HookDecided", "HookDecision", "HookSpec", "ModelInput", "Refuse",
     ),
     "values.message": (
-        "Media", "Message", "Opaque", "Reasoning", "Reply", "Stop", "Text", "ToolCall",
+        "Media", "Message", "Opaque", "RawCall", "Reasoning", "Reply", "Stop", "Text", "ToolCall",
         "ToolResult", "Transcript",
     ),
     "values.model": ("Model",),
@@ -239,7 +253,7 @@ _HOMES = {
         "Progress", "PartialOutput", "ReasoningDelta", "Result", "RunStopped", "SubrunDelta",
         "SubrunItem", "TextDelta", "ToolCallDelta",
     ),
-    "values.settings": ("Compaction",),
+    "values.settings": ("Compaction", "KeepRaw"),
     "values.usage": ("Budget", "Limits", "RateLimit", "Usage"),
     "watchers.content_filter": ("RedactingWatcher",),
     "watchers.jsonl": ("JsonLines",),

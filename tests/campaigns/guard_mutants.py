@@ -514,6 +514,18 @@ MUTANTS = (
         "run/test_redaction.py::test_a_recording_has_no_key_in_any_spelling",
     ),
     Mutant(
+        "run/replay/raw_recorder.py",
+        "has_reply = bool(answer.body) and not is_filtered",
+        "has_reply = bool(answer.body)",
+        "run/replay/test_sent_calls.py::test_a_text_filter_withholds_the_bytes_of_replies",
+    ),
+    Mutant(
+        "run/replay/log_wire.py",
+        "body = redact_json_strings(body, extras.texts, HIDDEN_MARK)",
+        "pass",
+        "run/replay/test_sent_calls.py::test_values_that_the_log_does_not_hold_come_from_the_agent_and_stay_hidden",
+    ),
+    Mutant(
         "transports/recorded.py",
         "os.fchmod(descriptor, 0o600)",
         "pass",

@@ -680,6 +680,7 @@ NOT_DRAWN = {
     "handover": "a life has one agent per turn; hand-overs have tests of their own (test_handover)",
     "rate_limits": "the provider's own limits are among the faults; limits of ours have tests of their own (test_rates)",
     "sandbox": "lives start no programs (tests/sandbox, tests/toolkit)",
+    "keep_raw": "it adds bytes to the store and changes no run (test_sent_calls)",
     "compaction": "drawn with and without the provider's own",
 }
 """Options of an agent that are not drawn by name, and why."""

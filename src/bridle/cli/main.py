@@ -30,6 +30,8 @@ COMMANDS = {
     "log": "list the messages of a session, or its tree of forks",
     "fork": "branch a new session from a message of another",
     "diff": "compare two sessions",
+    "replay": "replay a session offline, or compare it with a changed agent",
+    "raw": "show the requests that were sent, byte for byte",
     "memory": "list, add and remove notes of a tenant or session",
     "cache": "show prompt-cache hits and explain misses",
     "lock": "detect changes of tools and instructions",
@@ -54,6 +56,7 @@ HIDDEN_COMMANDS = ("candidates",)
 COMMAND_MODULES = {
     **{name: f"commands.setup.{name}" for name in (*SETUP_COMMANDS, *HIDDEN_COMMANDS)},
     **{name: f"commands.storage.{name}" for name in STORAGE_COMMANDS},
+    **{name: f"commands.replay.{name}" for name in ("replay", "raw")},
     "chat": "chat.command",
     "show": "show.command",
     "tail": "show.tail",

@@ -160,7 +160,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             **resolve_summarizer(options),
         )
         given = add_handover_tools(tools, handover), tool_index, tool_choice, instructions
-        self._parts = make_parts(AgentInputs(
+        self.parts = make_parts(AgentInputs(
             settings, model, deadlines, *given, thinking, sampling, output, validate, context_type, hooking,
             sandbox, store, None if code_mode is None else BoundCodeMode(code_mode, lambda: self._resources),
         ))  # fmt: skip
@@ -174,7 +174,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             watchers=tuple(watchers),
             approver=approver,
             retriever=retriever,
-            hooks=hooking.match_tools(self._parts.tool_layout.tools, self._parts.sources),
+            hooks=hooking.match_tools(self.parts.tool_layout.tools, self.parts.sources),
             handovers=collect_handovers(handover, self.settings, self.tools),
             tracing=None
             if telemetry is None and TELEMETRY_VARIABLE not in os.environ
@@ -183,12 +183,12 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
     @property
     def settings(self) -> Settings:
-        return self._parts.settings
+        return self.parts.settings
 
     @property
     def tools(self) -> Mapping[str, Tool]:
         """All tools by name, including hidden ones."""
-        return self._parts.tool_layout.tools
+        return self.parts.tool_layout.tools
 
     @property
     def handovers(self) -> tuple[Handover, ...]:
@@ -205,7 +205,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     @property
     def notes(self) -> Notes:
         """The notes of tenants and sessions: list, add, remove."""
-        return Notes(self.store, memory=self._parts.settings.memory, clock=self._clock)
+        return Notes(self.store, memory=self.parts.settings.memory, clock=self._clock)
 
     async def run(
         self,
@@ -274,7 +274,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """
         given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
         name, start = self._prepare_run(*given, stream=deltas)
-        return Stream(name, start, lambda: self._read_result(name), self._parts.output_type)
+        return Stream(name, start, lambda: self._read_result(name), self.parts.output_type)
 
     async def resume(
         self,
@@ -319,7 +319,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """`resume`, yielding deltas and events."""
         given = session, budget, tenant, context, options
         start = self._prepare_resume(*given, trusts=trust_approvals, stream=True)
-        return Stream(session, start, lambda: self._read_result(session), self._parts.output_type)
+        return Stream(session, start, lambda: self._read_result(session), self.parts.output_type)
 
     async def approvals(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
         """List what a run that ended with `stop == "waiting"` waits for."""
@@ -387,7 +387,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             given = prompt, session, None, budget, None, "", "", "", context, False, RunOptions()
             return self._prepare_run(*given, inside=current_nested_run())[1]()
 
-        types = (need.type for need in self._parts.context_needs)
+        types = (need.type for need in self.parts.context_needs)
         return AgentTool(name or self.settings.name, description, run, next(types, None), options)
 
     async def fork(
@@ -426,7 +426,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     ) -> tuple[str, Callable[..., Coroutine[None, None, Result[T]]]]:
         """Check the arguments of a run, `inside` a tool call or not; returns the session and the run's function."""
         check_types(budget, history)
-        parts = override_parts(self._parts, options) if options else self._parts
+        parts = override_parts(self.parts, options) if options else self.parts
         if not traceparent and (tracing := self._resources.tracing) and current_nested_run() is None:
             traceparent = tracing.read_caller()
         check_context(list_certain_needs(parts.context_needs), context, "run")
@@ -446,7 +446,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
                 state = await opened.prompt_once(prompted)
             else:
                 state = await opened.prompt(prompted, history, new=fresh, tenant=owner, queue=queue)
-            return make_result(name, state, self._parts.output_type)
+            return make_result(name, state, self.parts.output_type)
 
         return name, start
 
@@ -464,21 +464,21 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """Check the arguments of `resume`; returns the function that finishes the run."""
         check_types(budget)
         check_session(session)
-        shared = self._resources, session, self._parts, options, budget
+        shared = self._resources, session, self.parts, options, budget
 
         async def start(control: RunControl | None = None) -> Result[T]:
             opened = open_to_resume(*shared, stream=stream, control=control, context=context)
             state = await opened.resume(budget, tenant, trusts_approvals=trusts)
-            return make_result(session, state, self._parts.output_type)
+            return make_result(session, state, self.parts.output_type)
 
         return start
 
     def open_session(self, session: str, **options: Unpack[SessionOptions]) -> Session:
         """Open a session for this agent; nothing is read or written yet."""
-        return self._resources.open_session(session, self._parts, **options)
+        return self._resources.open_session(session, self.parts, **options)
 
     async def _read_result(self, session: str) -> Result[T]:
         """Build the result from the log as it is."""
         driver = self.open_session(session).new_driver()
         await driver.restore()
-        return make_result(session, driver.state, self._parts.output_type)
+        return make_result(session, driver.state, self.parts.output_type)

@@ -26,7 +26,7 @@ from bridle.run.calls.code_mode import BoundCodeMode
 from bridle.run.context.instructions import AgentInstructions, parse_instructions
 from bridle.run.context.registered_hooks import RegisteredHooks
 from bridle.run.context.run_context import ContextNeed, check_context_types, list_tool_needs
-from bridle.tools.collect_tools import ToolLike, collect_tools, split_sources
+from bridle.tools.collect_tools import ToolLike, collect_tools, confine_tools, split_sources
 from bridle.tools.output_functions import OutputFunctions, add_output_functions, make_output
 from bridle.tools.schema.output_type import OutputType
 from bridle.transports.deadlines import Deadlines
@@ -41,6 +41,7 @@ from bridle.values.settings import (
     CacheBy,
     CacheTtl,
     Compaction,
+    KeepRaw,
     OnAdjusted,
     OnTruncation,
     PrefixRule,
@@ -87,6 +88,8 @@ class AgentOptions(TypedDict, total=False):
     """Maximum tool calls in one reply; a reply with more ends the run and runs none; None for no limit."""
     reply_bytes_max: int | None
     """Maximum bytes of one reply on the wire; a longer reply is abandoned and not retried."""
+    keep_raw: KeepRaw | None
+    """Keep the bytes of replies, and of requests if wanted, in the store for `bridle raw`; None for neither."""
     chain: ServerStateStrategy
     """Store the conversation at a provider that supports it and send only what is new: True refers to the
     previous reply, `"conversation"` uses a conversation object."""
@@ -133,6 +136,10 @@ def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> No
     memory = given.get("memory")
     if memory is not None and not isinstance(memory, Memory):
         raise MisuseError(f"memory must be a Memory() or None, not {memory!r}")
+    raw = given.get("keep_raw")
+    if raw is not None and not isinstance(raw, KeepRaw):
+        raise MisuseError(f"keep_raw must be a KeepRaw() or None, not {raw!r}")
+    check_numbers(bytes_max=raw.bytes_max if raw is not None else None)
     check_numbers(characters_max=memory.characters_max if memory is not None else None)
     check_numbers(**{name: given[name] for name in NUMBER_OPTIONS if name in given})
 

@@ -321,9 +321,12 @@ class Driver:
     ) -> None:
         request, notes, aside = effect.request, effect.notes, effect.summarizes_until
         await self._tool_runner.early_calls.discard()
-        key, limit = connection.model.model_key, self.state.settings.reply_bytes_max
+        key, settings = connection.model.model_key, self.state.settings
         history, now = self._encoded_histories[key], self._clock.monotonic
-        call = ModelCall(connection, request, history, stream=self.streams, now=now, bytes_max=limit)
+        limit, keep = settings.reply_bytes_max, settings.keep_raw
+        call = ModelCall(
+            connection, request, history, stream=self.streams, now=now, bytes_max=limit, keep_raw=keep
+        )
         notes = (*notes, *self._new_codec_notes(connection, request))
         await self.record(
             e.ModelAsked(
@@ -383,6 +386,7 @@ class Driver:
 
     async def _record_reply(self, call: ModelCall, event: e.ModelReplied) -> None:
         reply, aside = event.reply, event.summarizes_until
+        raw = await call.raw.save(self.store, self._reply_filter) if call.raw else None
         usd, self._model_call = self._cost(reply.usage), None
         for warning in filter(None, (event.truncation_hint, event.usage_doubt)):
             LOG.warning("%s", escape_text(f"session {self.session}: {warning}"))
@@ -393,6 +397,7 @@ class Driver:
                 output_error="" if aside else self._output.find_reply_error(self.state, reply),
                 resource_claims=() if aside else self._tool_runner.list_resource_claims(reply),
                 latency=call.latency,
+                raw=raw,
             )
         )
 
@@ -409,6 +414,7 @@ class Driver:
                 discarded_tools=await self._tool_runner.early_calls.discard(),
                 random_draw=self._random_source(),
                 latency=call.latency,
+                raw=await call.raw.save(self.store, self._reply_filter) if call.raw else None,
             )
         )
 

@@ -10,6 +10,8 @@ in an error or a reply, before anything is stored or shown.  Sending raises the 
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
@@ -31,12 +33,16 @@ from bridle.values.model import Model
 from bridle.values.redaction import Redactor, find_header_secrets, is_plain_word
 from bridle.values.request import Request
 from bridle.values.result import AttemptRestarted, CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from bridle.values.settings import REPLY_BYTES_DEFAULT
+from bridle.values.settings import REPLY_BYTES_DEFAULT, KeepRaw
 from bridle.values.usage import Usage
 
 from .model_connection import KEY_PLACEHOLDER, ModelConnection
 from .private_extras import NO_PRIVATE_EXTRAS
 
+if TYPE_CHECKING:
+    from bridle.run.replay.raw_recorder import RawRecorder
+
+RAW_MODULE = "bridle.run.replay.raw_recorder"
 SECONDS_DIGITS = 6
 """Latencies are rounded to microseconds."""
 Streamed = TextDelta | ReasoningDelta | ToolCallDelta
@@ -265,8 +271,13 @@ class ModelCall:
         stream: bool,
         now: Callable[[], float],
         bytes_max: int | None = REPLY_BYTES_DEFAULT,
+        keep_raw: KeepRaw | None = None,
     ) -> None:
         """Encode the request.  `now` times the call; a reply of more than `bytes_max` is abandoned."""
+        self.raw: RawRecorder | None = None
+        if keep_raw is not None:
+            self.raw = import_module(RAW_MODULE).RawRecorder(connection, keep_raw, streamed=stream)
+            connection = self.raw.connection
         if request.stream != stream:
             request = replace(request, stream=stream)
         if request.extras or connection.private_extras is not NO_PRIVATE_EXTRAS:

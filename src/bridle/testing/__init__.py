@@ -5,6 +5,7 @@
     FakeClock                               a clock that only moves when told to
     simulator(reply, …), ProviderSim        a strict simulated provider, in process or over HTTP
     recording(path), replaying(path, …)     a real run, recorded without secrets and replayed
+    assert_replays(fixture, agent=…)        a recorded session, replayed with an agent
 
 Each name is imported on first use, because the simulator is large and most tests need one of them.
 """
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .fake_clock import FakeClock as FakeClock
     from .recordings import recording as recording
     from .recordings import replaying as replaying
+    from .replay_tests import assert_replays as assert_replays
     from .scripted_model import scripted as scripted
     from .simulated_provider import ProviderSim as ProviderSim
     from .simulated_provider import simulator as simulator
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "FakeClock": "fake_clock",
     "ProviderSim": "simulated_provider",
+    "assert_replays": "replay_tests",
     "check_codec": "conformance.codec",
     "check_store": "conformance.store",
     "check_tool": "conformance.tool",

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
 from typing import Any, cast
 
-from bridle.ports.tool import Tool, ToolSource
+from bridle.ports.sandbox import Sandbox
+from bridle.ports.tool import ConfinableTool, Tool, ToolSource
 from bridle.tools.function.function_tool import FunctionTool, is_unbound_method
 from bridle.tools.function.options import ToolBehavior
 from bridle.tools.function.raw_tool import RawTool
@@ -104,3 +105,13 @@ def _bind_method(made: object, owner: object) -> object:
     if owner is None:
         raise BadTool(f"tool `{made.spec.name}`: it is an unbound method; take it from an instance")
     return made.__get__(owner)
+
+
+def confine_tools(tools: dict[str, Tool], sandbox: Sandbox | None) -> dict[str, Tool]:
+    """The tools, with the programs of those that name no sandbox in this one."""
+    if sandbox is None:
+        return tools
+    return {
+        name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
+        for name, tool in tools.items()
+    }

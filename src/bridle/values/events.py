@@ -42,8 +42,8 @@ from .memory import (
     NoteWritten,
     TemplateVersion,
 )
+from .message import CallOutcome, Media, Message, Reply, Text, ToolResult
 from .message import Compacted as Compacted
-from .message import Media, Message, Reply, Text, ToolResult
 from .message import PartRef as PartRef
 from .message import ViewChange as ViewChange
 from .message import ViewChanged as ViewChanged
@@ -195,7 +195,7 @@ class ModelAsked(EventBase, tag="model_asked"):
     """The summary is requested in the provider's own form, which only it can read back."""
 
 
-class ModelReplied(EventBase, tag="model_replied"):
+class ModelReplied(CallOutcome, tag="model_replied"):
     reply: Reply
     usd: Decimal | None = None
     output_error: str = ""
@@ -211,7 +211,7 @@ class ModelReplied(EventBase, tag="model_replied"):
     latency: Latency | None = None
 
 
-class ModelFailed(EventBase, tag="model_failed"):
+class ModelFailed(CallOutcome, tag="model_failed"):
     failure: Failure
     partial_text: str = ""
     """Text received before the reply broke off."""

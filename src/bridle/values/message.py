@@ -310,6 +310,34 @@ class ViewChange(Value):
     """Keep the part, without the data that only its provider can read."""
 
 
+class RawCall(Value):
+    """Bytes of a model call as blobs of the store, without credentials; kept by `Agent(keep_raw=…)`."""
+
+    reply: str = ""
+    """Hash of the reply's bytes; empty if nothing was received or the bytes are withheld."""
+    reply_bytes: int = 0
+    """Bytes received; the blob has fewer if the limit cut it."""
+    request: str = ""
+    """Hash of the request's body, if requests are kept too."""
+    status: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+    """Headers of the reply that are known to be harmless."""
+    streamed: bool = False
+    """True if the reply was requested as a stream."""
+    withheld: str = ""
+    """Reason why the bytes of the reply are not kept."""
+
+
+class CallOutcome(EventBase, kw_only=True):
+    """Outcome of a model call, with its bytes if they are kept."""
+
+    raw: RawCall | None = None
+
+    @property
+    def required_blobs(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.raw.reply, self.raw.request))) if self.raw else ()
+
+
 class ViewChanged(EventBase, tag="view_changed"):
     """The view sent to models changed, once and for a stated reason."""
 

@@ -61,6 +61,18 @@ RESULT_CHARACTERS_DEFAULT = 30_000
 """About ten thousand tokens."""
 
 
+RAW_BYTES_DEFAULT = 1024 * 1024
+
+
+class KeepRaw(Value):
+    """Keeps the bytes of model calls in the store, without credentials: the replies and, if wanted, the requests."""
+
+    request: bool = False
+    """Keep the bodies of requests too; without them a request is rebuilt from the log."""
+    bytes_max: int = RAW_BYTES_DEFAULT
+    """Maximum bytes kept of one body; the rest is cut."""
+
+
 CacheTtl = Ttl | Literal["auto"]
 """Minimum lifetime, if the provider offers it; `auto`: according to the pauses in the session."""
 CacheBy = Literal["agent", "tenant"]
@@ -135,6 +147,8 @@ class Settings(Value, dict=True):
     """Maximum number of tool calls in one reply; a larger reply ends the run and none of them runs."""
     reply_bytes_max: int | None = REPLY_BYTES_DEFAULT
     """Maximum size of one reply on the wire; a larger one is abandoned."""
+    keep_raw: KeepRaw | None = None
+    """Set if the bytes of model calls are kept."""
     result_characters: int | None = RESULT_CHARACTERS_DEFAULT
     """Maximum size of one tool result as sent; None for no limit."""
     chain: ServerStateStrategy = False

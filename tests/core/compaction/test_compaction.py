@@ -510,7 +510,7 @@ def test_another_model_may_write_the_summaries():
     walk = Walk(ANTHROPIC, compaction=Compaction(model="sim:gemini/gemini-3.8-flash"))
     spoken = walk.provider.model(other)
     agent = walk.agent
-    agent._parts.model_chain.given_connections[other.model_key] = spoken
+    agent.parts.model_chain.given_connections[other.model_key] = spoken
     result = asyncio.run(agent.run(PROMPT.format(20), "s"))
     assert result.stop == "done"
     asked = [event for event in walk.events if isinstance(event, e.ModelAsked) and event.summarizes_until]
@@ -532,7 +532,7 @@ def test_where_the_other_model_cannot_the_runs_own_does():
 
     walk = Walk(ANTHROPIC, brain=closed, compaction=Compaction(model=other))
     agent = walk.agent
-    agent._parts.model_chain.given_connections[other.model_key] = walk.provider.model(other)
+    agent.parts.model_chain.given_connections[other.model_key] = walk.provider.model(other)
     result = asyncio.run(agent.run(PROMPT.format(20), "s"))
     assert result.stop == "done", result.reason
     asked = [event for event in walk.events if isinstance(event, e.ModelAsked) and event.summarizes_until]

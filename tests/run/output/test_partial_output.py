@@ -169,9 +169,7 @@ def test_all_readings_of_an_answer_stay_proportional_to_it(output):
     """A reading costs as much as the answer so far; one per delta would make 10,000 deltas quadratic."""
 
     def count_read_characters(length):
-        tracker = PartialTracker(
-            Agent(SCHEMA_MODELS[0], output=output)._parts.output_type if output else None
-        )
+        tracker = PartialTracker(Agent(SCHEMA_MODELS[0], output=output).parts.output_type if output else None)
         sizes = [
             size for size in range(length) if tracker.apply(TextDelta(text='{"'[size : size + 1] or "x"))
         ]

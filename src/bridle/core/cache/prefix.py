@@ -127,7 +127,7 @@ def _list_prefix_differences(
         cause, why = _explain_tools_change(state, last)
         yield (
             "tools",
-            _describe_tool(request.tools, _first_difference(last.tools, request.tools)),
+            _describe_tool(request.tools, find_difference_index(last.tools, request.tools)),
             cause,
             why,
         )
@@ -135,7 +135,7 @@ def _list_prefix_differences(
         declared = stand_in_names(last.view, request.model, offered=bool(last.tools))
         called = stand_in_names(request.messages, request.model, offered=bool(request.tools))
         if called != declared:
-            at = _first_difference(declared, called)
+            at = find_difference_index(declared, called)
             why = "it was called but is not offered, and the provider requires it to be declared"
             yield "tools", f"tool {at + 1} ({called[at] if at < len(called) else 'gone'})", "tool_called", why
     written = written_instructions(state) if settings.session_functions else ""
@@ -186,7 +186,7 @@ def _changed_settings(before: Settings, now: Settings) -> Iterator[str]:
 
 def _explain_memory_change(state: State, last: RequestSnapshot) -> tuple[str, PrefixCause, str]:
     before, now = last.memory.split("\n"), memory_text(state).split("\n")
-    at = _first_difference(before, now)
+    at = find_difference_index(before, now)
     label = (now[at] if at < len(now) else before[at]).partition(":")[0] if state.memory.text else ""
     block = f"note {label}" if label[1:].isdigit() else "notes"
     if (state.settings.memory is None) != (last.settings.memory is None):
@@ -208,7 +208,7 @@ def _explain_view_change(state: State, last: RequestSnapshot) -> tuple[PrefixCau
     return "compacted" if any(isinstance(event, Compacted) for event in since) else "view_changed", why
 
 
-def _first_difference(before: Sequence[object], now: Sequence[object]) -> int:
+def find_difference_index(before: Sequence[object], now: Sequence[object]) -> int:
     """Index of the first difference; the length of the shorter one if it is a prefix of the other."""
     for at, (old, new) in enumerate(zip(before, now, strict=False)):
         if old is not new and old != new:
@@ -221,10 +221,10 @@ def _describe_tool(tools: tuple[ToolSpec, ...], at: int) -> str:
 
 
 def _describe_part(last: RequestSnapshot, request: Request) -> str:
-    at = _first_difference(last.view, request.messages)
+    at = find_difference_index(last.view, request.messages)
     if at >= len(request.messages):
         return f"message {at + 1} (gone)"
-    part = _first_difference(last.view[at].parts, request.messages[at].parts)
+    part = find_difference_index(last.view[at].parts, request.messages[at].parts)
     return f"message {request.messages[at].id or at + 1}, part {part + 1}"
 
 

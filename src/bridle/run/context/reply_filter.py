@@ -72,6 +72,11 @@ class ReplyFilter:
         self._answers: dict[int, FilterChain] = {}
         """Filters of structured answers that stream as arguments, by the index of the call."""
 
+    @property
+    def is_active(self) -> bool:
+        """True if a hook has a filter."""
+        return bool(self._hooks)
+
     def take(self, delta: Delta) -> None:
         """Show a delta; text that is not final yet is shown with a later one."""
         match delta:

@@ -1,0 +1,1 @@
+"""Commands that work on recorded runs: replay them, and show the requests that they sent."""
