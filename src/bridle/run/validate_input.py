@@ -19,7 +19,7 @@ from bridle.core.context.excerpt import RESULT_CHARACTERS_MIN
 from bridle.core.state import State
 from bridle.ports.clock import Clock
 from bridle.ports.store import Store
-from bridle.ports.tool import Tool, ToolSource, WorkspaceTool
+from bridle.ports.tool import ConfinableSource, Tool, ToolSource, WorkspaceTool
 from bridle.ports.tool_index import ToolIndex
 from bridle.ports.watcher import Watcher
 from bridle.stores import find_store_file
@@ -303,12 +303,21 @@ def check_new(session: str, new: bool | None, *, begun: bool) -> None:  # noqa: 
         raise MisuseError(f"session {session!r} already exists; leave new=True out to continue it")
 
 
-def check_store_location(store: object, tools: Mapping[str, Tool]) -> None:
+def check_store_location(
+    store: object, tools: Mapping[str, Tool], sources: Sequence[ToolSource] = ()
+) -> None:
     """Raise `MisuseError` if a tool can write the folder of the log: a model could change its own history."""
     file = find_store_file(store)
-    for name, tool in tools.items() if file is not None else ():
-        folder = tool.workspace if isinstance(tool, WorkspaceTool) else None
-        if folder is not None and file is not None and file.is_relative_to(folder):
+    if file is None:
+        return
+    folders = {
+        f"tool `{name}`": tool.workspace for name, tool in tools.items() if isinstance(tool, WorkspaceTool)
+    }
+    for source in sources:
+        if isinstance(source, ConfinableSource):
+            folders[f"server {source.name!r}"] = source.workspace
+    for name, folder in folders.items():
+        if folder is not None and file.is_relative_to(folder):
             raise MisuseError(
-                f"tool `{name}`: it can write the folder of the log ({file}); choose a store outside of {folder}"
+                f"{name}: it can write the folder of the log ({file}); choose a store outside of {folder}"
             )

@@ -26,14 +26,14 @@ from bridle.tools.process.run_process import make_environment
 from bridle.values.message import Media, Text
 from bridle.values.text import describe_error
 
-from .definitions import ListedTool
+from .contents import read_pages
+from .definitions import TOOLS_MAX, ListedTool
 from .results import make_call_parts, make_error_text
 from .server_settings import ConnectionLost, RequestNotSent, ServerSettings, ToolRefusal
 from .stdio import ServerLog, open_process
 from .tool_filter import filter_tools
 
 CLOSE_SECONDS = 10.0
-PAGES_MAX = 100
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 SESSION_TERMINATED = "Session terminated"
 """Message of the `mcp` package for a request to a session that the server does not know (any more)."""
@@ -202,9 +202,10 @@ class Connection:
     def _open_transport(self) -> Any:
         settings = self._settings
         if settings.transport == "stdio":
+            command = settings.wrap_command(make_environment(settings.pass_env, settings.env))
             return open_process(
-                settings.argv,
-                environment=make_environment(settings.pass_env, settings.env),
+                command.argv,
+                environment=command.environment,
                 cwd=settings.cwd,
                 log=self._log,
                 on_end=self._on_end,
@@ -266,28 +267,27 @@ def describe_leaves(error: BaseException) -> str:
 
 async def list_tools(client: Client) -> list[ListedTool]:
     """All tools of the server, from every page."""
-    found: list[ListedTool] = []
     if client.server_capabilities.tools is None:
-        return found
-    cursor: str | None = None
-    for _ in range(PAGES_MAX):
-        page = await client.list_tools(cursor=cursor)
-        for tool in page.tools:
-            hints = tool.annotations
-            found.append(
-                ListedTool(
-                    tool.name,
-                    tool.description or tool.title or "",
-                    tool.input_schema,
-                    hints.read_only_hint if hints else None,
-                    hints.destructive_hint if hints else None,
-                    hints.idempotent_hint if hints else None,
-                )
-            )
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    return found
+        return []
+
+    async def read(cursor: str | None) -> types.ListToolsResult:
+        return await client.list_tools(cursor=cursor)
+
+    return [
+        _make_listed_tool(tool) for tool in await read_pages(read, lambda page: page.tools, TOOLS_MAX + 1)
+    ]
+
+
+def _make_listed_tool(tool: types.Tool) -> ListedTool:
+    hints = tool.annotations
+    return ListedTool(
+        tool.name,
+        tool.description or tool.title or "",
+        tool.input_schema,
+        hints.read_only_hint if hints else None,
+        hints.destructive_hint if hints else None,
+        hints.idempotent_hint if hints else None,
+    )
 
 
 async def call_tool(

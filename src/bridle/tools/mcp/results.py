@@ -36,11 +36,13 @@ def make_error_text(result: types.CallToolResult) -> str:
 
 def make_resource_parts(
     contents: Sequence[types.TextResourceContents | types.BlobResourceContents],
-) -> list[Part]:
-    return [_make_resource_part(item, with_header=len(contents) > 1) for item in contents]
+) -> tuple[Part, ...]:
+    """The contents of a resource; each has its address above it if there are several."""
+    parts = [_make_resource_part(item, with_header=len(contents) > 1) for item in contents]
+    return tuple(parts) or (Text(text=EMPTY_RESULT),)
 
 
-def make_prompt_text(messages: Sequence[types.PromptMessage]) -> list[tuple[str, Part]]:
+def make_prompt_parts(messages: Sequence[types.PromptMessage]) -> list[tuple[str, Part]]:
     """The role and the content of every message."""
     return [(message.role, _make_part(message.content)) for message in messages]
 
