@@ -157,6 +157,8 @@ if TYPE_CHECKING:
     from bridle.values.result import SubrunItem as SubrunItem
     from bridle.values.result import TextDelta as TextDelta
     from bridle.values.result import ToolCallDelta as ToolCallDelta
+    from bridle.values.server_requests import ServerAnswered as ServerAnswered
+    from bridle.values.server_requests import ServerAsked as ServerAsked
     from bridle.values.settings import Compaction as Compaction
     from bridle.values.usage import Budget as Budget
     from bridle.values.usage import Limits as Limits
@@ -237,6 +239,7 @@ _HOMES = {
         "Progress", "PartialOutput", "ReasoningDelta", "Result", "RunStopped", "SubrunDelta",
         "SubrunItem", "TextDelta", "ToolCallDelta",
     ),
+    "values.server_requests": ("ServerAnswered", "ServerAsked"),
     "values.settings": ("Compaction",),
     "values.usage": ("Budget", "Limits", "RateLimit", "Usage"),
     "watchers.content_filter": ("RedactingWatcher",),

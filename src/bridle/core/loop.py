@@ -40,6 +40,7 @@ from bridle.core.calls.compensation import (
 )
 from bridle.core.calls.dispatch import choose_call_effects
 from bridle.core.calls.orphaned import apply_forked, apply_interrupt, apply_log_repaired, ignore_unknown_event
+from bridle.core.calls.server_requests import apply_server_answered, apply_server_asked
 from bridle.core.calls.transitions import (
     abandon_calls,
     append_results,
@@ -68,6 +69,7 @@ from bridle.values import events as e
 from bridle.values.budget import SubrunCharged, SubrunStarted, SubrunWaiting
 from bridle.values.errors import MisuseError
 from bridle.values.message import Message, Stop, Text
+from bridle.values.server_requests import ServerAnswered, ServerAsked
 
 from .effects import Effect, EndRun, RecordFinding
 from .evaluate_reply import (
@@ -386,6 +388,8 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
     (Phase.RUNNING_TOOLS, e.ToolInterrupted): apply_interrupt,
     (Phase.RUNNING_TOOLS, e.ToolFinished): apply_tool_finished,
     (Phase.RUNNING_TOOLS, SubrunWaiting): apply_subrun_waiting,
+    (Phase.RUNNING_TOOLS, ServerAsked): apply_server_asked,
+    (Phase.RUNNING_TOOLS, ServerAnswered): apply_server_answered,
     (Phase.RUNNING_TOOLS, e.ApprovalAsked): apply_approval_asked,
     (Phase.RUNNING_TOOLS, e.ApprovalAnswered): apply_approval_answered,
     (Phase.RUNNING_TOOLS, e.CallReviewed): apply_call_reviewed,

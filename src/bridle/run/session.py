@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from bridle.run.calls.handover import (
     open_driver,
     open_successors,
 )
+from bridle.run.calls.server_requests import make_sampling_history, make_sampling_parts, make_sampling_prompt
 from bridle.run.calls.tool_sources import connect_tools
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
 from bridle.run.memory.retrieval import Retriever
@@ -48,6 +50,7 @@ from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
 from bridle.values.events import Configured, Imported, Prompted, Resumed, RunEnded
 from bridle.values.result import History
+from bridle.values.server_requests import SamplingRequest
 from bridle.values.settings import Settings
 from bridle.values.usage import Budget
 
@@ -164,13 +167,13 @@ class Session:
         await driver.review_calls(trusts_approvals=trusts)
         return await opened._drive(driver)
 
-    async def prompt_once(self, prompted: Prompted) -> State:
+    async def prompt_once(self, prompted: Prompted, history: History | None = None) -> State:
         """Run a prompt in a session of its own; a run that is there is finished, or its end is the result."""
         driver = self.new_driver()
         await driver.restore()
         state, outer = driver.state, current_nested_run()
         if not state.conversation.prompt_ids:
-            return await self.prompt(prompted)
+            return await self.prompt(prompted, history)
         if outer is not None:
             await outer.charge_missing(self.session, state)
         if state.phase is Phase.IDLE and state.run.end.stop != "cancelled":
@@ -385,6 +388,7 @@ class RunResources:
                 context=context,
                 tracing=tracing,
                 sources=parts.connected_sources,
+                ask_model=partial(self._ask_model, parts, context) if parts.connected_sources else None,
             )
 
         return Session(
@@ -400,6 +404,19 @@ class RunResources:
             parts=parts,
             reopen=partial(self.open_session, session, restore_overrides=restore_overrides, **own),
         )
+
+    async def _ask_model(
+        self, parts: AgentParts[Any], context: object, request: SamplingRequest, session: str
+    ) -> State:
+        """Run a server's request to the model, in a session of its own inside the current tool call."""
+        inside = current_nested_run()
+        assert inside is not None
+        prompted = make_sampling_prompt(request)
+        asked = make_sampling_parts(parts, request)
+        asked.model_chain.check_price(prompted.budget, self.pool, self.clock.now())
+        own = replace_fields(self, handovers=(), store_location=inside.parent_budget.run.store)
+        opened = own.open_session(session, asked, inside=inside, context=context)
+        return await opened.prompt_once(prompted, make_sampling_history(request))
 
     def _list_watchers(self, control: RunControl | None, lent: LentResources | None) -> tuple[Watcher, ...]:
         if lent is not None:

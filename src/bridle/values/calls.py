@@ -84,7 +84,8 @@ class ResourceClaim(Value):
     why: str = ""
 
 
-ApprovalQuestion = Literal["run", "in_doubt"]
+ApprovalQuestion = Literal["run", "in_doubt", "sampling", "elicitation"]
+"""The last two are requests of a server during a call: it wants to ask the model, or it asks the person."""
 ApprovalAnswer = Literal["approve", "reject", "done"]
 """`done` answers a call in doubt: it took effect, and `reason` is its result."""
 
@@ -102,7 +103,9 @@ class PendingApproval(Value):
     rule: str
     """Rule that requires approval."""
     question: ApprovalQuestion = "run"
-    """`run`: may the call run? `in_doubt`: it started but has no result; run it again, or was it done?"""
+    """`run`: may the call run? `in_doubt`: it started but has no result; run it again, or was it done?
+    `sampling`: may its server ask the model? `elicitation`: its server asks you; approve with the values as
+    `arguments`."""
     asked_at: float = 0.0
     expires_at: float | None = None
     binding: str = ""

@@ -50,6 +50,7 @@ from .message import ViewChanged as ViewChanged
 from .model import Model
 from .request import Breakpoint, ToolChoice
 from .request import OptionsChosen as OptionsChosen
+from .server_requests import ServerAnswered, ServerAsked
 from .settings import Settings
 from .usage import Budget, Reservation, Usage
 
@@ -389,6 +390,8 @@ Event = (
     | SubrunStarted
     | SubrunCharged
     | SubrunWaiting
+    | ServerAsked
+    | ServerAnswered
     | ApprovalAsked
     | ApprovalAnswered
     | CallReviewed

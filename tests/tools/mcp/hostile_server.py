@@ -47,6 +47,7 @@ def list_tools():
         tool(name)
         for name in ("die", "die_done", "hang", "huge", "grow", "shrink", "fail", "rich", "slow", "noise")
     ]
+    tools.append(tool("ask", "Asks the client.", annotations={"readOnlyHint": True}))
     if STATE["gone"]:
         tools = [each for each in tools if each["name"] != "write"]
     if STATE["extra"]:
@@ -72,6 +73,39 @@ def list_tools():
     return tools
 
 
+def ask(method, params, tries=1):
+    """The answers of the client to requests of this server; messages in between are ignored."""
+    answers = []
+    for number in range(tries):
+        name = f"ask-{time.monotonic_ns()}-{number}"
+        send({"id": name, "method": method, "params": params})
+        while True:
+            message = json.loads(sys.stdin.readline())
+            if message.get("id") == name:
+                answers.append(message.get("result") or {"error": message["error"]["message"]})
+                break
+    return answers
+
+
+def make_question(arguments):
+    """Parameters of a sampling or elicitation request, with hostile ones on demand."""
+    if arguments["method"] == "sampling/createMessage":
+        text = arguments.get("text", "What is the capital of France?")
+        message = {"role": arguments.get("role", "user"), "content": {"type": "text", "text": text}}
+        return {"messages": [message], "maxTokens": arguments.get("tokens", 500), "systemPrompt": "Be brief."}
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 7}},
+    }
+    asked = {
+        "message": arguments.get("text", "Who are you?"),
+        "requestedSchema": {**schema, "required": ["name"]},
+    }
+    if "url" in arguments:
+        asked = {"mode": "url", "message": "Sign in.", "url": arguments["url"], "elicitationId": "e1"}
+    return asked
+
+
 def call(request):
     name, arguments = request["params"]["name"], request["params"].get("arguments") or {}
     if name == "echo":
@@ -95,6 +129,15 @@ def call(request):
     elif name == "die_done":
         answer(request, "done before it died")
         os._exit(4)
+    elif name == "ask":
+        answers = ask(arguments["method"], make_question(arguments), arguments.get("tries", 1))
+        for marker in (
+            Path(mode.removeprefix("die_asked=")) for mode in MODES if mode.startswith("die_asked=")
+        ):
+            if marker.exists():
+                marker.unlink()
+                os._exit(6)
+        answer(request, json.dumps(answers))
     elif name == "hang":
         time.sleep(3600)
     elif name == "slow":
@@ -129,7 +172,12 @@ def call(request):
 
 def list_resources(params):
     if "evil" in MODES:
-        items = [{"uri": 7}, "no object", {"name": "no address"}, {"uri": "x://evil", "name": EVIL, "title": 3}]
+        items = [
+            {"uri": 7},
+            "no object",
+            {"name": "no address"},
+            {"uri": "x://evil", "name": EVIL, "title": 3},
+        ]
         return {"resources": [*items, {"uri": "x://y", "name": "y", "description": EVIL, "size": "huge"}]}
     if "endless" in MODES:  # pages without an end
         return {"resources": [{"uri": f"x://{len(params)}", "name": "page"}] * 50, "nextCursor": "more"}
@@ -170,7 +218,10 @@ CONTENTS = {
     },
     "resources/read": read_resource,
     "prompts/list": lambda _: {
-        "prompts": [{"name": "greet", "arguments": [{"name": "who", "required": True}, 5]}, {"title": "nameless"}]
+        "prompts": [
+            {"name": "greet", "arguments": [{"name": "who", "required": True}, 5]},
+            {"title": "nameless"},
+        ]
     },
     "prompts/get": get_prompt,
 }
@@ -179,6 +230,9 @@ CONTENTS = {
 def handle(request):
     method = request.get("method")
     if method == "initialize":
+        for mode in MODES:
+            if mode.startswith("capabilities="):
+                Path(mode.partition("=")[2]).write_text(json.dumps(request["params"]["capabilities"]))
         capabilities = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
         result = {"protocolVersion": request["params"]["protocolVersion"], "capabilities": capabilities}
         send({"id": request["id"], "result": {**result, "serverInfo": {"name": "hostile", "version": "1"}}})

@@ -120,7 +120,11 @@ def test_prompts_are_listed_and_filled_in_for_a_run():
     ]
     for model in ("sim:anthropic/claude-sonnet-5-5", "sim:openai-chat/gpt-6.1-sol"):
         result = Agent(model).run_sync(talk.prompt, history=talk.history)
-        assert result.done and [message.role for message in result.messages][:3] == ["user", "assistant", "user"]
+        assert result.done and [message.role for message in result.messages][:3] == [
+            "user",
+            "assistant",
+            "user",
+        ]
 
 
 def test_a_prompt_that_ends_with_the_assistant_is_refused_as_a_prompt():

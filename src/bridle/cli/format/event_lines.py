@@ -14,6 +14,7 @@ from bridle.values.budget import (
 )
 from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
 from bridle.values.request import StepOptions
+from bridle.values.server_requests import ServerAnswered, ServerAsked
 from bridle.watchers.console import describe_tool_changes, format_count, format_dollars, format_usage
 
 
@@ -104,6 +105,16 @@ def format_subrun(event: SubrunStarted | SubrunCharged | SubrunWaiting) -> tuple
         case SubrunCharged(session=session, usage=usage, usd=usd):
             cost = format_dollars(None if usd is None else float(usd))
             return "nested", f"{session}: {format_usage(usage)} · {cost}"
+
+
+def format_server_request(event: ServerAsked | ServerAnswered) -> tuple[str, str]:
+    if isinstance(event, ServerAsked):
+        return "server", f"{event.call_id} {event.server} asks ({event.kind}): {event.request}"
+    marks = "; ".join(filter(None, (event.content, event.reason, event.by and f"by {event.by}")))
+    return (
+        "answer",
+        f"{event.call_id} {event.server} ({event.kind}): {event.action}{f': {marks}' if marks else ''}",
+    )
 
 
 def format_budget_event(event: BudgetEvent) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from bridle.cli.format.event_lines import (
     format_memory,
     format_notice,
     format_options,
+    format_server_request,
     format_subrun,
     format_tools,
     format_view_change,
@@ -35,6 +36,7 @@ from bridle.values.cache import CacheDegraded, CacheEvent, PrefixMoved, PromptDr
 from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
 from bridle.values.message import Media, Text, ToolCall
 from bridle.values.record import Record
+from bridle.values.server_requests import ServerAnswered, ServerAsked
 from bridle.values.text import escape_text, join_lines
 from bridle.watchers.console import (
     format_count,
@@ -187,6 +189,8 @@ class SessionPrinter:
                 self._calls = self._calls if stop == "waiting" else {}
                 cut_off = [("model", f"{partial} [cut off]")] if partial.strip() else []
                 return [*cut_off, ("ended", f"{stop} {reason}".strip())]
+            case ServerAsked() | ServerAnswered() as request:
+                return [format_server_request(request)]
             case SubrunStarted() | SubrunCharged() | SubrunWaiting() as subrun:
                 return [format_subrun(subrun)]
             case BudgetReserved() | BudgetSettled() | BudgetSnapshot():

@@ -22,6 +22,7 @@ from bridle.values.calls import ResourceClaim, StoredResult
 from bridle.values.events import ApprovalAnswered, ApprovalAsked, ResultSource, ToolFinished
 from bridle.values.message import ToolCall, ToolResult
 from bridle.values.request import ToolSpec
+from bridle.values.server_requests import ServerAnswered
 from bridle.values.text import parse_json
 
 from .argument_matching import fill_defaults, read_schema
@@ -87,6 +88,8 @@ class PendingCall(Value):
     approvals_discarded: int = 0
     """Number of its approvals in the log that were ignored for lack of a valid proof."""
     hooks: CallHooks = CallHooks()
+    server_answers: tuple[ServerAnswered, ...] = ()
+    """Answers to requests that its server made during it."""
 
     @property
     def unanswered_question(self) -> ApprovalAsked | None:

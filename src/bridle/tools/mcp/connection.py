@@ -28,6 +28,7 @@ from bridle.values.text import describe_error
 
 from .contents import read_pages
 from .definitions import TOOLS_MAX, ListedTool
+from .requests import RequestHandler
 from .results import make_call_parts, make_error_text
 from .server_settings import ConnectionLost, RequestNotSent, ServerSettings, ToolRefusal
 from .stdio import ServerLog, open_process
@@ -61,6 +62,7 @@ class Connection:
         self._queue: asyncio.Queue[_Request[Any] | None] = asyncio.Queue()
         self._active: set[asyncio.Task[None]] = set()
         self._log = ServerLog()
+        self.requests = RequestHandler(settings)
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._lost_reason = ""
         self.list_notes: list[str] = []
@@ -194,6 +196,8 @@ class Connection:
             filter_tools(self._open_transport(), self.list_notes),
             mode=self._settings.protocol,
             message_handler=self._on_message,
+            sampling_callback=self.requests.sample if self._settings.sampling is not None else None,
+            elicitation_callback=self.requests.elicit if self._settings.elicitation else None,
             client_info=types.Implementation(name="bridle", version=self._settings.client_version),
             cache=None,
         )

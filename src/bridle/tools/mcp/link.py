@@ -40,7 +40,7 @@ class ServerLink:
         self._settings = settings
         self._connection: Connection | None = None
         self._lost_connection: Connection | None = None
-        self._lock = asyncio.Lock()
+        self._lock, self._call_lock = asyncio.Lock(), asyncio.Lock()
         self._failures, self._error = 0, ""
         self._retry_at = 0.0
         self._definitions: Definitions | None = None
@@ -68,6 +68,14 @@ class ServerLink:
     async def call(
         self, name: str, arguments: Mapping[str, Json], context: RunContext
     ) -> tuple[Text | Media, ...]:
+        if self._settings.sampling is None and not self._settings.elicitation:
+            return await self._call(name, arguments, context)
+        async with self._call_lock:  # a request of the server belongs to the one call in progress
+            return await self._call(name, arguments, context)
+
+    async def _call(
+        self, name: str, arguments: Mapping[str, Json], context: RunContext
+    ) -> tuple[Text | Media, ...]:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 connection = await self._connect(patience=PATIENCE_SECONDS)
@@ -81,8 +89,9 @@ class ServerLink:
             module: Any = import_module("bridle.tools.mcp.connection")
             work = partial(module.call_tool, name=remote, arguments=dict(arguments), context=context)
             try:
-                parts: tuple[Text | Media, ...] = await connection.request(work)
-                return parts
+                with connection.requests.serve_call(context):
+                    parts: tuple[Text | Media, ...] = await connection.request(work)
+                    return parts
             except RequestNotSent as error:
                 self._note_loss(connection, error)
                 if attempt == ATTEMPTS_MAX:

@@ -20,7 +20,7 @@ Part = Text | Media
 
 def make_call_parts(result: types.CallToolResult) -> tuple[Part, ...]:
     """The parts of a result; structured content is added unless a text repeats it."""
-    parts = [_make_part(item) for item in result.content]
+    parts = [make_content_part(item) for item in result.content]
     if result.structured_content is not None:
         structured = msgspec.json.encode(result.structured_content).decode()
         if not any(_repeats(part, result.structured_content) for part in parts):
@@ -44,10 +44,10 @@ def make_resource_parts(
 
 def make_prompt_parts(messages: Sequence[types.PromptMessage]) -> list[tuple[str, Part]]:
     """The role and the content of every message."""
-    return [(message.role, _make_part(message.content)) for message in messages]
+    return [(message.role, make_content_part(message.content)) for message in messages]
 
 
-def _make_part(item: types.ContentBlock) -> Part:
+def make_content_part(item: types.ContentBlock) -> Part:
     if isinstance(item, types.TextContent):
         return Text(text=repair_surrogates(item.text))
     if isinstance(item, types.ImageContent | types.AudioContent):
