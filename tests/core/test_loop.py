@@ -36,6 +36,7 @@ from bridle.values.memory import Note
 from bridle.values.message import Media, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.request import OutputSpec, StepOptions, Thinking, ToolChoice, ToolSpec
+from bridle.values.server_requests import ServerAnswered, ServerAsked
 from bridle.values.settings import ATTEMPTS_DEFAULT, Settings
 from bridle.values.usage import Budget, Price, Rates, Usage
 
@@ -180,6 +181,8 @@ ONE_OF_EACH = (
     e.ToolStarted(call_id="c", name="look", key="k"),
     e.ToolProbed(call_id="c", attempt=1),
     e.ToolInterrupted(call_id="c", attempt=1, why="the server died"),
+    ServerAsked(call_id="c", attempt=1, kind="sampling", server="s", binding="b", request="{}"),
+    ServerAnswered(call_id="c", attempt=1, kind="sampling", server="s", binding="b", action="decline"),
     e.ToolFinished(result=ToolResult(call_id="c")),
     e.ToolsChanged(server="s", missing=("mcp__s__x",)),
     e.ApprovalAsked(call_id="c", binding="b", rule="r"),

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import httpx2
@@ -28,9 +29,11 @@ from bridle.values.text import describe_error
 
 from .contents import read_pages
 from .definitions import TOOLS_MAX, ListedTool
+from .oauth import OAuth
 from .requests import RequestHandler
 from .results import make_call_parts, make_error_text
 from .server_settings import ConnectionLost, RequestNotSent, ServerSettings, ToolRefusal
+from .sign_in import describe_sign_in_error, make_provider
 from .stdio import ServerLog, open_process
 from .tool_filter import filter_tools
 
@@ -117,8 +120,8 @@ class Connection:
     async def _own(self) -> None:
         try:
             async with AsyncExitStack() as stack:
-                async with asyncio.timeout(self._settings.connect_seconds):
-                    client = await self._open_client(stack)
+                async with asyncio.timeout(self._settings.connect_seconds) as limit:
+                    client = await self._open_client(stack, limit)
                 self._opened.set_result(client)
                 await self._serve(client)
         except TimeoutError:
@@ -191,9 +194,13 @@ class Connection:
             return error
         return ToolRefusal(hide(f"its answer is invalid ({type(error).__name__}: {describe_error(error)})"))
 
-    async def _open_client(self, stack: AsyncExitStack) -> Client:
+    async def _open_client(self, stack: AsyncExitStack, limit: asyncio.Timeout) -> Client:
+        auth = self._settings.auth
+        if isinstance(auth, OAuth):
+            auth = await make_provider(self._settings, auth, partial(_extend, limit, auth.timeout))
+        assert auth is None or isinstance(auth, httpx2.Auth)
         client = Client(
-            filter_tools(self._open_transport(), self.list_notes),
+            filter_tools(self._open_transport(auth), self.list_notes),
             mode=self._settings.protocol,
             message_handler=self._on_message,
             sampling_callback=self.requests.sample if self._settings.sampling is not None else None,
@@ -203,7 +210,7 @@ class Connection:
         )
         return await stack.enter_async_context(client)
 
-    def _open_transport(self) -> Any:
+    def _open_transport(self, auth: httpx2.Auth | None) -> Any:
         settings = self._settings
         if settings.transport == "stdio":
             command = settings.wrap_command(make_environment(settings.pass_env, settings.env))
@@ -214,8 +221,7 @@ class Connection:
                 log=self._log,
                 on_end=self._on_end,
             )
-        headers, auth = dict(settings.headers), settings.auth
-        assert auth is None or isinstance(auth, httpx2.Auth)
+        headers = dict(settings.headers)
         if settings.transport == "sse":
             return sse_client(settings.url, headers=headers, auth=auth)
         return _open_http(settings.url, headers, auth)
@@ -261,10 +267,17 @@ class _LimitedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+def _extend(limit: asyncio.Timeout, seconds: float) -> None:
+    """Give a person the time to sign in, in place of the time to connect."""
+    limit.reschedule(asyncio.get_running_loop().time() + seconds)
+
+
 def describe_leaves(error: BaseException) -> str:
     """The messages of an exception, or of those in a group."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(dict.fromkeys(describe_leaves(each) for each in error.exceptions))
+    if reason := describe_sign_in_error(error):
+        return reason
     text = describe_error(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -68,7 +68,7 @@ class RequestHandler:
 
     async def sample(
         self,
-        context: ClientRequestContext,  # noqa: ARG002 - of the protocol of the `mcp` package
+        context: ClientRequestContext,
         params: types.CreateMessageRequestParams,
     ) -> types.CreateMessageResult | types.ErrorData:
         try:
@@ -83,7 +83,7 @@ class RequestHandler:
 
     async def elicit(
         self,
-        context: ClientRequestContext,  # noqa: ARG002 - of the protocol of the `mcp` package
+        context: ClientRequestContext,
         params: types.ElicitRequestParams,
     ) -> types.ElicitResult | types.ErrorData:
         try:

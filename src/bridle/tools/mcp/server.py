@@ -27,6 +27,7 @@ from bridle.values.usage import Budget
 from .definitions import Definitions
 from .link import ATTEMPTS_MAX, ServerLink
 from .names import check_server_name, make_prefix, suggest_command_name, suggest_url_name
+from .oauth import OAuth
 from .offers import (
     Parts,
     PromptMessages,
@@ -64,8 +65,8 @@ def server(
 ) -> "McpServer":
     """An MCP server for `Agent(tools=[…])`: a command, as a text or a list of words, or an http(s) address.
 
-    A command runs without a shell, with `env` and the variables that `pass_env` names.  `headers` and `auth` (an
-    `httpx2.Auth`, such as the OAuth provider of the `mcp` package) are for addresses; `transport="sse"` is for old
+    A command runs without a shell, with `env` and the variables that `pass_env` names.  `headers` and `auth`
+    (`OAuth(…)`, or an `httpx2.Auth`) are for addresses; `transport="sse"` is for old
     servers.  `tools` limits the tools, by the server's own names.  `trust` believes what the server says about the
     effects of its tools.  An agent runs without a server that cannot be used, unless it is `required`.
 
@@ -89,6 +90,8 @@ def server(
         suggested = name or suggest_command_name(words)
     if (kind == "stdio") != bool(words):
         raise MisuseError(f"transport={kind!r} does not fit {target!r}")
+    if auth is not None and not isinstance(auth, OAuth) and not hasattr(auth, "async_auth_flow"):
+        raise MisuseError(f"auth must be OAuth(…) or an httpx2.Auth, not {type(auth).__name__}")
     for option, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
         if seconds is not None and not 0 < seconds < float("inf"):
             raise MisuseError(f"{option} must be a number of seconds above 0, not {seconds!r}")

@@ -13,6 +13,8 @@ from bridle.ports.sandbox import Sandbox, SandboxedCommand
 from bridle.values.errors import BridleError
 from bridle.values.usage import Budget
 
+from .oauth import OAuth
+
 SANDBOX_OFF: Final = "off"
 SandboxChoice = Sandbox | Literal["off"] | None
 TransportKind = Literal["stdio", "http", "sse"]
@@ -23,6 +25,10 @@ HIDDEN = "[hidden]"
 
 class McpError(BridleError):
     """A server could not be asked for its resources or prompts, or refused."""
+
+
+class SignInFailed(Exception):
+    """A person could not sign in to a server, or the tokens cannot be used."""
 
 
 class ToolRefusal(Exception):
@@ -74,7 +80,8 @@ class ServerSettings:
 
     def hide_secrets(self, text: str) -> str:
         """The text without values of the variables and headers that were given for this server."""
-        for value in (*self.env.values(), *self.headers.values()):
+        known = self.auth.secrets if isinstance(self.auth, OAuth) else ()
+        for value in (*self.env.values(), *self.headers.values(), *known):
             for secret in (value, value.rpartition(" ")[2]):
                 if len(secret) >= SECRET_CHARACTERS_MIN:
                     text = text.replace(secret, HIDDEN)
