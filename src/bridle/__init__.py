@@ -96,6 +96,8 @@ if TYPE_CHECKING:
     from bridle.values.events import RequestAdjusted as RequestAdjusted
     from bridle.values.events import Resumed as Resumed
     from bridle.values.events import RunEnded as RunEnded
+    from bridle.values.events import ServerAnswered as ServerAnswered
+    from bridle.values.events import ServerAsked as ServerAsked
     from bridle.values.events import Steered as Steered
     from bridle.values.events import SteeringTaken as SteeringTaken
     from bridle.values.events import ToolFinished as ToolFinished
@@ -157,8 +159,6 @@ if TYPE_CHECKING:
     from bridle.values.result import SubrunItem as SubrunItem
     from bridle.values.result import TextDelta as TextDelta
     from bridle.values.result import ToolCallDelta as ToolCallDelta
-    from bridle.values.server_requests import ServerAnswered as ServerAnswered
-    from bridle.values.server_requests import ServerAsked as ServerAsked
     from bridle.values.settings import Compaction as Compaction
     from bridle.values.usage import Budget as Budget
     from bridle.values.usage import Limits as Limits
@@ -215,7 +215,8 @@ _HOMES = {
         "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
         "CompensationStarted", "Configured", "Forked", "Imported", "LogRepaired", "ModelAsked",
         "ModelFailed", "ModelReplied", "ModelSwitched", "OptionsChosen", "OutputChecked", "PauseRequested",
-        "PrefixMoved", "Prompted", "Reprompted", "RequestAdjusted", "Resumed", "RunEnded", "Steered", "SteeringTaken",
+        "PrefixMoved", "Prompted", "Reprompted", "RequestAdjusted", "Resumed", "RunEnded", "ServerAnswered",
+        "ServerAsked", "Steered", "SteeringTaken",
         "ToolFinished", "ToolInterrupted", "ToolProbed", "ToolStarted", "ToolsChanged", "ToolsRevealed",
         "UnknownEvent", "ViewChanged",
     ),
@@ -239,7 +240,6 @@ _HOMES = {
         "Progress", "PartialOutput", "ReasoningDelta", "Result", "RunStopped", "SubrunDelta",
         "SubrunItem", "TextDelta", "ToolCallDelta",
     ),
-    "values.server_requests": ("ServerAnswered", "ServerAsked"),
     "values.settings": ("Compaction",),
     "values.usage": ("Budget", "Limits", "RateLimit", "Usage"),
     "watchers.content_filter": ("RedactingWatcher",),

@@ -36,7 +36,7 @@ from bridle.values.memory import Note
 from bridle.values.message import Media, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.request import OutputSpec, StepOptions, Thinking, ToolChoice, ToolSpec
-from bridle.values.server_requests import ServerAnswered, ServerAsked
+from bridle.values.calls import ServerAnswered, ServerAsked
 from bridle.values.settings import ATTEMPTS_DEFAULT, Settings
 from bridle.values.usage import Budget, Price, Rates, Usage
 

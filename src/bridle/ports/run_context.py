@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Generic, Protocol
 
 import msgspec
 
+from bridle.values.calls import ServerReply, ServerRequest
 from bridle.values.result import Progress
-from bridle.values.server_requests import ServerReply, ServerRequest
 from bridle.values.text import repair_surrogates
 from bridle.values.usage import Limits, Usage
 

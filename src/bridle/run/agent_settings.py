@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from bridle.core.calls.permission import find_blind_rule, find_dead_rule
 from bridle.ports.sandbox import Sandbox
-from bridle.ports.tool import ConfinableSource, ConfinableTool, HidesDefaults, Json, Tool, ToolSource
+from bridle.ports.tool import ConfinableTool, HidesDefaults, Json, Tool, ToolSource
 from bridle.ports.tool_index import ToolIndex
 from bridle.providers import load_codec
 from bridle.run.calls.catalogue import ToolLayout, make_tool_layout
@@ -125,15 +125,6 @@ def confine_tools(tools: dict[str, Tool], sandbox: Sandbox | None) -> dict[str, 
         name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
         for name, tool in tools.items()
     }
-
-
-def confine_sources(sources: tuple[ToolSource, ...], sandbox: Sandbox | None) -> tuple[ToolSource, ...]:
-    """The servers, with the programs of those that name no sandbox in this one."""
-    if sandbox is None:
-        return sources
-    return tuple(
-        source.with_sandbox(sandbox) if isinstance(source, ConfinableSource) else source for source in sources
-    )
 
 
 def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> None:
@@ -340,8 +331,7 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     summarizer = settings.compaction.summarizer if settings.compaction else None
     chain = make_model_chain(inputs.model, inputs.deadlines, summarizer)
     output_type, functions = parse_output(inputs.output)
-    own, sources = split_sources(inputs.tools)
-    sources = confine_sources(sources, inputs.sandbox)
+    own, sources = split_sources(inputs.tools, inputs.sandbox)
     given, validators = confine_tools(collect_tools(own), inputs.sandbox), parse_validators(inputs.validate)
     check_store_location(inputs.store, given, sources)
     known = add_output_functions(given, functions, validators) if functions else given

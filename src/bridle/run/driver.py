@@ -146,7 +146,7 @@ class Driver:
             sources,
         )  # fmt: skip
         self.answer, self._hooks = self._tool_runner.answer, hooks or {}
-        if ask_model is not None:
+        if sources and ask_model is not None:
             self.contexts.answer_server = ServerRequests(self, ask_model).answer
 
     @property

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from dataclasses import replace as replace_fields
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,7 @@ from bridle.run.calls.handover import (
     open_driver,
     open_successors,
 )
-from bridle.run.calls.server_requests import make_sampling_history, make_sampling_parts, make_sampling_prompt
+from bridle.run.calls.server_requests import ask_model_for_server
 from bridle.run.calls.tool_sources import connect_tools
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
 from bridle.run.memory.retrieval import Retriever
@@ -50,7 +49,6 @@ from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
 from bridle.values.events import Configured, Imported, Prompted, Resumed, RunEnded
 from bridle.values.result import History
-from bridle.values.server_requests import SamplingRequest
 from bridle.values.settings import Settings
 from bridle.values.usage import Budget
 
@@ -131,11 +129,10 @@ class Session:
         with self.lease():
             driver = self.new_driver()
             await driver.restore_and_repair()
-            state = driver.state
-            if state.phase is Phase.NEW:
+            if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
-            if state.run.origin.agents:
-                return await list_agents(self, state)[-1].continue_run(
+            if driver.state.run.origin.agents:
+                return await list_agents(self, driver.state)[-1].continue_run(
                     budget, tenant, trusts=trusts_approvals
                 )
             return await self.continue_run(budget, tenant, trusts=trusts_approvals, driver=driver)
@@ -214,8 +211,7 @@ class Session:
         """Record a person's answer in the log; `resume` then continues the run."""
         with self.lease():
             driver = await open_driver(self)
-            across = check_tenant(self.session, driver.state, tenant)
-            if across:
+            if across := check_tenant(self.session, driver.state, tenant):
                 verdict = replace(verdict, by=f"{verdict.by} of tenant {across}".strip())
             question = find_pending_approval(list_pending_approvals(self.session, driver.state), wanted)
             await driver.answer(question, verdict)
@@ -388,7 +384,7 @@ class RunResources:
                 context=context,
                 tracing=tracing,
                 sources=parts.connected_sources,
-                ask_model=partial(self._ask_model, parts, context) if parts.connected_sources else None,
+                ask_model=partial(ask_model_for_server, self, parts, context),
             )
 
         return Session(
@@ -404,19 +400,6 @@ class RunResources:
             parts=parts,
             reopen=partial(self.open_session, session, restore_overrides=restore_overrides, **own),
         )
-
-    async def _ask_model(
-        self, parts: AgentParts[Any], context: object, request: SamplingRequest, session: str
-    ) -> State:
-        """Run a server's request to the model, in a session of its own inside the current tool call."""
-        inside = current_nested_run()
-        assert inside is not None
-        prompted = make_sampling_prompt(request)
-        asked = make_sampling_parts(parts, request)
-        asked.model_chain.check_price(prompted.budget, self.pool, self.clock.now())
-        own = replace_fields(self, handovers=(), store_location=inside.parent_budget.run.store)
-        opened = own.open_session(session, asked, inside=inside, context=context)
-        return await opened.prompt_once(prompted, make_sampling_history(request))
 
     def _list_watchers(self, control: RunControl | None, lent: LentResources | None) -> tuple[Watcher, ...]:
         if lent is not None:

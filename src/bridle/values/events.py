@@ -29,6 +29,8 @@ from .calls import CallReviewed as CallReviewed
 from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
 from .calls import ResourceClaim, StoredResult
+from .calls import ServerAnswered as ServerAnswered
+from .calls import ServerAsked as ServerAsked
 from .calls import ToolInterrupted as ToolInterrupted
 from .calls import ToolsChanged as ToolsChanged
 from .calls import ToolsRevealed as ToolsRevealed
@@ -50,7 +52,6 @@ from .message import ViewChanged as ViewChanged
 from .model import Model
 from .request import Breakpoint, ToolChoice
 from .request import OptionsChosen as OptionsChosen
-from .server_requests import ServerAnswered, ServerAsked
 from .settings import Settings
 from .usage import Budget, Reservation, Usage
 

@@ -26,7 +26,6 @@ from bridle.values.cache import CacheDegraded
 from bridle.values.message import ToolCall, ToolResult
 from bridle.values.record import Record
 from bridle.values.result import AttemptRestarted, Delta, Progress, ReasoningDelta, TextDelta
-from bridle.values.server_requests import ServerAnswered
 from bridle.values.text import escape_text, join_lines
 from bridle.values.usage import Usage
 
@@ -199,7 +198,7 @@ class Console:
             case e.RunEnded():
                 self._running.clear()
                 self._clear_status()
-            case ServerAnswered(server=server, kind=kind, action=action, reason=reason):
+            case e.ServerAnswered(server=server, kind=kind, action=action, reason=reason):
                 why = f": {shorten(reason)}" if reason else ""
                 self.note(f"· {kind} request of the MCP server {server}: {action}{why}", "dim")
             case SubrunStarted(session=session):

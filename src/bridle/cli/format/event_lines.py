@@ -12,9 +12,9 @@ from bridle.values.budget import (
     SubrunStarted,
     SubrunWaiting,
 )
+from bridle.values.calls import ServerRequestEvent
 from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
 from bridle.values.request import StepOptions
-from bridle.values.server_requests import ServerAnswered, ServerAsked
 from bridle.watchers.console import describe_tool_changes, format_count, format_dollars, format_usage
 
 
@@ -96,8 +96,14 @@ def format_memory(event: MemoryEvent) -> tuple[str, str]:
 BudgetEvent = BudgetReserved | BudgetSettled | BudgetSnapshot
 
 
-def format_subrun(event: SubrunStarted | SubrunCharged | SubrunWaiting) -> tuple[str, str]:
+def format_subrun(
+    event: SubrunStarted | SubrunCharged | SubrunWaiting | ServerRequestEvent,
+) -> tuple[str, str]:
+    """An event of a run inside a tool call, or of a request of the tool's server."""
     match event:
+        case ServerRequestEvent(call_id=call_id, server=server, kind=kind):
+            said = [getattr(event, name, "") for name in ("request", "action", "content", "reason", "by")]
+            return "server", f"{call_id} {server}, {kind}: {'; '.join(filter(None, said))}"
         case SubrunStarted(call_id=call_id, session=session):
             return "nested", f"{call_id} runs session {session}"
         case SubrunWaiting(call_id=call_id, session=session, reason=reason):
@@ -105,16 +111,6 @@ def format_subrun(event: SubrunStarted | SubrunCharged | SubrunWaiting) -> tuple
         case SubrunCharged(session=session, usage=usage, usd=usd):
             cost = format_dollars(None if usd is None else float(usd))
             return "nested", f"{session}: {format_usage(usage)} · {cost}"
-
-
-def format_server_request(event: ServerAsked | ServerAnswered) -> tuple[str, str]:
-    if isinstance(event, ServerAsked):
-        return "server", f"{event.call_id} {event.server} asks ({event.kind}): {event.request}"
-    marks = "; ".join(filter(None, (event.content, event.reason, event.by and f"by {event.by}")))
-    return (
-        "answer",
-        f"{event.call_id} {event.server} ({event.kind}): {event.action}{f': {marks}' if marks else ''}",
-    )
 
 
 def format_budget_event(event: BudgetEvent) -> list[tuple[str, str]]:

@@ -11,7 +11,6 @@ from bridle.cli.format.event_lines import (
     format_memory,
     format_notice,
     format_options,
-    format_server_request,
     format_subrun,
     format_tools,
     format_view_change,
@@ -33,10 +32,10 @@ from bridle.values.budget import (
     SubrunWaiting,
 )
 from bridle.values.cache import CacheDegraded, CacheEvent, PrefixMoved, PromptDropped, PromptStored
+from bridle.values.calls import ServerRequestEvent
 from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
 from bridle.values.message import Media, Text, ToolCall
 from bridle.values.record import Record
-from bridle.values.server_requests import ServerAnswered, ServerAsked
 from bridle.values.text import escape_text, join_lines
 from bridle.watchers.console import (
     format_count,
@@ -189,10 +188,8 @@ class SessionPrinter:
                 self._calls = self._calls if stop == "waiting" else {}
                 cut_off = [("model", f"{partial} [cut off]")] if partial.strip() else []
                 return [*cut_off, ("ended", f"{stop} {reason}".strip())]
-            case ServerAsked() | ServerAnswered() as request:
-                return [format_server_request(request)]
-            case SubrunStarted() | SubrunCharged() | SubrunWaiting() as subrun:
-                return [format_subrun(subrun)]
+            case SubrunStarted() | SubrunCharged() | SubrunWaiting() | ServerRequestEvent() as inner:
+                return [format_subrun(inner)]
             case BudgetReserved() | BudgetSettled() | BudgetSnapshot():
                 return format_budget_event(record.event)
             case e.Forked() as fork:

@@ -18,11 +18,10 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.values.base import Value
-from bridle.values.calls import ResourceClaim, StoredResult
+from bridle.values.calls import ResourceClaim, ServerAnswered, StoredResult
 from bridle.values.events import ApprovalAnswered, ApprovalAsked, ResultSource, ToolFinished
 from bridle.values.message import ToolCall, ToolResult
 from bridle.values.request import ToolSpec
-from bridle.values.server_requests import ServerAnswered
 from bridle.values.text import parse_json
 
 from .argument_matching import fill_defaults, read_schema

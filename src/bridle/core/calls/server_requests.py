@@ -11,19 +11,17 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.core.state import State
-from bridle.values.message import Media, Text, ToolCall
-from bridle.values.request import ToolSpec
-from bridle.values.server_requests import (
+from bridle.values.calls import (
     ElicitationRequest,
     RequestKind,
     ServerAnswered,
-    ServerAsked,
     ServerRequest,
 )
+from bridle.values.message import Media, Text, ToolCall
+from bridle.values.request import ToolSpec
 
 from .pending import PendingCall, find_call
 from .permission import ASKED_BY_TOOL, PermissionDecision, decide_permission
-from .transitions import update_call
 
 REQUESTS_MAX = 16
 """Requests of a server during one call."""
@@ -83,18 +81,6 @@ def bind_request(item: PendingCall, request: ServerRequest, number: int) -> str:
 def find_request_answer(item: PendingCall, binding: str) -> ServerAnswered | None:
     """The answer to the same request of an earlier attempt of the call, or of this one."""
     return next((each for each in reversed(item.server_answers) if each.binding == binding), None)
-
-
-def apply_server_asked(state: State, event: ServerAsked, at: float, proof: str) -> State:
-    return state
-
-
-def apply_server_answered(state: State, event: ServerAnswered, at: float, proof: str) -> State:
-    place = find_call(state.calls.batch.pending, event.call_id)
-    if place is None:
-        return state
-    answers = (*state.calls.batch.pending[place].server_answers, event)
-    return update_call(state, event.call_id, server_answers=answers)
 
 
 def describe_request(request: ServerRequest, tool: str, rule: str) -> str:

@@ -159,17 +159,6 @@ class NestedRun:
     def end(self) -> None:
         self._over = True
 
-    async def wait_until_confirmed(self) -> bool:
-        """Wait until the call is in the log, if it was started early; False if it has ended."""
-        queue = self.parent_budget.wait_queue
-        while not self.is_confirmed and not self._over:
-            turn = queue.join()
-            try:
-                await turn
-            finally:
-                queue.leave(turn)
-        return not self._over
-
     @property
     def session(self) -> str:
         return self.parent_budget.run.session

@@ -24,9 +24,9 @@ from bridle.core.calls.pending import PendingCall, find_call
 from bridle.core.state import State
 from bridle.ports.store import Store, SupportsApprovalKey
 from bridle.ports.tool import Tool
+from bridle.values.calls import ServerAnswered
 from bridle.values.errors import Unusable
 from bridle.values.events import ApprovalAnswered, CallReviewed
-from bridle.values.server_requests import ServerAnswered
 
 from .run_tool import find_resource_claim
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace as replace_fields
 from inspect import isawaitable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
@@ -37,14 +37,10 @@ from bridle.ports.store import Store
 from bridle.run.agent_settings import TEXT_OUTPUT, AgentParts, make_parts
 from bridle.run.budget.nested import apply_parent_context, current_nested_run
 from bridle.run.validate_input import check_chosen, make_prompted
-from bridle.values.calls import ApprovalVerdict, PendingApproval
-from bridle.values.errors import MisuseError, Unusable
-from bridle.values.events import Event, Prompted
-from bridle.values.message import Media, Stop, Text
-from bridle.values.request import Sampling, ToolSpec
-from bridle.values.result import History
-from bridle.values.server_requests import (
+from bridle.values.calls import (
+    ApprovalVerdict,
     ElicitationRequest,
+    PendingApproval,
     RequestRefused,
     SamplingRequest,
     ServerAnswered,
@@ -52,10 +48,18 @@ from bridle.values.server_requests import (
     ServerReply,
     ServerRequest,
 )
+from bridle.values.errors import MisuseError, Unusable
+from bridle.values.events import Event
+from bridle.values.message import Media, Stop, Text
+from bridle.values.request import Sampling, ToolSpec
+from bridle.values.result import History
 from bridle.values.text import escape_text
 
 from .approval import Approver, encode_arguments, make_approval_id
 from .approval_proof import is_request_answer_proved, sign_request_answer
+
+if TYPE_CHECKING:
+    from bridle.run.session import RunResources
 
 LOG = logging.getLogger("bridle")
 AskModelForServer = Callable[[SamplingRequest, str], Awaitable[State]]
@@ -88,9 +92,7 @@ class ServerRequests:
 
     async def answer(self, call_id: str, request: ServerRequest) -> ServerReply:
         """The reply to a request during a call; raises `RequestRefused` if it is not allowed."""
-        nested = current_nested_run()
-        if nested is None or not await nested.wait_until_confirmed():
-            raise RequestRefused("the call has ended")
+        await self._wait_until_recorded()
         item = find_running_call(self._run.state, call_id)
         if item is None:
             raise RequestRefused("the call has ended")
@@ -102,6 +104,16 @@ class ServerRequests:
         if answered.action != "accept":
             raise RequestRefused(answered.reason or "the request was refused")
         return await self._sample(request, f"sampling-{item.key}-{binding[:12]}")
+
+    async def _wait_until_recorded(self) -> None:
+        """Wait until the call is in the log: it may have been started before its reply was complete."""
+        nested = current_nested_run()
+        while nested is not None and not nested.is_confirmed and not nested.is_over():
+            turn = nested.parent_budget.wait_queue.join()
+            try:
+                await turn
+            finally:
+                nested.parent_budget.wait_queue.leave(turn)
 
     def _count(self, item: PendingCall, shown: str) -> int:
         """The number of this request among equal ones of the attempt; raises `RequestRefused` if there are too many."""
@@ -216,15 +228,21 @@ def _read_content(request: ServerRequest, verdict: ApprovalVerdict) -> tuple[str
     return (content, "") if not isinstance(checked, ArgumentProblem) else ("", checked.text)
 
 
-def make_sampling_prompt(request: SamplingRequest) -> Prompted:
-    last = request.messages[-1]
-    parts = [part for part in last.parts if isinstance(part, Text | Media)]
+async def ask_model_for_server(
+    resources: "RunResources", parts: AgentParts[Any], context: object, request: SamplingRequest, session: str
+) -> State:
+    """Run a server's request to the model, in a session of its own inside the current tool call."""
+    inside = current_nested_run()
+    assert inside is not None
+    *earlier, last = request.messages
+    prompt = tuple(part for part in last.parts if isinstance(part, Text | Media))
     budget = replace(request.budget, steps=1)  # one reply, even if the server's limit cuts it off
-    return apply_parent_context(make_prompted(list(parts), budget, "", ""))
-
-
-def make_sampling_history(request: SamplingRequest) -> History | None:
-    return History(messages=request.messages[:-1]) if len(request.messages) > 1 else None
+    prompted = apply_parent_context(make_prompted(prompt, budget, "", ""))
+    asked = make_sampling_parts(parts, request)
+    asked.model_chain.check_price(prompted.budget, resources.pool, resources.clock.now())
+    own = replace_fields(resources, handovers=(), store_location=inside.parent_budget.run.store)
+    opened = own.open_session(session, asked, inside=inside, context=context)
+    return await opened.prompt_once(prompted, History(messages=tuple(earlier)) if earlier else None)
 
 
 def make_sampling_parts(parts: AgentParts[Any], request: SamplingRequest) -> AgentParts[Any]:

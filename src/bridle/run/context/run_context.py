@@ -17,11 +17,11 @@ from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock
 from bridle.ports.run_context import RunContext
 from bridle.ports.tool import ContextTool, Tool
+from bridle.values.calls import RequestRefused, ServerReply, ServerRequest
 from bridle.values.errors import MisuseError
 from bridle.values.events import Event
 from bridle.values.memory import InstructionFunction
 from bridle.values.result import Delta, Progress
-from bridle.values.server_requests import RequestRefused, ServerReply, ServerRequest
 from bridle.values.usage import Limits, Usage
 
 if TYPE_CHECKING:

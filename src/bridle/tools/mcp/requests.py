@@ -18,7 +18,7 @@ from mcp.client.session import ClientRequestContext
 
 from bridle.ports.run_context import RunContext
 from bridle.tools.schema.external_schema import parse_parameters_schema
-from bridle.values.server_requests import (
+from bridle.values.calls import (
     ElicitationRequest,
     RequestRefused,
     SamplingRequest,

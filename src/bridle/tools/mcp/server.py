@@ -90,13 +90,7 @@ def server(
         suggested = name or suggest_command_name(words)
     if (kind == "stdio") != bool(words):
         raise MisuseError(f"transport={kind!r} does not fit {target!r}")
-    if auth is not None and not isinstance(auth, OAuth) and not hasattr(auth, "async_auth_flow"):
-        raise MisuseError(f"auth must be OAuth(…) or an httpx2.Auth, not {type(auth).__name__}")
-    for option, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
-        if seconds is not None and not 0 < seconds < float("inf"):
-            raise MisuseError(f"{option} must be a number of seconds above 0, not {seconds!r}")
-    if not isinstance(sampling, bool | Budget):
-        raise MisuseError(f"sampling must be True, False or a Budget per request, not {sampling!r}")
+    _check_options(auth, sampling, timeout=timeout, connect_timeout=connect_timeout)
     return McpServer(
         ServerSettings(
             name=check_server_name(suggested),
@@ -119,6 +113,16 @@ def server(
             connect_seconds=connect_timeout,
         )
     )
+
+
+def _check_options(auth: object, sampling: object, **seconds: float | None) -> None:
+    if auth is not None and not isinstance(auth, OAuth) and not hasattr(auth, "async_auth_flow"):
+        raise MisuseError(f"auth must be OAuth(…) or an httpx2.Auth, not {type(auth).__name__}")
+    for option, given in seconds.items():
+        if given is not None and not 0 < given < float("inf"):
+            raise MisuseError(f"{option} must be a number of seconds above 0, not {given!r}")
+    if not isinstance(sampling, bool | Budget):
+        raise MisuseError(f"sampling must be True, False or a Budget per request, not {sampling!r}")
 
 
 def _split_command(target: str | Sequence[str]) -> tuple[str, ...]:
