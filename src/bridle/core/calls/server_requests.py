@@ -85,5 +85,6 @@ def find_request_answer(item: PendingCall, binding: str) -> ServerAnswered | Non
 
 def describe_request(request: ServerRequest, tool: str, rule: str) -> str:
     """Why a person is asked."""
-    asks = "asks you" if isinstance(request, ElicitationRequest) else "wants to ask the model"
-    return f"the MCP server {request.server} {asks} during {tool}{f' ({rule})' if rule else ''}"
+    if isinstance(request, ElicitationRequest):
+        return f"the MCP server {request.server} asks you during {tool}"
+    return f"the MCP server {request.server} wants to ask the model during {tool}{f' ({rule})' if rule else ''}"

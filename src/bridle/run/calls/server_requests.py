@@ -225,7 +225,10 @@ def _read_content(request: ServerRequest, verdict: ApprovalVerdict) -> tuple[str
     except MisuseError as error:
         return "", str(error)
     checked = check_arguments(spec, content)
-    return (content, "") if not isinstance(checked, ArgumentProblem) else ("", checked.text)
+    if not isinstance(checked, ArgumentProblem):
+        return content, ""
+    found = [line.removeprefix("- ") for line in checked.text.split("\n") if line.startswith("- ")]
+    return "", f"the answer does not fit: {'; '.join(found) or checked.text}"
 
 
 async def ask_model_for_server(

@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 import mcp_types as types
 from mcp import Client
+from mcp.shared.exceptions import MCPError
 
 from .definitions import clean_description
 from .offers import (
@@ -37,11 +38,16 @@ P = TypeVar("P", bound=Page)
 async def read_pages(
     read: Callable[[str | None], Awaitable[P]], take: Callable[[P], list[T]], items_max: int = ITEMS_MAX
 ) -> list[T]:
-    """The items of all pages, up to a limit."""
+    """The items of all pages, up to a limit; none if the server does not know the list."""
     found: list[T] = []
     cursor: str | None = None
     for _ in range(PAGES_MAX):
-        page = await read(cursor)
+        try:
+            page = await read(cursor)
+        except MCPError as error:
+            if error.code == types.METHOD_NOT_FOUND:
+                break
+            raise
         found += take(page)
         cursor = page.next_cursor
         if not cursor or len(found) >= items_max:
