@@ -2,6 +2,10 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from mcp_servers import hostile
@@ -213,6 +217,71 @@ def test_a_call_that_runs_again_gets_the_same_answers_without_asking_again(argum
     assert len(person.questions) == 1  # one more would raise IndexError
     assert len(list_events(events, ServerAsked)) == len(list_events(events, ServerAnswered)) == 1
     assert len(list_events(events, SubrunCharged)) == (arguments is SAMPLE)
+
+
+CRASHING = """
+import asyncio, json, sys
+sys.path.insert(0, {folder!r})
+from test_mcp_requests import Person, approve, make_crash_agent
+
+person = Person(approve(name="Ada"))
+agent = make_crash_agent({store!r}, {marker!r}, person)
+asyncio.run(agent.run('!call mcp__h__ask {{"method": "{method}"}}', "s"))
+"""
+
+
+def make_crash_agent(store, marker, person):
+    source = hostile(
+        f"die_asked={marker}", "hang_then", trust=True, sampling=True, elicitation=True, timeout=None
+    )
+    return Agent("sim:", tools=[source], approver=person.ask, store=store)
+
+
+def kill_after_the_answer(tmp_path, arguments):
+    """Run a call in a process that is killed after the server was answered and before it answered the call."""
+    marker, store = tmp_path / "die", tmp_path / "log.db"
+    marker.touch()
+    folder = str(Path(__file__).parent)
+    script = CRASHING.format(folder=folder, store=str(store), marker=str(marker), method=arguments["method"])
+    process = subprocess.Popen([sys.executable, "-c", script])
+    while marker.exists():
+        assert process.poll() is None
+        os.sched_yield()
+    process.kill()
+    process.wait()
+    return marker, store
+
+
+@pytest.mark.parametrize("arguments", [SAMPLE, ELICIT])
+def test_a_run_that_was_killed_resumes_with_the_same_answers(arguments, tmp_path):
+    marker, store = kill_after_the_answer(tmp_path, arguments)
+    person = Person()  # a question would raise IndexError
+
+    async def main():
+        agent = make_crash_agent(store, marker, person)
+        result = await agent.resume("s")
+        events = [record.event for record in await agent.store.read("s")]
+        (found,) = [each for message in result.messages for each in message.results]
+        return json.loads(found.text), events
+
+    (answer,), events = asyncio.run(main())
+    assert answer["content"].get("name", answer["content"].get("text"))
+    assert not person.questions and len(list_events(events, ServerAnswered)) == 1
+    assert len(list_events(events, SubrunCharged)) == (arguments is SAMPLE)
+
+
+def test_an_answer_without_a_proof_of_this_user_is_asked_for_again(tmp_path, monkeypatch):
+    marker, store = kill_after_the_answer(tmp_path, ELICIT)
+    monkeypatch.setenv("BRIDLE_APPROVAL_KEY_FILE", str(tmp_path / "another.key"))  # another user
+    person = Person(approve(name="Eve"))
+
+    async def main():
+        result = await make_crash_agent(store, marker, person).resume("s", trust_approvals=True)
+        (found,) = [each for message in result.messages for each in message.results]
+        return json.loads(found.text)
+
+    assert asyncio.run(main()) == [{"action": "accept", "content": {"name": "Eve", "age": 7}}]
+    assert len(person.questions) == 1
 
 
 def test_equal_questions_of_one_call_are_separate_questions():
