@@ -297,7 +297,7 @@ def main():
         time.sleep(3600)
     if "child" in MODES:  # ignores TERM and keeps the output open
         script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
-        subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.DEVNULL)
+        subprocess.Popen([sys.executable, "-c", script, *sys.argv[1:]], stdin=subprocess.DEVNULL)
     for pid_file in (mode for mode in MODES if mode.startswith("pid=")):
         with Path(pid_file.removeprefix("pid=")).open("a+") as file:
             file.write(f"{os.getpid()}\n")

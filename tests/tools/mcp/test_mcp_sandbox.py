@@ -88,13 +88,11 @@ def test_a_sandboxed_server_ends_with_everything_it_started(place):
 
     async def main():
         assert (await source.list_tools()).error == ""
-        started = list_processes(mark), list_processes("SIG_IGN")
+        assert len(list_processes(mark)) >= 2  # the server and its child
         await source.close()
-        return started
 
-    servers, children = asyncio.run(main())
-    assert servers and children
-    assert not [pid for pid in (*servers, *children) if Path(f"/proc/{pid}").exists()]
+    asyncio.run(main())
+    assert list_processes(mark) == []
 
 
 def test_wrong_uses_of_a_sandbox_are_refused_at_construction(place):
