@@ -31,12 +31,12 @@ from bridle.values.budget import (
     SubrunStarted,
 )
 from bridle.values.cache import CacheDegraded, PromptDropped, PromptStored
+from bridle.values.calls import ServerAnswered, ServerAsked
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.memory import Note
 from bridle.values.message import Media, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.request import OutputSpec, StepOptions, Thinking, ToolChoice, ToolSpec
-from bridle.values.calls import ServerAnswered, ServerAsked
 from bridle.values.settings import ATTEMPTS_DEFAULT, Settings
 from bridle.values.usage import Budget, Price, Rates, Usage
 

@@ -88,8 +88,9 @@ class ResourceClaim(Value):
     why: str = ""
 
 
-ApprovalQuestion = Literal["run", "in_doubt", "sampling", "elicitation"]
-"""The last two are requests of a server during a call: it wants to ask the model, or it asks the person."""
+ApprovalQuestion = Literal["run", "in_doubt"]
+RequestKind = Literal["sampling", "elicitation"]
+"""Requests of a server during a call: it wants to ask the model, or it asks the person."""
 ApprovalAnswer = Literal["approve", "reject", "done"]
 """`done` answers a call in doubt: it took effect, and `reason` is its result."""
 
@@ -106,7 +107,7 @@ class PendingApproval(Value):
     """JSON text as the model wrote it."""
     rule: str
     """Rule that requires approval."""
-    question: ApprovalQuestion = "run"
+    question: ApprovalQuestion | RequestKind = "run"
     """`run`: may the call run? `in_doubt`: it started but has no result; run it again, or was it done?
     `sampling`: may its server ask the model? `elicitation`: its server asks you; approve with the values as
     `arguments`."""
@@ -293,7 +294,6 @@ class ToolsChanged(EventBase, tag="tools_changed"):
     """What was changed in the server's definitions, or left out, one sentence each."""
 
 
-RequestKind = Literal["sampling", "elicitation"]
 ElicitationAction = Literal["accept", "decline", "cancel"]
 
 

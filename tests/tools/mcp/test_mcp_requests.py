@@ -306,3 +306,13 @@ def test_a_person_who_never_answers_holds_the_call_until_its_deadline_and_no_oth
         await other.close()
 
     asyncio.run(main())
+
+
+def test_the_example_with_a_server_of_the_newest_protocol_works():
+    """The server asks by the result of the call, which is then sent again with the answers."""
+    example = Path(__file__).parents[3] / "examples" / "mcp_notes.py"
+    ended = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=True)
+    assert "note://welcome" in ended.stdout and "Which notes are about food?" in ended.stdout
+    assert "asks you during mcp__notes__keep" in ended.stdout
+    assert "wants to ask the model during mcp__notes__keep" in ended.stdout
+    assert "kept as 'shopping'" in ended.stdout
