@@ -87,4 +87,6 @@ def describe_request(request: ServerRequest, tool: str, rule: str) -> str:
     """Why a person is asked."""
     if isinstance(request, ElicitationRequest):
         return f"the MCP server {request.server} asks you during {tool}"
-    return f"the MCP server {request.server} wants to ask the model during {tool}{f' ({rule})' if rule else ''}"
+    return (
+        f"the MCP server {request.server} wants to ask the model during {tool}{f' ({rule})' if rule else ''}"
+    )
