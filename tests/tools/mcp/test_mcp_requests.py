@@ -284,6 +284,33 @@ def test_an_answer_without_a_proof_of_this_user_is_asked_for_again(tmp_path, mon
     assert len(person.questions) == 1
 
 
+def test_a_rule_that_denies_now_overrides_an_answer_in_the_log(tmp_path):
+    marker, store = kill_after_the_answer(tmp_path, SAMPLE)
+    deny = Policy(rules=(PermissionRule(decision="deny", name="no", tools=("mcp_sampling__*",)),))
+
+    async def main():
+        source = hostile("hang_then", trust=True, sampling=True, elicitation=True, timeout=None)
+        result = await Agent("sim:", tools=[source], policy=deny, store=store).resume("s")
+        (found,) = [each for message in result.messages for each in message.results]
+        return json.loads(found.text)
+
+    assert not marker.exists() and asyncio.run(main()) == [{"error": "denied by no"}]
+
+
+def test_a_call_that_starts_before_its_reply_is_complete_asks_when_it_is():
+    async def main():
+        person = Person(approve(name="Ada"))
+        source = hostile(trust=True, elicitation=True)
+        agent = Agent("sim:", tools=[source], approver=person.ask)
+        stream = agent.stream(f"!call mcp__h__ask {json.dumps(ELICIT)}", "s")
+        kinds = [type(item).__name__ async for item in stream]
+        await source.close()
+        return kinds
+
+    kinds = asyncio.run(main())
+    assert kinds.index("ToolStarted") < kinds.index("ServerAsked") < kinds.index("ServerAnswered")
+
+
 def test_equal_questions_of_one_call_are_separate_questions():
     person = Person(approve(name="Ada"), approve(name="Bob"))
     answers, _, _ = run_ask({**ELICIT, "tries": 2}, person=person, elicitation=True)

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from bridle.core.calls.argument_changes import complete_arguments
 from bridle.core.calls.pending import PendingCall
+from bridle.core.calls.permission import PermissionDecision
 from bridle.core.calls.server_requests import (
     REQUESTS_MAX,
     bind_request,
@@ -66,6 +67,7 @@ AskModelForServer = Callable[[SamplingRequest, str], Awaitable[State]]
 """Runs a request of a server in the session of that id."""
 INVALID_ANSWERS_MAX = 3
 """Attempts a person has to give values that fit the schema."""
+BY_POLICY = "policy"
 NO_APPROVER = "there is no person to ask"
 LEFT_OPEN = "the person did not answer"
 
@@ -98,7 +100,10 @@ class ServerRequests:
             raise RequestRefused("the call has ended")
         shown = show_request(request, item.call.name)
         binding = bind_request(item, request, self._count(item, shown))
-        answered = self._find_answer(item, binding) or await self._decide(item, request, shown, binding)
+        decided = decide_request(self._run.state, request, shown)
+        answered = self._find_answer(item, binding) if decided.permission != "deny" else None
+        if answered is None:
+            answered = await self._decide(item, request, shown, binding, decided)
         if isinstance(request, ElicitationRequest):
             return ServerReply(action=answered.action, text=answered.content)
         if answered.action != "accept":
@@ -124,17 +129,24 @@ class ServerRequests:
         return counts[shown]
 
     def _find_answer(self, item: PendingCall, binding: str) -> ServerAnswered | None:
-        """The answer that the log holds for the request, if this user gave it."""
+        """The answer that the log holds for the request, if this user gave it; the policy decides again."""
         found = find_request_answer(item, binding)
         run = self._run
+        if found is not None and found.by == BY_POLICY:
+            return None
         if found is None or not is_request_answer_proved(run.store, run.session, run.state, found):
             return None
         return found
 
     async def _decide(
-        self, item: PendingCall, request: ServerRequest, shown: str, binding: str
+        self,
+        item: PendingCall,
+        request: ServerRequest,
+        shown: str,
+        binding: str,
+        decided: PermissionDecision,
     ) -> ServerAnswered:
-        run, decided = self._run, decide_request(self._run.state, request, shown)
+        run = self._run
         common: dict[str, Any] = {
             "call_id": item.call.id,
             "attempt": item.attempt,
@@ -145,10 +157,10 @@ class ServerRequests:
         await run.record(ServerAsked(**common, request=shown, rule=decided.rule))
         if decided.permission == "deny":
             answer = ServerAnswered(
-                **common, action="decline", reason=f"denied by {decided.rule}", by="policy"
+                **common, action="decline", reason=f"denied by {decided.rule}", by=BY_POLICY
             )
         elif decided.permission == "allow" and isinstance(request, SamplingRequest):
-            answer = ServerAnswered(**common, action="accept", reason=decided.rule, by="policy")
+            answer = ServerAnswered(**common, action="accept", reason=decided.rule, by=BY_POLICY)
         else:
             question = self._make_question(item, request, shown, binding, decided.rule)
             async with self._person:  # one question at a time
