@@ -46,22 +46,14 @@ def list_tools():
     tools = [tool("echo", annotations={"readOnlyHint": True}), tool("write", "Appends a line to a file.")]
     tools += [
         tool(name)
-        for name in (
-            "die",
-            "die_done",
-            "hang",
-            "huge",
-            "grow",
-            "shrink",
-            "fail",
-            "rich",
-            "slow",
-            "noise",
-            "parts",
-            "env",
-        )
+        for name in ("die", "die_done", "hang", "huge", "grow", "shrink", "fail", "rich", "slow", "noise")
     ]
-    tools.append(tool("ask", "Asks the client.", annotations={"readOnlyHint": True}))
+    if "more" in MODES:
+        tools += [
+            tool("ask", "Asks the client.", annotations={"readOnlyHint": True}),
+            tool("parts"),
+            tool("env"),
+        ]
     if STATE["gone"]:
         tools = [each for each in tools if each["name"] != "write"]
     if STATE["extra"]:

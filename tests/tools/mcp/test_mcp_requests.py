@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp_servers import hostile
+from mcp_servers import more_hostile as hostile
 
 from bridle import (
     Agent,

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from mcp_servers import hostile
+from mcp_servers import more_hostile as hostile
 
 from bridle import Agent, Media, ViewChanged
 from bridle.testing import scripted

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp_servers import CONTEXT, SCRIPT, hostile
+from mcp_servers import CONTEXT, SCRIPT
+from mcp_servers import more_hostile as hostile
 
 from bridle import Agent
 from bridle.mcp import server
