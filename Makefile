@@ -121,14 +121,15 @@ phoenix: $(READY)
 	  http://127.0.0.1:$(PHOENIX_AT)/healthz 2>/dev/null && break; sleep 1; done; \
 	BRIDLE_PHOENIX=http://127.0.0.1:$(PHOENIX_AT) $(BIN)/python -m pytest -rs tests/watchers/test_otel_phoenix.py
 
-# The database server runs with the first major version of the protocol's package, the others with the newest.
+# The database server and the proxy run with the first major version of the protocol's package, the others with the newest.
 MCP_SERVERS := bench/.work/mcp-servers
 mcp-servers: $(READY)
 	@test -x $(MCP_SERVERS)/bin/python || $(PYTHON) -m venv $(MCP_SERVERS)
 	@test -x $(MCP_SERVERS)/v1/bin/python || $(PYTHON) -m venv $(MCP_SERVERS)/v1
 	@$(PYTHON) -m pip --python $(MCP_SERVERS)/bin/python install -q --disable-pip-version-check \
 	  mcp-server-time mcp-server-fetch mcp-server-git
-	@$(PYTHON) -m pip --python $(MCP_SERVERS)/v1/bin/python install -q --disable-pip-version-check mcp-server-sqlite "mcp<2"
+	@$(PYTHON) -m pip --python $(MCP_SERVERS)/v1/bin/python install -q --disable-pip-version-check mcp-server-sqlite \
+	  mcp-proxy "mcp<2"
 	@npm install --prefix $(MCP_SERVERS) --no-audit --no-fund --silent $(addprefix @modelcontextprotocol/server-,everything \
 	  filesystem memory sequential-thinking)
 	BRIDLE_MCP_SERVERS=$(CURDIR)/$(MCP_SERVERS) $(BIN)/python -m pytest -rs -s tests/tools/mcp/test_mcp_reference_servers.py

@@ -101,6 +101,8 @@ if TYPE_CHECKING:
     from bridle.values.events import RequestAdjusted as RequestAdjusted
     from bridle.values.events import Resumed as Resumed
     from bridle.values.events import RunEnded as RunEnded
+    from bridle.values.events import ServerAnswered as ServerAnswered
+    from bridle.values.events import ServerAsked as ServerAsked
     from bridle.values.events import Steered as Steered
     from bridle.values.events import SteeringTaken as SteeringTaken
     from bridle.values.events import ToolFinished as ToolFinished
@@ -227,7 +229,8 @@ _HOMES = {
         "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
         "CompensationStarted", "Configured", "Forked", "Imported", "LogRepaired", "ModelAsked",
         "ModelFailed", "ModelReplied", "ModelSwitched", "OptionsChosen", "OutputChecked", "PauseRequested",
-        "PrefixMoved", "Prompted", "Reprompted", "RequestAdjusted", "Resumed", "RunEnded", "Steered", "SteeringTaken",
+        "PrefixMoved", "Prompted", "Reprompted", "RequestAdjusted", "Resumed", "RunEnded", "ServerAnswered",
+        "ServerAsked", "Steered", "SteeringTaken",
         "ToolFinished", "ToolInterrupted", "ToolProbed", "ToolStarted", "ToolsChanged", "ToolsRevealed",
         "UnknownEvent", "ViewChanged",
     ),

@@ -36,6 +36,18 @@ tools = ["tools.py"]
 decision = "ask"
 tools = ["refund"]
 """
+SERVER = """
+from mcp.server.mcpserver import MCPServer
+
+app = MCPServer("notes")
+
+@app.tool()
+def read(name: str) -> str:
+    '''Reads a note.'''
+    return "empty"
+
+app.run()
+"""
 APP = """
 from bridle import Agent
 
@@ -123,6 +135,9 @@ def test_the_examples_work_in_a_folder_with_the_files_they_name(tmp_path, monkey
         (tmp_path / name).mkdir()
     for name, text in {"tools.py": TOOLS, "support.toml": AGENT, "app.py": APP, "src/app.py": APP}.items():
         (tmp_path / name).write_text(text)
+    (tmp_path / "server.py").write_text(SERVER)
+    servers = {"mcpServers": {"notes": {"command": sys.executable, "args": [str(tmp_path / "server.py")]}}}
+    (tmp_path / "servers.json").write_text(json.dumps(servers))
     (tmp_path / "screen.png").write_bytes(PICTURE)
     monkeypatch.chdir(tmp_path)
 

@@ -31,6 +31,7 @@ from bridle.values.budget import (
     SubrunStarted,
 )
 from bridle.values.cache import CacheDegraded, PromptDropped, PromptStored
+from bridle.values.calls import ServerAnswered, ServerAsked
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.memory import Note
 from bridle.values.message import Media, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
@@ -180,6 +181,8 @@ ONE_OF_EACH = (
     e.ToolStarted(call_id="c", name="look", key="k"),
     e.ToolProbed(call_id="c", attempt=1),
     e.ToolInterrupted(call_id="c", attempt=1, why="the server died"),
+    ServerAsked(call_id="c", attempt=1, kind="sampling", server="s", binding="b", request="{}"),
+    ServerAnswered(call_id="c", attempt=1, kind="sampling", server="s", binding="b", action="decline"),
     e.ToolFinished(result=ToolResult(call_id="c")),
     e.ToolsChanged(server="s", missing=("mcp__s__x",)),
     e.ApprovalAsked(call_id="c", binding="b", rule="r"),

@@ -47,9 +47,10 @@ COMMANDS = {
     "config": "show the settings in force and where each comes from",
     "doctor": "check the installation, settings, keys and the log",
     "models": "list models: context, prices, abilities",
+    "mcp": "show what MCP servers offer: tools, resources, prompts",
     "completion": "print a completion script for bash, zsh or fish",
 }
-SETUP_COMMANDS = ("init", "config", "doctor", "models", "completion")
+SETUP_COMMANDS = ("init", "config", "doctor", "models", "mcp", "completion")
 STORAGE_COMMANDS = ("verify", "gc", "backup")
 HIDDEN_COMMANDS = ("candidates",)
 """Commands for the completion scripts, not for people."""

@@ -16,10 +16,16 @@ from bridle.cli.commands.approvals import INDENT, format_question
 from bridle.cli.format.columns import screen_width
 from bridle.core.calls.argument_changes import list_changes
 from bridle.values.calls import ApprovalVerdict, PendingApproval
+from bridle.values.text import escape_text
 from bridle.watchers.console import Console
 
-APPROVAL_CHOICES = "y yes · n no · e edit the arguments · w leave it open and stop here"
-IN_DOUBT_CHOICES = "y run it again · n no · d it was done · w leave it open and stop here"
+CHOICES = {
+    "run": "y yes · n no · e edit the arguments · w leave it open and stop here",
+    "in_doubt": "y run it again · n no · d it was done · w leave it open and stop here",
+    "sampling": "y let it ask the model · n no",
+    "elicitation": "y answer · n decline",
+}
+"""Answers by kind of question."""
 
 
 class TerminalApprover:
@@ -28,20 +34,22 @@ class TerminalApprover:
         self._console, self._read_answer = console, read_answer or read_terminal_line
 
     async def ask(self, question: PendingApproval) -> ApprovalVerdict | None:
+        if question.question == "elicitation":
+            return await self._ask_values(question)
         doubt = question.question == "in_doubt"
         first, *rest = format_question(question, screen_width() - len(INDENT))
         self._console.note(first, "yellow")
         for line in rest:
             self._console.note(f"{INDENT}{line}", "dim")
         while True:
-            answer = await self._read(f"{IN_DOUBT_CHOICES if doubt else APPROVAL_CHOICES}: ")
+            answer = await self._read(f"{CHOICES[question.question]}: ")
             match answer.strip().lower():
                 case "y" | "yes":
                     return ApprovalVerdict(answer="approve", by="terminal")
                 case "n" | "no":
                     reason = await self._read("why (for the model; may be empty): ")
                     return ApprovalVerdict(answer="reject", reason=reason.strip(), by="terminal")
-                case "e" | "edit" if not doubt:
+                case "e" | "edit" if question.question == "run":
                     edited = await self._read("arguments: ")
                     if _is_json_object(edited):
                         for line in list_changes(question.arguments, edited):
@@ -56,9 +64,56 @@ class TerminalApprover:
                 case "" if answer == "":
                     return None  # end of input
 
+    async def _ask_values(self, question: PendingApproval) -> ApprovalVerdict | None:
+        """Show the question of a server, and read a value for each of its fields."""
+        asked = msgspec.json.decode(question.arguments)
+        self._console.note(question.rule, "yellow")
+        for line in asked["message"].split("\n"):
+            self._console.note(f"  {escape_text(line, exact=True)}", "bold")
+        if "url" in asked:
+            self._console.note(f"  open it yourself if you trust it: {escape_text(asked['url'], exact=True)}")
+        while True:
+            answer = await self._read(f"{CHOICES['elicitation']}: ")
+            match answer.strip().lower():
+                case "y" | "yes":
+                    break
+                case "n" | "no":
+                    return ApprovalVerdict(answer="reject", by="terminal")
+                case "" if answer == "":
+                    return None  # end of input
+        values: dict[str, object] = {}
+        for name, field in asked.get("fields", {}).get("properties", {}).items():
+            given = (await self._read(f"{_describe_field(name, field)}: ")).strip()
+            if given:
+                values[name] = _parse_value(given, field)
+        return ApprovalVerdict(answer="approve", arguments=values, by="terminal")
+
     async def _read(self, prompt: str) -> str:
         with self._console.hold_output(prompt):
             return await self._read_answer()
+
+
+def _describe_field(name: str, field: object) -> str:
+    """The name of a field, what it means and which values it accepts, all in the words of a server."""
+    about = field if isinstance(field, dict) else {}
+    choices = about.get("enum") or [
+        one.get("const") for one in about.get("oneOf", ()) if isinstance(one, dict)
+    ]
+    parts = [about.get("title"), about.get("description"), about.get("type"), choices and f"one of {choices}"]
+    if "default" in about:
+        parts.append(f"empty for {about['default']!r}")
+    marks = "; ".join(str(part) for part in parts if part)
+    return escape_text(f"{name} ({marks})" if marks else name, exact=True)
+
+
+def _parse_value(text: str, field: object) -> object:
+    """The value that a person typed: a text for a field of texts, JSON for any other."""
+    if isinstance(field, dict) and field.get("type") == "string":
+        return text
+    try:
+        return msgspec.json.decode({"yes": "true", "no": "false"}.get(text.lower(), text))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text  # refused with the other problems of the answer
 
 
 async def read_terminal_line() -> str:

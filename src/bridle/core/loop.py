@@ -39,7 +39,7 @@ from bridle.core.calls.compensation import (
     mark_compensations_reported,
 )
 from bridle.core.calls.dispatch import choose_call_effects
-from bridle.core.calls.orphaned import apply_forked, apply_interrupt, apply_log_repaired, ignore_unknown_event
+from bridle.core.calls.orphaned import SERVER_EVENTS, apply_forked, apply_log_repaired, ignore_unknown_event
 from bridle.core.calls.transitions import (
     abandon_calls,
     append_results,
@@ -383,14 +383,13 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
     (Phase.RUNNING_TOOLS, e.ToolsRevealed): apply_tools_revealed,
     (Phase.RUNNING_TOOLS, e.ToolStarted): apply_tool_started,
     (Phase.RUNNING_TOOLS, e.ToolProbed): apply_tool_probed,
-    (Phase.RUNNING_TOOLS, e.ToolInterrupted): apply_interrupt,
+    **SERVER_EVENTS,
     (Phase.RUNNING_TOOLS, e.ToolFinished): apply_tool_finished,
     (Phase.RUNNING_TOOLS, SubrunWaiting): apply_subrun_waiting,
     (Phase.RUNNING_TOOLS, e.ApprovalAsked): apply_approval_asked,
     (Phase.RUNNING_TOOLS, e.ApprovalAnswered): apply_approval_answered,
     (Phase.RUNNING_TOOLS, e.CallReviewed): apply_call_reviewed,
-    (Phase.EVALUATING_REPLY, e.OutputChecked): apply_output_checked,
-    (Phase.RUNNING_TOOLS, e.OutputChecked): apply_output_checked,
+    **_in_phases((Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS), {e.OutputChecked: apply_output_checked}),
     (Phase.RUNNING_TOOLS, e.RunEnded): _apply_run_ended,
     (Phase.AWAITING_APPROVAL, e.ApprovalAnswered): apply_approval_answered,
     (Phase.AWAITING_APPROVAL, e.RunEnded): _apply_run_ended,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol
 
 import msgspec
 
+from bridle.values.calls import ServerReply, ServerRequest
 from bridle.values.result import Progress
 from bridle.values.text import repair_surrogates
 from bridle.values.usage import Limits, Usage
@@ -33,6 +34,10 @@ class RunMonitor(Protocol):
     def budget_left(self) -> Limits: ...
 
     def show_progress(self, progress: Progress) -> None: ...
+
+    async def answer_request(self, call_id: str, request: ServerRequest) -> ServerReply:
+        """Put a request of a tool's server to the model or to a person; raises `RequestRefused`."""
+        ...
 
 
 class RunContext(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, eq=False):

@@ -167,3 +167,22 @@ class ToolSource(Protocol):
     def restore_tool(self, spec: ToolSpec) -> Tool:
         """A tool of this source with a definition that a session has seen, whether or not it is still offered."""
         ...
+
+
+@runtime_checkable
+class ConfinableSource(ToolSource, Protocol):
+    """A source of tools that may be a program of this machine."""
+
+    @property
+    def is_program(self) -> bool:
+        """True if it is a program of this machine, which a sandbox can confine."""
+        ...
+
+    @property
+    def workspace(self) -> Path | None:
+        """The folder that it can write, if it runs in a sandbox."""
+        ...
+
+    def with_sandbox(self, sandbox: Sandbox) -> ToolSource:
+        """The source in this sandbox; unchanged if it has one, or is no program of this machine."""
+        ...

@@ -330,12 +330,12 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     summarizer = settings.compaction.summarizer if settings.compaction else None
     chain = make_model_chain(inputs.model, inputs.deadlines, summarizer)
     output_type, functions = parse_output(inputs.output)
-    own, sources = split_sources(inputs.tools)
-    given = confine_tools(collect_tools(own), inputs.sandbox, settings.policy)
+    own, sources = split_sources(inputs.tools, inputs.sandbox)
+    given = confine_tools(collect_tools(own), inputs.sandbox, settings.policy, sources)
     validators = parse_validators(inputs.validate)
     known = add_output_functions(given, functions, validators) if functions else given
     known = inputs.code_mode.add_tool(known, given, inputs) if inputs.code_mode else known
-    check_store_location(inputs.store, {**given, **known})
+    check_store_location(inputs.store, {**given, **known}, sources)
     has_more = output_type is not None or settings.memory is not None
     fixed = (
         ToolChoice()

@@ -51,6 +51,7 @@ from bridle.run.budget.nested import ParentBudget, current_nested_run, forwardin
 from bridle.run.budget.sources import BudgetPool, BudgetSources, ReservedCall, reserve
 from bridle.run.calls.approval import Approver
 from bridle.run.calls.approval_proof import prove_answer, review_calls
+from bridle.run.calls.server_requests import AskModelForServer, ServerRequests
 from bridle.run.calls.stored_results import ResultStore
 from bridle.run.calls.tool_runner import ToolRunner
 from bridle.run.context.instructions import AgentInstructions
@@ -111,6 +112,7 @@ class Driver:
         tracing: "TracingChoice" = None,
         sources: Sequence[ToolSource] = (),
         fence: WriteEpoch | None = None,
+        ask_model: AskModelForServer | None = None,
     ) -> None:
         """`connections` are by model key; `output` checks answers; `fence` refuses to write after a takeover."""
         self.session, self.state, self.approver = session, State(), approver
@@ -146,6 +148,8 @@ class Driver:
             sources,
         )  # fmt: skip
         self.answer, self._hooks = self._tool_runner.answer, hooks or {}
+        if sources and ask_model is not None:
+            self.contexts.answer_server = ServerRequests(self, ask_model).answer
 
     @property
     def has_begun(self) -> bool:

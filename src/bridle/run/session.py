@@ -37,6 +37,7 @@ from bridle.run.calls.handover import (
     open_driver,
     open_successors,
 )
+from bridle.run.calls.server_requests import ask_model_for_server
 from bridle.run.calls.tool_sources import connect_tools
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
 from bridle.run.memory.retrieval import Retriever
@@ -140,11 +141,10 @@ class Session:
         async with self.lease(take_over=take_over):
             driver = self.new_driver()
             await driver.restore_and_repair()
-            state = driver.state
-            if state.phase is Phase.NEW:
+            if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
-            if state.run.origin.agents:
-                return await list_agents(self, state)[-1].continue_run(
+            if driver.state.run.origin.agents:
+                return await list_agents(self, driver.state)[-1].continue_run(
                     budget, tenant, trusts=trusts_approvals
                 )
             return await self.continue_run(budget, tenant, trusts=trusts_approvals, driver=driver)
@@ -176,13 +176,13 @@ class Session:
         await driver.review_calls(trusts_approvals=trusts)
         return await opened._drive(driver)
 
-    async def prompt_once(self, prompted: Prompted) -> State:
+    async def prompt_once(self, prompted: Prompted, history: History | None = None) -> State:
         """Run a prompt in a session of its own; a run that is there is finished, or its end is the result."""
         driver = self.new_driver()
         await driver.restore()
         state, outer = driver.state, current_nested_run()
         if not state.conversation.prompt_ids:
-            return await self.prompt(prompted)
+            return await self.prompt(prompted, history)
         if outer is not None:
             await outer.charge_missing(self.session, state)
         if state.phase is Phase.IDLE and state.run.end.stop != "cancelled":
@@ -223,8 +223,7 @@ class Session:
         """Record a person's answer in the log; `resume` then continues the run."""
         async with self.lease():
             driver = await open_driver(self)
-            across = check_tenant(self.session, driver.state, tenant)
-            if across:
+            if across := check_tenant(self.session, driver.state, tenant):
                 verdict = replace(verdict, by=f"{verdict.by} of tenant {across}".strip())
             question = find_pending_approval(list_pending_approvals(self.session, driver.state), wanted)
             await driver.answer(question, verdict)
@@ -400,6 +399,7 @@ class RunResources:
                 tracing=tracing,
                 sources=parts.connected_sources,
                 fence=fence,
+                ask_model=partial(ask_model_for_server, self, parts, context),
             )
 
         return Session(

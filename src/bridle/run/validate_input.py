@@ -20,7 +20,7 @@ from bridle.core.state import State
 from bridle.ports.clock import Clock
 from bridle.ports.sandbox import Sandbox
 from bridle.ports.store import Store
-from bridle.ports.tool import ConfinableTool, Tool, ToolSource, WorkspaceTool
+from bridle.ports.tool import ConfinableSource, ConfinableTool, Tool, ToolSource, WorkspaceTool
 from bridle.ports.tool_index import ToolIndex
 from bridle.ports.watcher import Watcher
 from bridle.stores import find_store_file
@@ -304,28 +304,53 @@ def check_new(session: str, new: bool | None, *, begun: bool) -> None:  # noqa: 
         raise MisuseError(f"session {session!r} already exists; leave new=True out to continue it")
 
 
-def confine_tools(tools: dict[str, Tool], sandbox: Sandbox | None, policy: Policy) -> dict[str, Tool]:
-    """The tools, with the programs of those that name no sandbox in this one; raises `MisuseError` without one."""
+def confine_tools(
+    tools: dict[str, Tool], sandbox: Sandbox | None, policy: Policy, sources: Sequence[ToolSource] = ()
+) -> dict[str, Tool]:
+    """The tools, with the programs of those that name no sandbox in this one.
+
+    Raises `MisuseError` if the policy requires a sandbox and a tool or a server would run without one.
+    """
     if sandbox is not None:
-        return {
+        tools = {
             name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
             for name, tool in tools.items()
         }
-    for name, tool in tools.items() if policy.sandbox == "required" else ():
-        if isinstance(tool, ConfinableTool) and tool.workspace is None:
-            raise MisuseError(
-                f"tool `{name}`: the policy requires a sandbox for its programs; pass"
-                " Agent(sandbox=find_sandbox(…)), or sandbox = true in the agent file"
-            )
+    if policy.sandbox == "required":
+        _require_sandbox(tools, sources)
     return tools
 
 
-def check_store_location(store: object, tools: Mapping[str, Tool]) -> None:
+def _require_sandbox(tools: Mapping[str, Tool], sources: Sequence[ToolSource]) -> None:
+    programs = {
+        f"tool `{name}`": tool.workspace for name, tool in tools.items() if isinstance(tool, ConfinableTool)
+    }
+    for source in sources:
+        if isinstance(source, ConfinableSource) and source.is_program:
+            programs[f"server {source.name!r}"] = source.workspace
+    for name, folder in programs.items():
+        if folder is None:
+            raise MisuseError(
+                f"{name}: the policy requires a sandbox for its programs; pass"
+                " Agent(sandbox=find_sandbox(…)), or sandbox = true in the agent file"
+            )
+
+
+def check_store_location(
+    store: object, tools: Mapping[str, Tool], sources: Sequence[ToolSource] = ()
+) -> None:
     """Raise `MisuseError` if a tool can write the folder of the log: a model could change its own history."""
     file = find_store_file(store)
-    for name, tool in tools.items() if file is not None else ():
-        folder = tool.workspace if isinstance(tool, WorkspaceTool) else None
-        if folder is not None and file is not None and file.is_relative_to(folder):
+    if file is None:
+        return
+    folders = {
+        f"tool `{name}`": tool.workspace for name, tool in tools.items() if isinstance(tool, WorkspaceTool)
+    }
+    for source in sources:
+        if isinstance(source, ConfinableSource):
+            folders[f"server {source.name!r}"] = source.workspace
+    for name, folder in folders.items():
+        if folder is not None and file.is_relative_to(folder):
             raise MisuseError(
-                f"tool `{name}`: it can write the folder of the log ({file}); choose a store outside of {folder}"
+                f"{name}: it can write the folder of the log ({file}); choose a store outside of {folder}"
             )

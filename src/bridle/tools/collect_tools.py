@@ -9,7 +9,7 @@ from types import MethodType
 from typing import Any, cast
 
 from bridle.ports.sandbox import Sandbox
-from bridle.ports.tool import ConfinableTool, Tool, ToolSource
+from bridle.ports.tool import ConfinableSource, Tool, ToolSource
 from bridle.tools.function.function_tool import FunctionTool, is_unbound_method
 from bridle.tools.function.options import ToolBehavior
 from bridle.tools.function.raw_tool import RawTool
@@ -25,8 +25,13 @@ ToolLike = Tool | Callable[..., object] | ToolSource
 _OWN_KINDS = (CommandTool, FunctionTool, RawTool, TypedTool)
 
 
-def split_sources(given: Iterable[ToolLike]) -> tuple[Iterable[Any], tuple[ToolSource, ...]]:
-    """The tools and the servers among what was given as tools; raises `BadTool` for two servers of one name."""
+def split_sources(
+    given: Iterable[ToolLike], sandbox: Sandbox | None = None
+) -> tuple[Iterable[Any], tuple[ToolSource, ...]]:
+    """The tools and the servers among what was given as tools; raises `BadTool` for two servers of one name.
+
+    The programs of servers that name no sandbox are put into `sandbox`.
+    """
     candidates: object = given
     if isinstance(candidates, str) or not isinstance(candidates, Iterable):
         return given, ()  # refused with the tools
@@ -36,7 +41,12 @@ def split_sources(given: Iterable[ToolLike]) -> tuple[Iterable[Any], tuple[ToolS
     for name in names:
         if names.count(name) > 1:
             raise BadTool(f"two servers have the name {name!r}; give one of them another with name=…")
-    return tuple(each for each in listed if each not in sources), sources
+    own = tuple(each for each in listed if each not in sources)
+    if sandbox is None:
+        return own, sources
+    return own, tuple(
+        each.with_sandbox(sandbox) if isinstance(each, ConfinableSource) else each for each in sources
+    )
 
 
 def collect_tools(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, Tool]:

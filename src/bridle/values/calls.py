@@ -10,6 +10,9 @@ registering it was consent. The model never sees the policy and cannot change it
     tools = ["refund"]
     arguments = { amount = "<= 50", currency = "EUR" }
 
+Requests of servers: the server of a tool may ask the model (sampling) or a person (elicitation) during a call, if
+the user allows it. A request is recorded before anyone is asked, its answer before the server gets it.
+
 Stored results: if only an excerpt of a result is sent, the complete text is in the session's store under its
 hash.
 """
@@ -18,8 +21,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from .base import EventBase, Value
-from .message import ToolResult
+from .message import Message, ToolResult
 from .request import ToolEffect, ToolSpec
+from .usage import Budget
 
 HANDLE_LENGTH = 16
 """Long enough to be unique within a session, short enough for a model to copy correctly."""
@@ -87,6 +91,8 @@ class ResourceClaim(Value):
 
 
 ApprovalQuestion = Literal["run", "in_doubt"]
+RequestKind = Literal["sampling", "elicitation"]
+"""Requests of a server during a call: it wants to ask the model, or it asks the person."""
 ApprovalAnswer = Literal["approve", "reject", "done"]
 """`done` answers a call in doubt: it took effect, and `reason` is its result."""
 
@@ -103,8 +109,10 @@ class PendingApproval(Value):
     """JSON text as the model wrote it."""
     rule: str
     """Rule that requires approval."""
-    question: ApprovalQuestion = "run"
-    """`run`: may the call run? `in_doubt`: it started but has no result; run it again, or was it done?"""
+    question: ApprovalQuestion | RequestKind = "run"
+    """`run`: may the call run? `in_doubt`: it started but has no result; run it again, or was it done?
+    `sampling`: may its server ask the model? `elicitation`: its server asks you; approve with the values as
+    `arguments`."""
     asked_at: float = 0.0
     expires_at: float | None = None
     binding: str = ""
@@ -293,3 +301,98 @@ class ToolsChanged(EventBase, tag="tools_changed"):
     """Reason why the server cannot be used; empty if it can."""
     notes: tuple[str, ...] = ()
     """What was changed in the server's definitions, or left out, one sentence each."""
+
+
+ElicitationAction = Literal["accept", "decline", "cancel"]
+
+
+class RequestRefused(Exception):
+    """A request of a server was not allowed, or could not be answered; the server reads the message."""
+
+
+class SamplingRequest(Value):
+    """A conversation that a server wants the model to continue."""
+
+    server: str
+    messages: tuple[Message, ...]
+    """In turn; the last one is the user's."""
+    max_tokens: int
+    instructions: str = ""
+    temperature: float | None = None
+    stop_sequences: tuple[str, ...] = ()
+    budget: Budget = Budget()
+    """Of this request, besides that of the run."""
+
+    @property
+    def kind(self) -> RequestKind:
+        return "sampling"
+
+
+class ElicitationRequest(Value):
+    """A question of a server to the person that approves calls."""
+
+    server: str
+    message: str
+    fields: str = ""
+    """JSON Schema of the answer as text; empty for a question with an address."""
+    url: str = ""
+    """Address that the person should open; Bridle never opens it."""
+
+    @property
+    def kind(self) -> RequestKind:
+        return "elicitation"
+
+
+ServerRequest = SamplingRequest | ElicitationRequest
+
+
+class ServerReply(Value):
+    """The answer to a request of a server."""
+
+    action: ElicitationAction = "accept"
+    text: str = ""
+    """The model's text, or the person's values as a JSON object."""
+    model: str = ""
+    """Model that answered."""
+    is_cut: bool = False
+    """True if the model's text ends at the limit that the server set."""
+
+
+class ServerRequestEvent(EventBase):
+    """Fields of the events about a request of a server."""
+
+    call_id: str
+    attempt: int
+    kind: RequestKind
+    server: str
+    binding: str
+    """Hash of the call and the exact request; an answer applies to exactly this."""
+
+
+class ServerAsked(ServerRequestEvent, tag="server_asked"):
+    """The server of a tool asks the model or a person during a call; neither has been asked yet."""
+
+    request: str
+    """The request as JSON text, as a person sees it."""
+    rule: str = ""
+    """Rule that decides who answers."""
+
+    @property
+    def unique_key(self) -> str | None:
+        return f"server-ask:{self.binding}#{self.attempt}"
+
+
+class ServerAnswered(ServerRequestEvent, tag="server_answered"):
+    """A request of a server was allowed, answered or refused; a repeated call gets the same answer."""
+
+    action: ElicitationAction
+    content: str = ""
+    """The person's values as a JSON object; the model's answer is in a session of its own."""
+    reason: str = ""
+    by: str = ""
+    proof: str = ""
+    """As in `ApprovalAnswered`; an answer without a valid one is not used again."""
+
+    @property
+    def unique_key(self) -> str | None:
+        return f"server-answer:{self.binding}#{self.attempt}"

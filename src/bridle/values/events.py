@@ -29,6 +29,8 @@ from .calls import CallReviewed as CallReviewed
 from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
 from .calls import ResourceClaim, StoredResult
+from .calls import ServerAnswered as ServerAnswered
+from .calls import ServerAsked as ServerAsked
 from .calls import ToolInterrupted as ToolInterrupted
 from .calls import ToolsChanged as ToolsChanged
 from .calls import ToolsRevealed as ToolsRevealed
@@ -389,6 +391,8 @@ Event = (
     | SubrunStarted
     | SubrunCharged
     | SubrunWaiting
+    | ServerAsked
+    | ServerAnswered
     | ApprovalAsked
     | ApprovalAnswered
     | CallReviewed

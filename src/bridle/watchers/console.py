@@ -198,6 +198,9 @@ class Console:
             case e.RunEnded():
                 self._running.clear()
                 self._clear_status()
+            case e.ServerAnswered(server=server, kind=kind, action=action, reason=reason):
+                why = f": {shorten(reason)}" if reason else ""
+                self.note(f"· {kind} request of the MCP server {server}: {action}{why}", "dim")
             case SubrunStarted(session=session):
                 self.note(f"· run inside this tool: session {session}", "dim")
 

@@ -6,9 +6,11 @@ Its tool `die` ends the process during the call, `header` returns the Authorizat
 import itertools
 import os
 import sys
+from typing import Annotated
 
 import uvicorn
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 
@@ -32,6 +34,20 @@ def header(context: Context) -> str:
     """The header of the request."""
     request = context.request_context.request
     return request.headers.get("authorization", "none") if isinstance(request, Request) else "none"
+
+
+class Title(BaseModel):
+    title: str
+
+
+def ask_title() -> Elicit[Title]:
+    return Elicit("Which title?", Title)
+
+
+@app.tool()
+def keep(text: str, chosen: Annotated[Title, Resolve(ask_title)]) -> str:
+    """Keeps a text under a title that a person chooses."""
+    return f"{chosen.title}: {text}"
 
 
 def main():

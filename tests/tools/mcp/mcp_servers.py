@@ -16,6 +16,11 @@ def hostile(*modes, name="h", **options):
     return server([sys.executable, str(SCRIPT), *modes], name=name, **options)
 
 
+def more_hostile(*modes, **options):
+    """The server with tools that ask the client, return any kind of content and look around."""
+    return hostile("more", *modes, **options)
+
+
 def list_pids(path):
     return [int(line) for line in path.read_text().splitlines()] if path.exists() else []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mcp_servers import CONTEXT
 
-from bridle import Agent, OutcomeUnknown
+from bridle import Agent, ApprovalVerdict, OutcomeUnknown
 from bridle.mcp import server
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
@@ -50,6 +50,25 @@ def serving(kind):
 
 
 KINDS = pytest.mark.parametrize("kind", ["http", "json", "sse"])
+
+
+@KINDS
+def test_a_server_at_an_address_asks_a_person_during_a_call(kind):
+    async def answer(question):
+        assert question.question == "elicitation"
+        return ApprovalVerdict(answer="approve", arguments={"title": "Shopping"})
+
+    async def main(made):
+        source = made.source(elicitation=True)
+        agent = Agent(
+            scripted(call_reply(("mcp__w__keep", {"text": "bread"})), "done"), tools=[source], approver=answer
+        )
+        result = await agent.run("go")
+        await source.close()
+        return [each.text for message in result.messages for each in message.results]
+
+    with serving(kind) as made:
+        assert asyncio.run(main(made)) == ["Shopping: bread"]
 
 
 @KINDS

@@ -6,6 +6,7 @@ import functools
 import http.server
 import json
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -149,11 +150,118 @@ def test_the_command_calls_a_tool_of_each_server(tmp_path, place):
 
 
 @contextlib.contextmanager
-def serve_everything(transport):
-    """The address of server-everything over HTTP."""
+def serve_all(file):
+    """The addresses of all servers of a file, behind a proxy of another project that offers them over HTTP."""
+    port = find_free_port()
+    argv = [str(SERVERS / "v1/bin/mcp-proxy"), "--port", str(port), "--pass-environment"]
+    process = subprocess.Popen(
+        [*argv, "--named-server-config", str(file)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    while "Uvicorn running" not in (line := process.stderr.readline()):
+        assert line, "the proxy did not start"
+    reader = threading.Thread(target=process.stderr.read)
+    reader.start()
+    try:
+        yield {each.name: f"http://127.0.0.1:{port}/servers/{each.name}" for each in REFERENCES}
+    finally:
+        for pid in list_session_members([process.pid]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        reader.join()
+        process.stderr.close()
+    for pid in list_processes_of_servers():  # the servers of the proxy have sessions of their own
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+def test_all_servers_are_listed_and_called_over_http_by_the_library_and_the_command(kind, tmp_path, place):
+    with serve_all(write_file(tmp_path / "mcp.json", place)) as urls:
+        path = "mcp" if kind == "http" else "sse"
+        entries = {name: {"type": kind, "url": f"{url}/{path}"} for name, url in urls.items()}
+        file = tmp_path / "web.json"
+        file.write_text(json.dumps({"mcpServers": entries}))
+
+        async def main():
+            sources = load_servers(file)
+            agent = Agent(scripted(call_reply(*list_calls(place)), "done"), tools=sources)
+            result = await agent.run("go")
+            check_answers([each.text for message in result.messages for each in message.results])
+
+        asyncio.run(main())
+        (Path(place["{folder}"]) / "data.db").unlink()
+        prompt = "\n".join(f"!call {name} {json.dumps(arguments)}" for name, arguments in list_calls(place))
+        prompt = prompt.replace("visits", "calls")
+        ended = bridle("run", "--mcp", str(file), "--yes", "--json", "-m", "sim:", prompt, cwd=tmp_path)
+        assert ended.code == 0, ended.err
+        results = json.loads(ended.out)["text"].split(" brought ")[1:]
+        assert len(results) == len(REFERENCES)
+
+
+def test_the_command_lists_what_every_server_offers(tmp_path, place):
+    file = write_file(tmp_path / "mcp.json", place)
+    ended = bridle("mcp", "list", str(file), "--json", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    offers = {offer["server"]: offer for offer in json.loads(ended.out)}
+    counts = {
+        name: [len(offer[kind]) for kind in ("tools", "resources", "templates", "prompts")]
+        for name, offer in offers.items()
+    }
+    print(f"tools, resources, templates, prompts: {counts}")
+    assert len(offers) == len(REFERENCES) and all(each[0] for each in counts.values())
+    assert all(counts["everything"]) and list_processes_of_servers() == []
+
+
+def test_resources_and_prompts_of_the_server_for_everything_are_read(tmp_path, place):
+    sources = load_servers(write_file(tmp_path / "mcp.json", place))
+    (source,) = [each for each in sources if each.name == "everything"]
+
+    async def main():
+        resources, prompts = await source.list_resources(), await source.list_prompts()
+        for resource in resources:
+            assert await source.read_resource(resource.uri), resource
+        templates = await source.list_resource_templates()
+        texts = [
+            await source.read_resource(each.uri_template.replace("{resourceId}", "1")) for each in templates
+        ]
+        filled = {}
+        for prompt in prompts:
+            arguments = {each.name: FILLED.get(each.name, "1") for each in prompt.arguments}
+            filled[prompt.name] = await source.get_prompt(prompt.name, arguments)
+            result = await Agent("sim:").run(filled[prompt.name].prompt, history=filled[prompt.name].history)
+            assert result.done, prompt.name
+        print(
+            f"{len(resources)} resources, {len(texts)} templates and {len(filled)} prompts read: {list(filled)}"
+        )
+        assert len(resources) >= 5 and len(texts) >= 2 and len(filled) >= 3
+        await source.close()
+
+    asyncio.run(main())
+
+
+FILLED = {
+    "city": "Paris",
+    "department": "Engineering",
+    "name": "Alice",
+    "resourceType": "Text",
+    "resourceId": "1",
+}
+
+
+def find_free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def serve_everything(transport):
+    """The address of server-everything over HTTP."""
+    port = find_free_port()
     argv = [str(SERVERS / "node_modules/.bin/mcp-server-everything"), transport]
     process = subprocess.Popen(
         argv,

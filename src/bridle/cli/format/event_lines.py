@@ -12,6 +12,7 @@ from bridle.values.budget import (
     SubrunStarted,
     SubrunWaiting,
 )
+from bridle.values.calls import ServerRequestEvent
 from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
 from bridle.values.request import StepOptions
 from bridle.watchers.console import describe_tool_changes, format_count, format_dollars, format_usage
@@ -95,8 +96,14 @@ def format_memory(event: MemoryEvent) -> tuple[str, str]:
 BudgetEvent = BudgetReserved | BudgetSettled | BudgetSnapshot
 
 
-def format_subrun(event: SubrunStarted | SubrunCharged | SubrunWaiting) -> tuple[str, str]:
+def format_subrun(
+    event: SubrunStarted | SubrunCharged | SubrunWaiting | ServerRequestEvent,
+) -> tuple[str, str]:
+    """An event of a run inside a tool call, or of a request of the tool's server."""
     match event:
+        case ServerRequestEvent(call_id=call_id, server=server, kind=kind):
+            said = [getattr(event, name, "") for name in ("request", "action", "content", "reason", "by")]
+            return "server", f"{call_id} {server}, {kind}: {'; '.join(filter(None, said))}"
         case SubrunStarted(call_id=call_id, session=session):
             return "nested", f"{call_id} runs session {session}"
         case SubrunWaiting(call_id=call_id, session=session, reason=reason):

@@ -32,6 +32,7 @@ from bridle.values.budget import (
     SubrunWaiting,
 )
 from bridle.values.cache import CacheDegraded, CacheEvent, PrefixMoved, PromptDropped, PromptStored
+from bridle.values.calls import ServerRequestEvent
 from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
 from bridle.values.message import Media, Text, ToolCall
 from bridle.values.record import Record
@@ -187,8 +188,8 @@ class SessionPrinter:
                 self._calls = self._calls if stop == "waiting" else {}
                 cut_off = [("model", f"{partial} [cut off]")] if partial.strip() else []
                 return [*cut_off, ("ended", f"{stop} {reason}".strip())]
-            case SubrunStarted() | SubrunCharged() | SubrunWaiting() as subrun:
-                return [format_subrun(subrun)]
+            case SubrunStarted() | SubrunCharged() | SubrunWaiting() | ServerRequestEvent() as inner:
+                return [format_subrun(inner)]
             case BudgetReserved() | BudgetSettled() | BudgetSnapshot():
                 return format_budget_event(record.event)
             case e.Forked() as fork:

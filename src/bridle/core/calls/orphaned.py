@@ -10,6 +10,9 @@ log says, and the model is informed that it may have done more than it can read,
 action.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from msgspec.structs import replace
 
 from bridle.core.context.token_estimate import append_message
@@ -18,7 +21,7 @@ from bridle.values import events as e
 from bridle.values.message import Message, Text, ToolResult
 from bridle.values.request import ToolSpec
 
-from .pending import PendingCall
+from .pending import PendingCall, find_call
 from .transitions import abandon_calls, append_results, close_batch, record_call_in_doubt, update_call
 
 RUNNING_IN_PARENT = (
@@ -124,3 +127,22 @@ def ignore_unknown_event(state: State, event: e.UnknownEvent, at: float, proof: 
 def apply_interrupt(state: State, event: e.ToolInterrupted, at: float, proof: str) -> State:
     """The call has started and has no result; its tool's `on_unknown` decides, as after a crash."""
     return update_call(state, event.call_id, running=False, in_doubt=True)
+
+
+def apply_server_request(
+    state: State, event: e.ServerAsked | e.ServerAnswered, at: float, proof: str
+) -> State:
+    """Keep the answer to a request of a server with its call, which may run again."""
+    place = find_call(state.calls.batch.pending, event.call_id)
+    if place is None or isinstance(event, e.ServerAsked):
+        return state
+    answers = (*state.calls.batch.pending[place].server_answers, event)
+    return update_call(state, event.call_id, server_answers=answers)
+
+
+SERVER_EVENTS: dict[tuple[Phase, type], Callable[[State, Any, float, str], State]] = {
+    (Phase.RUNNING_TOOLS, e.ToolInterrupted): apply_interrupt,
+    (Phase.RUNNING_TOOLS, e.ServerAsked): apply_server_request,
+    (Phase.RUNNING_TOOLS, e.ServerAnswered): apply_server_request,
+}
+"""Transitions of events about the services of tools, such as servers."""

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.values.base import Value
-from bridle.values.calls import ResourceClaim, StoredResult
+from bridle.values.calls import ResourceClaim, ServerAnswered, StoredResult
 from bridle.values.events import ApprovalAnswered, ApprovalAsked, ResultSource, ToolFinished
 from bridle.values.message import ToolCall, ToolResult
 from bridle.values.request import ToolSpec
@@ -87,6 +87,8 @@ class PendingCall(Value):
     approvals_discarded: int = 0
     """Number of its approvals in the log that were ignored for lack of a valid proof."""
     hooks: CallHooks = CallHooks()
+    server_answers: tuple[ServerAnswered, ...] = ()
+    """Answers to requests that its server made during it."""
 
     @property
     def unanswered_question(self) -> ApprovalAsked | None:

@@ -24,6 +24,7 @@ from bridle.core.calls.pending import PendingCall, find_call
 from bridle.core.state import State
 from bridle.ports.store import Store, SupportsApprovalKey
 from bridle.ports.tool import Tool
+from bridle.values.calls import ServerAnswered
 from bridle.values.errors import Unusable
 from bridle.values.events import ApprovalAnswered, CallReviewed
 
@@ -45,6 +46,20 @@ def prove_answer(store: Store, session: str, state: State, event: ApprovalAnswer
     # A started call keeps the arguments of the answer that started it.
     arguments = event.arguments if earlier is None else earlier.arguments
     return _sign(key, session, state, event.binding, arguments)
+
+
+def sign_request_answer(store: Store, session: str, state: State, event: ServerAnswered) -> str:
+    """Sign an answer to a request of a server.  Raises `Unusable` if no key can be read or created."""
+    key = store.approval_key if isinstance(store, SupportsApprovalKey) else _read_key() or _make_key()
+    return _sign(key, session, state, f"{event.kind}:{event.action}:{event.binding}", event.content)
+
+
+def is_request_answer_proved(store: Store, session: str, state: State, event: ServerAnswered) -> bool:
+    key = store.approval_key if isinstance(store, SupportsApprovalKey) else _read_key()
+    if key is None:
+        return False
+    signed = _sign(key, session, state, f"{event.kind}:{event.action}:{event.binding}", event.content)
+    return hmac.compare_digest(signed.encode(), event.proof.encode())
 
 
 def review_calls(

@@ -7,7 +7,7 @@ before anything is recorded.
 
 import asyncio
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union, get_args, get_origin
 
 from bridle.core.budget.limits import add_nested_spending, remaining_limits
@@ -17,6 +17,7 @@ from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock
 from bridle.ports.run_context import RunContext
 from bridle.ports.tool import ContextTool, Tool
+from bridle.values.calls import RequestRefused, ServerReply, ServerRequest
 from bridle.values.errors import MisuseError
 from bridle.values.events import Event
 from bridle.values.memory import InstructionFunction
@@ -107,6 +108,9 @@ def _is_subtype(declared: type, wanted: type) -> bool:
         return True  # a protocol with attributes
 
 
+AnswerServer = Callable[[str, ServerRequest], Awaitable[ServerReply]]
+
+
 class RunOwner(Protocol):
     """The run: its driver."""
 
@@ -125,6 +129,8 @@ class RunContexts:
         self.session = run.session
         self._loop: asyncio.AbstractEventLoop | None = None
         """Loop of the run, for progress that is reported from other threads."""
+        self.answer_server: AnswerServer | None = None
+        """Answers requests of servers during calls of their tools (run/calls/server_requests.py)."""
 
     def for_call(self, effect: RunTool | ProbeTool) -> RunContext:
         state, call, tracer = self._run.state, effect.call, self._run.tracer
@@ -170,6 +176,11 @@ class RunContexts:
     @property
     def budget_left(self) -> Limits:
         return remaining_limits(self._run.state, self._clock.now())
+
+    async def answer_request(self, call_id: str, request: ServerRequest) -> ServerReply:
+        if self.answer_server is None:
+            raise RequestRefused("this run has no servers")
+        return await self.answer_server(call_id, request)
 
     def show_progress(self, progress: Progress) -> None:
         loop = self._loop

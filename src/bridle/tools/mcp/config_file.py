@@ -22,6 +22,7 @@ from bridle.values.errors import MisuseError
 from bridle.values.request import TOOL_SECONDS_DEFAULT
 from bridle.values.text import escape_text
 
+from .oauth import OAuth
 from .server import CONNECT_SECONDS_DEFAULT, McpServer, server
 
 LOG = logging.getLogger("bridle")
@@ -56,6 +57,11 @@ class ServerEntry(Value):
     tools: tuple[str, ...] = ()
     """Tools to offer, by the server's own names; `*` and `?` are wildcards."""
     trust: bool = False
+    resources: bool = False
+    sampling: bool = False
+    elicitation: bool = False
+    oauth: bool = False
+    """Sign in with a browser; the tokens are kept in your settings folder."""
     required: bool = False
     disabled: bool = False
     timeout: float | None = TOOL_SECONDS_DEFAULT
@@ -115,6 +121,10 @@ def _make_server(name: str, entry: ServerEntry, folder: Path, environ: Mapping[s
         transport=_KINDS[entry.type],  # type: ignore[arg-type]  # one of the kinds of a transport
         tools=entry.tools,
         trust=entry.trust,
+        auth=OAuth() if entry.oauth else None,
+        resources=entry.resources,
+        sampling=entry.sampling,
+        elicitation=entry.elicitation,
         required=entry.required,
         timeout=entry.timeout,
         connect_timeout=entry.connect_timeout,

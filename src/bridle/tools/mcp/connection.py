@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import httpx2
@@ -26,14 +27,17 @@ from bridle.tools.process.run_process import make_environment
 from bridle.values.message import Media, Text
 from bridle.values.text import describe_error
 
-from .definitions import ListedTool
+from .contents import read_pages
+from .definitions import TOOLS_MAX, ListedTool
+from .oauth import OAuth
+from .requests import RequestHandler
 from .results import make_call_parts, make_error_text
 from .server_settings import ConnectionLost, RequestNotSent, ServerSettings, ToolRefusal
+from .sign_in import describe_sign_in_error, make_provider
 from .stdio import ServerLog, open_process
 from .tool_filter import filter_tools
 
 CLOSE_SECONDS = 10.0
-PAGES_MAX = 100
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 SESSION_TERMINATED = "Session terminated"
 """Message of the `mcp` package for a request to a session that the server does not know (any more)."""
@@ -61,6 +65,7 @@ class Connection:
         self._queue: asyncio.Queue[_Request[Any] | None] = asyncio.Queue()
         self._active: set[asyncio.Task[None]] = set()
         self._log = ServerLog()
+        self.requests = RequestHandler(settings)
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._lost_reason = ""
         self.list_notes: list[str] = []
@@ -115,8 +120,8 @@ class Connection:
     async def _own(self) -> None:
         try:
             async with AsyncExitStack() as stack:
-                async with asyncio.timeout(self._settings.connect_seconds):
-                    client = await self._open_client(stack)
+                async with asyncio.timeout(self._settings.connect_seconds) as limit:
+                    client = await self._open_client(stack, limit)
                 self._opened.set_result(client)
                 await self._serve(client)
         except TimeoutError:
@@ -189,28 +194,34 @@ class Connection:
             return error
         return ToolRefusal(hide(f"its answer is invalid ({type(error).__name__}: {describe_error(error)})"))
 
-    async def _open_client(self, stack: AsyncExitStack) -> Client:
+    async def _open_client(self, stack: AsyncExitStack, limit: asyncio.Timeout) -> Client:
+        auth = self._settings.auth
+        if isinstance(auth, OAuth):
+            auth = await make_provider(self._settings, auth, partial(_extend, limit, auth.timeout))
+        assert auth is None or isinstance(auth, httpx2.Auth)
         client = Client(
-            filter_tools(self._open_transport(), self.list_notes),
+            filter_tools(self._open_transport(auth), self.list_notes),
             mode=self._settings.protocol,
             message_handler=self._on_message,
+            sampling_callback=self.requests.sample if self._settings.sampling is not None else None,
+            elicitation_callback=self.requests.elicit if self._settings.elicitation else None,
             client_info=types.Implementation(name="bridle", version=self._settings.client_version),
             cache=None,
         )
         return await stack.enter_async_context(client)
 
-    def _open_transport(self) -> Any:
+    def _open_transport(self, auth: httpx2.Auth | None) -> Any:
         settings = self._settings
         if settings.transport == "stdio":
+            command = settings.wrap_command(make_environment(settings.pass_env, settings.env))
             return open_process(
-                settings.argv,
-                environment=make_environment(settings.pass_env, settings.env),
+                command.argv,
+                environment=command.environment,
                 cwd=settings.cwd,
                 log=self._log,
                 on_end=self._on_end,
             )
-        headers, auth = dict(settings.headers), settings.auth
-        assert auth is None or isinstance(auth, httpx2.Auth)
+        headers = dict(settings.headers)
         if settings.transport == "sse":
             return sse_client(settings.url, headers=headers, auth=auth)
         return _open_http(settings.url, headers, auth)
@@ -256,38 +267,44 @@ class _LimitedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+def _extend(limit: asyncio.Timeout, seconds: float) -> None:
+    """Give a person the time to sign in, in place of the time to connect."""
+    limit.reschedule(asyncio.get_running_loop().time() + seconds)
+
+
 def describe_leaves(error: BaseException) -> str:
     """The messages of an exception, or of those in a group."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(dict.fromkeys(describe_leaves(each) for each in error.exceptions))
+    if reason := describe_sign_in_error(error):
+        return reason
     text = describe_error(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 async def list_tools(client: Client) -> list[ListedTool]:
     """All tools of the server, from every page."""
-    found: list[ListedTool] = []
     if client.server_capabilities.tools is None:
-        return found
-    cursor: str | None = None
-    for _ in range(PAGES_MAX):
-        page = await client.list_tools(cursor=cursor)
-        for tool in page.tools:
-            hints = tool.annotations
-            found.append(
-                ListedTool(
-                    tool.name,
-                    tool.description or tool.title or "",
-                    tool.input_schema,
-                    hints.read_only_hint if hints else None,
-                    hints.destructive_hint if hints else None,
-                    hints.idempotent_hint if hints else None,
-                )
-            )
-        cursor = page.next_cursor
-        if not cursor:
-            break
-    return found
+        return []
+
+    async def read(cursor: str | None) -> types.ListToolsResult:
+        return await client.list_tools(cursor=cursor)
+
+    return [
+        _make_listed_tool(tool) for tool in await read_pages(read, lambda page: page.tools, TOOLS_MAX + 1)
+    ]
+
+
+def _make_listed_tool(tool: types.Tool) -> ListedTool:
+    hints = tool.annotations
+    return ListedTool(
+        tool.name,
+        tool.description or tool.title or "",
+        tool.input_schema,
+        hints.read_only_hint if hints else None,
+        hints.destructive_hint if hints else None,
+        hints.idempotent_hint if hints else None,
+    )
 
 
 async def call_tool(

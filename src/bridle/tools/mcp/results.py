@@ -20,7 +20,7 @@ Part = Text | Media
 
 def make_call_parts(result: types.CallToolResult) -> tuple[Part, ...]:
     """The parts of a result; structured content is added unless a text repeats it."""
-    parts = [_make_part(item) for item in result.content]
+    parts = [make_content_part(item) for item in result.content]
     if result.structured_content is not None:
         structured = msgspec.json.encode(result.structured_content).decode()
         if not any(_repeats(part, result.structured_content) for part in parts):
@@ -36,16 +36,18 @@ def make_error_text(result: types.CallToolResult) -> str:
 
 def make_resource_parts(
     contents: Sequence[types.TextResourceContents | types.BlobResourceContents],
-) -> list[Part]:
-    return [_make_resource_part(item, with_header=len(contents) > 1) for item in contents]
+) -> tuple[Part, ...]:
+    """The contents of a resource; each has its address above it if there are several."""
+    parts = [_make_resource_part(item, with_header=len(contents) > 1) for item in contents]
+    return tuple(parts) or (Text(text=EMPTY_RESULT),)
 
 
-def make_prompt_text(messages: Sequence[types.PromptMessage]) -> list[tuple[str, Part]]:
+def make_prompt_parts(messages: Sequence[types.PromptMessage]) -> list[tuple[str, Part]]:
     """The role and the content of every message."""
-    return [(message.role, _make_part(message.content)) for message in messages]
+    return [(message.role, make_content_part(message.content)) for message in messages]
 
 
-def _make_part(item: types.ContentBlock) -> Part:
+def make_content_part(item: types.ContentBlock) -> Part:
     if isinstance(item, types.TextContent):
         return Text(text=repair_surrogates(item.text))
     if isinstance(item, types.ImageContent | types.AudioContent):

@@ -7,12 +7,28 @@ command nor its address, headers or variables.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
+from bridle.ports.sandbox import Sandbox, SandboxedCommand
+from bridle.values.errors import BridleError
+from bridle.values.usage import Budget
+
+from .oauth import OAuth
+
+SANDBOX_OFF: Final = "off"
+SandboxChoice = Sandbox | Literal["off"] | None
 TransportKind = Literal["stdio", "http", "sse"]
 SECRET_CHARACTERS_MIN = 6
 """Shorter values of variables and headers occur in ordinary texts."""
 HIDDEN = "[hidden]"
+
+
+class McpError(BridleError):
+    """A server could not be asked for its resources or prompts, or refused."""
+
+
+class SignInFailed(Exception):
+    """A person could not sign in to a server, or the tokens cannot be used."""
 
 
 class ToolRefusal(Exception):
@@ -42,15 +58,30 @@ class ServerSettings:
     required: bool = False
     tools: tuple[str, ...] = ()
     """Tools to offer, by the server's own names; `*` and `?` are wildcards; empty for all."""
+    resources: bool = False
+    """True to give the model tools that list and read resources."""
+    sampling: Budget | None = None
+    """Budget of each request of the server to the model; None to refuse them."""
+    elicitation: bool = False
+    """True if the server may ask the person that approves calls."""
+    sandbox: SandboxChoice = None
     call_seconds: float | None = None
     connect_seconds: float = 30.0
     protocol: str = "auto"
     client_version: str = ""
     stderr_characters: int = 1_000
 
+    def wrap_command(self, environment: Mapping[str, str]) -> SandboxedCommand:
+        """The program to start, in the sandbox if there is one."""
+        if self.sandbox is None or self.sandbox == SANDBOX_OFF:
+            return SandboxedCommand(argv=self.argv, environment=environment)
+        folder = None if self.cwd is None else os.fspath(self.cwd)
+        return self.sandbox.wrap(self.argv, cwd=folder, environment=environment)
+
     def hide_secrets(self, text: str) -> str:
         """The text without values of the variables and headers that were given for this server."""
-        for value in (*self.env.values(), *self.headers.values()):
+        known = self.auth.secrets if isinstance(self.auth, OAuth) else ()
+        for value in (*self.env.values(), *self.headers.values(), *known):
             for secret in (value, value.rpartition(" ")[2]):
                 if len(secret) >= SECRET_CHARACTERS_MIN:
                     text = text.replace(secret, HIDDEN)

@@ -1,8 +1,9 @@
-"""Removes what the `mcp` package would refuse from lists of tools, so that one bad tool does not cost all others.
+"""Removes what the `mcp` package would refuse from lists of a server, so that one bad item does not cost all others.
 
 Output schemas are removed from every tool: results are passed on as they are.
 """
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Self
@@ -13,7 +14,11 @@ from mcp.shared.message import SessionMessage
 
 from .definitions import show_name
 
+LOG = logging.getLogger("bridle")
 TEXT_FIELDS = ("title", "description")
+LISTS = {"resources": ("uri", "name"), "resourceTemplates": ("uriTemplate", "name"), "prompts": ("name",)}
+"""Required fields of the items of the lists besides that of tools; only these and texts about them are used."""
+ARGUMENTS_MAX = 100
 
 
 @asynccontextmanager
@@ -39,8 +44,19 @@ class FilteredStream:
     async def receive(self) -> Any:
         item = await self._stream.receive()
         message = item.message if isinstance(item, SessionMessage) else None
-        if isinstance(message, types.JSONRPCResponse) and isinstance(message.result.get("tools"), list):
-            message.result["tools"] = keep_valid_tools(message.result["tools"], self._notes)
+        if isinstance(message, types.JSONRPCResponse):
+            result = message.result
+            if isinstance(result.get("tools"), list):
+                result["tools"] = keep_valid_tools(result["tools"], self._notes)
+            for name, required in LISTS.items():
+                if isinstance(listed := result.get(name), list):
+                    result[name] = kept = keep_valid_items(listed, required)
+                    if len(kept) < len(listed):
+                        LOG.warning(
+                            "%d invalid items of the %s of an MCP server are left out",
+                            len(listed) - len(kept),
+                            name,
+                        )
         return item
 
     def __aiter__(self) -> Self:
@@ -60,6 +76,24 @@ class FilteredStream:
 
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
+
+
+def keep_valid_items(items: list[Any], required: tuple[str, ...]) -> list[Any]:
+    kept: list[Any] = []
+    for item in items:
+        if not isinstance(item, dict) or not all(isinstance(item.get(name), str) for name in required):
+            continue
+        texts = (*required, *TEXT_FIELDS, "mimeType")
+        made: dict[str, Any] = {name: item[name] for name in texts if isinstance(item.get(name), str)}
+        if isinstance(item.get("arguments"), list):
+            given = item["arguments"][:ARGUMENTS_MAX]
+            needed = [
+                each.get("name") for each in given if isinstance(each, dict) and each.get("required") is True
+            ]
+            arguments = keep_valid_items(given, ("name",))
+            made["arguments"] = [{**each, "required": each["name"] in needed} for each in arguments]
+        kept.append(made)
+    return kept
 
 
 def keep_valid_tools(tools: list[Any], notes: list[str]) -> list[Any]:

@@ -1,0 +1,55 @@
+"""`OAuth(…)`: sign in to a server with a browser, for `server("https://…", auth=OAuth())`.
+
+Tokens are kept in a file that only its owner can read, or in a storage of yours.  They are never part of a log, an
+error or a trace; sign_in.py has the code that uses them.
+"""
+
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bridle.values.errors import MisuseError
+
+if TYPE_CHECKING:
+    from mcp.client.auth import TokenStorage
+
+SIGN_IN_SECONDS_DEFAULT = 300.0
+DIGEST_CHARACTERS = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class OAuth:
+    """Sign-in with an authorization code and PKCE; the client registers itself if the server allows it."""
+
+    tokens: "str | os.PathLike[str] | TokenStorage | None" = field(default=None, repr=False)
+    """File of the tokens, with mode 0600, or an object with the methods of the `mcp` package's `TokenStorage`; by
+    default a file in your settings folder."""
+    scopes: str = ""
+    """Scopes to ask for, separated by spaces; by default those that the server names."""
+    open_url: Callable[[str], Awaitable[None]] | None = None
+    """Shows the sign-in page to a person; by default the address is printed and opened in a browser."""
+    port: int = 0
+    """Port of this machine to which the page returns; 0 for a free one."""
+    timeout: float = SIGN_IN_SECONDS_DEFAULT
+    """Seconds that the person has."""
+    secrets: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    """Values that must not be shown: tokens and codes of this process."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65_535:
+            raise MisuseError(f"OAuth(port=…) must be a port number, or 0 for a free one, not {self.port!r}")
+        if not 0 < self.timeout < float("inf"):
+            raise MisuseError(f"OAuth(timeout=…) must be a number of seconds above 0, not {self.timeout!r}")
+
+
+def find_token_file(url: str, name: str) -> Path:
+    """The file of the tokens for the server at an address."""
+    if os.name == "nt":
+        settings = os.environ.get("APPDATA") or "~/AppData/Roaming"
+    else:
+        settings = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    digest = sha256(url.encode()).hexdigest()[:DIGEST_CHARACTERS]
+    return Path(settings).expanduser() / "bridle" / "mcp" / f"{name}-{digest}.json"
