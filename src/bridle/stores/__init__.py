@@ -1,7 +1,7 @@
-"""Stores persist session logs: in memory, or in one SQLite file.
+"""Stores persist session logs: in memory, in one SQLite file, or in a PostgreSQL database.
 
-`open_store` is the only name needed from here. The SQLite modules are imported when such a store is opened,
-so a program that keeps nothing on disk never loads a database.
+`open_store` is the only name needed from here. The modules of a database are imported when such a store is opened,
+so a program that keeps nothing on disk never loads one.
 """
 
 import os
@@ -16,22 +16,39 @@ from .memory import MemoryStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_store(where: str | os.PathLike[str] | None) -> Store:
-    """Open a store: None or ":memory:" for memory; a path or `sqlite:///PATH` for a file, created if absent."""
+    """Open a store: None or ":memory:" for memory; a path or `sqlite:///PATH` for a file, created if absent;
+    `postgresql://…` for a database.
+    """
     if where is None or where == ":memory:":
         return MemoryStore()
-    if isinstance(where, str):
-        where = _parse_location(where)
-    module = import_module(".sqlite.store", __name__)
-    store: Store = module.SqliteStore(where)
+    store: Store
+    if is_postgres(where):
+        store = import_module(".postgres.store", __name__).PostgresStore(where)
+    else:
+        path = _parse_location(where) if isinstance(where, str) else where
+        store = import_module(".sqlite.store", __name__).SqliteStore(path)
     return store
+
+
+def is_postgres(where: object) -> bool:
+    """Return True if this is the URL of a PostgreSQL store."""
+    return isinstance(where, str) and where.startswith(_POSTGRES)
+
+
+def name_store(where: str) -> str:
+    """The place of a store for messages: without the user, the password and the options of a URL."""
+    if not is_postgres(where):
+        return where
+    return f"postgresql://{where.partition('://')[2].rpartition('@')[2].partition('?')[0]}"
 
 
 def find_store_file(where: object) -> Path | None:
     """The file of a store, or of the place where one is to be opened; None if it has none."""
-    if isinstance(where, str) and where != ":memory:":
+    if isinstance(where, str) and where != ":memory:" and not is_postgres(where):
         where = _parse_location(where)
     file = where if isinstance(where, os.PathLike) else getattr(where, "path", None)
     return Path(file).resolve() if isinstance(file, os.PathLike) else None

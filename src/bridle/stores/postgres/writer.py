@@ -1,0 +1,132 @@
+"""Writes appends in groups: all that wait are one transaction, so a hundred sessions share one disk sync.
+
+One coroutine with one connection writes everything. While a group is being written the next one gathers. A group
+has at most one append per session, so a refused append does not affect the others. If the statement of a group fails,
+each of its appends is tried alone.
+
+If the connection is lost while a statement is under way, its outcome is unknown: the appends raise `Unusable` and are
+not repeated. A caller who reads the session sees what was stored.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from bridle.values.errors import BridleError, Unusable
+
+from .connections import LOST, Connections, explain_error, pg
+from .rows import AppendJob, explain_refusal, insert_records
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+GROUP_MAX = 200
+"""Most appends per transaction: with more, the first waits for the last and neither gets cheaper."""
+GROUP_BYTES_MAX = 16 << 20
+ATTEMPTS_MAX = 5
+"""Attempts for an append that was refused and has no reason to be (any more)."""
+
+_Waiting = tuple[AppendJob, "asyncio.Future[None]"]
+
+
+class GroupWriter:
+    """The only writer of records of a store. `announce` gets the sessions of every group that was written."""
+
+    def __init__(self, connections: Connections, announce: Callable[[Sequence[str]], None]) -> None:
+        self._connections = connections
+        self._announce = announce
+        self._queue: deque[_Waiting] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._connection: Connection | None = None
+
+    async def append(self, job: AppendJob) -> None:
+        """Return when the job is durable. Cancelling the caller does not cancel the job."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((job, future))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._write_queue())
+        await future
+
+    async def _write_queue(self) -> None:
+        while self._queue:
+            group = self._take_group()
+            try:
+                await self._write_group(group)
+            except Exception as error:  # noqa: BLE001 - not swallowed: every caller gets it
+                for _, future in group:
+                    _settle(future, error)
+
+    def _take_group(self) -> list[_Waiting]:
+        """Take the appends that may share a transaction; later ones of the same session stay in their order."""
+        group: dict[str, _Waiting] = {}
+        later: list[_Waiting] = []
+        size = 0
+        while self._queue and len(group) < GROUP_MAX and size < GROUP_BYTES_MAX:
+            waiting = self._queue.popleft()
+            if waiting[0].session in group:
+                later.append(waiting)
+            else:
+                group[waiting[0].session] = waiting
+                size += waiting[0].size
+        self._queue.extendleft(reversed(later))
+        return list(group.values())
+
+    async def _write_group(self, group: Sequence[_Waiting]) -> None:
+        connection = await self._connect()
+        try:
+            written = await insert_records(connection, [job for job, _ in group])
+        except LOST as error:
+            connection.terminate()
+            raise lost_append(self._connections.address.name, error) from error
+        except pg.PostgresError as error:
+            if len(group) == 1 and not isinstance(error, pg.UniqueViolationError | pg.DeadlockDetectedError):
+                raise explain_error(self._connections.address.name, error) from error
+            written = set()
+        self._announce([group[place][0].session for place in written])
+        for place, (job, future) in enumerate(group):
+            if place in written:
+                _settle(future, None)
+            else:
+                await self._write_alone(connection, job, future)
+
+    async def _write_alone(
+        self, connection: "Connection", job: AppendJob, future: "asyncio.Future[None]"
+    ) -> None:
+        """Write a job that was refused in its group, or find out why it cannot be written."""
+        name = self._connections.address.name
+        failure: Exception = Unusable(f"store {name}: session {job.session!r} cannot be written; try again")
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                await explain_refusal(connection, job)
+                if await insert_records(connection, [job]):
+                    self._announce([job.session])
+                    return _settle(future, None)
+            except LOST as error:
+                connection.terminate()
+                return _settle(future, lost_append(name, error))
+            except BridleError as error:
+                return _settle(future, error)
+            except pg.PostgresError as error:
+                failure = explain_error(name, error)
+        return _settle(future, failure)
+
+    async def _connect(self) -> "Connection":
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._connections.open()
+        return self._connection
+
+
+def lost_append(name: str, error: BaseException) -> Unusable:
+    return Unusable(
+        f"{explain_error(name, error)}; it is unknown if the last records were stored: resume reads them"
+    )
+
+
+def _settle(future: "asyncio.Future[None]", error: Exception | None) -> None:
+    if future.done():
+        return  # its caller was cancelled
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
