@@ -36,7 +36,12 @@ def find_binaries() -> Path | None:
     if VERSION == "16":
         named.insert(0, wheel / "pginstall" / "bin")
     on_path = shutil.which("initdb")
-    candidates = [*named, wheel / "pginstall" / "bin", *installed, *([Path(on_path).resolve().parent] if on_path else [])]
+    candidates = [
+        *named,
+        wheel / "pginstall" / "bin",
+        *installed,
+        *([Path(on_path).resolve().parent] if on_path else []),
+    ]
     return next((folder for folder in candidates if (folder / "initdb").exists()), None)
 
 
@@ -51,7 +56,9 @@ class PostgresServer:
 
     def __init__(self, binaries: Path, **options: str) -> None:
         shared = Path("/dev/shm")
-        self.folder = Path(tempfile.mkdtemp(prefix="bridle-postgres-", dir=shared if os.access(shared, os.W_OK) else None))
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="bridle-postgres-", dir=shared if os.access(shared, os.W_OK) else None)
+        )
         self.data = self.folder / "data"
         self.data.mkdir(mode=0o700)
         self.binaries = binaries
@@ -91,7 +98,9 @@ class PostgresServer:
 
     def run(self, program: str, *arguments: object) -> None:
         command = [self.binaries / program, *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, check=False, **self.user)
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=self.folder, check=False, **self.user
+        )
         assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
 
     def start(self) -> None:
@@ -157,7 +166,15 @@ class PostgresServer:
         return self.url(f"test_{uuid4().hex}")
 
     def sql(self, statement: str, database: str = "postgres") -> str:
-        command = [self.binaries / "psql", self.url(database=database), "-qAtX", "-v", "ON_ERROR_STOP=1", "-c", statement]
+        command = [
+            self.binaries / "psql",
+            self.url(database=database),
+            "-qAtX",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            statement,
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -8,6 +8,7 @@ import os
 import re
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from bridle.ports.store import Store
 from bridle.values.errors import MisuseError
@@ -27,11 +28,22 @@ def open_store(where: str | os.PathLike[str] | None) -> Store:
         return MemoryStore()
     store: Store
     if is_postgres(where):
-        store = import_module(".postgres.store", __name__).PostgresStore(where)
+        store = _load_postgres().PostgresStore(where)
     else:
         path = _parse_location(where) if isinstance(where, str) else where
         store = import_module(".sqlite.store", __name__).SqliteStore(path)
     return store
+
+
+def _load_postgres() -> ModuleType:
+    try:
+        return import_module(".postgres.store", __name__)
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise MisuseError(
+            "PostgreSQL stores need the package asyncpg; install it: pip install 'bridle[postgres]'"
+        ) from None
 
 
 def is_postgres(where: object) -> bool:

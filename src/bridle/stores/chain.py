@@ -17,10 +17,13 @@ RecordRow = tuple[int, float, str | None, str, bytes]
 """Number, time, unique key, hash and data of a record."""
 
 
-def verify_rows(rows: Iterable[RecordRow], after: int, length: int, head: str) -> Iterator[Record]:
+def verify_rows(
+    rows: Iterable[RecordRow], after: int, length: int, head: str, forked_at: int
+) -> Iterator[Record]:
     """Yield the records above `after`, each verified to be unaltered and to follow the one before.
 
-    The rows start one record early, unless `after` is 0: the first record returned must follow its hash.
+    The rows start one record early, unless `after` is 0: the first record returned must follow its hash. A log that
+    lacks its end is torn, unless records that it shares as a fork are missing too.
     """
     prev, expected = GENESIS, max(after, 1)
     for seq, at, once, hash_, data in rows:
@@ -31,7 +34,11 @@ def verify_rows(rows: Iterable[RecordRow], after: int, length: int, head: str) -
         prev, expected = hash_, seq + 1
     if expected <= length:
         missing = f"record {length} is" if expected == length else f"records {expected} to {length} are"
-        raise Corrupt(f"{missing} missing at its end", last_good=expected - 1)
+        raise Corrupt(
+            f"the log is torn: {missing} missing at its end",
+            last_good=expected - 1,
+            torn=expected > forked_at,
+        )
     if expected != length + 1 or prev != head:
         raise Corrupt(f"record {length} is not the last record", last_good=max(length - 1, 0))
 
@@ -59,11 +66,15 @@ def check_timestamp(record: Record) -> None:
 def locate_corruption(store: str, session: str, error: Corrupt) -> Corrupt:
     """Add the place and the remedy to the description of the damage."""
     remedy = "restore it from a backup"
-    if error.last_good is not None:
+    if error.torn:
+        remedy += ", or continue the session: it resumes without the lost records and reports that"
+    elif error.last_good is not None:
         remedy += (
             f", or continue from record {error.last_good} with: bridle fork {quote(session)} --last-good"
         )
-    return Corrupt(f"store {store}, session {session!r}: {error}; {remedy}", last_good=error.last_good)
+    return Corrupt(
+        f"store {store}, session {session!r}: {error}; {remedy}", last_good=error.last_good, torn=error.torn
+    )
 
 
 def hash_content(data: bytes) -> str:

@@ -6,33 +6,23 @@ after it was lost.
 """
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
-from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from bridle.values.errors import BridleError, Corrupt, MisuseError, StoreError, Unusable
+import asyncpg
+from asyncpg import exceptions as pg
+
+from bridle.values.errors import BridleError, MisuseError
 
 from .address import Address
-
-try:
-    import asyncpg
-    from asyncpg import exceptions as pg
-except ModuleNotFoundError as error:
-    raise MisuseError(
-        f"PostgreSQL stores need the package {error.name}; install it: pip install 'bridle[postgres]'"
-    ) from error
+from .driver_errors import LOST, explain_error
+from .tables import check_server, prepare_tables, quote_name
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
 T = TypeVar("T")
 
-FORMAT_SCRIPTS = ("schema.sql",)
-"""Script n makes format n + 1 of the tables out of format n."""
-
-SERVER_MIN = 14
 POOL_MAX = 4
 CONNECT_SECONDS = 15.0
 STATEMENT_SECONDS = 60
@@ -57,53 +47,6 @@ SESSION_SETTINGS = {
     "enable_mergejoin": "off",
     "jit": "off",
 }
-
-LOST = (
-    pg.PostgresConnectionError,
-    pg.OperatorInterventionError,
-    pg.InterfaceError,
-    pg.InternalClientError,
-    OSError,
-    TimeoutError,
-)
-"""Errors after which the outcome of a statement is unknown."""
-
-_EXPLANATIONS: tuple[tuple[type[BaseException], type[StoreError], str], ...] = (
-    (pg.InvalidPasswordError, Unusable, "it refuses the user or the password; check the URL, $PGPASSWORD or ~/.pgpass"),
-    (pg.InvalidAuthorizationSpecificationError, Unusable, "it refuses the user; check the URL and pg_hba.conf"),
-    (pg.InvalidCatalogNameError, Unusable, "there is no such database; create it: createdb NAME"),
-    (pg.InsufficientPrivilegeError, Unusable, "the user lacks a privilege; GRANT CREATE ON DATABASE, or the schema's tables, to it"),
-    (pg.ReadOnlySQLTransactionError, Unusable, "it is read-only, perhaps a standby; connect to the primary"),
-    (pg.TooManyConnectionsError, Unusable, "it has no connection left; raise max_connections or stop other clients"),
-    (pg.DiskFullError, Unusable, "its disk is full; make room and resume"),
-    (pg.OutOfMemoryError, Unusable, "it is out of memory; free some and resume"),
-    (pg.CannotConnectNowError, Unusable, "it is starting up or shutting down; try again in a moment"),
-    (pg.AdminShutdownError, Unusable, "an administrator ended the connection; resume"),
-    (pg.CrashShutdownError, Unusable, "it crashed; resume when it runs again"),
-    (pg.QueryCanceledError, Unusable, f"a statement took more than {STATEMENT_SECONDS} seconds; find what keeps it busy"),
-    (pg.LockNotAvailableError, Unusable, "another transaction keeps a row locked; end it (pg_stat_activity) or try again"),
-    (pg.UndefinedTableError, Corrupt, "tables are missing; restore them from a backup"),
-    (pg.IntegrityConstraintViolationError, Corrupt, "its rows contradict one another; restore them from a backup"),
-    (pg.DataCorruptedError, Corrupt, "its data are damaged; restore them from a backup"),
-    (pg.PostgresConnectionError, Unusable, "the connection was lost; resume when the server can be reached"),
-    (pg.TargetServerAttributeNotMatched, Unusable, "no server of the URL has the wanted role; check target_session_attrs"),
-    (ssl.SSLError, Unusable, "TLS fails; check sslmode and sslrootcert in the URL"),
-    (TimeoutError, Unusable, "it does not answer; check the address, the firewall and that it runs"),
-    (OSError, Unusable, "it cannot be reached; check the address and that it runs"),
-)  # fmt: skip
-
-
-def explain_error(name: str, error: BaseException) -> BridleError:
-    """Translate an error of the driver, whose first line is quoted."""
-    for kind, raised, explanation in _EXPLANATIONS:
-        if isinstance(error, kind):
-            return raised(f"store {name}: {explanation}{_quote(error)}")
-    return Unusable(f"store {name}: it cannot be used{_quote(error)}")
-
-
-def _quote(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f" ({lines[0]})" if lines else ""
 
 
 class Connections:
@@ -193,75 +136,3 @@ class Connections:
         """File descriptors of the open connections."""
         sockets = (connection._transport.get_extra_info("socket") for connection in self._open)
         return [each.fileno() for each in sockets if each is not None and each.fileno() >= 0]
-
-
-async def check_server(connection: "Connection", name: str) -> None:
-    """Refuse a server that is too old, does not use UTF-8, or would acknowledge what it can lose."""
-    version, encoding, commit, fsync = await connection.fetchrow(_SELECT_SETTINGS)
-    if version < SERVER_MIN * 10_000:
-        raise Unusable(f"store {name}: it is PostgreSQL {version // 10_000}; {SERVER_MIN} or newer is needed")
-    if encoding != "UTF8":
-        raise Unusable(f"store {name}: the database is encoded in {encoding}; create one with UTF8")
-    if commit == "off" or fsync == "off":
-        setting = "synchronous_commit" if commit == "off" else "fsync"
-        remedy = (
-            "ALTER ROLE … or ALTER DATABASE … SET synchronous_commit = on"
-            if commit == "off"
-            else "ALTER SYSTEM SET fsync = on, and restart it"
-        )
-        raise Unusable(
-            f"store {name}: {setting} is off, so a crash of the server could lose records that were "
-            f"acknowledged; turn it on: {remedy}"
-        )
-
-
-async def prepare_tables(connection: "Connection", address: Address) -> None:
-    """Create the tables or bring them to this version's format, one process at a time; refuse newer ones."""
-    name, schema = address.name, address.schema
-    if await _read_format(connection, address) == len(FORMAT_SCRIPTS):
-        return
-    async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", make_lock_key("tables", schema))
-        version = await _read_format(connection, address)
-        if version > len(FORMAT_SCRIPTS):
-            raise Unusable(
-                f"store {name}: it was written by a newer Bridle (format {version}, this one knows "
-                f"{len(FORMAT_SCRIPTS)}); upgrade Bridle or choose another schema with ?schema=NAME"
-            )
-        if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", quote_name(schema)):
-            await connection.execute(f"CREATE SCHEMA {quote_name(schema)}")
-        for script in FORMAT_SCRIPTS[version:]:
-            await connection.execute(Path(__file__).with_name(script).read_text(encoding="utf-8"))
-        await connection.execute("UPDATE format SET version = $1", len(FORMAT_SCRIPTS))
-
-
-async def _read_format(connection: "Connection", address: Address) -> int:
-    """Return the format of the tables; 0 if there are none. Raises `Unusable` for tables of another program."""
-    tables = [row[0] for row in await connection.fetch(_SELECT_TABLES, address.schema)]
-    if not tables:
-        return 0
-    if not {"format", "sessions", "events"}.issubset(tables):
-        raise Unusable(
-            f"store {address.name}: schema {address.schema!r} has tables of another program; "
-            "choose another with ?schema=NAME"
-        )
-    return int(await connection.fetchval("SELECT version FROM format"))
-
-
-def quote_name(name: str) -> str:
-    """Quote an identifier for SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def make_lock_key(*parts: object) -> int:
-    """Number of an advisory lock: locks are shared by everything in a database."""
-    text = "\0".join(map(str, ("bridle", *parts)))
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)
-
-
-_SELECT_SETTINGS = """
-SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
-    current_setting('synchronous_commit'), current_setting('fsync')
-"""
-
-_SELECT_TABLES = "SELECT tablename::text FROM pg_catalog.pg_tables WHERE schemaname = $1"

@@ -10,11 +10,15 @@ Each epoch of a session has a lock of its own, so a takeover does not wait for a
 import asyncio
 from typing import TYPE_CHECKING
 
+from asyncpg import exceptions as pg
+
 from bridle.stores.conflicts import session_in_use, taken_over
 from bridle.values.errors import SessionNotFound
 
-from .connections import LOST, Connections, explain_error, make_lock_key, pg
+from .connections import Connections
+from .driver_errors import LOST, explain_error
 from .rows import escape_nul
+from .tables import make_lock_key
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -34,7 +38,9 @@ class Leases:
 
     async def read_epoch(self, session: str) -> int:
         found = await self._connections.use(
-            lambda connection: connection.fetchval("SELECT epoch FROM sessions WHERE uid = $1", escape_nul(session))
+            lambda connection: connection.fetchval(
+                "SELECT epoch FROM sessions WHERE uid = $1", escape_nul(session)
+            )
         )
         return int(found or 0)
 
@@ -79,7 +85,9 @@ class Leases:
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connections.open()
         try:
-            return bool(await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", self._lock_key(key)))
+            return bool(
+                await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", self._lock_key(key))
+            )
         except BaseException as error:
             self._connection.terminate()  # the lock may have been taken
             if isinstance(error, (pg.PostgresError, *LOST)):

@@ -9,13 +9,14 @@ Everybody who may connect to the database can listen, so sessions are named by a
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from bridle.values.errors import BridleError
 
-from .connections import LOST, Connections, pg, quote_name
+from .connections import Connections
 from .rows import escape_nul
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Notifications:
             self._pending.clear()
             payload = " ".join(names) if len(names) <= PAYLOAD_NAMES_MAX else "*"
             try:
-                await self._connections.use(lambda c: c.execute("SELECT pg_notify($1, $2)", self._channel, payload))
+                await self._connections.use(partial(_notify, self._channel, payload))
             except BridleError:
                 return  # a hint: readers look by themselves
 
@@ -80,7 +81,9 @@ class Notifications:
 
     async def _read_length(self, session: str) -> int:
         found = await self._connections.use(
-            lambda connection: connection.fetchval("SELECT seq FROM sessions WHERE uid = $1", escape_nul(session))
+            lambda connection: connection.fetchval(
+                "SELECT seq FROM sessions WHERE uid = $1", escape_nul(session)
+            )
         )
         return int(found or 0)
 
@@ -96,6 +99,10 @@ class Notifications:
         for name in names:
             for woken in self._waiting.get(name, ()):
                 woken.set()
+
+
+async def _notify(channel: str, payload: str, connection: "Connection") -> None:
+    await connection.execute("SELECT pg_notify($1, $2)", channel, payload)
 
 
 def _hash(text: str) -> str:

@@ -12,10 +12,10 @@ A text of PostgreSQL cannot hold the character NUL, which ids and unique keys ma
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridle.ports.store import SessionInfo
-from bridle.stores.chain import RecordRow, check_timestamp, hash_content, locate_corruption, verify_rows
+from bridle.stores.chain import check_timestamp, hash_content, verify_rows
 from bridle.stores.conflicts import (
     diverged_append,
     fork_beyond_end,
@@ -26,8 +26,10 @@ from bridle.stores.conflicts import (
     stale_append,
     taken_over,
 )
-from bridle.values.errors import Corrupt, SessionNotFound
+from bridle.values.errors import Conflict, Corrupt, SessionNotFound
 from bridle.values.record import GENESIS, Record
+
+from . import queries
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -60,7 +62,7 @@ async def insert_records(connection: "Connection", jobs: Sequence[AppendJob]) ->
     events = [(place, record) for place in places for record in jobs[place].records]
     needed = [(place, hash_) for place, record in events for hash_ in record.event.required_blobs]
     written = await connection.fetch(
-        _APPEND,
+        queries.APPEND,
         list(places),
         [escape_nul(job.session) for job in jobs],
         [job.after for job in jobs],
@@ -87,7 +89,9 @@ async def insert_records(connection: "Connection", jobs: Sequence[AppendJob]) ->
 async def explain_refusal(connection: "Connection", job: AppendJob) -> None:
     """Raise the reason why a job cannot be written; return if there is none (any more)."""
     session, after, first = job.session, job.after, job.records[0]
-    row = await connection.fetchrow("SELECT seq, head, epoch FROM sessions WHERE uid = $1", escape_nul(session))
+    row = await connection.fetchrow(
+        "SELECT seq, head, epoch FROM sessions WHERE uid = $1", escape_nul(session)
+    )
     length, head, epoch = row or (0, GENESIS, 0)
     if job.epoch is not None and job.epoch != epoch:
         raise taken_over(session)
@@ -99,7 +103,7 @@ async def explain_refusal(connection: "Connection", job: AppendJob) -> None:
         if not await connection.fetchval("SELECT 1 FROM blobs WHERE hash = $1", hash_):
             raise missing_blob(session, hash_)
     for name in job.names:
-        if await connection.fetchval(_SELECT_NAME, escape_nul(session), escape_key(name)):
+        if await connection.fetchval(queries.SELECT_NAME, escape_nul(session), escape_key(name)):
             raise repeated_name(session, name)
 
 
@@ -116,68 +120,123 @@ async def insert_fork(connection: "Connection", session: str, at: int, new: str)
             raise fork_beyond_end(session, length, at)
         head, time = GENESIS, 0.0
         if at:
-            row = await connection.fetchrow(_SELECT_FORK_POINT, escape_nul(session), at)
+            row = await connection.fetchrow(queries.SELECT_FORK_POINT, escape_nul(session), at)
             if row is None:
                 raise Corrupt(f"record {at} is missing")
             head, time = row
         seal = hash_identity(new, session, at, head)
-        made = await connection.fetchval(_INSERT_FORK, escape_nul(new), sid, at, head, time, seal)
+        made = await connection.fetchval(queries.INSERT_FORK, escape_nul(new), sid, at, head, time, seal)
         if made is None:
             raise session_exists(new)
 
 
-async def select_records(connection: "Connection", session: str, after: int, store: str) -> tuple[Record, ...]:
-    """Return the verified records above `after`; `store` is the name for messages."""
-    rows = await connection.fetch(_SELECT_RECORDS, escape_nul(session), after)
-    if not rows:
-        return ()
-    _, created, seal, head, _, length, updated, parent, forked_at = rows[0]
-    if after >= length:
-        return ()
-    try:
-        records = tuple(verify_rows(_iterate_records(rows), after, length, head))
+class SessionRows:
+    """A session's row and those of its records, as one statement found them."""
+
+    def __init__(self, session: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.session = session
+        self.exists = bool(rows)
+        self.length = 0
+        if rows:
+            _, self.created, self.seal, self.head, _, self.length, self.updated, parent, self.forked_at = (
+                rows[0]
+            )
+            self.parent = unescape_nul(parent or "")
+        self._records = rows[1:]
+
+    def verify(self, after: int) -> tuple[Record, ...]:
+        """Return the records above `after`; raises `Corrupt` if they are not those that were appended."""
+        if after >= self.length:
+            return ()
+        records = tuple(self.iterate(after))
         if after == 0:
-            _check_identity(session, unescape_nul(parent or ""), forked_at, seal, records)
-            first = records[forked_at] if length > forked_at else records[-1]
-            if (created, updated) != (first.at, records[-1].at):
+            self.check_identity(records)
+            first = records[self.forked_at] if self.length > self.forked_at else records[-1]
+            if (self.created, self.updated) != (first.at, records[-1].at):
                 raise Corrupt("its times differ from those of its records: another program changed them")
-    except Corrupt as error:
-        raise locate_corruption(store, session, error) from error
-    return records
+        return records
+
+    def list_intact(self) -> tuple[Record, ...]:
+        """Return the records before the first damaged one; none if they belong to another session."""
+        records: list[Record] = []
+        try:
+            if self.exists:
+                records.extend(self.iterate(0))
+        except Corrupt:
+            pass  # the records before the damage were added; reading the session reports it
+        try:
+            self.check_identity(records)
+        except Corrupt:
+            return ()
+        return tuple(records)
+
+    def iterate(self, after: int) -> Iterator[Record]:
+        rows = (
+            (seq, at, None if once is None else unescape_nul(once), hash_, data)
+            for seq, at, once, hash_, data, *_ in self._records
+        )
+        return verify_rows(rows, after, self.length, self.head, self.forked_at)
+
+    def check_identity(self, records: Sequence[Record]) -> None:
+        """Compare the records, from the first one on, with the seal of the session."""
+        anchored = (self.forked_at if self.parent else 1) if self.exists else 0
+        if anchored and len(records) >= anchored:
+            anchor = records[anchored - 1].hash
+            if hash_identity(self.session, self.parent, self.forked_at, anchor) != self.seal:
+                raise Corrupt("its records belong to another session")
 
 
-def _iterate_records(rows: Sequence[tuple[object, ...]]) -> Iterator[RecordRow]:
-    for row in rows[1:]:
-        seq, at, once, hash_, data = row[0], row[1], row[2], row[3], row[4]
-        yield seq, at, None if once is None else unescape_nul(once), hash_, data  # type: ignore[arg-type, misc]
+async def select_rows(connection: "Connection", session: str, after: int = 0) -> SessionRows:
+    return SessionRows(session, await connection.fetch(queries.SELECT_RECORDS, escape_nul(session), after))
 
 
-def _check_identity(session: str, parent: str, forked_at: int, seal: str, records: Sequence[Record]) -> None:
-    anchored = forked_at if parent else 1
-    anchor = records[anchored - 1].hash if anchored else GENESIS
-    if hash_identity(session, parent, forked_at, anchor) != seal:
-        raise Corrupt("its records belong to another session")
+async def repair_tail(connection: "Connection", session: str, record: Record, epoch: int | None) -> None:
+    """Replace the torn end of a session with this record."""
+    check_timestamp(record)
+    async with connection.transaction():
+        row = await connection.fetchrow(queries.SELECT_FOR_UPDATE, escape_nul(session))
+        if row is not None and epoch is not None and row["epoch"] != epoch:
+            raise taken_over(session)
+        found = await select_rows(connection, session)
+        try:
+            found.verify(0)
+        except Corrupt as error:
+            if not error.torn:
+                raise
+            at = error.last_good or 0
+        else:
+            raise Conflict(
+                f"session {session!r} is already repaired: another process wrote to it; read it again"
+            )
+        good = found.list_intact()
+        if at + 1 != record.seq or record.prev != (good[-1].hash if good else GENESIS):
+            raise diverged_append(session, at)
+        first = good[found.forked_at] if at > found.forked_at else record
+        seal = hash_identity(session, "", 0, record.hash) if at == 0 and not found.parent else found.seal
+        await _replace_tail(connection, row["sid"], at, record, first.at, seal)
 
 
 async def restart_log(connection: "Connection", session: str, head: str, record: Record) -> None:
     """Replace all records of a log with this one."""
     check_timestamp(record)
     async with connection.transaction():
-        row = await connection.fetchrow(
-            "SELECT sid, parent, seq, head FROM sessions WHERE uid = $1 FOR UPDATE", escape_nul(session)
-        )
+        row = await connection.fetchrow(queries.SELECT_FOR_UPDATE, escape_nul(session))
         if row is None or row["head"] != head:
             raise diverged_append(session, row["seq"] if row else 0)
-        sid = row["sid"]
-        if row["parent"] is not None or await connection.fetchval(_SELECT_FORK, sid):
+        if row["parent"] is not None or await connection.fetchval(queries.SELECT_FORK, row["sid"]):
             raise restarted_fork(session)
-        await connection.execute("DELETE FROM events WHERE sid = $1", sid)
-        await connection.execute(
-            "INSERT INTO events (sid, seq, at, once, hash, data) VALUES ($1, $2, $3, $4, $5, $6)",
-            sid, record.seq, record.at, escape_key(record.event.unique_key), record.hash, record.data.decode(),
-        )  # fmt: skip
         seal = hash_identity(session, "", 0, record.hash)
-        await connection.execute(_UPDATE_RESTARTED, sid, record.seq, record.hash, record.at, seal)
+        await _replace_tail(connection, row["sid"], 0, record, record.at, seal)
+
+
+async def _replace_tail(
+    connection: "Connection", sid: int, at: int, record: Record, created: float, seal: str
+) -> None:
+    """Replace the records after `at` with this one."""
+    key, data = escape_key(record.event.unique_key), record.data.decode()
+    await connection.execute("DELETE FROM events WHERE sid = $1 AND seq > $2", sid, at)
+    await connection.execute(queries.INSERT_EVENT, sid, record.seq, record.at, key, record.hash, data)
+    await connection.execute(queries.REPLACE_HEAD, sid, record.seq, record.hash, created, record.at, seal)
 
 
 async def select_sessions(connection: "Connection", limit: int) -> tuple[SessionInfo, ...]:
@@ -190,13 +249,15 @@ async def select_sessions(connection: "Connection", limit: int) -> tuple[Session
             parent=unescape_nul(parent),
             forked_at=fork_seq,
         )
-        for uid, seq, created, updated, parent, fork_seq in await connection.fetch(_SELECT_SESSIONS, limit)
+        for uid, seq, created, updated, parent, fork_seq in await connection.fetch(
+            queries.SELECT_SESSIONS, limit
+        )
     )
 
 
 async def insert_blob(connection: "Connection", data: bytes) -> str:
     key = hash_content(data)
-    await connection.execute(_INSERT_BLOB, key, data)
+    await connection.execute(queries.INSERT_BLOB, key, data)
     return key
 
 
@@ -223,112 +284,3 @@ def unescape_nul(text: str) -> str:
 
 def hash_identity(session: str, parent: str, forked_at: int, anchor: str) -> str:
     return sha256(f"{forked_at} {anchor} {len(parent)} {parent} {session}".encode()).hexdigest()
-
-
-_LINE = """
-    SELECT sid, parent, fork_seq, 9223372036854775807 FROM sessions WHERE uid = $1
-    UNION ALL
-    SELECT above.sid, above.parent, above.fork_seq, least(line.lo, line.hi)
-    FROM line JOIN sessions AS above ON above.sid = line.parent
-"""
-
-# The first row describes the session; one statement sees one state of the database.
-_SELECT_RECORDS = f"""
-WITH RECURSIVE line (sid, parent, lo, hi) AS ({_LINE})
-(SELECT 0::bigint, s.created, s.seal, s.head, NULL::bytea, s.seq, s.updated, p.uid, s.fork_seq
- FROM sessions AS s LEFT JOIN sessions AS p ON p.sid = s.parent WHERE s.uid = $1)
-UNION ALL
-(SELECT e.seq, e.at, e.once, e.hash, convert_to(e.data, 'UTF8'), NULL, NULL, NULL, NULL
- FROM line JOIN events AS e ON e.sid = line.sid AND e.seq > greatest(line.lo, $2 - 1) AND e.seq <= line.hi
- ORDER BY e.seq)
-"""
-
-_SELECT_NAME = f"""
-WITH RECURSIVE line (sid, parent, lo, hi) AS ({_LINE})
-SELECT 1 FROM line JOIN events AS e ON e.sid = line.sid AND e.once = $2 AND e.seq <= line.hi LIMIT 1
-"""
-
-_SELECT_FORK_POINT = f"""
-WITH RECURSIVE line (sid, parent, lo, hi) AS ({_LINE})
-SELECT e.hash, e.at FROM line JOIN events AS e ON e.sid = line.sid AND e.seq = $2
-WHERE line.lo < $2 AND $2 <= line.hi
-"""
-
-_SELECT_FORK = "SELECT 1 FROM sessions WHERE parent = $1 LIMIT 1"
-
-_SELECT_SESSIONS = """
-SELECT s.uid, s.seq, s.created, s.updated, coalesce(p.uid, ''), s.fork_seq
-FROM (SELECT * FROM sessions ORDER BY touched DESC LIMIT $1) AS s LEFT JOIN sessions AS p ON p.sid = s.parent
-ORDER BY s.touched DESC
-"""
-
-_INSERT_FORK = """
-INSERT INTO sessions (uid, parent, fork_seq, seq, head, created, updated, seal)
-VALUES ($1, $2, $3, $3, $4, $5, $5, $6)
-ON CONFLICT (uid) DO NOTHING RETURNING sid
-"""
-
-_UPDATE_RESTARTED = """
-UPDATE sessions SET seq = $2, head = $3, created = $4, updated = $4, seal = $5, touched = nextval('touches')
-WHERE sid = $1
-"""
-
-# Existing content is left alone unless it is damaged; then this restores it.
-_INSERT_BLOB = """
-INSERT INTO blobs (hash, bytes) VALUES ($1, $2)
-ON CONFLICT (hash) DO UPDATE SET bytes = excluded.bytes WHERE blobs.bytes <> excluded.bytes
-"""
-
-# An append moves the head of its session's row from the record before to its last one. The update waits for other
-# writers of the row and then compares again, so a late, diverged or fenced writer moves nothing and inserts nothing.
-# Inserted rows are not visible to the update and updated ones exist before, so a job is in `moved` or in `made`.
-# Own unique keys are enforced by an index, inherited ones here.
-_APPEND = """
-WITH RECURSIVE job AS (
-    SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-        $8::float8[], $9::float8[], $10::text[])
-        AS j (place, uid, after, seq, epoch, prev, head, first_at, last_at, seal)
-), record AS (
-    SELECT * FROM unnest($11::int[], $12::bigint[], $13::float8[], $14::text[], $15::text[], $16::text[])
-        AS r (place, seq, at, once, hash, data)
-), line (place, sid, parent, lo, hi) AS (
-    SELECT job.place, above.sid, above.parent, above.fork_seq, s.fork_seq
-    FROM job JOIN sessions AS s ON s.uid = job.uid JOIN sessions AS above ON above.sid = s.parent
-    UNION ALL
-    SELECT line.place, above.sid, above.parent, above.fork_seq, least(line.lo, line.hi)
-    FROM line JOIN sessions AS above ON above.sid = line.parent
-), refused AS (
-    SELECT need.place FROM unnest($17::int[], $18::text[]) AS need (place, hash)
-    WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.hash = need.hash)
-    UNION ALL
-    SELECT record.place FROM line JOIN record ON record.place = line.place
-    JOIN events AS e ON e.sid = line.sid AND e.once = record.once AND e.seq <= line.hi
-), moved AS (
-    UPDATE sessions AS s SET
-        seq = job.seq, head = job.head, updated = job.last_at, touched = nextval('touches'),
-        created = CASE WHEN s.seq = s.fork_seq THEN job.first_at ELSE s.created END
-    FROM job
-    WHERE s.uid = job.uid AND s.seq = job.after AND s.head = job.prev AND s.epoch = coalesce(job.epoch, s.epoch)
-        AND NOT EXISTS (SELECT 1 FROM refused WHERE refused.place = job.place)
-    RETURNING s.sid, job.place
-), made AS (
-    INSERT INTO sessions (uid, seq, head, created, updated, seal)
-    SELECT job.uid, job.seq, job.head, job.first_at, job.last_at, job.seal
-    FROM job
-    WHERE job.after = 0 AND job.prev = $19 AND coalesce(job.epoch, 0) = 0
-        AND NOT EXISTS (SELECT 1 FROM refused WHERE refused.place = job.place)
-        AND NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.uid = job.uid)
-    ORDER BY job.uid
-    ON CONFLICT (uid) DO NOTHING
-    RETURNING sid, uid
-), kept AS (
-    SELECT sid, place FROM moved
-    UNION ALL
-    SELECT made.sid, job.place FROM made JOIN job ON job.uid = made.uid
-), written AS (
-    INSERT INTO events (sid, seq, at, once, hash, data)
-    SELECT kept.sid, record.seq, record.at, record.once, record.hash, record.data
-    FROM kept JOIN record ON record.place = kept.place
-)
-SELECT place FROM kept
-"""

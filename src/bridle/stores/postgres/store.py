@@ -15,12 +15,15 @@ Connections live in an event loop of their own (background_loop.py), so the stor
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from bridle.ports.store import Lease, SessionInfo
+from bridle.stores.chain import locate_corruption
 from bridle.stores.conflicts import check_batch, check_restart, check_session_name
+from bridle.values.errors import Corrupt
 from bridle.values.record import Record
 
 from . import rows
@@ -30,6 +33,11 @@ from .connections import Connections
 from .leases import LeaseKey, Leases
 from .notifications import Notifications
 from .writer import GroupWriter
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+T = TypeVar("T")
 
 
 class PostgresStore:
@@ -71,29 +79,37 @@ class PostgresStore:
         await self._writer.append(job)
 
     async def read(self, session: str, after: int = 0) -> Sequence[Record]:
+        found = await self._select(session, max(after, 0))
+        with self._locate(session):
+            return found.verify(max(after, 0))
+
+    async def read_intact(self, session: str) -> Sequence[Record]:
+        return (await self._select(session)).list_intact()
+
+    async def _select(self, session: str, after: int = 0) -> rows.SessionRows:
         check_session_name(session)
-        return await self._loop.run(
-            self._connections.use(lambda db: rows.select_records(db, session, max(after, 0), self.name))
-        )
+        return await self._use(lambda db: rows.select_rows(db, session, after))
+
+    async def repair(self, session: str, record: Record, *, epoch: int | None = None) -> None:
+        check_session_name(session)
+        with self._locate(session):
+            await self._use(lambda db: rows.repair_tail(db, session, record, epoch), retry=False)
 
     async def restart(self, session: str, head: str, record: Record) -> None:
         check_restart(session, record)
-        await self._loop.run(
-            self._connections.use(lambda db: rows.restart_log(db, session, head, record), retry=False)
-        )
+        await self._use(lambda db: rows.restart_log(db, session, head, record), retry=False)
 
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(session)
         check_session_name(new)
-        await self._loop.run(
-            self._connections.use(lambda db: rows.insert_fork(db, session, at, new), retry=False)
-        )
+        with self._locate(session):
+            await self._use(lambda db: rows.insert_fork(db, session, at, new), retry=False)
 
     async def put_blob(self, data: bytes) -> str:
-        return await self._loop.run(self._connections.use(lambda db: rows.insert_blob(db, bytes(data))))
+        return await self._use(lambda db: rows.insert_blob(db, bytes(data)))
 
     async def get_blob(self, hash_: str) -> bytes | None:
-        return await self._loop.run(self._connections.use(lambda db: rows.select_blob(db, hash_, self.name)))
+        return await self._use(lambda db: rows.select_blob(db, hash_, self.name))
 
     def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
         check_session_name(session)
@@ -123,9 +139,17 @@ class PostgresStore:
         await self._loop.run(self._notifications.wait_for_records(session, after))
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
-        return await self._loop.run(
-            self._connections.use(lambda db: rows.select_sessions(db, max(limit, 0)))
-        )
+        return await self._use(lambda db: rows.select_sessions(db, max(limit, 0)))
+
+    async def _use(self, act: "Callable[[Connection], Awaitable[T]]", *, retry: bool = True) -> T:
+        return await self._loop.run(self._connections.use(act, retry=retry))
+
+    @contextmanager
+    def _locate(self, session: str) -> Iterator[None]:
+        try:
+            yield
+        except Corrupt as error:
+            raise locate_corruption(self.name, session, error) from error
 
     async def close(self) -> None:
         """Write what waits, then close the connections, which releases the leases."""

@@ -13,9 +13,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from asyncpg import exceptions as pg
+
 from bridle.values.errors import BridleError, Unusable
 
-from .connections import LOST, Connections, explain_error, pg
+from .connections import Connections
+from .driver_errors import LOST, explain_error
 from .rows import AppendJob, explain_refusal, insert_records
 
 if TYPE_CHECKING:
