@@ -35,6 +35,8 @@ class Leases:
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
         self._held: set[LeaseKey] = set()
+        self._lost: set[LeaseKey] = set()
+        """Leases that another process has, because the connection was lost; their holders still believe in them."""
 
     async def read_epoch(self, session: str) -> int:
         found = await self._connections.use(
@@ -62,23 +64,29 @@ class Leases:
 
     async def release(self, key: LeaseKey) -> None:
         async with self._turn:
+            self._lost.discard(key)
+            if key not in self._held:
+                return
             self._held.discard(key)
             if self._connection is None or self._connection.is_closed():
                 return
             try:
                 await self._connection.execute("SELECT pg_advisory_unlock($1)", self._lock_key(key))
-            except (pg.PostgresError, *LOST):
+            except BaseException as error:
                 # Ending the connection releases all its locks; those still held are taken again.
                 self._connection.terminate()
+                if not isinstance(error, (pg.PostgresError, *LOST)):
+                    raise
 
     async def confirm(self, key: LeaseKey) -> None:
-        """Take the locks again if their connection was lost; raises `Conflict` if this one is no longer held."""
-        if self._connection is not None and not self._connection.is_closed():
-            return
-        async with self._turn:
-            if self._connection is None or self._connection.is_closed():
-                self._held = {each for each in self._held if await self._lock(each)}
-        if key not in self._held:
+        """Take the locks again if their connection was lost; raises `Conflict` if another process has this one now."""
+        if key in self._held and (self._connection is None or self._connection.is_closed()):
+            async with self._turn:
+                if self._connection is None or self._connection.is_closed():
+                    lost = [each for each in self._held if not await self._lock(each)]
+                    self._held.difference_update(lost)
+                    self._lost.update(lost)
+        if key in self._lost:
             raise session_in_use(key[0])
 
     async def _lock(self, key: LeaseKey) -> bool:
