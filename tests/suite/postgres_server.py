@@ -106,15 +106,16 @@ class PostgresServer:
     def start(self) -> None:
         (self.data / "postmaster.pid").unlink(missing_ok=True)  # left by a killed server
         settings = [part for name, value in self.options.items() for part in ("-c", f"{name}={value}")]
-        self.process = subprocess.Popen(
-            [self.binaries / "postgres", "-D", self.data, "-p", str(self.port), *settings],
-            cwd=self.folder,
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / "log").open("ab"),
-            preexec_fn=partial(die_with_parent, os.getpid()),
-            start_new_session=True,
-            **self.user,
-        )
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.binaries / "postgres", "-D", self.data, "-p", str(self.port), *settings],
+                cwd=self.folder,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                preexec_fn=partial(die_with_parent, os.getpid()),
+                start_new_session=True,
+                **self.user,
+            )
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
@@ -164,6 +165,12 @@ class PostgresServer:
     def new_url(self) -> str:
         """URL of a store that does not exist yet."""
         return self.url(f"test_{uuid4().hex}")
+
+    def cut_connections(self) -> None:
+        """End every connection of a store, as a network that fails would."""
+        self.sql(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'bridle'"
+        )
 
     def sql(self, statement: str, database: str = "postgres") -> str:
         command = [

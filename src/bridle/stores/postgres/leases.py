@@ -51,7 +51,7 @@ class Leases:
         key = session, await self.read_epoch(session) + take_over
         async with self._turn:
             # The same connection could lock it twice.
-            if key in self._held or not await self._lock(key):
+            if key in self._held or not await self._lock(await self._connect(), key):
                 raise session_in_use(session)
             self._held.add(key)
         if take_over:
@@ -82,22 +82,25 @@ class Leases:
         """Take the locks again if their connection was lost; raises `Conflict` if another process has this one now."""
         if key in self._held and (self._connection is None or self._connection.is_closed()):
             async with self._turn:
-                if self._connection is None or self._connection.is_closed():
-                    lost = [each for each in self._held if not await self._lock(each)]
-                    self._held.difference_update(lost)
-                    self._lost.update(lost)
+                await self._connect()
         if key in self._lost:
             raise session_in_use(key[0])
 
-    async def _lock(self, key: LeaseKey) -> bool:
+    async def _connect(self) -> "Connection":
+        """Return the connection of the locks; a new one has all locks again that are still free."""
         if self._connection is None or self._connection.is_closed():
-            self._connection = await self._connections.open()
+            connection = await self._connections.open()
+            lost = [key for key in self._held if not await self._lock(connection, key)]
+            self._held.difference_update(lost)
+            self._lost.update(lost)
+            self._connection = connection
+        return self._connection
+
+    async def _lock(self, connection: "Connection", key: LeaseKey) -> bool:
         try:
-            return bool(
-                await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", self._lock_key(key))
-            )
+            return bool(await connection.fetchval("SELECT pg_try_advisory_lock($1)", self._lock_key(key)))
         except BaseException as error:
-            self._connection.terminate()  # the lock may have been taken
+            connection.terminate()  # the lock may have been taken
             if isinstance(error, (pg.PostgresError, *LOST)):
                 raise explain_error(self._connections.address.name, error) from error
             raise

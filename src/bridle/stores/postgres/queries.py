@@ -29,6 +29,8 @@ SELECT e.hash, e.at FROM line JOIN events AS e ON e.sid = line.sid AND e.seq = $
 WHERE line.lo < $2 AND $2 <= line.hi
 """  # noqa: S608
 
+SELECT_HASH = "SELECT hash FROM events JOIN sessions USING (sid) WHERE uid = $1 AND events.seq = $2"
+
 SELECT_FORK = "SELECT 1 FROM sessions WHERE parent = $1 LIMIT 1"
 
 SELECT_SESSIONS = """

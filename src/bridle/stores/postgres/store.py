@@ -97,13 +97,13 @@ class PostgresStore:
 
     async def restart(self, session: str, head: str, record: Record) -> None:
         check_restart(session, record)
-        await self._use(lambda db: rows.restart_log(db, session, head, record), retry=False)
+        await self._use_again(lambda db, again: rows.restart_log(db, session, head, record, again=again))
 
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(session)
         check_session_name(new)
         with self._locate(session):
-            await self._use(lambda db: rows.insert_fork(db, session, at, new), retry=False)
+            await self._use_again(lambda db, again: rows.insert_fork(db, session, at, new, again=again))
 
     async def put_blob(self, data: bytes) -> str:
         return await self._use(lambda db: rows.insert_blob(db, bytes(data)))
@@ -143,6 +143,11 @@ class PostgresStore:
 
     async def _use(self, act: "Callable[[Connection], Awaitable[T]]", *, retry: bool = True) -> T:
         return await self._loop.run(self._connections.use(act, retry=retry))
+
+    async def _use_again(self, act: "Callable[[Connection, bool], Awaitable[None]]") -> None:
+        """Run a write that is told if it may have succeeded before, on a connection that was lost."""
+        attempts = iter((False, True))
+        await self._use(lambda db: act(db, next(attempts)))
 
     @contextmanager
     def _locate(self, session: str) -> Iterator[None]:

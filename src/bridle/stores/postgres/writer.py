@@ -4,8 +4,10 @@ One coroutine with one connection writes everything. While a group is being writ
 has at most one append per session, so a refused append does not affect the others. If the statement of a group fails,
 each of its appends is tried alone.
 
-If the connection is lost while a statement is under way, its outcome is unknown: the appends raise `Unusable` and are
-not repeated. A caller who reads the session sees what was stored.
+If the connection is lost while a statement is under way, its outcome is unknown. Each append is then written once more
+on a new connection: the head of the session's row lets it happen once, and if it is refused because its own records
+are there already, it had succeeded. If the server cannot be reached, the append raises `Unusable`, and only reading
+tells if it was stored.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ from bridle.values.errors import BridleError, Unusable
 
 from .connections import Connections
 from .driver_errors import LOST, explain_error
-from .rows import AppendJob, explain_refusal, insert_records
+from .rows import AppendJob, explain_refusal, insert_records, is_stored
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -77,53 +79,63 @@ class GroupWriter:
 
     async def _write_group(self, group: Sequence[_Waiting]) -> None:
         connection = await self._connect()
+        is_uncertain, written = False, set[int]()
         try:
             written = await insert_records(connection, [job for job, _ in group])
         except LOST as error:
             connection.terminate()
-            raise lost_append(self._connections.address.name, error) from error
+            if isinstance(error, TimeoutError | pg.QueryCanceledError):
+                raise self._explain_lost(error) from error
+            is_uncertain = True
         except pg.PostgresError as error:
             if len(group) == 1 and not isinstance(error, pg.UniqueViolationError | pg.DeadlockDetectedError):
                 raise explain_error(self._connections.address.name, error) from error
-            written = set()
         self._announce([group[place][0].session for place in written])
         for place, (job, future) in enumerate(group):
             if place in written:
                 _settle(future, None)
             else:
-                await self._write_alone(connection, job, future)
+                _settle(future, await self._write_alone(job, is_uncertain=is_uncertain))
 
-    async def _write_alone(
-        self, connection: "Connection", job: AppendJob, future: "asyncio.Future[None]"
-    ) -> None:
-        """Write a job that was refused in its group, or find out why it cannot be written."""
+    async def _write_alone(self, job: AppendJob, *, is_uncertain: bool) -> BridleError | None:
+        """Write a job that was not written in its group; return the reason why it cannot be.
+
+        `is_uncertain`: it may have been written nevertheless.
+        """
         name = self._connections.address.name
-        failure: Exception = Unusable(f"store {name}: session {job.session!r} cannot be written; try again")
+        failure: BridleError = Unusable(f"store {name}: session {job.session!r} is busy; try again")
         for _ in range(ATTEMPTS_MAX):
             try:
-                await explain_refusal(connection, job)
-                if await insert_records(connection, [job]):
+                connection = await self._connect()
+                try:
+                    await explain_refusal(connection, job)
+                    is_written = await insert_records(connection, [job])
+                except BridleError as error:
+                    if not is_uncertain or not await is_stored(connection, job):
+                        return error
+                    is_written = {0}
+                if is_written:
                     self._announce([job.session])
-                    return _settle(future, None)
+                    return None
             except LOST as error:
                 connection.terminate()
-                return _settle(future, lost_append(name, error))
-            except BridleError as error:
-                return _settle(future, error)
+                return self._explain_lost(error)
             except pg.PostgresError as error:
                 failure = explain_error(name, error)
-        return _settle(future, failure)
+            except BridleError as error:
+                return self._explain_lost(error) if is_uncertain else error
+        return failure
+
+    def _explain_lost(self, error: BaseException) -> Unusable:
+        told = (
+            error if isinstance(error, BridleError) else explain_error(self._connections.address.name, error)
+        )
+        return Unusable(f"{told}; it is unknown if the last records were stored: resume reads them")
 
     async def _connect(self) -> "Connection":
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connections.open()
         return self._connection
-
-
-def lost_append(name: str, error: BaseException) -> Unusable:
-    return Unusable(
-        f"{explain_error(name, error)}; it is unknown if the last records were stored: resume reads them"
-    )
 
 
 def _settle(future: "asyncio.Future[None]", error: Exception | None) -> None:
