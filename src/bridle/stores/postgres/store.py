@@ -32,6 +32,7 @@ from .background_loop import BackgroundLoop
 from .connections import Connections
 from .leases import LeaseKey, Leases
 from .notifications import Notifications
+from .tables import ServerState, read_server_state
 from .writer import GroupWriter
 
 if TYPE_CHECKING:
@@ -155,6 +156,9 @@ class PostgresStore:
             yield
         except Corrupt as error:
             raise locate_corruption(self.name, session, error) from error
+
+    async def read_server_state(self) -> ServerState:
+        return await self._use(read_server_state)
 
     async def close(self) -> None:
         """Write what waits, then close the connections, which releases the leases."""

@@ -2,7 +2,7 @@
 
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.values.errors import Unusable
 
@@ -15,6 +15,20 @@ FORMAT_SCRIPTS = ("schema.sql",)
 """Script n makes format n + 1 of the tables out of format n."""
 
 SERVER_MIN = 14
+
+
+class ServerState(NamedTuple):
+    """A server as it describes itself."""
+
+    description: str
+    is_replicated: bool
+    """False if there are synchronous standbys that an acknowledged append need not have reached."""
+
+
+async def read_server_state(connection: "Connection") -> ServerState:
+    version, commit, standbys = await connection.fetchrow(_SELECT_STATE)
+    description = f"PostgreSQL {version}, format {len(FORMAT_SCRIPTS)}, synchronous_commit {commit}"
+    return ServerState(description, not standbys or commit in ("on", "remote_apply"))
 
 
 async def check_server(connection: "Connection", name: str) -> None:
@@ -84,6 +98,11 @@ def make_lock_key(*parts: object) -> int:
 _SELECT_SETTINGS = """
 SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
     current_setting('synchronous_commit'), current_setting('fsync')
+"""
+
+_SELECT_STATE = """
+SELECT split_part(current_setting('server_version'), ' ', 1), current_setting('synchronous_commit'),
+    current_setting('synchronous_standby_names')
 """
 
 _SELECT_TABLES = "SELECT tablename::text FROM pg_catalog.pg_tables WHERE schemaname = $1"
