@@ -6,6 +6,8 @@ Every payment is a line in `ledger`, with the key it was made under.  At the mom
 it says so on standard output and waits for ever: whoever reads that can kill it exactly there.
 A MOMENT of "never" waits nowhere, but tells of every step; "kept" tells of every record as well.
 
+KILL_AFTER in the environment: the process kills itself after so many records.
+
     kill_agent.py --serve
 
 reads words from its input, one process to a line: FILE FOLDER POLICY AT HOW COUNT AMOUNT….  It forks each, which
@@ -18,6 +20,8 @@ import os
 import sys
 import threading
 from pathlib import Path
+
+from crashes import kill_after_record
 
 from bridle import Agent, RunContext, tool
 from bridle.testing import scripted
@@ -86,7 +90,9 @@ def paying_agent(folder: Path, policy: str, amounts: list[int], pausing: Pausing
         return f"paid {amount}" + "." * (RESULT_LONG if amount == AMOUNT_LONG else 0)
 
     script = scripted(call_reply(*(("pay", {"amount": amount}) for amount in amounts)), "all paid")
-    return Agent(script, tools=[pay], store=folder / "log.db", watchers=[pausing])
+    named = folder / "store"  # holds the URL of another store
+    store = named.read_text() if named.exists() else folder / "log.db"
+    return Agent(script, tools=[pay], store=store, watchers=[pausing])
 
 
 async def main(folder: Path, policy: str, moment: str, amounts: list[int]) -> None:
@@ -115,4 +121,6 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--serve"]:
         serve()
     else:
+        if "KILL_AFTER" in os.environ:
+            kill_after_record(int(os.environ["KILL_AFTER"]))
         asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], [int(word) for word in sys.argv[4:]]))

@@ -70,7 +70,7 @@ class Connections:
                 command_timeout=STATEMENT_SECONDS + CLIENT_EXTRA_SECONDS,
                 server_settings={**SESSION_SETTINGS, "search_path": quote_name(self.address.schema)},
             )
-        except (pg.ClientConfigurationError, ValueError):
+        except (pg.ClientConfigurationError, ValueError, OverflowError):
             # The driver's text may repeat parts of the URL.
             raise MisuseError(
                 f"store {name}: the driver rejects the URL; check its port and its ?options"

@@ -67,7 +67,7 @@ async def prepare_tables(connection: "Connection", address: Address) -> None:
         if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", quote_name(schema)):
             await connection.execute(f"CREATE SCHEMA {quote_name(schema)}")
         for script in FORMAT_SCRIPTS[version:]:
-            await connection.execute(Path(__file__).with_name(script).read_text(encoding="utf-8"))
+            await connection.execute(Path(__file__).parent.joinpath(script).read_text(encoding="utf-8"))
         await connection.execute("UPDATE format SET version = $1", len(FORMAT_SCRIPTS))
 
 
@@ -80,6 +80,10 @@ async def _read_format(connection: "Connection", address: Address) -> int:
         raise Unusable(
             f"store {address.name}: schema {address.schema!r} has tables of another program; "
             "choose another with ?schema=NAME"
+        )
+    if not await connection.fetchval("SELECT has_schema_privilege($1, 'USAGE')", address.schema):
+        raise Unusable(
+            f"store {address.name}: the user lacks a privilege; GRANT USAGE ON SCHEMA {address.schema} to it"
         )
     return int(await connection.fetchval("SELECT version FROM format"))
 
