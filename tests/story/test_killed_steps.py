@@ -34,7 +34,7 @@ def test_killed_after_every_record(request, tmp_path, store, policy):
     if store == "postgres":
         url = request.getfixturevalue("postgres").new_url() + "_SCHEMA"
     points = 0
-    for count, folder in kill_after_every_record(tmp_path, __file__, policy, url):
+    for _, folder in kill_after_every_record(tmp_path, __file__, policy, url):
         points += 1
         for again in AGAIN:
             for _ in resume_and_kill(folder, again, policy):
