@@ -50,6 +50,14 @@ def postgres():
     return server
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared_log(request, tmp_path):
+    """Place of a log that several processes can open: a file, then a database."""
+    if request.param == "sqlite":
+        return str(tmp_path / "log.db")
+    return request.getfixturevalue("postgres").new_url()
+
+
 def pytest_sessionfinish():
     remove_shared_server()
 
