@@ -54,10 +54,13 @@ def die_with_parent(parent: int) -> None:
 class PostgresServer:
     """One server with its own data folder, reached over TCP on this machine only."""
 
-    def __init__(self, binaries: Path, **options: str) -> None:
-        shared = Path("/dev/shm")
+    def __init__(self, binaries: Path, *, on_disk: bool = False, **options: str) -> None:
+        shared = Path("/dev/null" if on_disk else "/dev/shm")
         self.folder = Path(
-            tempfile.mkdtemp(prefix="bridle-postgres-", dir=shared if os.access(shared, os.W_OK) else None)
+            tempfile.mkdtemp(
+                prefix="bridle-postgres-",
+                dir=shared if shared.is_dir() and os.access(shared, os.W_OK) else None,
+            )
         )
         self.data = self.folder / "data"
         self.data.mkdir(mode=0o700)
