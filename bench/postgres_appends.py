@@ -161,6 +161,7 @@ def contest(rounds):
                     found = json.loads(
                         subprocess.run(command, capture_output=True, text=True, check=True).stdout
                     )
+                    print(name, sessions, found, file=sys.stderr, flush=True)
                     known = best.setdefault((name, sessions), found)
                     if found["steps/s"] > known["steps/s"]:
                         best[name, sessions] = found

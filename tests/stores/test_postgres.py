@@ -522,6 +522,9 @@ def test_closing_ends_the_waits(url):
 def test_doctor_and_config_show_the_store_without_its_password(postgres, url, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BRIDLE_STORE", url)
+    rows = {row["name"]: row for row in json.loads(bridle("doctor", "--json").out)}
+    assert "created by the first run" in rows["store"]["detail"]
+    assert postgres.sql(f"SELECT to_regnamespace('{parse_address(url).schema}') IS NULL") == "t"
     run_with(url, lambda store: store.append("a", 0, line("x")))
     rows = {row["name"]: row for row in json.loads(bridle("doctor", "--json").out)}
     assert rows["store"]["state"] == "ok"

@@ -16,7 +16,7 @@ from bridle.values.errors import BridleError, MisuseError
 
 from .address import Address
 from .driver_errors import LOST, explain_error
-from .tables import check_server, prepare_tables, quote_name
+from .tables import ServerState, check_server, prepare_tables, quote_name, read_server_state
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -60,7 +60,7 @@ class Connections:
         self._idle: list[Connection] = []
         self._places = asyncio.Semaphore(POOL_MAX)
 
-    async def open(self) -> "Connection":
+    async def open(self, *, creates_tables: bool = True) -> "Connection":
         """Open a connection. The first one of a store creates the tables if they are missing."""
         name = self.address.name
         try:
@@ -80,7 +80,7 @@ class Connections:
         try:
             await check_server(connection, name)
             async with self._preparing:
-                if not self._is_prepared:
+                if creates_tables and not self._is_prepared:
                     await prepare_tables(connection, self.address)
                     self._is_prepared = True
         except BaseException as error:
@@ -100,7 +100,7 @@ class Connections:
                 try:
                     return await act(connection)
                 except LOST as error:
-                    if not retry or isinstance(error, pg.QueryCanceledError):
+                    if not retry or isinstance(error, TimeoutError | pg.QueryCanceledError):
                         raise
                     # The others were probably lost as well.
                     while self._idle:
@@ -117,6 +117,14 @@ class Connections:
             finally:
                 if not connection.is_closed():
                     self._idle.append(connection)
+
+    async def read_server_state(self) -> ServerState:
+        """Ask the server how it is; creates nothing."""
+        connection = await self.open(creates_tables=False)
+        try:
+            return await read_server_state(connection, self.address)
+        finally:
+            connection.terminate()
 
     def _take_idle(self) -> "Connection | None":
         while self._idle:

@@ -14,9 +14,12 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from asyncpg import exceptions as pg
+
 from bridle.values.errors import BridleError
 
 from .connections import Connections
+from .driver_errors import LOST, explain_error
 from .rows import escape_nul
 
 if TYPE_CHECKING:
@@ -91,7 +94,11 @@ class Notifications:
         async with self._starting:
             if self._listening is None or self._listening.is_closed():
                 connection = await self._connections.open()
-                await connection.add_listener(self._channel, self._wake)
+                try:
+                    await connection.add_listener(self._channel, self._wake)
+                except (pg.PostgresError, *LOST) as error:
+                    connection.terminate()
+                    raise explain_error(self._connections.address.name, error) from error
                 self._listening = connection
 
     def _wake(self, _connection: object, _process: int, _channel: str, payload: str) -> None:

@@ -72,7 +72,7 @@ async def insert_records(connection: "Connection", jobs: Sequence[AppendJob]) ->
         [job.records[-1].hash for job in jobs],
         [job.records[0].at for job in jobs],
         [job.records[-1].at for job in jobs],
-        [hash_identity(job.session, "", 0, job.records[0].hash) for job in jobs],
+        ["" if job.after else hash_identity(job.session, "", 0, job.records[0].hash) for job in jobs],
         [place for place, _ in events],
         [record.seq for _, record in events],
         [record.at for _, record in events],

@@ -32,7 +32,7 @@ from .background_loop import BackgroundLoop
 from .connections import Connections
 from .leases import LeaseKey, Leases
 from .notifications import Notifications
-from .tables import ServerState, read_server_state
+from .tables import ServerState
 from .writer import GroupWriter
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class PostgresStore:
             raise locate_corruption(self.name, session, error) from error
 
     async def read_server_state(self) -> ServerState:
-        return await self._use(read_server_state)
+        return await self._loop.run(self._connections.read_server_state())
 
     async def close(self) -> None:
         """Write what waits, then close the connections, which releases the leases."""

@@ -21,14 +21,17 @@ class ServerState(NamedTuple):
     """A server as it describes itself."""
 
     description: str
+    has_tables: bool
     is_replicated: bool
     """False if there are synchronous standbys that an acknowledged append need not have reached."""
 
 
-async def read_server_state(connection: "Connection") -> ServerState:
+async def read_server_state(connection: "Connection", address: Address) -> ServerState:
     version, commit, standbys = await connection.fetchrow(_SELECT_STATE)
-    description = f"PostgreSQL {version}, format {len(FORMAT_SCRIPTS)}, synchronous_commit {commit}"
-    return ServerState(description, not standbys or commit in ("on", "remote_apply"))
+    found = await _read_format(connection, address)
+    description = f"PostgreSQL {version}, synchronous_commit {commit}"
+    is_replicated = not standbys or commit in ("on", "remote_apply")
+    return ServerState(description, found > 0, is_replicated)
 
 
 async def check_server(connection: "Connection", name: str) -> None:

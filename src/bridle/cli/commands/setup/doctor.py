@@ -245,7 +245,8 @@ def _check_postgres(url: str) -> CheckResult:
             name="store", state="fail", detail=str(error), remedy="choose another: --store PATH or URL"
         )
     more = " or more" if count >= SESSIONS_COUNTED_MAX else ""
-    shown = f"{name_store(url)}, {format_count(count, 'session')}{more}, {server.description}"
+    counted = f"{format_count(count, 'session')}{more}" if server.has_tables else "created by the first run"
+    shown = f"{name_store(url)}, {counted}, {server.description}"
     remedy = "" if server.is_replicated else "records reach the standbys later: synchronous_commit = on"
     return CheckResult(name="store", state="warn" if remedy else "ok", detail=shown, remedy=remedy)
 
@@ -253,7 +254,9 @@ def _check_postgres(url: str) -> CheckResult:
 async def _ask_server(url: str) -> tuple[int, "ServerState"]:
     store = cast("PostgresStore", open_store(url))
     try:
-        return len(await list_sessions(store, SESSIONS_COUNTED_MAX)), await store.read_server_state()
+        server = await store.read_server_state()
+        count = len(await list_sessions(store, SESSIONS_COUNTED_MAX)) if server.has_tables else 0
+        return count, server
     finally:
         await store.close()
 
