@@ -30,7 +30,7 @@ def verify_rows(
         if seq != expected:
             raise Corrupt(f"record {expected} is missing", last_good=expected - 1)
         if seq > after:
-            yield _decode_record(seq, at, once, hash_, data, prev)
+            yield decode_record(seq, at, once, hash_, data, prev)
         prev, expected = hash_, seq + 1
     if expected <= length:
         missing = f"record {length} is" if expected == length else f"records {expected} to {length} are"
@@ -43,7 +43,8 @@ def verify_rows(
         raise Corrupt(f"record {length} is not the last record", last_good=max(length - 1, 0))
 
 
-def _decode_record(seq: int, at: float, once: str | None, hash_: str, data: bytes, prev: str) -> Record:
+def decode_record(seq: int, at: float, once: str | None, hash_: str, data: bytes, prev: str) -> Record:
+    """Decode a row; raises `Corrupt` unless it is what was appended after the record with the hash `prev`."""
     try:
         record = unseal_record(seq, at, data, prev, hash_)
     except Corrupt as error:
