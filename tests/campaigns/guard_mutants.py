@@ -544,6 +544,36 @@ MUTANTS = (
         "run/recovery/test_session_log.py::test_a_broken_chain_names_the_record_and_a_fork_goes_on",
     ),
     Mutant(
+        "stores/anchors.py",
+        "self.write(Anchor(session=session, seq=last.seq, head=last.hash, at=last.at))",
+        "pass",
+        "stores/test_anchors.py::test_an_old_copy_put_back_is_found",
+    ),
+    Mutant(
+        "run/recovery/verification.py",
+        "if hashes.get(anchor.seq) != anchor.head]",
+        "if False]",
+        "stores/test_anchors.py::test_tampering_is_always_found",
+    ),
+    Mutant(
+        "stores/sqlite/rows.py",
+        "if epoch is not None and epoch != stored_epoch:",
+        "if False:",
+        "campaigns/test_zombies.py::test_the_late_write_of_a_paused_owner_is_refused",
+    ),
+    Mutant(
+        "stores/memory.py",
+        "if epoch is not None and line.epoch != epoch:",
+        "if False:",
+        "stores/test_stores.py::test_a_store_keeps_its_promises",
+    ),
+    Mutant(
+        "stores/locks.py",
+        "await epochs.raise_epoch(session, lease.epoch - 1)",
+        "pass",
+        "stores/test_stores.py::test_a_store_keeps_its_promises",
+    ),
+    Mutant(
         "stores/sqlite/database_file.py",
         "        return path.resolve()",
         "        return path.absolute()",
@@ -551,7 +581,7 @@ MUTANTS = (
     ),
     Mutant(
         "stores/locks.py",
-        '_set_byte_lock(file.descriptor, offset, "F_WRLCK")',
+        '_set_lock(file.descriptor, offset, "F_WRLCK")',
         "pass",
         "stores/test_session_locks.py::test_a_mutating_call_is_not_run_by_a_second_driver_that_came_through_a_link",
     ),

@@ -32,8 +32,20 @@ def write_lock(path):
         db.execute("ROLLBACK")
 
 
+EARLIER: set[threading.Thread] = set()
+"""Threads of stores that other tests have not closed."""
+
+
+@pytest.fixture(autouse=True)
+def _know_earlier_threads():
+    EARLIER.update(threading.enumerate())
+    yield
+    EARLIER.clear()
+
+
 def store_threads():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("bridle-store")]
+    found = [thread for thread in threading.enumerate() if thread.name.startswith("bridle-store")]
+    return [thread for thread in found if thread not in EARLIER]
 
 
 async def append_many(store, session, count):

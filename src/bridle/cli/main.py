@@ -36,6 +36,9 @@ COMMANDS = {
     "lint": "find code that makes prompts uncacheable",
     "cost": "show spending by session, model, tool, day or tenant",
     "budgets": "show shared budgets: spent and reserved",
+    "verify": "check that the log is what was written",
+    "gc": "remove old sessions and unused content",
+    "backup": "copy the log while it is in use",
     "sim": "serve simulated providers on a local port",
     "wire": "check the codecs against recorded provider traffic",
     "init": "write a starter project: agent, tools, test, policy",
@@ -45,10 +48,12 @@ COMMANDS = {
     "completion": "print a completion script for bash, zsh or fish",
 }
 SETUP_COMMANDS = ("init", "config", "doctor", "models", "completion")
+STORAGE_COMMANDS = ("verify", "gc", "backup")
 HIDDEN_COMMANDS = ("candidates",)
 """Commands for the completion scripts, not for people."""
 COMMAND_MODULES = {
     **{name: f"commands.setup.{name}" for name in (*SETUP_COMMANDS, *HIDDEN_COMMANDS)},
+    **{name: f"commands.storage.{name}" for name in STORAGE_COMMANDS},
     "chat": "chat.command",
     "show": "show.command",
     "tail": "show.tail",

@@ -12,6 +12,7 @@ All methods may be called concurrently from any task of one event loop.
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from bridle.values.base import Value
@@ -136,6 +137,39 @@ class RestartableStore(Protocol):
         Raises `Conflict` unless `head` is the hash of its last record. Sessions are never restarted: raises
         `MisuseError` unless the name starts with `budget:`, and if another log shares its records.
         """
+        ...
+
+
+class UnusedBlob(Value):
+    hash: str
+    size: int
+
+
+@runtime_checkable
+class PrunableStore(Protocol):
+    """Optional: a store that can be checked as a whole, pruned and copied while it is in use."""
+
+    async def check_file(self) -> Sequence[str]:
+        """List what is wrong with the store as a whole, beyond what reading its sessions reports."""
+        ...
+
+    async def remove_session(self, session: str, head: str, *, at: float, reason: str) -> None:
+        """Remove a session and record that, in one atomic step; the caller holds its lease.
+
+        Raises `Conflict` unless `head` is the hash of its last record, `MisuseError` if a fork shares its records.
+        """
+        ...
+
+    async def remove_unused_blobs(self, *, dry_run: bool) -> Sequence[UnusedBlob]:
+        """Remove the blobs that no record mentions, and list them. Raises `Conflict` while a run is in progress."""
+        ...
+
+    async def shrink_file(self) -> None:
+        """Give unused space back to the disk."""
+        ...
+
+    async def back_up(self, target: Path) -> None:
+        """Copy the store to a new file; the copy is durable when this returns."""
         ...
 
 

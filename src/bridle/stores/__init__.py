@@ -23,15 +23,20 @@ _POSTGRES = ("postgresql://", "postgres://")
 def open_store(where: str | os.PathLike[str] | None) -> Store:
     """Open a store: None or ":memory:" for memory; a path or `sqlite:///PATH` for a file, created if absent;
     `postgresql://…` for a database.
+
+    `sqlite:///PATH?anchors=FILE`, or $BRIDLE_ANCHORS for all stores, writes the heads of sessions to another file.
     """
     if where is None or where == ":memory:":
         return MemoryStore()
+    anchors = os.environ.get("BRIDLE_ANCHORS")
     store: Store
     if is_postgres(where):
-        store = _load_postgres().PostgresStore(where)
-    else:
-        path = _parse_location(where) if isinstance(where, str) else where
-        store = import_module(".sqlite.store", __name__).SqliteStore(path)
+        store = _load_postgres().PostgresStore(where, anchors=anchors)
+        return store
+    if isinstance(where, str):
+        where, anchors = _split_anchors(where, anchors)
+        where = _parse_location(where)
+    store = import_module(".sqlite.store", __name__).SqliteStore(where, anchors=anchors)
     return store
 
 
@@ -61,9 +66,14 @@ def name_store(where: str) -> str:
 def find_store_file(where: object) -> Path | None:
     """The file of a store, or of the place where one is to be opened; None if it has none."""
     if isinstance(where, str) and where != ":memory:" and not is_postgres(where):
-        where = _parse_location(where)
+        where = _parse_location(_split_anchors(where, None)[0])
     file = where if isinstance(where, os.PathLike) else getattr(where, "path", None)
     return Path(file).resolve() if isinstance(file, os.PathLike) else None
+
+
+def _split_anchors(where: str, default: str | None) -> tuple[str, str | None]:
+    plain, mark, anchors = where.partition("?anchors=")
+    return (plain, anchors) if where.startswith(_SQLITE) and mark and anchors else (where, default)
 
 
 def _parse_location(where: str) -> Path:
@@ -80,5 +90,5 @@ def _parse_location(where: str) -> Path:
 def _explain_bad_scheme(scheme: str) -> str:
     # The URL itself is not repeated: it may hold a password.
     if scheme == "sqlite":
-        return "a SQLite store is named by its path, or sqlite:///PATH, with no host and no options"
+        return "a SQLite store is named by its path, or sqlite:///PATH, with no host and no option but ?anchors=FILE"
     return f"{scheme}:// stores are not available in this version: give a file path or sqlite:///PATH"

@@ -65,7 +65,7 @@ class _ProcessLocks:
 
     def __init__(self) -> None:
         self.mutex = threading.Lock()
-        self._names: set[tuple[str | Inode, Lease]] = set()
+        self.names: set[tuple[str | Inode, Lease]] = set()
         self._files: dict[Inode, _LockFile] = {}
 
     def take(self, log: str, lease: Lease, path: Path | None) -> tuple[_LockFile | None, Inode | str]:
@@ -73,19 +73,19 @@ class _ProcessLocks:
             file = self._open_file(path) if path is not None and _load_fcntl() is not None else None
             scope = file.inode if file else log
             try:
-                if not self._names.isdisjoint({(log, lease), (scope, lease)}):
+                if not self.names.isdisjoint({(log, lease), (scope, lease)}):
                     raise session_in_use(lease.session)
                 if file is not None:
                     _lock_byte(file, lease)
             except BaseException:
                 self._close_unused(file)
                 raise
-            self._names |= {(log, lease), (scope, lease)}
+            self.names |= {(log, lease), (scope, lease)}
             return file, scope
 
     def release(self, log: str, lease: Lease, file: _LockFile | None, scope: Inode | str) -> None:
         with self.mutex:
-            self._names -= {(log, lease), (scope, lease)}
+            self.names -= {(log, lease), (scope, lease)}
             if file is not None:
                 _unlock_byte(file, lease)
                 self._close_unused(file)
@@ -141,6 +141,28 @@ class StoredEpochs(Protocol):
     async def raise_epoch(self, session: str, epoch: int) -> None:
         """Add one to this epoch, durably; raises `Conflict` if it is not the stored one."""
         ...
+
+
+@contextmanager
+def lock_all_sessions(log: str, path: Path) -> Iterator[None]:
+    """Keep every session of a log from being driven during the block; raises `Conflict` while one is driven."""
+    in_use = Conflict(f"a session of {log} is in use by a run; wait for that run or stop it")
+    with _process_locks.mutex:
+        if any(scope == log for scope, _ in _process_locks.names):
+            raise in_use
+    try:
+        descriptor = os.open(path, _OPEN_FLAGS, 0o600)
+    except OSError as error:
+        raise _explain_lock_error(path, error) from error
+    try:
+        if _load_fcntl() is not None:
+            try:
+                _set_lock(descriptor, 0, "F_WRLCK", length=0)
+            except (BlockingIOError, PermissionError):
+                raise in_use from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @asynccontextmanager
@@ -224,7 +246,7 @@ def _lock_byte(file: _LockFile, lease: Lease) -> None:
     session, offset = lease.session, _lock_offset(lease)
     if offset not in file.holders:
         try:
-            _set_byte_lock(file.descriptor, offset, "F_WRLCK")
+            _set_lock(file.descriptor, offset, "F_WRLCK")
         except (BlockingIOError, PermissionError):
             raise session_in_use(session) from None
         except OSError as error:
@@ -243,18 +265,19 @@ def _unlock_byte(file: _LockFile, lease: Lease) -> None:
         return
     del file.holders[offset]
     if file.holders:  # otherwise the file is closed, which releases the lock too
-        _set_byte_lock(file.descriptor, offset, "F_UNLCK")
+        _set_lock(file.descriptor, offset, "F_UNLCK")
 
 
-def _set_byte_lock(descriptor: int, offset: int, kind: str) -> None:
+def _set_lock(descriptor: int, offset: int, kind: str, length: int = 1) -> None:
+    """Lock or unlock bytes of a file; a length of 0 means up to the end."""
     locking = _load_fcntl()
     assert locking is not None
     if hasattr(locking, "F_OFD_SETLK"):
-        wanted = struct.pack("hhqqixxxx", getattr(locking, kind), os.SEEK_SET, offset, 1, 0)
+        wanted = struct.pack("hhqqixxxx", getattr(locking, kind), os.SEEK_SET, offset, length, 0)
         locking.fcntl(descriptor, locking.F_OFD_SETLK, wanted)
     else:
         command = locking.LOCK_UN if kind == "F_UNLCK" else locking.LOCK_EX | locking.LOCK_NB
-        locking.lockf(descriptor, command, 1, offset)
+        locking.lockf(descriptor, command, length, offset)
 
 
 def _load_fcntl() -> ModuleType | None:

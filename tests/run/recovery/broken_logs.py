@@ -18,7 +18,7 @@ def write(path, session, events, *, length=None):
         rows.execute("DELETE FROM sessions")
         sid = 1
         rows.execute(
-            "INSERT INTO sessions VALUES (?, ?, NULL, 0, ?, ?, 1.0, 1.0, 0)", (sid, session, 0, GENESIS)
+            "INSERT INTO sessions VALUES (?, ?, NULL, 0, ?, ?, 1.0, 1.0, 0, 0)", (sid, session, 0, GENESIS)
         )
         head = GENESIS
         for seq, data in enumerate(events, 1):

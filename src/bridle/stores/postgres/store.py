@@ -14,13 +14,16 @@ Connections live in an event loop of their own (background_loop.py), so the stor
 """
 
 import asyncio
+import os
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from bridle.ports.store import Lease, SessionInfo
+from bridle.stores.anchors import AnchorFile, find_anchor_file
 from bridle.stores.chain import locate_corruption
 from bridle.stores.conflicts import check_batch, check_restart, check_session_name
 from bridle.values.errors import Corrupt
@@ -44,8 +47,11 @@ T = TypeVar("T")
 class PostgresStore:
     """Store in a PostgreSQL database; connects with its first use. Safe to use from several loops and threads."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, anchors: str | os.PathLike[str] | None = None) -> None:
+        """`anchors` is the file, or the folder of files, that heads are written to: see stores/anchors.py."""
         address = parse_address(url)
+        anchor_file = find_anchor_file(Path(address.schema), anchors)
+        self._anchors = AnchorFile(anchor_file) if anchor_file is not None else None
         self.name = address.name
         """Host, port, database and schema: the URL without user and password."""
         self._connections = connections = Connections(address)
@@ -73,6 +79,8 @@ class PostgresStore:
         names = check_batch(session, after, records)
         job = rows.AppendJob(session, after, records, tuple(names), epoch)
         await self._loop.run(self._append(job))
+        if self._anchors is not None:
+            self._anchors.write_heads(session, records)
 
     async def _append(self, job: rows.AppendJob) -> None:
         if job.epoch is not None:
@@ -135,6 +143,10 @@ class PostgresStore:
         if taking.exception() is None and self._loop.is_usable:
             self._loop.submit(self._leases.release(taking.result()))
 
+    @property
+    def anchor_file(self) -> Path | None:
+        return self._anchors.path if self._anchors is not None else None
+
     async def wait_for_records(self, session: str, after: int) -> None:
         check_session_name(session)
         await self._loop.run(self._notifications.wait_for_records(session, after))
@@ -164,3 +176,5 @@ class PostgresStore:
         """Write what waits, then close the connections, which releases the leases."""
         self._loop.stop()
         await asyncio.to_thread(self._loop.join)
+        if self._anchors is not None:
+            self._anchors.close()

@@ -334,7 +334,11 @@ LIMIT ?
 _INSERT_SESSION = """
 INSERT INTO sessions (sid, uid, parent, fork_seq, seq, head, created, updated, touched)
 VALUES (
-    1 + max(coalesce((SELECT max(sid) FROM sessions), 0), coalesce((SELECT max(sid) FROM origins), 0)),
+    1 + max(
+        coalesce((SELECT max(sid) FROM sessions), 0),
+        coalesce((SELECT max(sid) FROM origins), 0),
+        coalesce((SELECT max(sid) FROM removals), 0)
+    ),
     ?, ?, ?, ?, ?, ?, ?, ?
 )
 """

@@ -38,6 +38,16 @@ CREATE TABLE IF NOT EXISTS blobs (
     bytes BLOB NOT NULL
 ) STRICT;
 
+-- Sessions that `bridle gc` removed: their last record, and why they were removed.
+CREATE TABLE IF NOT EXISTS removals (
+    uid    TEXT    PRIMARY KEY NOT NULL,
+    sid    INTEGER NOT NULL,
+    seq    INTEGER NOT NULL,
+    head   TEXT    NOT NULL,
+    at     REAL    NOT NULL,
+    reason TEXT    NOT NULL
+) STRICT;
+
 -- The identity a session was created with; reveals renamed, exchanged or deleted sessions (origins.py).
 CREATE TABLE IF NOT EXISTS origins (
     uid  TEXT    PRIMARY KEY NOT NULL,

@@ -22,13 +22,14 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
-from bridle.ports.store import Lease, SessionInfo
+from bridle.ports.store import Lease, SessionInfo, UnusedBlob
+from bridle.stores.anchors import Anchor, AnchorFile, find_anchor_file
 from bridle.stores.conflicts import check_batch, check_restart, check_session_name
-from bridle.stores.locks import hold_lease
+from bridle.stores.locks import hold_lease, lock_all_sessions
 from bridle.values.errors import BridleError
 from bridle.values.record import Record
 
-from . import rows
+from . import maintenance, rows
 from .connection import Connection, DatabaseFiles
 from .database_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, find_file, prepare_file
 from .watching import RecordWaiters
@@ -38,10 +39,15 @@ from .worker import Job, Worker
 class SqliteStore:
     """Store in one SQLite file, created if absent. Safe to use from several event loops and threads."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, anchors: str | os.PathLike[str] | None = None
+    ) -> None:
+        """`anchors` is the file, or the folder of files, that heads are written to: see stores/anchors.py."""
         # Symbolic links are resolved once, here: the lock file is beside the database itself.
         self.path = find_file(Path(path))
         prepare_file(self.path)
+        anchor_file = find_anchor_file(self.path, anchors)
+        self._anchors = AnchorFile(anchor_file) if anchor_file is not None else None
         files = DatabaseFiles(self.path)
         writing = Connection(files, POLL_MILLISECONDS)
         reading = Connection(files, LOCK_MILLISECONDS)
@@ -62,6 +68,8 @@ class SqliteStore:
         check_session_name(session)
         names = check_batch(session, after, records)
         await self._writer.run(partial(rows.insert_records, session, after, records, names, epoch))
+        if self._anchors is not None:
+            self._anchors.write_heads(session, records)
 
     async def read(self, session: str, after: int = 0) -> Sequence[Record]:
         check_session_name(session)
@@ -90,10 +98,17 @@ class SqliteStore:
     async def get_blob(self, hash_: str) -> bytes | None:
         return await self._reader.run(partial(rows.select_blob, hash_))
 
+    @property
+    def anchor_file(self) -> Path | None:
+        return self._anchors.path if self._anchors is not None else None
+
     def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
         check_session_name(session)
-        lock_file = self.path.with_name(self.path.name + "-held")
-        return hold_lease(self, str(self.path), session, lock_file, take_over=take_over)
+        return hold_lease(self, str(self.path), session, self._lock_file, take_over=take_over)
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.path.with_name(self.path.name + "-held")
 
     async def read_epoch(self, session: str) -> int:
         return await self._reader.run(partial(rows.select_epoch, session))
@@ -110,6 +125,33 @@ class SqliteStore:
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._reader.run(partial(rows.select_sessions, max(limit, 0)))
 
+    async def check_file(self) -> Sequence[str]:
+        """List what is wrong with the file as a whole; reading a session verifies its records."""
+        return await self._reader.run(maintenance.check_file)
+
+    async def remove_session(self, session: str, head: str, *, at: float, reason: str) -> None:
+        """Remove a session, in one atomic step, and record that in the file and in the anchors."""
+        check_session_name(session)
+        await self._writer.run(partial(maintenance.delete_session, session, head, at, reason))
+        if self._anchors is not None:
+            self._anchors.write(Anchor(session=session, seq=0, head=head, at=at, removed=True))
+
+    async def remove_unused_blobs(self, *, dry_run: bool) -> Sequence[UnusedBlob]:
+        """Remove the blobs that no record mentions; a dry run only lists them. `Conflict` while a run works."""
+        if dry_run:
+            return await self._reader.run(maintenance.find_unused_blobs)
+        # A run puts a blob before the record that refers to it.
+        with lock_all_sessions(str(self.path), self._lock_file):
+            return await self._writer.run(maintenance.delete_unused_blobs)
+
+    async def shrink_file(self) -> None:
+        """Give unused space back to the disk."""
+        await asyncio.to_thread(maintenance.shrink_file, self.path)
+
+    async def back_up(self, target: Path) -> None:
+        """Copy the store to a new file while it is in use."""
+        await asyncio.to_thread(maintenance.copy_file, self.path, target)
+
     async def close(self) -> None:
         """Finish pending jobs, then close. After the last close the store is a single file again."""
         # One after the other: if both connections close together, each sees the other as open, and neither
@@ -117,6 +159,8 @@ class SqliteStore:
         for worker in (self._reader, self._writer):
             worker.stop()
             await asyncio.to_thread(worker.join)
+        if self._anchors is not None:
+            self._anchors.close()
 
 
 def _write_group(connection: Connection, jobs: Sequence[Job]) -> None:

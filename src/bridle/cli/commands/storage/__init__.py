@@ -1,0 +1,1 @@
+"""Commands for the log as a file: verify, prune and copy it."""

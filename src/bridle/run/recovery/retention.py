@@ -1,0 +1,103 @@
+"""Removes old sessions from a store.
+
+A session stays if it is newer than the limit, if a run of it is unfinished or waits for an answer, if a process drives
+it, or if another session that stays shares its records or has it inside a tool call. Budgets and notes always stay.
+"""
+
+from collections.abc import Sequence
+
+from bridle.core.recovery.log_repair import fold_log
+from bridle.core.state import Phase
+from bridle.ports.store import PrunableStore, SessionInfo, Store
+from bridle.run.calls.approval import list_pending_approvals
+from bridle.values.base import Value
+from bridle.values.budget import BUDGET_LOG_PREFIX, SubrunStarted
+from bridle.values.errors import Conflict, Corrupt
+from bridle.values.memory import NOTES_PREFIX
+from bridle.values.record import GENESIS, Record
+
+from .verification import list_all_sessions
+
+
+class RetainedSession(Value):
+    """An old session, with the reason why it stays; without one it is removed."""
+
+    session: str
+    updated_at: float
+    records: int
+    kept: str = ""
+
+
+async def list_old_sessions(store: Store, before: float) -> list[RetainedSession]:
+    """The sessions last written before a time, forks before their parents."""
+    infos = {
+        info.id: info
+        for info in await list_all_sessions(store)
+        if not info.id.startswith((BUDGET_LOG_PREFIX, NOTES_PREFIX))
+    }
+    kept: dict[str, str] = {}
+    for info in infos.values():
+        try:
+            reason = await _find_reason(store, info, before, kept)
+        except Corrupt:
+            reason = "it is damaged: see `bridle verify`"
+        if reason:
+            kept[info.id] = reason
+    for info in infos.values():
+        if info.id in kept:
+            _keep_ancestors(info, infos, kept)
+    old = [info for info in infos.values() if info.updated_at < before]
+    depths = {info.id: _count_ancestors(info, infos) for info in old}
+    return [
+        RetainedSession(
+            session=each.id, updated_at=each.updated_at, records=each.length, kept=kept.get(each.id, "")
+        )
+        for each in sorted(old, key=lambda info: (-depths[info.id], info.updated_at, info.id))
+    ]
+
+
+async def remove_session(store: Store, session: str, *, now: float, reason: str) -> str:
+    """Remove a session under its lease; returns the reason why it stays, if it does."""
+    assert isinstance(store, PrunableStore)
+    try:
+        async with store.lease(session):
+            records = await store.read(session)
+            if waits := _find_open_work(session, records):
+                return waits
+            await store.remove_session(
+                session, records[-1].hash if records else GENESIS, at=now, reason=reason
+            )
+    except Conflict:
+        return "a run is using it"
+    return ""
+
+
+async def _find_reason(store: Store, info: SessionInfo, before: float, kept: dict[str, str]) -> str:
+    records = await store.read(info.id)
+    waits = _find_open_work(info.id, records)
+    reason = waits or ("it is newer" if info.updated_at >= before else "")
+    if waits:
+        for record in records:
+            if isinstance(record.event, SubrunStarted):
+                kept.setdefault(record.event.session, f"it belongs to {info.id}, which is unfinished")
+    return reason
+
+
+def _find_open_work(session: str, records: Sequence[Record]) -> str:
+    state = fold_log(records)[0]
+    if list_pending_approvals(session, state):
+        return "it waits for an answer"
+    return "" if state.phase in (Phase.NEW, Phase.IDLE) else "its run is unfinished"
+
+
+def _keep_ancestors(info: SessionInfo, infos: dict[str, SessionInfo], kept: dict[str, str]) -> None:
+    while info.parent in infos:
+        kept.setdefault(info.parent, f"it shares records with {info.id}")
+        info = infos[info.parent]
+
+
+def _count_ancestors(info: SessionInfo, infos: dict[str, SessionInfo]) -> int:
+    count = 0
+    while info.parent in infos:
+        info, count = infos[info.parent], count + 1
+    return count

@@ -1,0 +1,121 @@
+"""Verifies sessions: their records, the content these refer to, what they mean, and their anchored heads."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from bridle.core.recovery.log_repair import fold_log
+from bridle.ports.store import PrunableStore, RepairableStore, SessionInfo, Store
+from bridle.stores.anchors import Anchor
+from bridle.values.base import Value
+from bridle.values.errors import BridleError, Corrupt
+from bridle.values.record import Record
+
+ProblemKind = Literal["record", "torn", "blob", "fold", "anchor", "file"]
+
+
+class Problem(Value):
+    """Something in a store that is not what was written."""
+
+    kind: ProblemKind
+    text: str
+    session: str = ""
+    seq: int | None = None
+    """The first record that is not as it was written, if that is known."""
+
+
+class VerifiedSession(Value):
+    session: str
+    length: int
+    head: str
+    anchored: int = 0
+    """Number of the last record that an anchor proves; 0 without an anchor."""
+    problems: tuple[Problem, ...] = ()
+    repairs: tuple[str, ...] = ()
+    """Gaps of a log that is as it was written, such as events of a newer version; the log is read without them."""
+
+
+def group_anchors(anchors: Iterable[Anchor]) -> dict[str, list[Anchor]]:
+    """Anchors by session, without those from before the session was removed."""
+    found: dict[str, list[Anchor]] = {}
+    for anchor in anchors:
+        if anchor.removed:
+            found.pop(anchor.session, None)
+        else:
+            found.setdefault(anchor.session, []).append(anchor)
+    return found
+
+
+async def list_all_sessions(store: Store) -> Sequence[SessionInfo]:
+    limit = 1_000
+    while len(infos := await store.sessions(limit=limit)) == limit:
+        limit *= 10
+    return infos
+
+
+async def verify_store(
+    store: Store, anchors: Mapping[str, Sequence[Anchor]]
+) -> tuple[list[VerifiedSession], list[Problem]]:
+    """Verify every log of a store; returns also the problems that belong to no log."""
+    infos = await list_all_sessions(store)
+    sessions = [await verify_session(store, info.id, anchors.get(info.id, ())) for info in infos]
+    texts = await store.check_file() if isinstance(store, PrunableStore) else ()
+    problems = [Problem(kind="file", text=text) for text in texts]
+    for session in sorted(anchors.keys() - {info.id for info in infos}):
+        last = anchors[session][-1].seq
+        text = f"session {session!r} had {last} records, and is not in this log any more"
+        problems.append(Problem(kind="anchor", session=session, text=text))
+    return sessions, problems
+
+
+async def verify_session(store: Store, session: str, anchors: Sequence[Anchor] = ()) -> VerifiedSession:
+    problems: list[Problem] = []
+    records: Sequence[Record] = ()
+    try:
+        records = await store.read(session)
+    except Corrupt as error:
+        seq = error.last_good + 1 if error.last_good is not None else None
+        problems.append(
+            Problem(kind="torn" if error.torn else "record", session=session, seq=seq, text=str(error))
+        )
+        if isinstance(store, RepairableStore):
+            records = await store.read_intact(session)
+    problems += [each for record in records for each in await _verify_blobs(store, session, record)]
+    repairs: tuple[str, ...] = ()
+    try:
+        repairs = fold_log(records)[1]
+    except BridleError as error:
+        problems.append(Problem(kind="fold", session=session, text=f"the log cannot be folded: {error}"))
+    hashes = {record.seq: record.hash for record in records}
+    wrong = [anchor for anchor in anchors if hashes.get(anchor.seq) != anchor.head]
+    if wrong:
+        problems.append(_explain_anchor(session, wrong[0], len(records), is_there=wrong[0].seq in hashes))
+    return VerifiedSession(
+        session=session,
+        length=len(records),
+        head=records[-1].hash if records else "",
+        anchored=max((anchor.seq for anchor in anchors if anchor not in wrong), default=0),
+        problems=tuple(problems),
+        repairs=repairs,
+    )
+
+
+async def _verify_blobs(store: Store, session: str, record: Record) -> list[Problem]:
+    found = []
+    for hash_ in record.event.required_blobs:
+        text = ""
+        try:
+            if await store.get_blob(hash_) is None:
+                text = f"record {record.seq} refers to content {hash_}, which is missing"
+        except Corrupt as error:
+            text = f"record {record.seq} refers to content that was changed: {error}"
+        if text:
+            found.append(Problem(kind="blob", session=session, seq=record.seq, text=text))
+    return found
+
+
+def _explain_anchor(session: str, anchor: Anchor, length: int, *, is_there: bool) -> Problem:
+    if is_there:
+        text = f"record {anchor.seq} or one before it was rewritten: its hash is not the anchored one"
+    else:
+        text = f"the log has {length} records, and record {anchor.seq} was anchored: its end was cut off"
+    return Problem(kind="anchor", session=session, seq=anchor.seq if is_there else length + 1, text=text)

@@ -1,0 +1,117 @@
+"""Checks, prunes and copies the database of the SQLite store."""
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from bridle.ports.store import UnusedBlob
+from bridle.values.errors import Conflict, MisuseError, SessionNotFound, Unusable
+
+from .database_file import LOCK_MILLISECONDS, explain_error, open_connection
+from .origins import find_row
+
+SHA256 = re.compile(rb"[0-9a-f]{64}")
+PROBLEMS_MAX = 100
+"""Problems of the file that SQLite lists at most."""
+
+
+def check_file(db: sqlite3.Connection) -> tuple[str, ...]:
+    """List what is wrong with the file as a whole, beyond the sessions that reading verifies."""
+    found = [row[0] for row in db.execute(f"PRAGMA integrity_check({PROBLEMS_MAX})") if row[0] != "ok"]
+    for table, rowid, parent, _ in db.execute("PRAGMA foreign_key_check"):
+        found.append(f"row {rowid} of table {table} refers to a row of {parent} that does not exist")
+    for hash_, data in db.execute("SELECT hash, bytes FROM blobs"):
+        if sha256(data).hexdigest() != hash_:
+            found.append(f"blob {hash_} is not what was written")
+    for uid, seq, length in db.execute(_SELECT_SURPLUS):
+        found.append(f"session {uid!r} has a record {seq} outside of its log of {length} records")
+    for (uid,) in db.execute("SELECT uid FROM origins WHERE sid NOT IN (SELECT sid FROM sessions)"):
+        found.append(f"session {uid!r} was deleted by another program")
+    return tuple(found)
+
+
+def delete_session(session: str, head: str, at: float, reason: str, db: sqlite3.Connection) -> None:
+    """Delete a session and remember that it existed; `head` is that of the log which the caller has read."""
+    row = find_row(session, db)
+    if row is None:
+        raise SessionNotFound(f"there is no session {session!r} to remove")
+    if row.head != head:
+        raise Conflict(f"session {session!r} was written to by another process; it is not removed")
+    if db.execute("SELECT 1 FROM sessions WHERE parent = ?", (row.sid,)).fetchone():
+        raise MisuseError(f"session {session!r} shares records with a fork; it is not removed")
+    db.execute(
+        "INSERT OR REPLACE INTO removals VALUES (?, ?, ?, ?, ?, ?)",
+        (session, row.sid, row.length, head, at, reason),
+    )
+    for table in ("events", "origins", "sessions"):
+        db.execute(f"DELETE FROM {table} WHERE sid = ?", (row.sid,))  # noqa: S608 - names of our own tables
+
+
+def find_unused_blobs(db: sqlite3.Connection) -> tuple[UnusedBlob, ...]:
+    """The blobs that no record mentions. Any text that looks like a hash counts as a mention."""
+    used: set[bytes] = set()
+    for blob, data in db.execute(_SELECT_BODIES):
+        if blob is not None:
+            used.add(blob.encode())
+        used.update(SHA256.findall(data or b""))
+    blobs = db.execute("SELECT hash, length(bytes) FROM blobs").fetchall()
+    return tuple(UnusedBlob(hash=hash_, size=size) for hash_, size in blobs if hash_.encode() not in used)
+
+
+def delete_unused_blobs(db: sqlite3.Connection) -> tuple[UnusedBlob, ...]:
+    unused = find_unused_blobs(db)
+    db.executemany("DELETE FROM blobs WHERE hash = ?", [(blob.hash,) for blob in unused])
+    return unused
+
+
+def shrink_file(path: Path) -> None:
+    """Give the space of deleted rows back to the disk."""
+    with _explain_errors(path), closing(open_connection(path, LOCK_MILLISECONDS)) as db:
+        db.execute("VACUUM")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def copy_file(path: Path, target: Path) -> None:
+    """Copy a database that is in use: one snapshot, durable before it gets its name. `target` must not exist."""
+    partial = target.with_name(f"{target.name}.partial")
+    if os.path.lexists(target):
+        raise MisuseError(f"{target} exists; choose another file for the copy")
+    try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        with (
+            _explain_errors(path),
+            closing(open_connection(path, LOCK_MILLISECONDS)) as source,
+            closing(sqlite3.connect(partial)) as copy,
+        ):
+            source.backup(copy)
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.rename(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise Unusable(f"{target} cannot be written ({error.strerror}); choose another file") from error
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _explain_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explain_error(path, error) from error
+
+
+_SELECT_SURPLUS = """
+SELECT uid, events.seq, sessions.seq FROM events JOIN sessions USING (sid)
+WHERE events.seq > sessions.seq OR events.seq <= fork_seq
+"""
+
+_SELECT_BODIES = """
+SELECT blob, CAST(coalesce(data, bytes) AS BLOB) FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+"""

@@ -1,0 +1,239 @@
+"""bridle verify, gc and backup, as a person and as a program use them."""
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from leases import hold
+
+from bridle import Agent, tool
+from bridle.cli.main import main
+from bridle.run.recovery.retention import list_old_sessions, remove_session
+from bridle.stores import open_store
+from bridle.testing import FakeClock, scripted
+from bridle.testing.conformance.sample_records import make_prompt, make_records
+from bridle.testing.scripted_model import call_reply
+from bridle.values.errors import SessionNotFound
+from bridle.values.events import RunEnded
+
+OLD = 1_000.0
+"""Time of the old sessions, in 1970."""
+
+
+@pytest.fixture(autouse=True)
+def log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BRIDLE_STORE", "log.db")
+    monkeypatch.delenv("BRIDLE_ANCHORS", raising=False)
+    return tmp_path / "log.db"
+
+
+@tool(effect="write", approve=True)
+async def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+async def write_sessions(path):
+    """Old sessions: finished, waiting, forked by a new one, with a fork of their own; and a new session."""
+    store = open_store(path)
+    old = FakeClock(OLD)
+    for name in ("finished", "parent", "family"):
+        await Agent(scripted("x" * 70_000), store=store, clock=old).run("Go.", name)
+    await Agent(scripted(call_reply(("pay", {}))), tools=[pay], store=store, clock=old).run("Pay.", "waiting")
+    await store.fork("family", 5, "child")
+    await store.fork("parent", 3, "new-fork")
+    await Agent(scripted("Done."), store=store).run("Go.", "new-fork")
+    await Agent(scripted("Done."), store=store).run("Go.", "new")
+    await store.put_blob(b"nobody refers to this")
+    await store.close()
+
+
+def run(capsys, *words):
+    code = main([*words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def sessions(rows):
+    return {row["session"] for row in rows}
+
+
+def list_names(path):
+    async def read():
+        store = open_store(path)
+        names = {info.id for info in await store.sessions()}
+        await store.close()
+        return names
+
+    return asyncio.run(read())
+
+
+def test_gc_removes_what_is_old_and_free_and_nothing_else(log, capsys):
+    asyncio.run(write_sessions(log))
+    everything = {"finished", "parent", "family", "waiting", "child", "new-fork", "new"}
+    code, planned = run(capsys, "gc", "--older-than", "90d")
+    assert (code, planned["dry_run"], sessions(planned["removed"])) == (
+        0,
+        True,
+        {"finished", "family", "child"},
+    )
+    assert {row["session"]: row["reason"] for row in planned["kept"]} == {
+        "waiting": "it waits for an answer",
+        "parent": "it shares records with new-fork",
+    }
+    assert list_names(log) == everything, "a dry run removed something"
+    size = log.stat().st_size
+    code, done = run(capsys, "gc", "--older-than", "90d", "--yes")
+    assert (code, done["removed"], done["kept"]) == (0, planned["removed"], planned["kept"])
+    assert done["blobs"] == 1, "equal long answers are one blob, which `parent` still uses"
+    assert list_names(log) == everything - {"finished", "family", "child"}
+    assert log.stat().st_size < size
+    assert run(capsys, "verify")[0] == 0
+    with closing(sqlite3.connect(log)) as db:
+        rows = db.execute("SELECT uid, seq, reason FROM removals ORDER BY uid").fetchall()
+    assert rows == [(name, 5, "bridle gc --older-than 90d") for name in ("child", "family", "finished")]
+
+
+def test_a_removed_session_is_gone_and_its_name_is_free(log, capsys):
+    async def write_again():
+        await write_sessions(log)
+        store = open_store(log)
+        assert await remove_session(store, "finished", now=1.0, reason="test") == ""
+        assert await store.read("finished") == ()
+        with pytest.raises(SessionNotFound):
+            await Agent(scripted("Hi."), store=store).resume("finished")
+        await Agent(scripted("Again."), store=store).run("Go.", "finished")
+        await store.close()
+
+    asyncio.run(write_again())
+    assert run(capsys, "verify")[0] == 0
+
+
+def test_gc_keeps_a_session_that_a_run_uses_and_skips_blobs_meanwhile(log, capsys):
+    asyncio.run(write_sessions(log))
+    with hold(open_store(log), "finished"):
+        _, done = run(capsys, "gc", "--older-than", "90d", "--yes")
+    reasons = {row["session"]: row["reason"] for row in done["kept"]}
+    assert reasons["finished"] == "a run is using it"
+    assert "in use" in done["blobs_skipped"] and done["blobs"] == 0
+    assert run(capsys, "gc", "--yes")[1]["blobs"] == 1
+
+
+def test_gc_keeps_the_inner_session_of_an_unfinished_run(log):
+    async def main():
+        store, old = open_store(log), FakeClock(OLD)
+        inner = Agent(scripted("found"), name="inner", clock=old)
+        outer = Agent(
+            scripted(call_reply(("inner", {"prompt": "Find."})), call_reply(("pay", {}))),
+            tools=[inner.as_tool(), pay],
+            store=store,
+            clock=old,
+        )
+        result = await outer.run("Go.", "outer")
+        assert result.stop == "waiting"
+        kept = {each.session: each.kept for each in await list_old_sessions(store, OLD + 1_000)}
+        await store.close()
+        return kept
+
+    kept = asyncio.run(main())
+    assert len(kept) == 2 and all(kept.values())
+    assert [reason for name, reason in kept.items() if name != "outer"] == [
+        "it belongs to outer, which is unfinished"
+    ]
+
+
+def test_the_retention_variable_is_the_default(log, capsys, monkeypatch):
+    asyncio.run(write_sessions(log))
+    assert run(capsys, "gc")[1]["removed"] == []
+    monkeypatch.setenv("BRIDLE_RETENTION", "90d")
+    assert len(run(capsys, "gc")[1]["removed"]) == 3
+    monkeypatch.setenv("BRIDLE_RETENTION", "often")
+    assert main(["gc"]) == 2
+    assert "BRIDLE_RETENTION" in capsys.readouterr().err
+
+
+def test_gc_is_anchored(log, capsys, monkeypatch):
+    monkeypatch.setenv("BRIDLE_ANCHORS", "anchors")
+    asyncio.run(write_sessions(log))
+    run(capsys, "gc", "--older-than", "90d", "--yes")
+    code, report = run(capsys, "verify")
+    assert (code, report["intact"]) == (0, True)
+    with closing(sqlite3.connect(log)) as db:
+        for table in ("events", "origins", "sessions"):
+            db.execute(f"DELETE FROM {table} WHERE sid = (SELECT sid FROM sessions WHERE uid = 'new')")
+        db.commit()
+    code, report = run(capsys, "verify")
+    assert (code, [problem["kind"] for problem in report["problems"]].count("anchor")) == (1, 1)
+
+
+def test_verify_names_the_session_and_the_record(log, capsys):
+    asyncio.run(write_sessions(log))
+    assert main(["verify"]) == 0
+    assert capsys.readouterr().out.startswith("intact: 7 sessions")
+    with closing(sqlite3.connect(log)) as db:
+        db.execute("UPDATE events SET data = replace(data, 'Done', 'Gone') WHERE data LIKE '%Done%'")
+        db.commit()
+    code, report = run(capsys, "verify", "new")
+    assert (code, report["intact"]) == (1, False)
+    [problem] = report["problems"]
+    assert (problem["kind"], problem["session"], problem["seq"]) == ("record", "new", 4)
+    assert main(["verify"]) == 1
+    shown = capsys.readouterr().out
+    assert "✗ new: " in shown and "2 problems: 7 sessions" in shown
+    assert main(["verify", "absent"]) == 2
+
+
+def test_a_backup_while_a_run_writes_is_a_whole_log(log, capsys):
+    program = """if True:
+        import asyncio, sys
+        from bridle.stores import open_store
+        from bridle.testing.conformance.sample_records import make_prompt
+        from bridle.values.record import GENESIS, seal_record
+
+        async def main():
+            store, seq, prev = open_store("log.db"), 0, GENESIS
+            while True:
+                record = seal_record(seq + 1, 1.0, make_prompt("x" * 3000), prev)
+                await store.append("s", seq, [record])
+                seq, prev = record.seq, record.hash
+                print(seq, flush=True)
+        asyncio.run(main())
+    """
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        for number in range(3):
+            for _ in range(5):
+                before = int(child.stdout.readline())
+            code, report = run(capsys, "backup", f"copy{number}.db")
+            assert (code, report["sessions"]) == (0, 1)
+            assert report["records"] >= before
+            assert main(["verify", "--store", f"copy{number}.db"]) == 0
+            capsys.readouterr()
+    finally:
+        child.kill()
+        child.communicate()
+    assert main(["backup", "copy0.db"]) == 2
+    assert "exists" in capsys.readouterr().err
+    assert main(["backup", "no/folder/copy.db"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert not [*Path().glob("**/*.partial")]
+    assert (Path("copy0.db").stat().st_mode & 0o777) == 0o600
+
+
+def test_a_log_that_is_damaged_is_not_backed_up_as_a_good_one(log, capsys):
+    async def write():
+        store = open_store(log)
+        await store.append("s", 0, make_records(make_prompt("one"), RunEnded(stop="done")))
+        await store.close()
+
+    asyncio.run(write())
+    with closing(sqlite3.connect(log)) as db:
+        db.execute("UPDATE events SET data = replace(data, 'one', 'two')")
+        db.commit()
+    assert main(["backup", "copy.db"]) == 2
+    assert "has 1 problem, the first: " in capsys.readouterr().err
