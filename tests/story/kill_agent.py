@@ -6,8 +6,6 @@ Every payment is a line in `ledger`, with the key it was made under.  At the mom
 it says so on standard output and waits for ever: whoever reads that can kill it exactly there.
 A MOMENT of "never" waits nowhere, but tells of every step; "kept" tells of every record as well.
 
-KILL_AFTER in the environment: the process kills itself after so many records.
-
     kill_agent.py --serve
 
 reads words from its input, one process to a line: FILE FOLDER POLICY AT HOW COUNT AMOUNT….  It forks each, which
@@ -20,8 +18,6 @@ import os
 import sys
 import threading
 from pathlib import Path
-
-from crashes import kill_after_record
 
 from bridle import Agent, RunContext, tool
 from bridle.testing import scripted
@@ -121,6 +117,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--serve"]:
         serve()
     else:
-        if "KILL_AFTER" in os.environ:
-            kill_after_record(int(os.environ["KILL_AFTER"]))
         asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], [int(word) for word in sys.argv[4:]]))

@@ -22,10 +22,10 @@ CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 PROGRAM = Path(__file__).parent / "kill_agent.py"
 
 
-def start(folder, policy, moment, *amounts, **variables):
+def start(folder, policy, moment, *amounts):
     return subprocess.Popen(
         [sys.executable, PROGRAM, folder, policy, moment, *map(str, amounts)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
