@@ -16,7 +16,7 @@ from bridle.values.errors import BridleError, MisuseError
 
 from .address import Address
 from .driver_errors import LOST, explain_error
-from .tables import ServerState, check_server, prepare_tables, quote_name, read_server_state
+from .tables import PostgresState, check_server, prepare_tables, quote_name, read_state
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -118,11 +118,11 @@ class Connections:
                 if not connection.is_closed():
                     self._idle.append(connection)
 
-    async def read_server_state(self) -> ServerState:
+    async def read_state(self) -> PostgresState:
         """Ask the server how it is; creates nothing."""
         connection = await self.open(creates_tables=False)
         try:
-            return await read_server_state(connection, self.address)
+            return await read_state(connection, self.address)
         finally:
             connection.terminate()
 

@@ -10,7 +10,7 @@ late writer, one that was taken over, and one of two rivals write nothing (rows.
   - Readers in other processes are notified (notifications.py).
   - Reads are repeated once if their connection was lost. Writes are not: their outcome is unknown.
 
-Connections live in an event loop of their own (background_loop.py), so the store works from several loops and threads.
+Connections live in an event loop of their own (store_loop.py), so the store works from several loops and threads.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ from bridle.values.record import Record
 
 from . import rows
 from .address import parse_address
-from .background_loop import BackgroundLoop
 from .connections import Connections
 from .leases import LeaseKey, Leases
 from .notifications import Notifications
-from .tables import ServerState
+from .store_loop import StoreLoop
+from .tables import PostgresState
 from .writer import GroupWriter
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class PostgresStore:
         self._notifications = notifications = Notifications(connections)
         self._leases = Leases(connections)
         self._writer = GroupWriter(connections, notifications.announce)
-        self._loop = BackgroundLoop(
+        self._loop = StoreLoop(
             "bridle-postgres",
             drain=notifications.end_waits,
             close=connections.close,
@@ -169,8 +169,8 @@ class PostgresStore:
         except Corrupt as error:
             raise locate_corruption(self.name, session, error) from error
 
-    async def read_server_state(self) -> ServerState:
-        return await self._loop.run(self._connections.read_server_state())
+    async def read_state(self) -> PostgresState:
+        return await self._loop.run(self._connections.read_state())
 
     async def close(self) -> None:
         """Write what waits, then close the connections, which releases the leases."""

@@ -17,7 +17,7 @@ FORMAT_SCRIPTS = ("schema.sql",)
 SERVER_MIN = 14
 
 
-class ServerState(NamedTuple):
+class PostgresState(NamedTuple):
     """A server as it describes itself."""
 
     description: str
@@ -26,12 +26,12 @@ class ServerState(NamedTuple):
     """False if there are synchronous standbys that an acknowledged append need not have reached."""
 
 
-async def read_server_state(connection: "Connection", address: Address) -> ServerState:
+async def read_state(connection: "Connection", address: Address) -> PostgresState:
     version, commit, standbys = await connection.fetchrow(_SELECT_STATE)
     found = await _read_format(connection, address)
     description = f"PostgreSQL {version}, synchronous_commit {commit}"
     is_replicated = not standbys or commit in ("on", "remote_apply")
-    return ServerState(description, found > 0, is_replicated)
+    return PostgresState(description, found > 0, is_replicated)
 
 
 async def check_server(connection: "Connection", name: str) -> None:

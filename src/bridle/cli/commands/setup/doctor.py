@@ -34,7 +34,7 @@ from bridle.watchers.console import format_count
 
 if TYPE_CHECKING:
     from bridle.stores.postgres.store import PostgresStore
-    from bridle.stores.postgres.tables import ServerState
+    from bridle.stores.postgres.tables import PostgresState
 
 CheckState = Literal["ok", "warn", "fail"]
 STATE_STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -251,10 +251,10 @@ def _check_postgres(url: str) -> CheckResult:
     return CheckResult(name="store", state="warn" if remedy else "ok", detail=shown, remedy=remedy)
 
 
-async def _ask_server(url: str) -> tuple[int, "ServerState"]:
+async def _ask_server(url: str) -> tuple[int, "PostgresState"]:
     store = cast("PostgresStore", open_store(url))
     try:
-        server = await store.read_server_state()
+        server = await store.read_state()
         count = len(await list_sessions(store, SESSIONS_COUNTED_MAX)) if server.has_tables else 0
         return count, server
     finally:

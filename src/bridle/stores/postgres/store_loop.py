@@ -25,10 +25,10 @@ T = TypeVar("T")
 EXIT_SECONDS = 10.0
 """Time an exiting program waits for appends that are under way."""
 
-_running: "weakref.WeakSet[BackgroundLoop]" = weakref.WeakSet()
+_running: "weakref.WeakSet[StoreLoop]" = weakref.WeakSet()
 
 
-class BackgroundLoop:
+class StoreLoop:
     """Runs coroutines in its thread, which starts with the first one.
 
     When it is stopped, `drain` lets those end that wait for something, the others are finished, and `close` runs last.
