@@ -58,6 +58,7 @@ class StoreLoop:
     def submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
         """Start a coroutine there."""
         try:
+            self._check_process()  # before the lock, which may have been held at the fork
             with self._lock:
                 return asyncio.run_coroutine_threadsafe(work, self._start())
         except BaseException:
@@ -68,9 +69,11 @@ class StoreLoop:
     def is_usable(self) -> bool:
         return not self._stopped and os.getpid() == self._process
 
-    def _start(self) -> asyncio.AbstractEventLoop:
+    def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise MisuseError("this store was opened before fork(): open it again in the child process")
+
+    def _start(self) -> asyncio.AbstractEventLoop:
         if self._stopped:
             raise MisuseError("this store was closed: open it again")
         if self._loop is None:
