@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 WORK = Path(__file__).parent / ".work" / "stores"
@@ -134,7 +135,7 @@ async def measure_loading(path: Path, answer_bytes: int) -> str:
         times.append(time.process_time())
         fold_log(records)
         times.append(time.process_time())
-        best = [min(old, end - begin) for old, begin, end in zip(best, times, times[1:], strict=True)]
+        best = [min(old, end - begin) for old, (begin, end) in zip(best, pairwise(times), strict=True)]
     await store.close()
     plain, verified, folded = best
     return (
