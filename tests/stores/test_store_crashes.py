@@ -15,13 +15,13 @@ from contextlib import closing
 
 import pytest
 
-from bridle.stores.sqlite.store import SqliteStore
+from bridle.stores import open_store
 
 CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 
 APPENDER = """if True:
     import asyncio, os, random, sys
-    from bridle.stores.sqlite.store import SqliteStore
+    from bridle.stores import open_store
     from bridle.values.errors import Conflict
     from bridle.values.events import Prompted, ToolFinished
     from bridle.values.message import Text, ToolResult
@@ -58,7 +58,7 @@ APPENDER = """if True:
             done += 1
 
     async def main():
-        store = SqliteStore(path)
+        store = open_store(path)
         await asyncio.gather(*(drive(store, session) for session in sessions))
         await store.close()
 
@@ -71,11 +71,11 @@ def appender(path, seed, count, *sessions):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def check_kept(path, acknowledged):
-    """Every acknowledged record is there, with what it refers to; lines read back whole; the file is sound."""
+def check_acknowledged(where, acknowledged):
+    """Every acknowledged record is there, with what it refers to; lines read back whole."""
 
     async def main():
-        store = SqliteStore(path)
+        store = open_store(where)
         for session in {session for session, _, _ in acknowledged}:
             line = await store.read(session)
             kept = {(record.seq, record.hash) for record in line}
@@ -86,6 +86,11 @@ def check_kept(path, acknowledged):
         await store.close()
 
     asyncio.run(main())
+
+
+def check_kept(path, acknowledged):
+    """The same, and the file is sound."""
+    check_acknowledged(path, acknowledged)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from postgres_server import PostgresServer
 
 from bridle.ports.store import Lease, SessionInfo, Store
 from bridle.stores import open_store
@@ -200,11 +201,14 @@ BUGS = (
 )  # fmt: skip
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def make(request, tmp_path):
     numbers = iter(range(1000))
+    server = request.getfixturevalue("postgres") if request.param == "postgres" else None
 
     async def make_store():
+        if server is not None:
+            return open_store(server.new_url())
         return open_store(None if request.param == "memory" else tmp_path / f"{next(numbers)}.db")
 
     return make_store
@@ -339,6 +343,27 @@ class SqliteMachine(StoreMachine):
             self.folder.cleanup()
 
 
+class PostgresMachine(StoreMachine):
+    server: PostgresServer
+
+    @initialize()
+    def start(self):
+        self.url = self.server.new_url()
+        self.store = open_store(self.url)
+
+    @precondition(lambda self: self.oracle.touched)
+    @rule()
+    def open_anew(self):
+        self.runner.run(self.store.close())
+        self.store = open_store(self.url)
+
+    @precondition(lambda self: self.oracle.touched)
+    @rule()
+    def lose_connections(self):
+        """What is idle is opened again, unnoticed."""
+        self.server.cut_connections()
+
+
 def steps(examples, phases=tuple(Phase)):
     return settings(
         max_examples=examples,
@@ -358,6 +383,13 @@ def test_memory_does_what_the_oracle_does():
 
 def test_sqlite_does_what_the_oracle_does():
     run_state_machine_as_test(SqliteMachine, settings=steps(25 * CAMPAIGN))
+
+
+def test_postgres_does_what_the_oracle_does(postgres):
+    class Machine(PostgresMachine):
+        server = postgres
+
+    run_state_machine_as_test(Machine, settings=steps(8 * CAMPAIGN))
 
 
 @pytest.mark.parametrize(
@@ -401,7 +433,7 @@ def test_names_and_urls(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("postgresql://me:secret@host/db", "postgresql:// stores are not available in this version"),
+        ("postgresql+asyncpg://me:secret@host/db", "postgresql.asyncpg:// stores are not available"),
         ("redis://host", "redis:// stores are not available"),
         ("sqlite://log.db", "sqlite:///PATH"),
         ("sqlite:///log.db?mode=ro", "sqlite:///PATH"),
@@ -435,7 +467,7 @@ def test_a_name_that_cannot_be_written_is_refused(make, name):
 
 
 def test_no_database_is_loaded_before_one_is_opened():
-    code = "import sys, bridle.stores as s; s.open_store(None); sys.exit('sqlite3' in sys.modules)"
+    code = "import sys, bridle.stores as s; s.open_store(None); sys.exit(bool({'sqlite3', 'asyncpg'} & {*sys.modules}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -86,7 +86,9 @@ def paying_agent(folder: Path, policy: str, amounts: list[int], pausing: Pausing
         return f"paid {amount}" + "." * (RESULT_LONG if amount == AMOUNT_LONG else 0)
 
     script = scripted(call_reply(*(("pay", {"amount": amount}) for amount in amounts)), "all paid")
-    return Agent(script, tools=[pay], store=folder / "log.db", watchers=[pausing])
+    named = folder / "store"  # holds the URL of another store
+    store = named.read_text() if named.exists() else folder / "log.db"
+    return Agent(script, tools=[pay], store=store, watchers=[pausing])
 
 
 async def main(folder: Path, policy: str, moment: str, amounts: list[int]) -> None:

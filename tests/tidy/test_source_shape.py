@@ -28,6 +28,7 @@ BROAD_EXCEPTS = {
     "run/result.py": "the type of an answer is foreign code; what it raises is its objection",
     "cli/commands/wire.py": "a codec that raises is a defect to list, not one to stop at",
     "config/tool_loader.py": "a tools file is foreign code",
+    "stores/postgres/writer.py": "what failed in the writer is handed to every caller of its group",
     "stores/sqlite/store.py": "what failed in the writer's thread is handed to the caller it belongs to",
     "stores/sqlite/worker.py": "what failed in the writer's thread is handed to every caller",
     "tools/schema/partial_output.py": "the type of an answer is foreign code; half an answer may break it",

@@ -22,7 +22,9 @@ from bridle.values.record import Record
 
 def add_store_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--store", metavar="PATH", help="log file (default: $BRIDLE_STORE, else your data folder)"
+        "--store",
+        metavar="PATH",
+        help="log file or postgresql:// URL (default: $BRIDLE_STORE, else your data folder)",
     )
     add_config_options(parser)
 

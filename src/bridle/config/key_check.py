@@ -10,6 +10,8 @@ KEY_CHARACTERS_MIN = 12
 _CANDIDATE = re.compile(rf"(?<![A-Za-z0-9])(?=[A-Za-z_.-]*\d)[A-Za-z0-9_.-]{{{KEY_CHARACTERS_MIN},}}")
 """A word that may be a key: long, with a digit. Most files have none, and the tables are not loaded for them."""
 
+_DATABASE_PASSWORD = re.compile(r"postgres(?:ql)?://(?:[^/?#@\s]*:[^\s]+@|[^\s]*[?&]password=)")
+
 
 def explain_credential(name: str, value: str) -> str:
     """The refusal of a value that is a credential; empty if it is none. Never repeats the value."""
@@ -17,6 +19,11 @@ def explain_credential(name: str, value: str) -> str:
         return (
             f"the value of {name!r} looks like an API key, and keys are not read from files:"
             f" remove it and set the environment variable {variable}"
+        )
+    if _DATABASE_PASSWORD.search(value):
+        return (
+            f"the value of {name!r} is a URL with a password, and passwords are not read from files:"
+            " set BRIDLE_STORE, or leave the password out and keep it in ~/.pgpass"
         )
     if is_credential_name(name) and value.strip():
         return (

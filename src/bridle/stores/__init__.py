@@ -1,13 +1,14 @@
-"""Stores persist session logs: in memory, or in one SQLite file.
+"""Stores persist session logs: in memory, in one SQLite file, or in a PostgreSQL database.
 
-`open_store` is the only name needed from here. The SQLite modules are imported when such a store is opened,
-so a program that keeps nothing on disk never loads a database.
+`open_store` is the only name needed from here. The modules of a database are imported when such a store is opened,
+so a program that keeps nothing on disk never loads one.
 """
 
 import os
 import re
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from bridle.ports.store import Store
 from bridle.values.errors import MisuseError
@@ -16,27 +17,55 @@ from .memory import MemoryStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_store(where: str | os.PathLike[str] | None) -> Store:
-    """Open a store: None or ":memory:" for memory; a path or `sqlite:///PATH` for a file, created if absent.
+    """Open a store: None or ":memory:" for memory; a path or `sqlite:///PATH` for a file, created if absent;
+    `postgresql://…` for a database.
 
-    `sqlite:///PATH?anchors=FILE`, or $BRIDLE_ANCHORS, writes the heads of its sessions to another file.
+    `sqlite:///PATH?anchors=FILE`, or $BRIDLE_ANCHORS for all stores, writes the heads of sessions to another file.
     """
     if where is None or where == ":memory:":
         return MemoryStore()
     anchors = os.environ.get("BRIDLE_ANCHORS")
+    store: Store
+    if is_postgres(where):
+        store = _load_postgres().PostgresStore(where, anchors=anchors)
+        return store
     if isinstance(where, str):
         where, anchors = _split_anchors(where, anchors)
         where = _parse_location(where)
-    module = import_module(".sqlite.store", __name__)
-    store: Store = module.SqliteStore(where, anchors=anchors)
+    store = import_module(".sqlite.store", __name__).SqliteStore(where, anchors=anchors)
     return store
+
+
+def _load_postgres() -> ModuleType:
+    try:
+        return import_module(".postgres.store", __name__)
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise MisuseError(
+            "PostgreSQL stores need the package asyncpg; install it: pip install 'bridle[postgres]'"
+        ) from None
+
+
+def is_postgres(where: object) -> bool:
+    """Return True if this is the URL of a PostgreSQL store."""
+    return isinstance(where, str) and where.startswith(_POSTGRES)
+
+
+def name_store(where: str) -> str:
+    """The place of a store for messages: without the user, the password and the options of a URL."""
+    if not is_postgres(where):
+        return where
+    return f"postgresql://{where.partition('://')[2].rpartition('@')[2].partition('?')[0]}"
 
 
 def find_store_file(where: object) -> Path | None:
     """The file of a store, or of the place where one is to be opened; None if it has none."""
-    if isinstance(where, str) and where != ":memory:":
+    if isinstance(where, str) and where != ":memory:" and not is_postgres(where):
         where = _parse_location(_split_anchors(where, None)[0])
     file = where if isinstance(where, os.PathLike) else getattr(where, "path", None)
     return Path(file).resolve() if isinstance(file, os.PathLike) else None

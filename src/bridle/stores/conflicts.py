@@ -71,6 +71,10 @@ def diverged_append(session: str, after: int) -> Conflict:
     )
 
 
+def session_in_use(session: str) -> Conflict:
+    return Conflict(f"session {session!r} is in use by another run; wait for that run or stop it")
+
+
 def taken_over(session: str) -> Conflict:
     return Conflict(
         f"session {session!r} was taken over by another process, so this run may not write to it any more; "

@@ -35,6 +35,7 @@ from typing import Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from bridle.ports.store import Lease, Store
+from bridle.stores.conflicts import session_in_use
 from bridle.values.errors import Conflict, Unusable
 
 Inode = tuple[int, int]
@@ -73,7 +74,7 @@ class _ProcessLocks:
             scope = file.inode if file else log
             try:
                 if not self.names.isdisjoint({(log, lease), (scope, lease)}):
-                    raise _session_in_use(lease.session)
+                    raise session_in_use(lease.session)
                 if file is not None:
                     _lock_byte(file, lease)
             except BaseException:
@@ -247,7 +248,7 @@ def _lock_byte(file: _LockFile, lease: Lease) -> None:
         try:
             _set_lock(file.descriptor, offset, "F_WRLCK")
         except (BlockingIOError, PermissionError):
-            raise _session_in_use(session) from None
+            raise session_in_use(session) from None
         except OSError as error:
             if error.errno not in {errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}:
                 raise Unusable(
@@ -306,7 +307,3 @@ def _explain_lock_error(path: Path, error: OSError) -> Unusable:
     elif error.errno == errno.ELOOP:
         remedy = "it is a symbolic link; remove it"
     return Unusable(f"{path} cannot be opened: {error.strerror}; {remedy}")
-
-
-def _session_in_use(session: str) -> Conflict:
-    return Conflict(f"session {session!r} is in use by another run; wait for that run or stop it")

@@ -74,8 +74,8 @@ def follow(path, words, begin, *, prompts=1):
     return asyncio.run(story())
 
 
-def test_events_are_printed_as_they_are_recorded_until_the_run_ends(tmp_path):
-    before, rest, errors, code = follow(str(tmp_path / "log.db"), [], "call")
+def test_events_are_printed_as_they_are_recorded_until_the_run_ends(shared_log):
+    before, rest, errors, code = follow(shared_log, [], "call")
     assert (code, errors) == (0, "")
     assert not any("earlier" in line for line in before), "it starts with the latest prompt"
     assert any("you  !call wait" in line for line in before)

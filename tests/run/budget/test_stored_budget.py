@@ -99,8 +99,8 @@ def test_fifty_runs_at_once_never_exceed_it(limit):
     assert account.excess == Amount()
 
 
-def test_several_processes_never_exceed_it(tmp_path):
-    path = tmp_path / "log.db"
+def test_several_processes_never_exceed_it(shared_log):
+    path = shared_log
     open_store(path)
     with ExitStack() as running:
         children = [running.enter_context(child(path, "runs", RUNS, "0.012")) for _ in range(PROCESSES)]
@@ -115,9 +115,9 @@ def test_several_processes_never_exceed_it(tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["before", "during"])
-def test_what_a_killed_process_had_set_aside_is_settled_by_its_log(tmp_path, moment):
+def test_what_a_killed_process_had_set_aside_is_settled_by_its_log(shared_log, moment):
     """Killed before it had asked, it is given back; killed while the model spoke, all of it counts."""
-    path = tmp_path / "log.db"
+    path = shared_log
     store = open_store(path)
     kill(path, "dies", moment, "0.010")
     _, reserved = standing(store, "q4")
@@ -142,8 +142,8 @@ def test_what_a_killed_process_had_set_aside_is_settled_by_its_log(tmp_path, mom
     asyncio.run(store.close())
 
 
-def test_a_session_that_is_resumed_settles_what_it_had_set_aside_itself(tmp_path):
-    path = tmp_path / "log.db"
+def test_a_session_that_is_resumed_settles_what_it_had_set_aside_itself(shared_log):
+    path = shared_log
     store = open_store(path)
     kill(path, "dies", "before", "0.010")
     pool = StoredBudget(usd="0.010", name="q4")
@@ -153,8 +153,8 @@ def test_a_session_that_is_resumed_settles_what_it_had_set_aside_itself(tmp_path
     asyncio.run(store.close())
 
 
-def test_it_outlives_its_process_and_is_raised_by_saying_more(tmp_path):
-    path = tmp_path / "log.db"
+def test_it_outlives_its_process_and_is_raised_by_saying_more(shared_log):
+    path = shared_log
 
     def agent(steps):
         return Agent("sim:", store=path, pool=StoredBudget(steps=steps, name="q4"))
@@ -416,8 +416,8 @@ def test_a_session_under_way_is_never_taken_for_dead():
         pass
 
 
-def test_what_a_killed_run_inside_a_tool_had_spent_is_in_the_log_around_it(tmp_path):
-    path = tmp_path / "log.db"
+def test_what_a_killed_run_inside_a_tool_had_spent_is_in_the_log_around_it(shared_log):
+    path = shared_log
     store = open_store(path)
     kill(path, "nested", "0.02")
     records = asyncio.run(store.read("outer"))

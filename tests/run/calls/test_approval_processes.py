@@ -35,7 +35,17 @@ RULES = '[[rules]]\ndecision = "ask"\nname = "boss"\n'
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))
+    return prepare_home(tmp_path, monkeypatch, str(tmp_path / "log.db"))
+
+
+@pytest.fixture
+def any_home(tmp_path, monkeypatch, shared_log):
+    """The same, on every store that processes share."""
+    return prepare_home(tmp_path, monkeypatch, shared_log)
+
+
+def prepare_home(tmp_path, monkeypatch, store):
+    monkeypatch.setenv("BRIDLE_STORE", store)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     return tmp_path
 
@@ -64,7 +74,7 @@ def bridle_on_terminal(typed, *words):
 
 
 def library(home, then):
-    code = LIBRARY.format(home=str(home), store=str(home / "log.db"), then=then)
+    code = LIBRARY.format(home=str(home), store=os.environ["BRIDLE_STORE"], then=then)
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
     ).stdout
@@ -91,12 +101,12 @@ def ask(home, where):
 
 @pytest.mark.parametrize("answer", ["approve", "reject"])
 @pytest.mark.parametrize("where", ["library", "terminal", "policy"])
-def test_an_answer_counts_when_the_run_goes_on_in_a_pipe(home, where, answer):
-    session, question = ask(home, where)
+def test_an_answer_counts_when_the_run_goes_on_in_a_pipe(any_home, where, answer):
+    session, question = ask(any_home, where)
     assert bridle(answer, question).code == 0
-    done = bridle("resume", session, "--tools", str(home / "paying.py"))
+    done = bridle("resume", session, "--tools", str(any_home / "paying.py"))
     assert (done.code, done.out) == (0, "done\n"), done.err
-    assert paid(home) == (["7"] if answer == "approve" else [])
+    assert paid(any_home) == (["7"] if answer == "approve" else [])
 
 
 def test_an_answer_given_on_the_command_line_counts_in_the_library(home):

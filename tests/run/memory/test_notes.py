@@ -262,9 +262,9 @@ def test_what_is_no_note_and_nobodys_is_refused():
             asyncio.run(wrong)
 
 
-def test_many_may_write_a_tenants_notes_at_once(tmp_path):
+def test_many_may_write_a_tenants_notes_at_once(shared_log):
     async def all_at_once():
-        stores = [open_store(tmp_path / "log.db") for _ in range(3)]
+        stores = [open_store(shared_log) for _ in range(3)]
         added = await asyncio.gather(
             *(
                 Notes(store).add(f"Fact {n} of {at}.", tenant="acme")

@@ -11,7 +11,6 @@ The hash of the previous record is not a column: it is the hash of the row befor
 match it was altered.
 """
 
-import math
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -20,6 +19,7 @@ from shlex import quote
 import msgspec
 
 from bridle.ports.store import SessionInfo
+from bridle.stores.chain import check_timestamp, decode_record
 from bridle.stores.conflicts import (
     diverged_append,
     fork_beyond_end,
@@ -30,9 +30,8 @@ from bridle.stores.conflicts import (
     stale_append,
     taken_over,
 )
-from bridle.values.errors import Conflict, Corrupt, MisuseError, SessionNotFound
-from bridle.values.events import UnknownEvent
-from bridle.values.record import GENESIS, Record, unseal_record
+from bridle.values.errors import Conflict, Corrupt, SessionNotFound
+from bridle.values.record import GENESIS, Record
 
 from .origins import SessionRow, check_origin, check_times, find_row, move_origin, seal_origin
 
@@ -53,7 +52,7 @@ def insert_records(
     db: sqlite3.Connection,
 ) -> None:
     for record in records:
-        _check_timestamp(record)
+        check_timestamp(record)
     found = db.execute(_SELECT_HEAD, (session,)).fetchone()
     if found is None:
         _find_row(session, db)
@@ -139,7 +138,7 @@ def select_intact_records(session: str, db: sqlite3.Connection) -> tuple[Record,
 
 def repair_tail(session: str, record: Record, epoch: int | None, db: sqlite3.Connection) -> None:
     """Replace the torn end of a session with this record."""
-    _check_timestamp(record)
+    check_timestamp(record)
     if epoch is not None and epoch != select_epoch(session, db):
         raise taken_over(session)
     try:
@@ -160,7 +159,7 @@ def repair_tail(session: str, record: Record, epoch: int | None, db: sqlite3.Con
 
 def restart_log(session: str, head: str, record: Record, db: sqlite3.Connection) -> None:
     """Replace all records of a log with this one."""
-    _check_timestamp(record)
+    check_timestamp(record)
     row = _find_row(session, db)
     if row is None or row.head != head:
         raise diverged_append(session, row.length if row else 0)
@@ -244,15 +243,6 @@ def _check_unique_names(
                 raise repeated_name(session, name)
 
 
-def _check_timestamp(record: Record) -> None:
-    # An integer, NaN or -0.0 would be read back as something else, and the hash would no longer match.
-    at = record.at
-    if type(at) is not float or not math.isfinite(at) or math.copysign(1.0, at) < 0:
-        raise MisuseError(
-            f"record {record.seq} has the time {at!r}: seconds since 1970 as a float are needed"
-        )
-
-
 def _split_body(record: Record, db: sqlite3.Connection) -> tuple[str | None, bytes | None]:
     """Return the `blob` and `data` columns for an event; one of them is null."""
     if len(record.data) <= BLOB_BYTES:
@@ -278,7 +268,7 @@ def _verify_records(
                         last_good=seq - 1,
                         torn=seq == length and seq > own,
                     )
-                yield _decode_record(seq, at, once, hash_, data, prev)
+                yield decode_record(seq, at, once, hash_, data, prev)
             prev, expected = hash_, seq + 1
     if expected <= length:
         missing = f"record {length} is" if expected == length else f"records {expected} to {length} are"
@@ -287,17 +277,6 @@ def _verify_records(
         )
     if expected != length + 1 or prev != head:
         raise Corrupt(f"record {length} is not the last record", last_good=max(length - 1, 0))
-
-
-def _decode_record(seq: int, at: float, once: str | None, hash_: str, data: bytes, prev: str) -> Record:
-    try:
-        record = unseal_record(seq, at, data, prev, hash_)
-    except Corrupt as error:
-        raise Corrupt(str(error), last_good=seq - 1) from error
-    # A newer version may assign unique keys by rules unknown here.
-    if record.event.unique_key != once and not isinstance(record.event, UnknownEvent):
-        raise Corrupt(f"record {seq} has a wrong unique key", last_good=seq - 1)
-    return record
 
 
 def _is_truncated(data: bytes) -> bool:

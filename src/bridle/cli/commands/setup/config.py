@@ -20,6 +20,7 @@ from bridle.cli.format.printing import print_json, print_line
 from bridle.config.configuration import Configuration, SettingInForce
 from bridle.config.settings import SETTINGS_BY_NAME, SettingValue
 from bridle.config.toml_file import explain_unknown_name
+from bridle.stores import name_store
 from bridle.values.errors import MisuseError
 
 VALUE_WIDTH_MIN = 20
@@ -55,7 +56,7 @@ def execute(options: argparse.Namespace) -> int:
 def _make_row(each: SettingInForce) -> dict[str, object]:
     return {
         "name": each.setting.name,
-        "value": each.value,
+        "value": name_store(each.value) if isinstance(each.value, str) else each.value,
         "default": each.setting.default,
         "source": each.source.kind,
         "where": each.source.label if each.source.kind != "default" else "",
@@ -64,7 +65,9 @@ def _make_row(each: SettingInForce) -> dict[str, object]:
 
 
 def format_value(value: SettingValue | None) -> str:
-    """A value as text: lists separated by commas, switches as in TOML."""
+    """A value as text: lists separated by commas, switches as in TOML, URLs without passwords."""
+    if isinstance(value, str):
+        return name_store(value)
     if isinstance(value, bool):
         return str(value).lower()
     return ", ".join(value) if isinstance(value, tuple) else str(value)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 from urllib.parse import urlsplit
 
 from bridle import __version__
@@ -26,11 +26,15 @@ from bridle.providers.catalogue import choose_default_model, find_key, find_mode
 from bridle.providers.tables import load_tables
 from bridle.run.agent_settings import read_policy
 from bridle.sandbox.local import find_sandbox
-from bridle.stores import open_store
+from bridle.stores import is_postgres, name_store, open_store
 from bridle.stores.sqlite.database_file import FORMAT
 from bridle.values.base import Value
 from bridle.values.errors import BridleError, MissingKey, MisuseError
 from bridle.watchers.console import format_count
+
+if TYPE_CHECKING:
+    from bridle.stores.postgres.store import PostgresStore
+    from bridle.stores.postgres.tables import PostgresState
 
 CheckState = Literal["ok", "warn", "fail"]
 STATE_STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -208,6 +212,8 @@ def _check_keys() -> CheckResult:
 def _check_store(given: str | None) -> CheckResult:
     """The log: it opens, its format is known, and it can be written. A missing log is not created."""
     path = store_path(given)
+    if is_postgres(path):
+        return _check_postgres(path)
     if "://" not in path and path != ":memory:" and not Path(path).exists():
         folder = next(parent for parent in Path(path).absolute().parents if parent.exists())
         if os.access(folder, os.W_OK):
@@ -228,6 +234,31 @@ def _check_store(given: str | None) -> CheckResult:
         f"{path}, format {FORMAT}, {format_count(count, 'session')}{more}, SQLite {sqlite3.sqlite_version}"
     )
     return CheckResult(name="store", state="ok", detail=shown)
+
+
+def _check_postgres(url: str) -> CheckResult:
+    """The server: it can be reached, and it keeps what it acknowledges. The URL is shown without its password."""
+    try:
+        count, server = asyncio.run(_ask_server(url))
+    except BridleError as error:
+        return CheckResult(
+            name="store", state="fail", detail=str(error), remedy="choose another: --store PATH or URL"
+        )
+    more = " or more" if count >= SESSIONS_COUNTED_MAX else ""
+    counted = f"{format_count(count, 'session')}{more}" if server.has_tables else "created by the first run"
+    shown = f"{name_store(url)}, {counted}, {server.description}"
+    remedy = "" if server.is_replicated else "records reach the standbys later: synchronous_commit = on"
+    return CheckResult(name="store", state="warn" if remedy else "ok", detail=shown, remedy=remedy)
+
+
+async def _ask_server(url: str) -> tuple[int, "PostgresState"]:
+    store = cast("PostgresStore", open_store(url))
+    try:
+        server = await store.read_state()
+        count = len(await list_sessions(store, SESSIONS_COUNTED_MAX)) if server.has_tables else 0
+        return count, server
+    finally:
+        await store.close()
 
 
 async def _count_sessions(path: str) -> int:

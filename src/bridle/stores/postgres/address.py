@@ -1,0 +1,46 @@
+"""The address of a PostgreSQL store: a URL, and a name for messages that has no password in it."""
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from bridle.values.errors import MisuseError
+
+DEFAULT_SCHEMA = "bridle"
+SCHEMA_BYTES_MAX = 63
+"""Longest name of a schema; the server cuts longer ones."""
+
+
+class Address(NamedTuple):
+    dsn: str
+    """URL for the driver. It may hold a password: never shown."""
+    schema: str
+    """Schema that holds the tables."""
+    name: str
+    """Host, port, database and schema, for messages."""
+
+    def __repr__(self) -> str:
+        return f"Address({self.name})"
+
+
+def parse_address(url: str) -> Address:
+    """Parse `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME`. Raises `MisuseError` without repeating it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise MisuseError("the URL of the PostgreSQL store cannot be parsed: check its brackets") from error
+    if "@" in parts.path + parts.query + parts.fragment or parts.fragment:
+        raise MisuseError(
+            "the URL of the PostgreSQL store has an @ or # in the wrong place: in a user name or password, write "
+            "%40 for @, %3A for :, %2F for /, %3F for ? and %23 for #"
+        )
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    schema = dict(options).get("schema", DEFAULT_SCHEMA)
+    if not schema or "\0" in schema or len(schema.encode(errors="replace")) > SCHEMA_BYTES_MAX:
+        raise MisuseError(
+            f"the schema of a PostgreSQL store has 1 to {SCHEMA_BYTES_MAX} bytes: ?schema={DEFAULT_SCHEMA}"
+        )
+    kept = urlencode([(key, value) for key, value in options if key != "schema"])
+    name = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    if schema != DEFAULT_SCHEMA:
+        name += f"?schema={schema}"
+    return Address(parts._replace(scheme="postgresql", query=kept).geturl(), schema, name)

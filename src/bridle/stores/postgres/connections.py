@@ -1,0 +1,146 @@
+"""Connections of the PostgreSQL store: opened and checked, pooled for reads, and their errors explained.
+
+Everything here runs in the store's own event loop. A store has up to `POOL_MAX` connections for reads and small
+writes, one for appends, one that holds locks and one that listens; each is opened when it is first needed, and again
+after it was lost.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import asyncpg
+from asyncpg import exceptions as pg
+
+from bridle.values.errors import BridleError, MisuseError
+
+from .address import Address
+from .driver_errors import LOST, explain_error
+from .tables import PostgresState, check_server, prepare_tables, quote_name, read_state
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+T = TypeVar("T")
+
+POOL_MAX = 4
+CONNECT_SECONDS = 15.0
+STATEMENT_SECONDS = 60
+"""Longest time the server works on a statement. The client waits a little longer, in case the server is gone."""
+CLIENT_EXTRA_SECONDS = 15
+CLOSE_SECONDS = 5.0
+
+SESSION_SETTINGS = {
+    "application_name": "bridle",
+    "statement_timeout": f"{STATEMENT_SECONDS}s",
+    "lock_timeout": "30s",
+    "idle_in_transaction_session_timeout": "60s",
+    "idle_session_timeout": "0",  # a connection that holds locks is idle for long
+    # The locks of a machine that vanished are released after about a minute.
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+    # Statements look up few rows by key, whatever the statistics of a table that has just grown say.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+
+
+class Connections:
+    """All connections of one store."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._preparing = asyncio.Lock()
+        self._is_prepared = False
+        self._open: set[Connection] = set()
+        self._idle: list[Connection] = []
+        self._places = asyncio.Semaphore(POOL_MAX)
+
+    async def open(self, *, creates_tables: bool = True) -> "Connection":
+        """Open a connection. The first one of a store creates the tables if they are missing."""
+        name = self.address.name
+        try:
+            connection = await asyncpg.connect(
+                self.address.dsn,
+                timeout=CONNECT_SECONDS,
+                command_timeout=STATEMENT_SECONDS + CLIENT_EXTRA_SECONDS,
+                server_settings={**SESSION_SETTINGS, "search_path": quote_name(self.address.schema)},
+            )
+        except (pg.ClientConfigurationError, ValueError, OverflowError):
+            # The driver's text may repeat parts of the URL.
+            raise MisuseError(
+                f"store {name}: the driver rejects the URL; check its port and its ?options"
+            ) from None
+        except (pg.PostgresError, *LOST) as error:
+            raise explain_error(name, error) from error
+        try:
+            await check_server(connection, name)
+            async with self._preparing:
+                if creates_tables and not self._is_prepared:
+                    await prepare_tables(connection, self.address)
+                    self._is_prepared = True
+        except BaseException as error:
+            connection.terminate()
+            if isinstance(error, (pg.PostgresError, *LOST)):
+                raise explain_error(name, error) from error
+            raise
+        self._open.add(connection)
+        connection.add_termination_listener(self._open.discard)
+        return connection
+
+    async def use(self, act: "Callable[[Connection], Awaitable[T]]", *, retry: bool = True) -> T:
+        """Run statements on a pooled connection; once more on a new one if it was lost and they may be repeated."""
+        async with self._places:
+            connection = self._take_idle() or await self.open()
+            try:
+                try:
+                    return await act(connection)
+                except LOST as error:
+                    if not retry or isinstance(error, TimeoutError | pg.QueryCanceledError):
+                        raise
+                    # The others were probably lost as well.
+                    while self._idle:
+                        self._idle.pop().terminate()
+                    connection.terminate()
+                    connection = await self.open()
+                    return await act(connection)
+            except BaseException as error:
+                if not isinstance(error, BridleError):
+                    connection.terminate()
+                if isinstance(error, (pg.PostgresError, *LOST)):
+                    raise explain_error(self.address.name, error) from error
+                raise
+            finally:
+                if not connection.is_closed():
+                    self._idle.append(connection)
+
+    async def read_state(self) -> PostgresState:
+        """Ask the server how it is; creates nothing."""
+        connection = await self.open(creates_tables=False)
+        try:
+            return await read_state(connection, self.address)
+        finally:
+            connection.terminate()
+
+    def _take_idle(self) -> "Connection | None":
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return None
+
+    async def close(self) -> None:
+        for connection in list(self._open):
+            try:
+                await connection.close(timeout=CLOSE_SECONDS)
+            except (pg.PostgresError, *LOST):
+                connection.terminate()
+
+    def list_sockets(self) -> list[int]:
+        """File descriptors of the open connections."""
+        sockets = (connection._transport.get_extra_info("socket") for connection in self._open)
+        return [each.fileno() for each in sockets if each is not None and each.fileno() >= 0]

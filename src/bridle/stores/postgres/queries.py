@@ -1,0 +1,115 @@
+"""SQL of the PostgreSQL store. The search path holds its schema alone."""
+
+LINE = """
+    SELECT sid, parent, fork_seq, 9223372036854775807 FROM sessions WHERE uid = $1
+    UNION ALL
+    SELECT above.sid, above.parent, above.fork_seq, least(line.lo, line.hi)
+    FROM line JOIN sessions AS above ON above.sid = line.parent
+"""
+
+# The first row describes the session; one statement sees one state of the database.
+SELECT_RECORDS = f"""
+WITH RECURSIVE line (sid, parent, lo, hi) AS ({LINE})
+(SELECT 0::bigint, s.created, s.seal, s.head, NULL::bytea, s.seq, s.updated, p.uid, s.fork_seq
+ FROM sessions AS s LEFT JOIN sessions AS p ON p.sid = s.parent WHERE s.uid = $1)
+UNION ALL
+(SELECT e.seq, e.at, e.once, e.hash, convert_to(e.data, 'UTF8'), NULL, NULL, NULL, NULL
+ FROM line JOIN events AS e ON e.sid = line.sid AND e.seq > greatest(line.lo, $2 - 1) AND e.seq <= line.hi
+ ORDER BY e.seq)
+"""  # noqa: S608
+
+SELECT_NAME = f"""
+WITH RECURSIVE line (sid, parent, lo, hi) AS ({LINE})
+SELECT 1 FROM line JOIN events AS e ON e.sid = line.sid AND e.once = $2 AND e.seq <= line.hi LIMIT 1
+"""  # noqa: S608
+
+SELECT_FORK_POINT = f"""
+WITH RECURSIVE line (sid, parent, lo, hi) AS ({LINE})
+SELECT e.hash, e.at FROM line JOIN events AS e ON e.sid = line.sid AND e.seq = $2
+WHERE line.lo < $2 AND $2 <= line.hi
+"""  # noqa: S608
+
+SELECT_HASH = "SELECT hash FROM events JOIN sessions USING (sid) WHERE uid = $1 AND events.seq = $2"
+
+SELECT_FORK = "SELECT 1 FROM sessions WHERE parent = $1 LIMIT 1"
+
+SELECT_SESSIONS = """
+SELECT s.uid, s.seq, s.created, s.updated, coalesce(p.uid, ''), s.fork_seq
+FROM (SELECT * FROM sessions ORDER BY touched DESC LIMIT $1) AS s LEFT JOIN sessions AS p ON p.sid = s.parent
+ORDER BY s.touched DESC
+"""
+
+INSERT_FORK = """
+INSERT INTO sessions (uid, parent, fork_seq, seq, head, created, updated, seal)
+VALUES ($1, $2, $3, $3, $4, $5, $5, $6)
+ON CONFLICT (uid) DO NOTHING RETURNING sid
+"""
+
+SELECT_FOR_UPDATE = "SELECT sid, parent, seq, head, epoch FROM sessions WHERE uid = $1 FOR UPDATE"
+
+INSERT_EVENT = "INSERT INTO events (sid, seq, at, once, hash, data) VALUES ($1, $2, $3, $4, $5, $6)"
+
+REPLACE_HEAD = """
+UPDATE sessions SET seq = $2, head = $3, created = $4, updated = $5, seal = $6, touched = nextval('touches')
+WHERE sid = $1
+"""
+
+# Existing content is left alone unless it is damaged; then this restores it.
+INSERT_BLOB = """
+INSERT INTO blobs (hash, bytes) VALUES ($1, $2)
+ON CONFLICT (hash) DO UPDATE SET bytes = excluded.bytes WHERE blobs.bytes <> excluded.bytes
+"""
+
+# An append moves the head of its session's row from the record before to its last one. The update waits for other
+# writers of the row and then compares again, so a late, diverged or fenced writer moves nothing and inserts nothing.
+# Inserted rows are not visible to the update and updated ones exist before, so a job is in `moved` or in `made`.
+# Own unique keys are enforced by an index, inherited ones here.
+APPEND = """
+WITH RECURSIVE job AS (
+    SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
+        $8::float8[], $9::float8[], $10::text[])
+        AS j (place, uid, after, seq, epoch, prev, head, first_at, last_at, seal)
+), record AS (
+    SELECT * FROM unnest($11::int[], $12::bigint[], $13::float8[], $14::text[], $15::text[], $16::text[])
+        AS r (place, seq, at, once, hash, data)
+), line (place, sid, parent, lo, hi) AS (
+    SELECT job.place, above.sid, above.parent, above.fork_seq, s.fork_seq
+    FROM job JOIN sessions AS s ON s.uid = job.uid JOIN sessions AS above ON above.sid = s.parent
+    UNION ALL
+    SELECT line.place, above.sid, above.parent, above.fork_seq, least(line.lo, line.hi)
+    FROM line JOIN sessions AS above ON above.sid = line.parent
+), refused AS (
+    SELECT need.place FROM unnest($17::int[], $18::text[]) AS need (place, hash)
+    WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.hash = need.hash)
+    UNION ALL
+    SELECT record.place FROM line JOIN record ON record.place = line.place
+    JOIN events AS e ON e.sid = line.sid AND e.once = record.once AND e.seq <= line.hi
+), moved AS (
+    UPDATE sessions AS s SET
+        seq = job.seq, head = job.head, updated = job.last_at, touched = nextval('touches'),
+        created = CASE WHEN s.seq = s.fork_seq THEN job.first_at ELSE s.created END
+    FROM job
+    WHERE s.uid = job.uid AND s.seq = job.after AND s.head = job.prev AND s.epoch = coalesce(job.epoch, s.epoch)
+        AND NOT EXISTS (SELECT 1 FROM refused WHERE refused.place = job.place)
+    RETURNING s.sid, job.place
+), made AS (
+    INSERT INTO sessions (uid, seq, head, created, updated, seal)
+    SELECT job.uid, job.seq, job.head, job.first_at, job.last_at, job.seal
+    FROM job
+    WHERE job.after = 0 AND job.prev = $19 AND coalesce(job.epoch, 0) = 0
+        AND NOT EXISTS (SELECT 1 FROM refused WHERE refused.place = job.place)
+        AND NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.uid = job.uid)
+    ORDER BY job.uid
+    ON CONFLICT (uid) DO NOTHING
+    RETURNING sid, uid
+), kept AS (
+    SELECT sid, place FROM moved
+    UNION ALL
+    SELECT made.sid, job.place FROM made JOIN job ON job.uid = made.uid
+), written AS (
+    INSERT INTO events (sid, seq, at, once, hash, data)
+    SELECT kept.sid, record.seq, record.at, record.once, record.hash, record.data
+    FROM kept JOIN record ON record.place = kept.place
+)
+SELECT place FROM kept
+"""

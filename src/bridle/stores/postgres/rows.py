@@ -1,0 +1,301 @@
+"""Queries of the PostgreSQL store: records as rows, verified when read.
+
+The history of a session consists of segments: its own records, and for a fork those of its parent up to the fork
+point, and so on up. A parent's segment ends at the lower of the two fork points below it; otherwise forking a fork
+before its own fork point would show later records.
+
+The seal of a session is a hash over its id, its parent and the record that its own part begins with. Rows that were
+renamed or exchanged do not match it.
+
+A text of PostgreSQL cannot hold the character NUL, which ids and unique keys may contain: it is escaped in both.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from bridle.ports.store import SessionInfo
+from bridle.stores.chain import check_timestamp, hash_content, verify_rows
+from bridle.stores.conflicts import (
+    diverged_append,
+    fork_beyond_end,
+    missing_blob,
+    repeated_name,
+    restarted_fork,
+    session_exists,
+    stale_append,
+    taken_over,
+)
+from bridle.values.errors import Conflict, Corrupt, SessionNotFound
+from bridle.values.record import GENESIS, Record
+
+from . import queries
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+
+class AppendJob:
+    """An append that waits to be written: its records, and the columns of its session's row afterwards."""
+
+    __slots__ = ("after", "epoch", "names", "records", "session", "size")
+
+    def __init__(
+        self, session: str, after: int, records: Sequence[Record], names: Sequence[str], epoch: int | None
+    ) -> None:
+        for record in records:
+            check_timestamp(record)
+        self.session = session
+        self.after = after
+        self.records = records
+        self.names = names
+        self.epoch = epoch
+        self.size = sum(len(record.data) for record in records)
+
+
+async def insert_records(connection: "Connection", jobs: Sequence[AppendJob]) -> set[int]:
+    """Write jobs of different sessions in one statement, which is one transaction; return the places of those written.
+
+    A job that is not written changed nothing: `explain_refusal` says why.
+    """
+    places = range(len(jobs))
+    events = [(place, record) for place in places for record in jobs[place].records]
+    needed = [(place, hash_) for place, record in events for hash_ in record.event.required_blobs]
+    written = await connection.fetch(
+        queries.APPEND,
+        list(places),
+        [escape_nul(job.session) for job in jobs],
+        [job.after for job in jobs],
+        [job.records[-1].seq for job in jobs],
+        [job.epoch for job in jobs],
+        [job.records[0].prev for job in jobs],
+        [job.records[-1].hash for job in jobs],
+        [job.records[0].at for job in jobs],
+        [job.records[-1].at for job in jobs],
+        ["" if job.after else hash_identity(job.session, "", 0, job.records[0].hash) for job in jobs],
+        [place for place, _ in events],
+        [record.seq for _, record in events],
+        [record.at for _, record in events],
+        [escape_key(record.event.unique_key) for _, record in events],
+        [record.hash for _, record in events],
+        [record.data.decode() for _, record in events],
+        [place for place, _ in needed],
+        [hash_ for _, hash_ in needed],
+        GENESIS,
+    )
+    return {row[0] for row in written}
+
+
+async def explain_refusal(connection: "Connection", job: AppendJob) -> None:
+    """Raise the reason why a job cannot be written; return if there is none (any more)."""
+    session, after, first = job.session, job.after, job.records[0]
+    row = await connection.fetchrow(
+        "SELECT seq, head, epoch FROM sessions WHERE uid = $1", escape_nul(session)
+    )
+    length, head, epoch = row or (0, GENESIS, 0)
+    if job.epoch is not None and job.epoch != epoch:
+        raise taken_over(session)
+    if length != after:
+        raise stale_append(session, length, after)
+    if head != first.prev:
+        raise diverged_append(session, after)
+    for hash_ in (hash_ for record in job.records for hash_ in record.event.required_blobs):
+        if not await connection.fetchval("SELECT 1 FROM blobs WHERE hash = $1", hash_):
+            raise missing_blob(session, hash_)
+    for name in job.names:
+        if await connection.fetchval(queries.SELECT_NAME, escape_nul(session), escape_key(name)):
+            raise repeated_name(session, name)
+
+
+async def is_stored(connection: "Connection", job: AppendJob) -> bool:
+    """Return True if the session has exactly these records: hashes cover all before them."""
+    last = job.records[-1]
+    return bool(
+        await connection.fetchval(queries.SELECT_HASH, escape_nul(job.session), last.seq) == last.hash
+    )
+
+
+async def insert_fork(connection: "Connection", session: str, at: int, new: str, *, again: bool) -> None:
+    """Insert the row of a fork; `again` accepts one that is there already."""
+    async with connection.transaction():
+        # The lock keeps the parent from being started again (`restart_log`) before the fork is there.
+        parent = await connection.fetchrow(
+            "SELECT sid, seq FROM sessions WHERE uid = $1 FOR KEY SHARE", escape_nul(session)
+        )
+        if parent is None:
+            raise SessionNotFound(f"there is no session {session!r} to fork")
+        sid, length = parent
+        if not 0 <= at <= length:
+            raise fork_beyond_end(session, length, at)
+        head, time = GENESIS, 0.0
+        if at:
+            row = await connection.fetchrow(queries.SELECT_FORK_POINT, escape_nul(session), at)
+            if row is None:
+                raise Corrupt(f"record {at} is missing")
+            head, time = row
+        seal = hash_identity(new, session, at, head)
+        made = await connection.fetchval(queries.INSERT_FORK, escape_nul(new), sid, at, head, time, seal)
+        if made is None:
+            stored = await connection.fetchval("SELECT seal FROM sessions WHERE uid = $1", escape_nul(new))
+            if not again or stored != seal:
+                raise session_exists(new)
+
+
+class SessionRows:
+    """A session's row and those of its records, as one statement found them."""
+
+    def __init__(self, session: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.session = session
+        self.exists = bool(rows)
+        self.length = 0
+        if rows:
+            _, self.created, self.seal, self.head, _, self.length, self.updated, parent, self.forked_at = (
+                rows[0]
+            )
+            self.parent = unescape_nul(parent or "")
+        self._records = rows[1:]
+
+    def verify(self, after: int) -> tuple[Record, ...]:
+        """Return the records above `after`; raises `Corrupt` if they are not those that were appended."""
+        if after >= self.length:
+            return ()
+        records = tuple(self.iterate(after))
+        if after == 0:
+            self.check_identity(records)
+            first = records[self.forked_at] if self.length > self.forked_at else records[-1]
+            if (self.created, self.updated) != (first.at, records[-1].at):
+                raise Corrupt("its times differ from those of its records: another program changed them")
+        return records
+
+    def list_intact(self) -> tuple[Record, ...]:
+        """Return the records before the first damaged one; none if they belong to another session."""
+        records: list[Record] = []
+        try:
+            if self.exists:
+                records.extend(self.iterate(0))
+        except Corrupt:
+            pass  # the records before the damage were added; reading the session reports it
+        try:
+            self.check_identity(records)
+        except Corrupt:
+            return ()
+        return tuple(records)
+
+    def iterate(self, after: int) -> Iterator[Record]:
+        rows = (
+            (seq, at, None if once is None else unescape_nul(once), hash_, data)
+            for seq, at, once, hash_, data, *_ in self._records
+        )
+        return verify_rows(rows, after, self.length, self.head, self.forked_at)
+
+    def check_identity(self, records: Sequence[Record]) -> None:
+        """Compare the records, from the first one on, with the seal of the session."""
+        anchored = (self.forked_at if self.parent else 1) if self.exists else 0
+        if anchored and len(records) >= anchored:
+            anchor = records[anchored - 1].hash
+            if hash_identity(self.session, self.parent, self.forked_at, anchor) != self.seal:
+                raise Corrupt("its records belong to another session")
+
+
+async def select_rows(connection: "Connection", session: str, after: int = 0) -> SessionRows:
+    return SessionRows(session, await connection.fetch(queries.SELECT_RECORDS, escape_nul(session), after))
+
+
+async def repair_tail(connection: "Connection", session: str, record: Record, epoch: int | None) -> None:
+    """Replace the torn end of a session with this record."""
+    check_timestamp(record)
+    async with connection.transaction():
+        row = await connection.fetchrow(queries.SELECT_FOR_UPDATE, escape_nul(session))
+        if row is not None and epoch is not None and row["epoch"] != epoch:
+            raise taken_over(session)
+        found = await select_rows(connection, session)
+        try:
+            found.verify(0)
+        except Corrupt as error:
+            if not error.torn:
+                raise
+            at = error.last_good or 0
+        else:
+            raise Conflict(
+                f"session {session!r} is already repaired: another process wrote to it; read it again"
+            )
+        good = found.list_intact()
+        if at + 1 != record.seq or record.prev != (good[-1].hash if good else GENESIS):
+            raise diverged_append(session, at)
+        first = good[found.forked_at] if at > found.forked_at else record
+        seal = hash_identity(session, "", 0, record.hash) if at == 0 and not found.parent else found.seal
+        await _replace_tail(connection, row["sid"], at, record, first.at, seal)
+
+
+async def restart_log(
+    connection: "Connection", session: str, head: str, record: Record, *, again: bool
+) -> None:
+    """Replace all records of a log with this one; `again` accepts a log where that has happened."""
+    check_timestamp(record)
+    async with connection.transaction():
+        row = await connection.fetchrow(queries.SELECT_FOR_UPDATE, escape_nul(session))
+        if row is not None and again and row["head"] == record.hash:
+            return
+        if row is None or row["head"] != head:
+            raise diverged_append(session, row["seq"] if row else 0)
+        if row["parent"] is not None or await connection.fetchval(queries.SELECT_FORK, row["sid"]):
+            raise restarted_fork(session)
+        seal = hash_identity(session, "", 0, record.hash)
+        await _replace_tail(connection, row["sid"], 0, record, record.at, seal)
+
+
+async def _replace_tail(
+    connection: "Connection", sid: int, at: int, record: Record, created: float, seal: str
+) -> None:
+    """Replace the records after `at` with this one."""
+    key, data = escape_key(record.event.unique_key), record.data.decode()
+    await connection.execute("DELETE FROM events WHERE sid = $1 AND seq > $2", sid, at)
+    await connection.execute(queries.INSERT_EVENT, sid, record.seq, record.at, key, record.hash, data)
+    await connection.execute(queries.REPLACE_HEAD, sid, record.seq, record.hash, created, record.at, seal)
+
+
+async def select_sessions(connection: "Connection", limit: int) -> tuple[SessionInfo, ...]:
+    return tuple(
+        SessionInfo(
+            id=unescape_nul(uid),
+            length=seq,
+            created_at=created,
+            updated_at=updated,
+            parent=unescape_nul(parent),
+            forked_at=fork_seq,
+        )
+        for uid, seq, created, updated, parent, fork_seq in await connection.fetch(
+            queries.SELECT_SESSIONS, limit
+        )
+    )
+
+
+async def insert_blob(connection: "Connection", data: bytes) -> str:
+    key = hash_content(data)
+    await connection.execute(queries.INSERT_BLOB, key, data)
+    return key
+
+
+async def select_blob(connection: "Connection", hash_: str, store: str) -> bytes | None:
+    if "\0" in hash_:
+        return None
+    data: bytes | None = await connection.fetchval("SELECT bytes FROM blobs WHERE hash = $1", hash_)
+    if data is not None and hash_content(data) != hash_:
+        raise Corrupt(f"store {store}: blob {hash_} is not what was written; restore it from a backup")
+    return data
+
+
+def escape_nul(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\0", "\\0") if "\0" in text or "\\" in text else text
+
+
+def escape_key(key: str | None) -> str | None:
+    return None if key is None else escape_nul(key)
+
+
+def unescape_nul(text: str) -> str:
+    return "\\".join(part.replace("\\0", "\0") for part in text.split("\\\\")) if "\\" in text else text
+
+
+def hash_identity(session: str, parent: str, forked_at: int, anchor: str) -> str:
+    return sha256(f"{forked_at} {anchor} {len(parent)} {parent} {session}".encode()).hexdigest()

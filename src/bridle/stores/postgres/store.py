@@ -1,0 +1,180 @@
+"""Store that keeps all logs in one schema of a PostgreSQL database, for processes on several machines.
+
+An append is acknowledged when the server has committed it; a server that acknowledges earlier is refused
+(connections.py). All appends that wait are one statement and one transaction (writer.py). The statement moves the head
+of a session's row from the record before to the last new one, and only if the writer's epoch is that of the row: a
+late writer, one that was taken over, and one of two rivals write nothing (rows.py).
+
+  - A fork is one row. Its records are read by walking up its parents.
+  - A driver holds an advisory lock (leases.py), which the server releases when the connection ends.
+  - Readers in other processes are notified (notifications.py).
+  - Reads are repeated once if their connection was lost. Writes are not: their outcome is unknown.
+
+Connections live in an event loop of their own (store_loop.py), so the store works from several loops and threads.
+"""
+
+import asyncio
+import os
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from bridle.ports.store import Lease, SessionInfo
+from bridle.stores.anchors import AnchorFile, find_anchor_file
+from bridle.stores.chain import locate_corruption
+from bridle.stores.conflicts import check_batch, check_restart, check_session_name
+from bridle.values.errors import Corrupt
+from bridle.values.record import Record
+
+from . import rows
+from .address import parse_address
+from .connections import Connections
+from .leases import LeaseKey, Leases
+from .notifications import Notifications
+from .store_loop import StoreLoop
+from .tables import PostgresState
+from .writer import GroupWriter
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+T = TypeVar("T")
+
+
+class PostgresStore:
+    """Store in a PostgreSQL database; connects with its first use. Safe to use from several loops and threads."""
+
+    def __init__(self, url: str, *, anchors: str | os.PathLike[str] | None = None) -> None:
+        """`anchors` is the file, or the folder of files, that heads are written to: see stores/anchors.py."""
+        address = parse_address(url)
+        anchor_file = find_anchor_file(Path(address.schema), anchors)
+        self._anchors = AnchorFile(anchor_file) if anchor_file is not None else None
+        self.name = address.name
+        """Host, port, database and schema: the URL without user and password."""
+        self._connections = connections = Connections(address)
+        self._notifications = notifications = Notifications(connections)
+        self._leases = Leases(connections)
+        self._writer = GroupWriter(connections, notifications.announce)
+        self._loop = StoreLoop(
+            "bridle-postgres",
+            drain=notifications.end_waits,
+            close=connections.close,
+            sockets=connections.list_sockets,
+        )
+        weakref.finalize(self, self._loop.stop).atexit = False
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self.name!r})"
+
+    async def append(
+        self, session: str, after: int, records: Sequence[Record], *, epoch: int | None = None
+    ) -> None:
+        """Append records. After a cancellation or a lost connection, only reading tells if they were stored."""
+        if not records:
+            return
+        check_session_name(session)
+        names = check_batch(session, after, records)
+        job = rows.AppendJob(session, after, records, tuple(names), epoch)
+        await self._loop.run(self._append(job))
+        if self._anchors is not None:
+            self._anchors.write_heads(session, records)
+
+    async def _append(self, job: rows.AppendJob) -> None:
+        if job.epoch is not None:
+            await self._leases.confirm((job.session, job.epoch))
+        await self._writer.append(job)
+
+    async def read(self, session: str, after: int = 0) -> Sequence[Record]:
+        found = await self._select(session, max(after, 0))
+        with self._locate(session):
+            return found.verify(max(after, 0))
+
+    async def read_intact(self, session: str) -> Sequence[Record]:
+        return (await self._select(session)).list_intact()
+
+    async def _select(self, session: str, after: int = 0) -> rows.SessionRows:
+        check_session_name(session)
+        return await self._use(lambda db: rows.select_rows(db, session, after))
+
+    async def repair(self, session: str, record: Record, *, epoch: int | None = None) -> None:
+        check_session_name(session)
+        with self._locate(session):
+            await self._use(lambda db: rows.repair_tail(db, session, record, epoch), retry=False)
+
+    async def restart(self, session: str, head: str, record: Record) -> None:
+        check_restart(session, record)
+        await self._use_again(lambda db, again: rows.restart_log(db, session, head, record, again=again))
+
+    async def fork(self, session: str, at: int, new: str) -> None:
+        check_session_name(session)
+        check_session_name(new)
+        with self._locate(session):
+            await self._use_again(lambda db, again: rows.insert_fork(db, session, at, new, again=again))
+
+    async def put_blob(self, data: bytes) -> str:
+        return await self._use(lambda db: rows.insert_blob(db, bytes(data)))
+
+    async def get_blob(self, hash_: str) -> bytes | None:
+        return await self._use(lambda db: rows.select_blob(db, hash_, self.name))
+
+    def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
+        check_session_name(session)
+        return self._hold_lease(session, take_over=take_over)
+
+    @asynccontextmanager
+    async def _hold_lease(self, session: str, *, take_over: bool) -> AsyncIterator[Lease]:
+        taking = self._loop.submit(self._leases.take(session, take_over=take_over))
+        try:
+            key = await asyncio.shield(asyncio.wrap_future(taking))
+        except asyncio.CancelledError:
+            taking.add_done_callback(self._release_abandoned)
+            raise
+        try:
+            yield Lease(session=session, epoch=key[1])
+        finally:
+            # A closed store has released its leases; those in a child made by fork() belong to the parent.
+            if self._loop.is_usable:
+                await asyncio.shield(asyncio.wrap_future(self._loop.submit(self._leases.release(key))))
+
+    def _release_abandoned(self, taking: "Future[LeaseKey]") -> None:
+        if taking.exception() is None and self._loop.is_usable:
+            self._loop.submit(self._leases.release(taking.result()))
+
+    @property
+    def anchor_file(self) -> Path | None:
+        return self._anchors.path if self._anchors is not None else None
+
+    async def wait_for_records(self, session: str, after: int) -> None:
+        check_session_name(session)
+        await self._loop.run(self._notifications.wait_for_records(session, after))
+
+    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+        return await self._use(lambda db: rows.select_sessions(db, max(limit, 0)))
+
+    async def _use(self, act: "Callable[[Connection], Awaitable[T]]", *, retry: bool = True) -> T:
+        return await self._loop.run(self._connections.use(act, retry=retry))
+
+    async def _use_again(self, act: "Callable[[Connection, bool], Awaitable[None]]") -> None:
+        """Run a write that is told if it may have succeeded before, on a connection that was lost."""
+        attempts = iter((False, True))
+        await self._use(lambda db: act(db, next(attempts)))
+
+    @contextmanager
+    def _locate(self, session: str) -> Iterator[None]:
+        try:
+            yield
+        except Corrupt as error:
+            raise locate_corruption(self.name, session, error) from error
+
+    async def read_state(self) -> PostgresState:
+        return await self._loop.run(self._connections.read_state())
+
+    async def close(self) -> None:
+        """Write what waits, then close the connections, which releases the leases."""
+        self._loop.stop()
+        await asyncio.to_thread(self._loop.join)
+        if self._anchors is not None:
+            self._anchors.close()
