@@ -26,7 +26,7 @@ from bridle.run.calls.code_mode import BoundCodeMode
 from bridle.run.context.instructions import AgentInstructions, parse_instructions
 from bridle.run.context.registered_hooks import RegisteredHooks
 from bridle.run.context.run_context import ContextNeed, check_context_types, list_tool_needs
-from bridle.tools.collect_tools import ToolLike, collect_tools, confine_tools, split_sources
+from bridle.tools.collect_tools import ToolLike, collect_tools, split_sources
 from bridle.tools.output_functions import OutputFunctions, add_output_functions, make_output
 from bridle.tools.schema.output_type import OutputType
 from bridle.transports.deadlines import Deadlines

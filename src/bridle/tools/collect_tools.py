@@ -115,13 +115,3 @@ def _bind_method(made: object, owner: object) -> object:
     if owner is None:
         raise BadTool(f"tool `{made.spec.name}`: it is an unbound method; take it from an instance")
     return made.__get__(owner)
-
-
-def confine_tools(tools: dict[str, Tool], sandbox: Sandbox | None) -> dict[str, Tool]:
-    """The tools, with the programs of those that name no sandbox in this one."""
-    if sandbox is None:
-        return tools
-    return {
-        name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
-        for name, tool in tools.items()
-    }
