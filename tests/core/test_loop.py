@@ -204,6 +204,7 @@ ONE_OF_EACH = (
     BudgetSnapshot(generation=2, spent=Amount(), excess=Amount()),
     e.Forked(session="", parent="", at=0),
     e.LogRepaired(items=()),
+    e.ContentRedacted(record=1, record_hash="", body="", digest=""),
     e.UnknownEvent(),
 )
 

@@ -39,7 +39,7 @@ from bridle.core.calls.compensation import (
     mark_compensations_reported,
 )
 from bridle.core.calls.dispatch import choose_call_effects
-from bridle.core.calls.orphaned import apply_forked, apply_interrupt, apply_log_repaired, ignore_unknown_event
+from bridle.core.calls.orphaned import apply_interrupt
 from bridle.core.calls.transitions import (
     abandon_calls,
     append_results,
@@ -85,6 +85,7 @@ from .hooks import (
     drop_unreviewed_reply,
     insert_hooks,
 )
+from .log_transitions import LOG_TRANSITIONS
 from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_prompt_errors, take_over_prompt
 from .model_turn import apply_model_asked, apply_model_failed, apply_model_replied, choose_next_effect
 from .state import (
@@ -404,10 +405,7 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
             SubrunCharged: apply_subrun_charged,
         },
     ),
-    **_in_phases(
-        Phase,
-        {e.Forked: apply_forked, e.LogRepaired: apply_log_repaired, e.UnknownEvent: ignore_unknown_event},
-    ),
+    **LOG_TRANSITIONS,
     (Phase.CALLING_MODEL, e.HookDecided): _apply_request_hook,
     (Phase.EVALUATING_REPLY, e.HookDecided): _apply_request_hook,
     **HOOK_TRANSITIONS,

@@ -10,7 +10,7 @@ merged. It inspects two properties of an event only:
 All methods may be called concurrently from any task of one event loop.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
@@ -109,6 +109,25 @@ class RestartableStore(Protocol):
 
         Raises `Conflict` unless `head` is the hash of its last record. Sessions are never restarted: raises
         `MisuseError` unless the name starts with `budget:`, and if another log shares its records.
+        """
+        ...
+
+
+@runtime_checkable
+class RedactableStore(Protocol):
+    """Optional: a store from which the content of a record can be removed."""
+
+    async def redact(
+        self, session: str, seq: int, data: bytes, evidence: Mapping[str, Record], blobs: Sequence[str] = ()
+    ) -> None:
+        """Replace the data of record `seq` of a session and append the `evidence`, in one atomic step.
+
+        The record keeps its number, time and hash. `evidence` has one record per session that contains the record
+        (the session itself, and forks that share it): its event has the unique key `redaction_key(seq, data)`, and
+        `read` accepts the changed data because of it. Also removes these blobs, and a blob that held the old data.
+        The old content must not stay readable in the store's files.
+
+        Raises `Conflict` if the evidence does not continue each of these sessions, or one is missing.
         """
         ...
 

@@ -5,7 +5,7 @@ does not continue from the end of the session is a `Conflict`: another writer ap
 has to read the session again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bridle.values.budget import BUDGET_LOG_PREFIX
 from bridle.values.errors import Conflict, MisuseError
@@ -86,6 +86,13 @@ def missing_blob(session: str, hash_: str) -> MisuseError:
 
 def session_exists(session: str) -> Conflict:
     return Conflict(f"there is already a session {session!r}; choose another name for the fork")
+
+
+def check_evidence(session: str, seq: int, sharing: Iterable[str], evidence: Mapping[str, Record]) -> None:
+    """Raise `Conflict` unless every session that contains the record gets evidence of its redaction."""
+    missing = ", ".join(repr(name) for name in sharing if name not in evidence)
+    if missing:
+        raise Conflict(f"record {seq} of session {session!r} is shared with {missing}: redact it there as well")
 
 
 def fork_beyond_end(session: str, length: int, at: int) -> MisuseError:

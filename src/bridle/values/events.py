@@ -48,6 +48,7 @@ from .message import PartRef as PartRef
 from .message import ViewChange as ViewChange
 from .message import ViewChanged as ViewChanged
 from .model import Model
+from .redaction import ContentRedacted as ContentRedacted
 from .request import Breakpoint, ToolChoice
 from .request import OptionsChosen as OptionsChosen
 from .settings import Settings
@@ -405,5 +406,6 @@ Event = (
     | BudgetSettled
     | BudgetSnapshot
     | LogRepaired
+    | ContentRedacted
     | UnknownEvent
 )

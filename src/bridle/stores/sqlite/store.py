@@ -18,7 +18,7 @@ import asyncio
 import os
 import sqlite3
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,7 @@ from .database_file import (
     prepare_file,
     retry_while_locked,
 )
+from .redaction import redact_record, truncate_write_ahead_log
 from .worker import Job, Worker
 
 
@@ -80,6 +81,13 @@ class SqliteStore:
     async def restart(self, session: str, head: str, record: Record) -> None:
         check_restart(session, record)
         await self._writer.run(partial(rows.restart_log, session, head, record))
+
+    async def redact(
+        self, session: str, seq: int, data: bytes, evidence: Mapping[str, Record], blobs: Sequence[str] = ()
+    ) -> None:
+        check_session_name(session)
+        await self._writer.run(partial(redact_record, session, seq, data, evidence, blobs))
+        await asyncio.to_thread(truncate_write_ahead_log, self.path)
 
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(session)

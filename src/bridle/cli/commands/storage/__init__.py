@@ -1,0 +1,1 @@
+"""Commands that work on stored sessions as a whole: export, import, redact, audit."""
