@@ -23,6 +23,9 @@ COMMANDS = {
     "approvals": "list tool calls that need approval",
     "approve": "approve a tool call",
     "reject": "reject a tool call",
+    "cancel": "end a run of another process",
+    "steer": "send a message to a run of another process",
+    "pause": "stop a run of another process after its step",
     "compensate": "undo what a run did",
     "sessions": "list recent sessions",
     "show": "show what happened in a session",
@@ -36,6 +39,10 @@ COMMANDS = {
     "lint": "find code that makes prompts uncacheable",
     "cost": "show spending by session, model, tool, day or tenant",
     "budgets": "show shared budgets: spent and reserved",
+    "audit": "show who decided what, when, and under which policy",
+    "export": "write a session as lines of JSON",
+    "import": "read an exported session, verified",
+    "redact": "remove content from a record, and record why",
     "sim": "serve simulated providers on a local port",
     "wire": "check the codecs against recorded provider traffic",
     "init": "write a starter project: agent, tools, test, policy",
@@ -45,10 +52,15 @@ COMMANDS = {
     "completion": "print a completion script for bash, zsh or fish",
 }
 SETUP_COMMANDS = ("init", "config", "doctor", "models", "completion")
+CONTROL_COMMANDS = ("cancel", "steer", "pause")
+STORAGE_COMMANDS = ("audit", "export", "redact")
 HIDDEN_COMMANDS = ("candidates",)
 """Commands for the completion scripts, not for people."""
 COMMAND_MODULES = {
     **{name: f"commands.setup.{name}" for name in (*SETUP_COMMANDS, *HIDDEN_COMMANDS)},
+    **{name: f"commands.control.{name}" for name in CONTROL_COMMANDS},
+    **{name: f"commands.storage.{name}" for name in STORAGE_COMMANDS},
+    "import": "commands.storage.import_session",
     "chat": "chat.command",
     "show": "show.command",
     "tail": "show.tail",

@@ -43,5 +43,6 @@ LOG_TRANSITIONS: dict[tuple[Phase, type], Callable[[State, Any, float, str], Sta
         (e.LogRepaired, apply_log_repaired),
         (e.UnknownEvent, ignore_unknown_event),
         (e.ContentRedacted, apply_content_redacted),
+        (e.ControlRefused, ignore_unknown_event),
     )
 }

@@ -108,7 +108,7 @@ class RestartableStore(Protocol):
         """Discard all records of a log and start it again with `record`, in one atomic step.
 
         Raises `Conflict` unless `head` is the hash of its last record. Sessions are never restarted: raises
-        `MisuseError` unless the name starts with `budget:`, and if another log shares its records.
+        `MisuseError` unless the name starts with `budget:` or `control:`, and if another log shares its records.
         """
         ...
 

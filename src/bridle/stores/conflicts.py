@@ -8,6 +8,7 @@ has to read the session again.
 from collections.abc import Iterable, Mapping, Sequence
 
 from bridle.values.budget import BUDGET_LOG_PREFIX
+from bridle.values.calls import CONTROL_LOG_PREFIX
 from bridle.values.errors import Conflict, MisuseError
 from bridle.values.record import GENESIS, Record
 
@@ -43,10 +44,11 @@ def check_session_name(session: str) -> None:
 
 
 def check_restart(session: str, record: Record) -> None:
-    """Raise `MisuseError` unless the log is one of a budget and the record is a first one."""
-    if not session.startswith(BUDGET_LOG_PREFIX):
+    """Raise `MisuseError` unless the log is one of a budget or of control requests and the record is a first one."""
+    if not session.startswith((BUDGET_LOG_PREFIX, CONTROL_LOG_PREFIX)):
         raise MisuseError(
-            f"session {session!r} cannot start again: only logs of budgets ({BUDGET_LOG_PREFIX}…) can"
+            f"session {session!r} cannot start again: only logs of budgets ({BUDGET_LOG_PREFIX}…) "
+            f"and of control requests ({CONTROL_LOG_PREFIX}…) can"
         )
     check_batch(session, 0, (record,))
     if record.prev != GENESIS:

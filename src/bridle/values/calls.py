@@ -10,6 +10,10 @@ registering it was consent. The model never sees the policy and cannot change it
     tools = ["refund"]
     arguments = { amount = "<= 50", currency = "EUR" }
 
+Control requests: another process asks the run of a session for something (cancel, pause, a message, the answer to a
+question). One writer per session is law, so requests have a log of their own (`control_log_name`), and the process
+that runs the session records what it does about them.
+
 Stored results: if only an excerpt of a result is sent, the complete text is in the session's store under its
 hash.
 """
@@ -162,6 +166,8 @@ class ApprovalAnswered(EventBase, tag="approval_answered"):
     name: str = ""
     asked_arguments: str = ""
     """Tool and arguments that the person was asked about, as JSON text."""
+    request: str = ""
+    """Hash of the control request that brought the answer, if another process did."""
 
     @property
     def unique_key(self) -> str | None:
@@ -179,6 +185,37 @@ class CallReviewed(EventBase, tag="call_reviewed"):
     name: str = ""
     arguments: str = ""
     """Tool and arguments of the call, as JSON text."""
+
+
+CONTROL_LOG_PREFIX = "control:"
+"""Prefix of the names of control logs; session ids must not start with it."""
+ControlAction = Literal["cancel", "pause", "steer", "answer"]
+
+
+def control_log_name(session: str) -> str:
+    """Name of the log with the requests for a session."""
+    return f"{CONTROL_LOG_PREFIX}{session}"
+
+
+class ControlRequested(EventBase, tag="control_requested"):
+    """Another process asks something of a run. In the control log of the session; its record's hash identifies it."""
+
+    action: ControlAction
+    run: str
+    """Run that it is meant for: the id of the prompt that started it. Later runs ignore the request."""
+    by: str = ""
+    text: str = ""
+    """Message for the run, or reason."""
+    answer: ApprovalAnswered | None = None
+
+
+class ControlRefused(EventBase, tag="control_refused"):
+    """A control request was not carried out."""
+
+    request: str
+    action: ControlAction
+    why: str
+    by: str = ""
 
 
 CompensationState = Literal["open", "in_doubt", "failed", "done"]

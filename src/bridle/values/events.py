@@ -28,6 +28,8 @@ from .calls import ApprovalQuestion as ApprovalQuestion
 from .calls import CallReviewed as CallReviewed
 from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
+from .calls import ControlRefused as ControlRefused
+from .calls import ControlRequested as ControlRequested
 from .calls import ResourceClaim, StoredResult
 from .calls import ToolInterrupted as ToolInterrupted
 from .calls import ToolsChanged as ToolsChanged
@@ -312,6 +314,8 @@ class Steered(EventBase, tag="steered"):
     """A person sent a message to a running run; it waits for the next safe point (`SteeringTaken`)."""
 
     message: str
+    by: str = ""
+    request: str = ""  # as in `ApprovalAnswered`
 
 
 class SteeringTaken(EventBase, tag="steering_taken"):
@@ -325,6 +329,8 @@ class PauseRequested(EventBase, tag="pause_requested"):
     """A person asked a run to stop after its current step; `resume` continues it."""
 
     reason: str
+    by: str = ""
+    request: str = ""  # as in `ApprovalAnswered`
 
 
 class OutputChecked(EventBase, tag="output_checked"):
@@ -356,8 +362,9 @@ class RunEnded(EventBase, tag="run_ended"):
     usd: Decimal | None = None
     discarded_tools: tuple[str, ...] = ()
     """Tools started early for that reply."""
-    latency: Latency | None = None
-    """Latency of a model call that the end of the run interrupted."""
+    latency: Latency | None = None  # of a model call that the end of the run interrupted
+    by: str = ""  # person who cancelled the run
+    request: str = ""  # as in `ApprovalAnswered`
 
 
 Event = (
@@ -407,5 +414,7 @@ Event = (
     | BudgetSnapshot
     | LogRepaired
     | ContentRedacted
+    | ControlRequested
+    | ControlRefused
     | UnknownEvent
 )

@@ -47,6 +47,13 @@ def prove_answer(store: Store, session: str, state: State, event: ApprovalAnswer
     return _sign(key, session, state, event.binding, arguments)
 
 
+def is_answer_proved(store: Store, session: str, state: State, event: ApprovalAnswered) -> bool:
+    """True unless the answer approves a call without a valid proof."""
+    if event.answer != "approve":
+        return True
+    return hmac.compare_digest(prove_answer(store, session, state, event).encode(), event.proof.encode())
+
+
 def review_calls(
     store: Store, session: str, state: State, tools: Mapping[str, Tool], *, trusts_approvals: bool
 ) -> Iterable[CallReviewed]:
