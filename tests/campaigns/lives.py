@@ -306,14 +306,14 @@ class Mortal(MemoryStore):
         super().__init__()
         self.dies_at, self.writes = None, 0
 
-    async def append(self, session, after, records):
+    async def append(self, session, after, records, *, epoch=None):
         self.writes += 1
         if self.dies_at is not None and self.writes >= self.dies_at:
             self.dies_at = None
             if self.writes % 2:
-                await super().append(session, after, records)
+                await super().append(session, after, records, epoch=epoch)
             raise Death
-        await super().append(session, after, records)
+        await super().append(session, after, records, epoch=epoch)
 
 
 def thinking_choices(model):

@@ -92,12 +92,12 @@ def test_a_second_cancel_does_not_lose_the_end():
         closing, entered = asyncio.Event(), asyncio.Event()
 
         class Slow(MemoryStore):
-            async def append(self, session, after, records):
+            async def append(self, session, after, records, *, epoch=None):
                 if type(records[0].event).__name__ == "RunEnded":
                     closing.set()
                     for _ in range(5):
                         await asyncio.sleep(0)
-                await super().append(session, after, records)
+                await super().append(session, after, records, epoch=epoch)
 
         @tool
         async def hang() -> str:

@@ -76,12 +76,12 @@ class Interjecting(MemoryStore):
         super().__init__()
         self.desk, self.kind, self.task = desk, kind, None
 
-    async def append(self, session, after, records):
+    async def append(self, session, after, records, *, epoch=None):
         if isinstance(records[0].event, self.kind) and self.task is None:
             self.task = asyncio.ensure_future(self.desk.run.steer("And the price?"))
             for _ in range(5):
                 await asyncio.sleep(0)
-        await super().append(session, after, records)
+        await super().append(session, after, records, epoch=epoch)
 
 
 @pytest.mark.parametrize("kind", [e.Prompted, e.ModelAsked, e.ModelReplied])
@@ -161,13 +161,13 @@ class Crash(Exception):
 class Crashing(MemoryStore):
     crash_at, durable = 0, True
 
-    async def append(self, session, after, records):
+    async def append(self, session, after, records, *, epoch=None):
         crashes = self.crash_at and records[0].seq == self.crash_at
         if crashes:
             self.crash_at = 0
         if crashes and not self.durable:
             raise Crash
-        await super().append(session, after, records)
+        await super().append(session, after, records, epoch=epoch)
         if crashes:
             raise Crash
 
@@ -285,11 +285,11 @@ def test_at_a_limit_the_answer_stands_and_the_message_waits():
 
 def test_cancelling_the_caller_of_steer_does_not_break_the_run():
     class Slow(MemoryStore):
-        async def append(self, session, after, records):
+        async def append(self, session, after, records, *, epoch=None):
             if isinstance(records[0].event, e.Steered):
                 task.cancel()
                 await asyncio.sleep(0)
-            await super().append(session, after, records)
+            await super().append(session, after, records, epoch=epoch)
 
     task = None
 
@@ -363,7 +363,7 @@ def test_a_queued_prompt_waits_for_a_session_that_another_store_object_holds(tmp
     async def main():
         clock, other = FakeClock(), SqliteStore(tmp_path / "log.db")
         agent = Agent(scripted("hello"), store=tmp_path / "log.db", clock=clock)
-        with other.lease("s"):
+        async with other.lease("s"):
             task = asyncio.ensure_future(agent.run("Hi", "s", queue=True))
             while len(clock.slept) < 9:
                 await asyncio.sleep(0)
@@ -380,7 +380,7 @@ def test_a_queued_prompt_can_be_cancelled():
     async def main():
         store = MemoryStore()
         agent = Agent(scripted("hello"), store=store, clock=FakeClock())
-        with store.lease("s"):
+        async with store.lease("s"):
             run = agent.stream("Hi", "s", queue=True).start()
             await asyncio.sleep(0)
             run.cancel()

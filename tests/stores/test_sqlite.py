@@ -117,7 +117,12 @@ def test_a_damaged_blob_is_reported_and_healed_by_putting_it_again(path):
 def test_a_file_without_a_place_for_blobs_gets_one(path):
     line = make_records(make_prompt("x"))
     fill(path, a=line)
-    sql(path, "DROP TABLE blobs")
+    for statement in (
+        "DROP TABLE blobs",
+        "ALTER TABLE sessions DROP COLUMN epoch",
+        "PRAGMA user_version = 1",
+    ):
+        sql(path, statement)
     hash_ = using(path, lambda store: store.put_blob(b"new"))
     assert using(path, lambda store: store.get_blob(hash_)) == b"new"
     assert using(path, lambda store: store.read("a")) == tuple(line)

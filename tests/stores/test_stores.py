@@ -8,6 +8,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bridle.ports.store import SessionInfo, Store
+from bridle.ports.store import Lease, SessionInfo, Store
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.testing.conformance.sample_records import make_prompt, make_records, make_tool_finish
@@ -45,10 +46,14 @@ class ListStore:
         self.forks: dict[str, tuple[str, int]] = {}
         self.touched: list[str] = []
         self.blobs: dict[str, bytes] = {}
+        self.epochs: dict[str, int] = {}
+        self.held: set[tuple[str, int]] = set()
 
-    async def append(self, session, after, records):
+    async def append(self, session, after, records, *, epoch=None):
         if not records:
             return
+        if epoch not in (None, self.epochs.get(session, 0)) and self.bug != "ignores epochs":
+            raise Conflict("taken over")
         line = self.lines.get(self.key(session), [])
         head = line[-1].hash if line else GENESIS
         if self.bug == "merges":
@@ -128,6 +133,24 @@ class ListStore:
             listed.reverse()
         return tuple(listed if self.bug == "lists all" else listed[:limit])
 
+    @asynccontextmanager
+    async def lease(self, session, *, take_over=False):
+        if take_over and session not in self.lines and self.bug != "takes over nothing":
+            raise SessionNotFound(session)
+        epoch = self.epochs.get(session, 0)
+        if take_over and self.bug != "keeps the epoch":
+            epoch += 1
+        if (session, epoch) in self.held and self.bug != "lets two in":
+            raise Conflict("held")
+        if self.bug == "raises the epoch too late":
+            await asyncio.sleep(0)
+        self.held.add((session, epoch))
+        self.epochs[session] = epoch
+        yield Lease(session=session, epoch=epoch)
+        self.held.discard((session, epoch))
+        if self.bug == "forgets takeovers":
+            self.epochs[session] = 0
+
     async def close(self):
         pass
 
@@ -171,6 +194,8 @@ BUGS = (
     "reads one too few", "forks nothing", "forks anywhere", "overwrites", "shows more than the fork point",
     "refers to nothing", "names blobs its own way", "cuts blobs", "forgets blobs", "guesses blobs",
     "keeps half a blob", "raises for unknown blobs",
+    "ignores epochs", "takes over nothing", "keeps the epoch", "lets two in", "raises the epoch too late",
+    "forgets takeovers",
     "shares the tail", "lists oldest first", "lists all", "counts its own only", "lists by age",
 )  # fmt: skip
 

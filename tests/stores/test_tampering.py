@@ -148,7 +148,7 @@ def test_notes_that_were_given_to_another_tenant_are_not_read(tmp_path):
 
 
 def test_a_log_of_an_older_version_is_read_and_goes_on(path):
-    change(path, "DROP TABLE origins")
+    change(path, "DROP TABLE origins", "ALTER TABLE sessions DROP COLUMN epoch", "PRAGMA user_version = 1")
     assert len(read(path, "a")) == 2
     store = open_store(path)
     asyncio.run(store.append("new", 0, make_records(make_prompt("x"))))

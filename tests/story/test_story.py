@@ -158,11 +158,11 @@ def test_crashes_before_and_after_writes(seed):
     rng = random.Random(seed)
 
     class Flaky(MemoryStore):
-        async def append(self, session, after, records):
+        async def append(self, session, after, records, *, epoch=None):
             roll = rng.random()
             if roll < 0.12:
                 raise Crash
-            await super().append(session, after, records)
+            await super().append(session, after, records, epoch=epoch)
             if roll > 0.9:
                 raise Crash
 

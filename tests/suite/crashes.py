@@ -19,10 +19,10 @@ class CrashingStore(MemoryStore):
         super().__init__()
         self.left = left
 
-    async def append(self, session, after, records):
+    async def append(self, session, after, records, *, epoch=None):
         if self.left == 0:
             raise StoreError("the process is gone")
-        await super().append(session, after, records)
+        await super().append(session, after, records, epoch=epoch)
         if self.left is not None:
             self.left -= 1
             if self.left == 0:

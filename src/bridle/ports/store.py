@@ -11,7 +11,7 @@ All methods may be called concurrently from any task of one event loop.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
 from bridle.values.base import Value
@@ -31,9 +31,22 @@ class SessionInfo(Value):
     forked_at: int = 0
 
 
+class Lease(Value):
+    """Exclusive right to drive a session, as long as the session has this epoch."""
+
+    session: str
+    epoch: int
+    """Number of takeovers of the session; a writer with an older epoch is refused."""
+
+
 class Store(Protocol):
-    async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
+    async def append(
+        self, session: str, after: int, records: Sequence[Record], *, epoch: int | None = None
+    ) -> None:
         """Append records, the first of which has number `after + 1`; all of them or none.
+
+        `epoch` is that of the caller's lease: raises `Conflict` if the session was taken over since. A caller
+        without a lease gives none.
 
         If cancelled while waiting, only reading shows which of the two happened.
         """
@@ -67,10 +80,14 @@ class Store(Protocol):
         """Bytes stored under the hash; None if there are none. Raises `Corrupt` if they do not match it."""
         ...
 
-    def lease(self, session: str) -> AbstractContextManager[None]:
-        """Exclusive right to drive this session; raises `Conflict` if a live process holds it.
+    def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
+        """Exclusive right to drive this session; entering it raises `Conflict` if a live process holds it.
 
         Must be released automatically when the holder's process ends, however it ends.
+
+        `take_over` is for a holder that is alive and does not answer: it raises the epoch of the session, durably and
+        in one atomic step, so that the holder's later appends are refused. Raises `SessionNotFound` if there is no
+        such session.
         """
         ...
 
@@ -91,12 +108,21 @@ class RepairableStore(Protocol):
         """Records before the first one that is missing or damaged."""
         ...
 
-    async def repair(self, session: str, record: Record) -> None:
+    async def repair(self, session: str, record: Record, *, epoch: int | None = None) -> None:
         """Append to a torn log (`Corrupt.torn`), right after its last good record.
 
         Discards the torn end in the same atomic step. Raises `Conflict` if the log is intact, `Corrupt` if it
-        is damaged in another way.
+        is damaged in another way. `epoch` as in `append`.
         """
+        ...
+
+
+@runtime_checkable
+class WatchableStore(Protocol):
+    """Optional: a store that notices the appends of all processes, so that a reader need not read again and again."""
+
+    async def wait_for_records(self, session: str, after: int) -> None:
+        """Return when the session may have records numbered above `after`; may return early. Can be cancelled."""
         ...
 
 

@@ -58,7 +58,7 @@ from bridle.run.context.run_context import RunContexts
 from bridle.run.memory.retrieval import Retriever
 from bridle.run.memory.runner import MemoryRunner
 from bridle.run.recovery.breakers import AdmittedRequest
-from bridle.run.recovery.session_log import EMPTY_LOG, append_record, load_log
+from bridle.run.recovery.session_log import EMPTY_LOG, WriteEpoch, append_record, load_log
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
 from bridle.values.errors import Failure, ProviderError
@@ -110,8 +110,9 @@ class Driver:
         context: object = None,
         tracing: "TracingChoice" = None,
         sources: Sequence[ToolSource] = (),
+        fence: WriteEpoch | None = None,
     ) -> None:
-        """`connections` are by model key; `output` checks answers."""
+        """`connections` are by model key; `output` checks answers; `fence` refuses to write after a takeover."""
         self.session, self.state, self.approver = session, State(), approver
         self._connections, self.store, self._random_source = connections, store, random_source
         self._clock = clock = SessionClock(clock)
@@ -126,6 +127,7 @@ class Driver:
         self._parent_budget = ParentBudget(self, clock, self._budget_sources)
         self._length, self._head, self._asked_at, self._log = 0, GENESIS, 0.0, EMPTY_LOG
         self._broken: BaseException | None = None
+        self._fence = fence or WriteEpoch()
         self._record_lock = asyncio.Lock()
         self._encoded_histories: dict[str, EncodedHistory] = {
             key: connection.codec.new_history() for key, connection in connections.items()
@@ -213,7 +215,8 @@ class Driver:
             record = seal_record(self._length + 1, self._clock.now(), event, self._head)
             state = apply_event(self.state, record.event, record.at, record.hash)
             try:
-                await append_record(self.store, self.session, record, torn=self._log.is_torn)
+                torn, epoch = self._log.is_torn, self._fence.epoch
+                await append_record(self.store, self.session, record, torn=torn, epoch=epoch)
             except BaseException as error:
                 self._broken = error
                 raise

@@ -6,8 +6,8 @@ added, an event closes whatever an earlier run left open: a killed or cancelled 
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ from bridle.run.calls.handover import (
 from bridle.run.calls.tool_sources import connect_tools
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
 from bridle.run.memory.retrieval import Retriever
+from bridle.run.recovery.session_log import WriteEpoch
 from bridle.stores import open_store
 from bridle.stores.locks import wait_for_lease
 from bridle.tools.collect_tools import collect_compensations
@@ -84,9 +85,18 @@ class Session:
     unknown_agents: tuple[str, ...] = ()  # named in `handover`, and in no agent of the run
     parts: AgentParts[Any]
     reopen: "Callable[[AgentParts[Any]], Session]"  # with other parts of the agent
+    fence: WriteEpoch
 
-    def lease(self) -> AbstractContextManager[None]:
-        return self.store.lease(self.session)
+    @asynccontextmanager
+    async def lease(self, *, queue: bool = False, take_over: bool = False) -> AsyncIterator[None]:
+        """Hold the lease of the session; every driver of this operation writes under its epoch."""
+        async with (
+            wait_for_lease(self.store, self.session, self.clock.sleep)
+            if queue
+            else self.store.lease(self.session, take_over=take_over)
+        ) as lease:
+            self.fence.epoch = lease.epoch
+            yield
 
     async def prompt(
         self,
@@ -101,11 +111,7 @@ class Session:
 
         With `queue`, wait until the session is free; otherwise a session in use raises `Conflict`.
         """
-        with ExitStack() as held:
-            if queue:
-                await wait_for_lease(self.store, self.session, held, self.clock.sleep)
-            else:
-                held.enter_context(self.lease())
+        async with self.lease(queue=queue):
             driver = self.new_driver()
             await driver.restore_and_repair()
             check_new(self.session, new, begun=driver.has_begun)
@@ -123,9 +129,15 @@ class Session:
             return await opened._drive(driver)
 
     async def resume(
-        self, budget: Budget | None, tenant: str | None = None, *, trusts_approvals: bool = False
+        self,
+        budget: Budget | None,
+        tenant: str | None = None,
+        *,
+        trusts_approvals: bool = False,
+        take_over: bool = False,
     ) -> State:
-        with self.lease():
+        """Finish the run; `take_over` takes it from a process that is alive and does not answer."""
+        async with self.lease(take_over=take_over):
             driver = self.new_driver()
             await driver.restore_and_repair()
             state = driver.state
@@ -174,7 +186,7 @@ class Session:
         if outer is not None:
             await outer.charge_missing(self.session, state)
         if state.phase is Phase.IDLE and state.run.end.stop != "cancelled":
-            with self.lease():
+            async with self.lease():
                 return await self._finish_hooks(await open_driver(self))
         state = await self.resume(None)
         if outer is not None:  # replies under review were not counted before
@@ -209,7 +221,7 @@ class Session:
         self, wanted: str, verdict: ApprovalVerdict, tenant: str | None = None
     ) -> PendingApproval:
         """Record a person's answer in the log; `resume` then continues the run."""
-        with self.lease():
+        async with self.lease():
             driver = await open_driver(self)
             across = check_tenant(self.session, driver.state, tenant)
             if across:
@@ -222,7 +234,7 @@ class Session:
         self, settled: Collection[str] = (), tenant: str | None = None
     ) -> tuple[Compensation, ...]:
         """Undo the calls of the last run, also those of other agents that had it."""
-        with self.lease():
+        async with self.lease():
             driver = self.new_driver()
             await driver.restore_and_repair()
             if driver.state.phase is Phase.NEW:
@@ -341,6 +353,7 @@ class RunResources:
         stream: bool = False,
         control: RunControl | None = None,
         context: object = None,
+        fence: WriteEpoch | None = None,
         restore_overrides: Callable[[State], Session] | None = None,
     ) -> Session:
         """Open a session; nothing is read or written yet.
@@ -361,7 +374,9 @@ class RunResources:
         watchers = self._list_watchers(control, lent)
         pool, agents = (lent.pool, dict(lent.agents)) if lent is not None else (self.pool, {})
         lending = LentResources(store, approver, watchers, tracing, pool, agents)
+        fence = fence or WriteEpoch()
         own = SessionOptions(stream=stream, control=control, context=context, inside=inside, lent=lent)
+        own["fence"] = fence
         successors = self._open_successors(session, parts, lent, restore_overrides, {**own, "lent": lending})
 
         def new_driver() -> Driver:
@@ -385,6 +400,7 @@ class RunResources:
                 context=context,
                 tracing=tracing,
                 sources=parts.connected_sources,
+                fence=fence,
             )
 
         return Session(
@@ -399,6 +415,7 @@ class RunResources:
             unknown_agents=tuple(each.name for each in self.handovers if each.name not in successors),
             parts=parts,
             reopen=partial(self.open_session, session, restore_overrides=restore_overrides, **own),
+            fence=fence,
         )
 
     def _list_watchers(self, control: RunControl | None, lent: LentResources | None) -> tuple[Watcher, ...]:

@@ -73,6 +73,13 @@ def diverged_append(session: str, after: int) -> Conflict:
     )
 
 
+def taken_over(session: str) -> Conflict:
+    return Conflict(
+        f"session {session!r} was taken over by another process, so this run may not write to it any more; "
+        "read the session to see how it continues"
+    )
+
+
 def repeated_name(session: str, name: str) -> Conflict:
     return Conflict(
         f"session {session!r} already has {name!r}, which may be recorded only once; "

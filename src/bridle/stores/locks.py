@@ -12,6 +12,7 @@ ends, so a killed run needs no unlocking.
   - Children do not keep them.  The descriptor is closed on exec, and by a hook in a child made
     with Python's `fork()`; the child starts without locks.  A fork in C without exec is not noticed:
     that child keeps the locks until it ends.
+  - A takeover does not wait for the lock of a paused holder: each epoch of a session has a byte of its own.
   - Two sessions with one offset are told apart in a process.  Between processes the second of them is
     refused, which is safe; with 56 bits it does not happen in practice.
 
@@ -24,15 +25,16 @@ import errno
 import os
 import struct
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from bridle.ports.store import Store
+from bridle.ports.store import Lease, Store
 from bridle.values.errors import Conflict, Unusable
 
 Inode = tuple[int, int]
@@ -62,29 +64,29 @@ class _ProcessLocks:
 
     def __init__(self) -> None:
         self.mutex = threading.Lock()
-        self._names: set[tuple[str | Inode, str]] = set()
+        self._names: set[tuple[str | Inode, Lease]] = set()
         self._files: dict[Inode, _LockFile] = {}
 
-    def take(self, log: str, session: str, path: Path | None) -> tuple[_LockFile | None, Inode | str]:
+    def take(self, log: str, lease: Lease, path: Path | None) -> tuple[_LockFile | None, Inode | str]:
         with self.mutex:
             file = self._open_file(path) if path is not None and _load_fcntl() is not None else None
             scope = file.inode if file else log
             try:
-                if not self._names.isdisjoint({(log, session), (scope, session)}):
-                    raise _session_in_use(session)
+                if not self._names.isdisjoint({(log, lease), (scope, lease)}):
+                    raise _session_in_use(lease.session)
                 if file is not None:
-                    _lock_byte(file, session)
+                    _lock_byte(file, lease)
             except BaseException:
                 self._close_unused(file)
                 raise
-            self._names |= {(log, session), (scope, session)}
+            self._names |= {(log, lease), (scope, lease)}
             return file, scope
 
-    def release(self, log: str, session: str, file: _LockFile | None, scope: Inode | str) -> None:
+    def release(self, log: str, lease: Lease, file: _LockFile | None, scope: Inode | str) -> None:
         with self.mutex:
-            self._names -= {(log, session), (scope, session)}
+            self._names -= {(log, lease), (scope, lease)}
             if file is not None:
-                _unlock_byte(file, session)
+                _unlock_byte(file, lease)
                 self._close_unused(file)
 
     def close_files(self) -> None:
@@ -117,16 +119,43 @@ _process_locks = _ProcessLocks()
 
 
 @contextmanager
-def lease_session(log: str, session: str, path: Path | None = None) -> Iterator[None]:
-    """Lock a session of a log for one driver. `path` is the lock file, if other processes can open the log."""
+def _hold_lock(log: str, lease: Lease, path: Path | None) -> Iterator[None]:
     holdings = _process_locks
-    file, scope = holdings.take(log, session, path)
+    file, scope = holdings.take(log, lease, path)
     try:
         yield
     finally:
         # In a child made by fork() the locks still belong to the parent.
         if holdings is _process_locks:
-            holdings.release(log, session, file, scope)
+            holdings.release(log, lease, file, scope)
+
+
+class StoredEpochs(Protocol):
+    """The epochs of sessions, as a store keeps them."""
+
+    async def read_epoch(self, session: str) -> int:
+        """Return the epoch of a session; 0 for one that does not exist."""
+        ...
+
+    async def raise_epoch(self, session: str, epoch: int) -> None:
+        """Add one to this epoch, durably; raises `Conflict` if it is not the stored one."""
+        ...
+
+
+@asynccontextmanager
+async def hold_lease(
+    epochs: StoredEpochs, log: str, session: str, path: Path | None = None, *, take_over: bool
+) -> AsyncIterator[Lease]:
+    """Hold the lease of a session. `path` is the lock file, if other processes can open the log.
+
+    The epoch is read before the lock is taken: if the session is taken over in between, the epoch is outdated, and
+    what is written under it is refused.
+    """
+    lease = Lease(session=session, epoch=await epochs.read_epoch(session) + take_over)
+    with _hold_lock(log, lease, path):
+        if take_over:
+            await epochs.raise_epoch(session, lease.epoch - 1)
+        yield lease
 
 
 POLL_SECONDS = (0.02, 1.0)
@@ -135,21 +164,38 @@ _Queues = WeakValueDictionary[tuple[int, str], asyncio.Lock]
 _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queues] = WeakKeyDictionary()
 
 
+@asynccontextmanager
 async def wait_for_lease(
-    store: Store, session: str, held: ExitStack, sleep: Callable[[float], Awaitable[None]]
-) -> None:
-    """Enter the lease of a session into `held` once it is free; waiting tasks of one event loop keep their order."""
+    store: Store, session: str, sleep: Callable[[float], Awaitable[None]]
+) -> AsyncIterator[Lease]:
+    """Hold the lease of a session once it is free; waiting tasks of one event loop keep their order."""
     queues = _queues.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     pause, longest = POLL_SECONDS
-    async with queues.setdefault((id(store), session), asyncio.Lock()):
-        while True:
-            try:
-                held.enter_context(store.lease(session))
-            except Conflict:
-                await sleep(pause)
-                pause = min(2 * pause, longest)
-            else:
-                return
+    lease: Lease | None = None
+    async with AsyncExitStack() as held:
+        async with queues.setdefault((id(store), session), asyncio.Lock()):
+            while lease is None:
+                try:
+                    lease = await held.enter_async_context(store.lease(session))
+                except Conflict:
+                    await sleep(pause)
+                    pause = min(2 * pause, longest)
+        yield lease
+
+
+def resolve_future(future: "asyncio.Future[None]", error: Exception | None = None) -> None:
+    """Wake the task that awaits the future, from any thread; its event loop may be closed by now."""
+    with suppress(RuntimeError):
+        future.get_loop().call_soon_threadsafe(_set_if_pending, future, error)
+
+
+def _set_if_pending(future: "asyncio.Future[None]", error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(None)
 
 
 def _prepare_fork() -> None:
@@ -173,8 +219,8 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-def _lock_byte(file: _LockFile, session: str) -> None:
-    offset = _lock_offset(session)
+def _lock_byte(file: _LockFile, lease: Lease) -> None:
+    session, offset = lease.session, _lock_offset(lease)
     if offset not in file.holders:
         try:
             _set_byte_lock(file.descriptor, offset, "F_WRLCK")
@@ -189,8 +235,8 @@ def _lock_byte(file: _LockFile, session: str) -> None:
     file.holders[offset] = file.holders.get(offset, 0) + 1
 
 
-def _unlock_byte(file: _LockFile, session: str) -> None:
-    offset = _lock_offset(session)
+def _unlock_byte(file: _LockFile, lease: Lease) -> None:
+    offset = _lock_offset(lease)
     file.holders[offset] -= 1
     if file.holders[offset]:
         return
@@ -217,8 +263,9 @@ def _load_fcntl() -> ModuleType | None:
         return None
 
 
-def _lock_offset(session: str) -> int:
-    return int.from_bytes(blake2b(session.encode("utf-8", "replace"), digest_size=7).digest())
+def _lock_offset(lease: Lease) -> int:
+    name, salt = lease.session.encode("utf-8", "replace"), lease.epoch.to_bytes(8)
+    return int.from_bytes(blake2b(name, digest_size=7, salt=salt).digest())
 
 
 def find_inode(path: Path) -> Inode | None:

@@ -11,13 +11,13 @@ check-then-extend is two steps.
 import asyncio
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from secrets import token_bytes
 
 from msgspec.structs import replace
 
-from bridle.ports.store import SessionInfo
+from bridle.ports.store import Lease, SessionInfo
 from bridle.values.errors import SessionNotFound
 from bridle.values.record import GENESIS, Record, decode_event
 
@@ -33,8 +33,9 @@ from .conflicts import (
     restarted_fork,
     session_exists,
     stale_append,
+    taken_over,
 )
-from .locks import lease_session
+from .locks import hold_lease, resolve_future
 
 LARGE_BLOB_BYTES = 1 << 20
 """Larger blobs are hashed in a thread, because hashing would block the event loop."""
@@ -46,10 +47,13 @@ class MemoryStore:
         self._blobs: dict[str, bytes] = {}
         self._touches = 0
         self._lock = threading.Lock()
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self.approval_key = token_bytes(32)
         """Secret for approval tokens; lives as long as the records."""
 
-    async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
+    async def append(
+        self, session: str, after: int, records: Sequence[Record], *, epoch: int | None = None
+    ) -> None:
         if not records:
             return
         names = check_batch(session, after, records)
@@ -58,6 +62,8 @@ class MemoryStore:
             if line is None:
                 check_session_name(session)
                 line = _MemorySession(session, None, 0, GENESIS)
+            if epoch is not None and line.epoch != epoch:
+                raise taken_over(session)
             if line.length != after:
                 raise stale_append(session, line.length, after)
             if line.head != records[0].prev:
@@ -75,6 +81,9 @@ class MemoryStore:
             line.length = after + len(records)
             line.head = records[-1].hash
             self._touch(line)
+            waiting = self._waiting.pop(session, ()) if self._waiting else ()
+        for future in waiting:
+            resolve_future(future)
 
     async def read(self, session: str, after: int = 0) -> Sequence[Record]:
         with self._lock:
@@ -148,8 +157,31 @@ class MemoryStore:
         with self._lock:
             return self._blobs.get(hash_)
 
-    def lease(self, session: str) -> AbstractContextManager[None]:
-        return lease_session(f"memory {id(self)}", session)
+    def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
+        return hold_lease(self, f"memory {id(self)}", session, take_over=take_over)
+
+    async def read_epoch(self, session: str) -> int:
+        with self._lock:
+            line = self._lines.get(session)
+            return line.epoch if line else 0
+
+    async def raise_epoch(self, session: str, epoch: int) -> None:
+        with self._lock:
+            line = self._lines.get(session)
+            if line is None:
+                raise SessionNotFound(f"there is no session {session!r} to take over")
+            if line.epoch != epoch:
+                raise taken_over(session)
+            line.epoch += 1
+
+    async def wait_for_records(self, session: str, after: int) -> None:
+        with self._lock:
+            line = self._lines.get(session)
+            if line is not None and line.length > after:
+                return
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(session, []).append(future)
+        await future
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         with self._lock:
@@ -172,7 +204,7 @@ def _hash_blob(data: bytes) -> str:
 class _MemorySession:
     """One session: its own records, and the parent that holds the records before them."""
 
-    __slots__ = ("forked_at", "head", "id", "length", "names", "own", "parent", "touched")
+    __slots__ = ("epoch", "forked_at", "head", "id", "length", "names", "own", "parent", "touched")
 
     def __init__(self, id_: str, parent: "_MemorySession | None", forked_at: int, head: str) -> None:
         self.id = id_
@@ -182,7 +214,7 @@ class _MemorySession:
         self.head = head
         self.own: list[Record] = []
         self.names: dict[str, int] = {}
-        self.touched = 0
+        self.touched = self.epoch = 0
 
     def segments(self) -> Iterator[tuple["_MemorySession", int]]:
         """Yield this session and its ancestors, each with the last of its own records visible here."""

@@ -24,14 +24,14 @@ class Mortal(MemoryStore):
         super().__init__()
         self.left, self.is_written = None, False
 
-    async def append(self, session, after, records):
+    async def append(self, session, after, records, *, epoch=None):
         if self.left is not None:
             self.left -= 1
             if self.left == 0:
                 if self.is_written:
-                    await super().append(session, after, records)
+                    await super().append(session, after, records, epoch=epoch)
                 raise StoreError("the process is gone")
-        await super().append(session, after, records)
+        await super().append(session, after, records, epoch=epoch)
 
 
 class Bank:

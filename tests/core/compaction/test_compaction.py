@@ -408,13 +408,13 @@ class Mortal(MemoryStore):
         super().__init__()
         self.at, self.lands = at, lands
 
-    async def append(self, session, after, records):
+    async def append(self, session, after, records, *, epoch=None):
         if records[-1].seq == self.at:
             self.at = -1
             if self.lands:
-                await super().append(session, after, records)
+                await super().append(session, after, records, epoch=epoch)
             raise Death
-        await super().append(session, after, records)
+        await super().append(session, after, records, epoch=epoch)
 
 
 def sent(walk):

@@ -626,11 +626,11 @@ class Dying(MemoryStore):
 
     left = 1_000_000
 
-    async def append(self, session, after, records):
+    async def append(self, session, after, records, *, epoch=None):
         self.left -= 1
         if self.left < 0:
             raise StoreError("the disk is gone")
-        await super().append(session, after, records)
+        await super().append(session, after, records, epoch=epoch)
 
 
 async def _lives(seed):

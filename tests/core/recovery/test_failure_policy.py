@@ -84,10 +84,10 @@ def test_a_store_that_fails_stops_the_run_and_leaves_a_session_that_goes_on(kind
     class Failing(MemoryStore):
         broken = False
 
-        async def append(self, session, after, records):
+        async def append(self, session, after, records, *, epoch=None):
             if self.broken:
                 raise kind("the disk is gone")
-            await super().append(session, after, records)
+            await super().append(session, after, records, epoch=epoch)
 
     store = Failing()
 

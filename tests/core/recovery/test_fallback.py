@@ -219,10 +219,10 @@ def test_a_run_that_was_cut_off_goes_on_with_the_model_it_was_with():
         class Dying(MemoryStore):
             dead = False
 
-            async def append(self, session, after, records):
+            async def append(self, session, after, records, *, epoch=None):
                 if self.dead:
                     raise OSError("killed")
-                await super().append(session, after, records)
+                await super().append(session, after, records, epoch=epoch)
 
         house.store = house.options["store"] = Dying()
         agent = Agent(house.lines, watchers=[Kill()], **house.options)

@@ -65,7 +65,7 @@ class Foreign(MemoryStore):
     async def read(self, session, after=0):
         return tuple(self.records[after:])
 
-    async def append(self, session, after, records):
+    async def append(self, session, after, records, *, epoch=None):
         assert after == len(self.records)
         self.records.extend(records)
 

@@ -7,11 +7,12 @@ import random
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from leases import hold
 from msgspec.structs import replace
 from till_agent import outer_agent
 
@@ -284,7 +285,7 @@ def test_somebody_else_who_was_faster_is_read_and_taken_into_account():
         second = BudgetReserver(other, limits, clock, "b", 0)
         await asyncio.gather(one.catch_up(), other.catch_up())
         held = await first.reserve(Reservation(pool="", tokens=80, id="a#1"), lambda usd, tokens: None)
-        with store.lease("a"):
+        async with store.lease("a"):
             waits = asyncio.ensure_future(
                 second.reserve(Reservation(pool="", tokens=80, id="b#1"), lambda usd, tokens: None)
             )
@@ -411,7 +412,7 @@ def test_a_session_cannot_have_the_name_of_a_budget():
 
 def test_a_session_under_way_is_never_taken_for_dead():
     store = MemoryStore()
-    with store.lease("a"), pytest.raises(Conflict), store.lease("a"):
+    with hold(store, "a"), pytest.raises(Conflict), hold(store, "a"):
         pass
 
 
@@ -463,8 +464,8 @@ async def lives(dice):
     limits, alive, owed = Limits(tokens=LIMIT), {}, 0
 
     async def begin(number):
-        session, stack = f"s{number}", ExitStack()
-        stack.enter_context(store.lease(session))
+        session, stack = f"s{number}", AsyncExitStack()
+        await stack.enter_async_context(store.lease(session))
         till = dice.choice([open_budget_log(store, "q4"), BudgetLog(store, "q4")])
         wanted = Reservation(pool="", tokens=dice.randrange(50, 500), id=f"{session}#1")
         drawer = BudgetReserver(till, limits, clock, session, 0)
@@ -477,13 +478,13 @@ async def lives(dice):
         elif (held := holding.result()) is not None:
             alive[session] = held, stack
             return
-        stack.close()
+        await stack.aclose()
 
     async def settle(session):
         held, stack = alive.pop(session)
         tokens = dice.randrange(1, held.reservation.tokens + 1)
         await held.settle(CallCost(Usage(input=tokens), Decimal(0), 1))
-        stack.close()
+        await stack.aclose()
         return tokens
 
     async def die(session):
@@ -499,7 +500,7 @@ async def lives(dice):
             record = seal_record(number, 1.0, event, head)
             await store.append(session, number - 1, (record,))
             head = record.hash
-        stack.close()
+        await stack.aclose()
         return cost
 
     for number in range(60):
@@ -527,7 +528,7 @@ class Interrupted(MemoryStore):
         super().__init__()
         self.trouble, self.run = trouble, None
 
-    async def append(self, session, after, records):
+    async def append(self, session, after, records, *, epoch=None):
         if (
             session.startswith("budget:first")
             and isinstance(records[0].event, BudgetSettled)
@@ -538,7 +539,7 @@ class Interrupted(MemoryStore):
                 raise OSError("no space left")
             self.run.cancel()
             await asyncio.sleep(0)
-        await super().append(session, after, records)
+        await super().append(session, after, records, epoch=epoch)
 
 
 @pytest.mark.parametrize("trouble", ["cancelled", "failed"])

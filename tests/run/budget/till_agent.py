@@ -37,10 +37,10 @@ class Stuck:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    async def append(self, session: str, after: int, records: object) -> None:
+    async def append(self, session: str, after: int, records: object, *, epoch: int | None = None) -> None:
         if any(isinstance(record.event, ModelAsked) for record in records):
             await now()
-        await self._store.append(session, after, records)
+        await self._store.append(session, after, records, epoch=epoch)
 
 
 async def now() -> None:

@@ -142,10 +142,10 @@ def test_what_a_person_tells_of_a_call_is_shortened_like_any_result():
     class Dying(MemoryStore):
         dying = True
 
-        async def append(self, session, after, records):
+        async def append(self, session, after, records, *, epoch=None):
             if self.dying and isinstance(records[0].event, e.ToolFinished):
                 raise Crash
-            await super().append(session, after, records)
+            await super().append(session, after, records, epoch=epoch)
 
     @tool(on_unknown="ask")
     async def send() -> str:
@@ -344,11 +344,11 @@ def test_crashes_around_the_blob_and_the_receipt(seed):
     chance = random.Random(seed)
 
     class Flaky(MemoryStore):
-        async def append(self, session, after, records):
+        async def append(self, session, after, records, *, epoch=None):
             roll = chance.random()
             if roll < 0.1:
                 raise Crash
-            await super().append(session, after, records)
+            await super().append(session, after, records, epoch=epoch)
             if roll > 0.92:
                 raise Crash
 

@@ -85,12 +85,12 @@ def test_a_crash_at_every_write_leaves_the_same_log(tmp_path, durable):
     class Crashing(MemoryStore):
         crash_at = 0
 
-        async def append(self, session, after, records):
+        async def append(self, session, after, records, *, epoch=None):
             crashes = self.crash_at and records[0].seq == self.crash_at
             if crashes and not durable:
                 self.crash_at = 0
                 raise Crash
-            await super().append(session, after, records)
+            await super().append(session, after, records, epoch=epoch)
             if crashes:
                 self.crash_at = 0
                 raise Crash

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from leases import hold
 from msgspec.structs import replace
 
 from bridle import Agent, Budget, CrossTenant, Memory, Note, tool
@@ -303,7 +304,7 @@ def test_a_sessions_notes_are_written_by_code_only_while_nobody_drives_it():
     with pytest.raises(SessionNotFound):
         asyncio.run(remembering.notes.list(session="s"))
     remembering.run_sync("go", session="s")
-    with store.lease("s"), pytest.raises(Conflict):
+    with hold(store, "s"), pytest.raises(Conflict):
         asyncio.run(remembering.notes.add(FRIDAYS, session="s"))
     note = asyncio.run(remembering.notes.add(FRIDAYS, session="s"))
     assert (note.id, asyncio.run(remembering.notes.list(session="s"))) == ("s1", (note,))
@@ -367,7 +368,7 @@ class Breaking(MemoryStore):
         super().__init__()
         self.kind = kind
 
-    async def append(self, session, after, records):
+    async def append(self, session, after, records, *, epoch=None):
         if (
             self.kind is not None
             and isinstance(records[0].event, self.kind)
@@ -375,7 +376,7 @@ class Breaking(MemoryStore):
         ):
             self.kind = None
             raise Unusable("the disk is gone")
-        await super().append(session, after, records)
+        await super().append(session, after, records, epoch=epoch)
 
 
 @pytest.mark.parametrize("scope", ["always", "conversation"])

@@ -92,7 +92,7 @@ def test_a_viewer_that_leaves_ends_the_run():
 
 def test_what_went_wrong_reaches_the_viewer():
     class Broken(MemoryStore):
-        async def append(self, session, after, records):
+        async def append(self, session, after, records, *, epoch=None):
             raise OSError("no space left")
 
     async def main():

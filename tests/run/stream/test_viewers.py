@@ -142,7 +142,7 @@ def test_a_program_that_ends_ends_its_runs_legally():
 
 def test_what_went_wrong_reaches_every_viewer():
     class Broken(MemoryStore):
-        async def append(self, session, after, records):
+        async def append(self, session, after, records, *, epoch=None):
             raise OSError("no space left")
 
     async def main():

@@ -22,7 +22,7 @@ from bridle.cli.log_access import (
 )
 from bridle.cli.option_values import make_count_parser
 from bridle.core.recovery.log_repair import LogReader
-from bridle.ports.store import Store
+from bridle.ports.store import Store, WatchableStore
 from bridle.values import events as e
 from bridle.values.record import Record
 from bridle.watchers.jsonl import encode_record_line
@@ -30,7 +30,7 @@ from bridle.watchers.jsonl import encode_record_line
 from .transcript import SessionPrinter, format_head, format_totals
 
 POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.1, 1.0
-"""Time between two looks at the log: doubled while nothing is new."""
+"""Time between two looks at the log of a store that cannot be watched: doubled while nothing is new."""
 FOLLOWING = "waiting for more; Ctrl-C ends the command, not the run"
 
 
@@ -63,9 +63,12 @@ async def _follow_session(options: argparse.Namespace) -> None:
 
 
 async def _wait_for_records(store: Store, session: str, after: int) -> Sequence[Record]:
-    """Records that another process appends; a store has no notification that all processes could share."""
+    """Records that another process appends."""
     pause = POLL_SECONDS_MIN
     while not (records := await store.read(session, after)):
+        if isinstance(store, WatchableStore):
+            await store.wait_for_records(session, after)
+            continue
         await asyncio.sleep(pause)
         pause = min(2 * pause, POLL_SECONDS_MAX)
     return records

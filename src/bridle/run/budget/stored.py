@@ -183,7 +183,7 @@ class BudgetLog:
             if own and reserved.driver_start == driver_start:
                 continue
             try:
-                with nullcontext() if own else self._store.lease(reserved.session):
+                async with nullcontext() if own else self._store.lease(reserved.session):
                     settled = await self._find_settlement(reserved)
             except Conflict:
                 continue  # its process is running

@@ -20,6 +20,7 @@ from bridle.ports.tool import Json, Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun
 from bridle.run.budget.sources import BudgetPool
+from bridle.run.recovery.session_log import WriteEpoch
 from bridle.run.stream import RunControl
 from bridle.tools.collect_tools import ToolLike, collect_compensations
 from bridle.tools.names import check_tool_name
@@ -64,6 +65,8 @@ class SessionOptions(TypedDict, total=False):
     context: object
     inside: NestedRun | None
     lent: LentResources | None
+    fence: WriteEpoch | None
+    """Epoch of the lease that all sessions of the operation share."""
 
 
 class HandoverAgent(Protocol):

@@ -23,8 +23,10 @@ from bridle.run.agent_settings import (
     ToolChoiceInput,
     make_parts,
 )
+from bridle.run.calls.handover import SessionOptions
 from bridle.run.logged_settings import resolve_logged_model, take_logged_instructions
 from bridle.run.model_chain import ModelLike
+from bridle.run.recovery.session_log import WriteEpoch
 from bridle.run.session import RunResources, Session
 from bridle.run.stream import RunControl
 from bridle.tools.output_functions import OutputFunction
@@ -93,11 +95,12 @@ def open_to_resume(
 ) -> Session:
     """Open a session whose run is resumed with these options, and with those recorded for it."""
 
+    fence = WriteEpoch()
+
     def open_with(made: AgentParts[T], restore: Callable[[State], Session] | None = None) -> Session:
         made.model_chain.check_price(budget, resources.pool, resources.clock.now())
-        return resources.open_session(
-            session, made, stream=stream, control=control, context=context, restore_overrides=restore
-        )
+        own = SessionOptions(stream=stream, control=control, context=context, fence=fence)
+        return resources.open_session(session, made, restore_overrides=restore, **own)
 
     own = override_parts(parts, options) if options else parts
     return open_with(own, lambda state: open_with(restore_overrides(parts, options, state)))

@@ -116,9 +116,12 @@ class Notes:
     ) -> Note:
         log_name = _notes_log_name(tenant, session)
         # A session's log has a single writer, so it needs the lease; a tenant's log has many.
-        with self._store.lease(session) if session is not None else nullcontext():
-            async with _write_lock(log_name):
-                return await self._append_with_retry(log_name, tenant, session, change)
+        async with (
+            self._store.lease(session) if session is not None else nullcontext() as lease,
+            _write_lock(log_name),
+        ):
+            epoch = lease.epoch if lease is not None else None
+            return await self._append_with_retry(log_name, tenant, session, change, epoch)
 
     async def _append_with_retry(
         self,
@@ -126,6 +129,7 @@ class Notes:
         tenant: str,
         session: str | None,
         change: Callable[[MemoryState], NoteWritten | Note | tuple[NoteRemoved, Note]],
+        epoch: int | None,
     ) -> Note:
         for _ in range(WRITE_ATTEMPTS_MAX):
             log = await self._load(str(tenant), session)  # `CrossTenant` cannot be recorded in a note
@@ -135,7 +139,7 @@ class Notes:
             event, note = (found, found.note) if isinstance(found, NoteWritten) else found
             record = seal_record(log.length + 1, self._clock.now(), event, log.head)
             try:
-                await append_record(self._store, log_name, record, torn=log.is_torn)
+                await append_record(self._store, log_name, record, torn=log.is_torn, epoch=epoch)
             except Conflict:
                 continue  # another writer was first: read its record and retry
             return note

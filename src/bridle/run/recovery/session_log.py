@@ -46,8 +46,19 @@ async def load_log(
     return SessionLog(state, len(records), head, (*repairs, torn) if torn else repairs, bool(torn))
 
 
-async def append_record(store: Store, session: str, record: Record, *, torn: bool) -> None:
+class WriteEpoch:
+    """Epoch of the lease that an operation on a session holds. All its drivers share it and write under it."""
+
+    __slots__ = ("epoch",)
+
+    def __init__(self) -> None:
+        self.epoch: int | None = None
+
+
+async def append_record(
+    store: Store, session: str, record: Record, *, torn: bool, epoch: int | None = None
+) -> None:
     if torn and isinstance(store, RepairableStore):
-        await store.repair(session, record)
+        await store.repair(session, record, epoch=epoch)
     else:
-        await store.append(session, record.seq - 1, (record,))
+        await store.append(session, record.seq - 1, (record,), epoch=epoch)

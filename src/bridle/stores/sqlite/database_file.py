@@ -12,7 +12,7 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,11 +22,14 @@ from bridle.values.errors import Corrupt, StoreError, Unusable
 T = TypeVar("T")
 
 APPLICATION = int.from_bytes(b"BRDL", "big")
-FORMAT = 1
-"""File format version; raised only if older versions of Bridle could not read the new files."""
+FORMAT = 2
+"""File format version; raised only if older versions of Bridle could not use the new files."""
 
-LATER_TABLES = ("blobs", "origins")
-"""Tables that older files of this format may lack; opening such a file adds them."""
+MIGRATIONS = {1: ("ALTER TABLE sessions ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0",)}
+"""Statements that turn a file of a format into one of the next, after the missing tables were added.
+
+Format 2: sessions have an epoch. A version that knows format 1 only would write without checking it.
+"""
 
 SQLITE_MIN = (3, 37, 0)
 """First version with STRICT tables."""
@@ -238,7 +241,7 @@ def _reject_hard_links(path: Path) -> None:
 
 
 def _create_tables(db: sqlite3.Connection, path: Path) -> None:
-    application, version, tables, later_tables = retry_while_locked(lambda: _read_file_marks(db))
+    application, version, tables = retry_while_locked(lambda: _read_file_marks(db))
     if application != APPLICATION and (application or version or tables):
         raise Unusable(f"store {path}: it is the database of another program; choose another path")
     if version > FORMAT:
@@ -249,20 +252,47 @@ def _create_tables(db: sqlite3.Connection, path: Path) -> None:
     mode = retry_while_locked(lambda: db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
     if mode != "wal":
         raise Unusable(f"store {path}: its file system has no shared memory; choose a path on a local disk")
-    if version < FORMAT or later_tables < len(LATER_TABLES):
-        script = SCHEMA.read_text(encoding="utf-8")
-        retry_while_locked(lambda: db.executescript(script))
+    if version < FORMAT:
+        retry_while_locked(lambda: _migrate(db))
 
 
-def _read_file_marks(db: sqlite3.Connection) -> tuple[int, int, int, int]:
-    """Read application id, format and table counts in one statement: others may be creating tables."""
-    application, version, tables, later_tables = db.execute(
-        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema),"
-        " (SELECT count(*) FROM sqlite_schema WHERE name IN (?, ?))"
-        " FROM pragma_application_id, pragma_user_version",
-        LATER_TABLES,
+def _migrate(db: sqlite3.Connection) -> None:
+    """Create the tables, or bring those of an older file to this format, in one transaction."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have done it since.
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version < FORMAT:
+            for statement in _split_statements(SCHEMA.read_text(encoding="utf-8")):
+                db.execute(statement)
+            for older in range(version or FORMAT, FORMAT):
+                for statement in MIGRATIONS[older]:
+                    db.execute(statement)
+            db.execute(f"PRAGMA application_id = {APPLICATION}")
+            db.execute(f"PRAGMA user_version = {FORMAT}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _split_statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _read_file_marks(db: sqlite3.Connection) -> tuple[int, int, int]:
+    """Read application id, format and table count in one statement: others may be creating tables."""
+    application, version, tables = db.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
+        " FROM pragma_application_id, pragma_user_version"
     ).fetchone()
-    return application, version, tables, later_tables
+    return application, version, tables
 
 
 def _primary_code(error: sqlite3.Error) -> int:

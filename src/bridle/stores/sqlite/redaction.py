@@ -40,7 +40,7 @@ def redact_record(
     for uid in sharing:
         record = evidence[uid]
         key = record.event.unique_key
-        insert_records(uid, record.seq - 1, (record,), {key: record.seq} if key else {}, db)
+        insert_records(uid, record.seq - 1, (record,), {key: record.seq} if key else {}, None, db)
     gseq, old_blob = row
     blob = insert_blob(data, db) if len(data) > BLOB_BYTES else None
     db.execute(_UPDATE_BODY, (blob, None if blob else data, gseq))

@@ -29,6 +29,7 @@ from bridle.stores.conflicts import (
     restarted_fork,
     session_exists,
     stale_append,
+    taken_over,
 )
 from bridle.values.errors import Conflict, Corrupt, MisuseError, SessionNotFound
 from bridle.values.events import Event, UnknownEvent
@@ -45,14 +46,21 @@ Segment = tuple[int, int, int]
 
 
 def insert_records(
-    session: str, after: int, records: Sequence[Record], names: Mapping[str, int], db: sqlite3.Connection
+    session: str,
+    after: int,
+    records: Sequence[Record],
+    names: Mapping[str, int],
+    epoch: int | None,
+    db: sqlite3.Connection,
 ) -> None:
     for record in records:
         _check_timestamp(record)
-    found = db.execute("SELECT sid, parent, seq, head FROM sessions WHERE uid = ?", (session,)).fetchone()
+    found = db.execute(_SELECT_HEAD, (session,)).fetchone()
     if found is None:
         _find_row(session, db)
-    sid, parent, length, head = found or (None, None, 0, GENESIS)
+    sid, parent, length, head, stored_epoch = found or (None, None, 0, GENESIS, 0)
+    if epoch is not None and epoch != stored_epoch:
+        raise taken_over(session)
     if length != after:
         raise stale_append(session, length, after)
     if head != records[0].prev:
@@ -130,9 +138,11 @@ def select_intact_records(session: str, db: sqlite3.Connection) -> tuple[Record,
     return tuple(records)
 
 
-def repair_tail(session: str, record: Record, db: sqlite3.Connection) -> None:
+def repair_tail(session: str, record: Record, epoch: int | None, db: sqlite3.Connection) -> None:
     """Replace the torn end of a session with this record."""
     _check_timestamp(record)
+    if epoch is not None and epoch != select_epoch(session, db):
+        raise taken_over(session)
     try:
         select_records(session, 0, db)
     except Corrupt as error:
@@ -170,6 +180,22 @@ def _replace_tail(session: str, row: SessionRow, at: int, record: Record, db: sq
     db.execute(_UPDATE_HEAD, (record.seq, record.hash, record.at, gseq.lastrowid, record.at, row.sid))
     if at <= row.forked_at:
         move_origin(session, row, record, db)
+
+
+def select_epoch(session: str, db: sqlite3.Connection) -> int:
+    row = db.execute("SELECT epoch FROM sessions WHERE uid = ?", (session,)).fetchone()
+    return row[0] if row else 0
+
+
+def raise_epoch(session: str, epoch: int, db: sqlite3.Connection) -> None:
+    """Add one to the epoch of a session; `Conflict` if another process did so since it was read."""
+    changed = db.execute(
+        "UPDATE sessions SET epoch = epoch + 1 WHERE uid = ? AND epoch = ?", (session, epoch)
+    )
+    if not changed.rowcount:
+        if _find_row(session, db) is None:
+            raise SessionNotFound(f"there is no session {session!r} to take over")
+        raise taken_over(session)
 
 
 def select_sessions(limit: int, db: sqlite3.Connection) -> tuple[SessionInfo, ...]:
@@ -336,6 +362,8 @@ _SELECT_BY_KEY = """
 SELECT CAST(coalesce(data, bytes) AS BLOB) FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE sid = ? AND once = ? AND seq <= ?
 """
+
+_SELECT_HEAD = "SELECT sid, parent, seq, head, epoch FROM sessions WHERE uid = ?"
 
 _SELECT_NAME = "SELECT 1 FROM events WHERE sid = ? AND once = ? AND seq <= ?"
 

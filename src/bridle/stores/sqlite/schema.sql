@@ -1,9 +1,7 @@
 -- One file holds many sessions. A record is written once and never changed. Only the session's own row
 -- changes: it holds the number and hash of the last record.
 --
--- Two processes may run this script at the same time on the same empty file.
-
-BEGIN IMMEDIATE;
+-- database_file.py runs these statements in one transaction, also on older files, which may lack tables.
 
 CREATE TABLE IF NOT EXISTS sessions (
     sid      INTEGER PRIMARY KEY,
@@ -14,7 +12,8 @@ CREATE TABLE IF NOT EXISTS sessions (
     head     TEXT    NOT NULL,             -- its hash, which reveals a missing end
     created  REAL    NOT NULL,
     updated  REAL    NOT NULL,
-    touched  INTEGER NOT NULL              -- last gseq when this row was written: order without a clock
+    touched  INTEGER NOT NULL,             -- last gseq when this row was written: order without a clock
+    epoch    INTEGER NOT NULL DEFAULT 0    -- number of takeovers; a writer with a lower one is refused
 ) STRICT;
 
 -- `data` is last, so that the other columns can be listed without reading long events.
@@ -45,8 +44,3 @@ CREATE TABLE IF NOT EXISTS origins (
     sid  INTEGER NOT NULL UNIQUE,
     seal TEXT    NOT NULL
 ) STRICT;
-
-PRAGMA application_id = 1112687692;
-PRAGMA user_version = 1;
-
-COMMIT;

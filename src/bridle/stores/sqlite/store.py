@@ -16,30 +16,23 @@ The store does not interpret events; it only enforces their unique keys.
 
 import asyncio
 import os
-import sqlite3
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
-from bridle.ports.store import SessionInfo
+from bridle.ports.store import Lease, SessionInfo
 from bridle.stores.conflicts import check_batch, check_restart, check_session_name
-from bridle.stores.locks import Inode, find_inode, lease_session
-from bridle.values.errors import BridleError, Unusable
+from bridle.stores.locks import hold_lease
+from bridle.values.errors import BridleError
 from bridle.values.record import Record
 
 from . import rows
-from .database_file import (
-    LOCK_MILLISECONDS,
-    POLL_MILLISECONDS,
-    explain_error,
-    find_file,
-    open_connection,
-    prepare_file,
-    retry_while_locked,
-)
+from .connection import Connection, DatabaseFiles
+from .database_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, find_file, prepare_file
 from .redaction import redact_record, truncate_write_ahead_log
+from .watching import RecordWaiters
 from .worker import Job, Worker
 
 
@@ -50,21 +43,26 @@ class SqliteStore:
         # Symbolic links are resolved once, here: the lock file is beside the database itself.
         self.path = find_file(Path(path))
         prepare_file(self.path)
-        files = _DatabaseFiles(self.path)
-        writing = _Connection(files, POLL_MILLISECONDS)
-        reading = _Connection(files, LOCK_MILLISECONDS)
+        files = DatabaseFiles(self.path)
+        writing = Connection(files, POLL_MILLISECONDS)
+        reading = Connection(files, LOCK_MILLISECONDS)
         self._writer = Worker("bridle-store-writer", partial(_write_group, writing), writing.drop)
-        self._reader = Worker("bridle-store-reader", partial(_read_group, reading), reading.drop)
+        self._waiters = RecordWaiters(reading)
+        self._reader = Worker(
+            "bridle-store-reader", partial(_read_group, reading), self._waiters.close, self._waiters.poll
+        )
         for worker in (self._writer, self._reader):
             weakref.finalize(self, worker.stop).atexit = False
 
-    async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
+    async def append(
+        self, session: str, after: int, records: Sequence[Record], *, epoch: int | None = None
+    ) -> None:
         """Append records. After a cancellation, only reading tells if they were stored."""
         if not records:
             return
         check_session_name(session)
         names = check_batch(session, after, records)
-        await self._writer.run(partial(rows.insert_records, session, after, records, names))
+        await self._writer.run(partial(rows.insert_records, session, after, records, names, epoch))
 
     async def read(self, session: str, after: int = 0) -> Sequence[Record]:
         check_session_name(session)
@@ -74,9 +72,9 @@ class SqliteStore:
         check_session_name(session)
         return await self._reader.run(partial(rows.select_intact_records, session))
 
-    async def repair(self, session: str, record: Record) -> None:
+    async def repair(self, session: str, record: Record, *, epoch: int | None = None) -> None:
         check_session_name(session)
-        await self._writer.run(partial(rows.repair_tail, session, record))
+        await self._writer.run(partial(rows.repair_tail, session, record, epoch))
 
     async def restart(self, session: str, head: str, record: Record) -> None:
         check_restart(session, record)
@@ -100,9 +98,22 @@ class SqliteStore:
     async def get_blob(self, hash_: str) -> bytes | None:
         return await self._reader.run(partial(rows.select_blob, hash_))
 
-    def lease(self, session: str) -> AbstractContextManager[None]:
+    def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
         check_session_name(session)
-        return lease_session(str(self.path), session, self.path.with_name(self.path.name + "-held"))
+        lock_file = self.path.with_name(self.path.name + "-held")
+        return hold_lease(self, str(self.path), session, lock_file, take_over=take_over)
+
+    async def read_epoch(self, session: str) -> int:
+        return await self._reader.run(partial(rows.select_epoch, session))
+
+    async def raise_epoch(self, session: str, epoch: int) -> None:
+        await self._writer.run(partial(rows.raise_epoch, session, epoch))
+
+    async def wait_for_records(self, session: str, after: int) -> None:
+        check_session_name(session)
+        future = asyncio.get_running_loop().create_future()
+        await self._reader.run(partial(self._waiters.add, session, after, future))
+        await future
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._reader.run(partial(rows.select_sessions, max(limit, 0)))
@@ -116,99 +127,7 @@ class SqliteStore:
             await asyncio.to_thread(worker.join)
 
 
-class _Connection:
-    """A connection of one thread, opened on demand and reopened after an error."""
-
-    def __init__(self, files: "_DatabaseFiles", busy_milliseconds: int) -> None:
-        self.path = files.path
-        self._files = files
-        self._busy_milliseconds = busy_milliseconds
-        self._db: sqlite3.Connection | None = None
-        self._inodes: tuple[Inode | None, ...] | None = None
-
-    def begin(self, statement: str) -> None:
-        with self._translate_errors():
-            self._files.check_usable()
-            db = self._db or self._open()
-            retry_while_locked(lambda: db.execute(statement))
-
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commit what happens between `begin` and the end of this block; roll back on an exception."""
-        with self._translate_errors():
-            assert self._db is not None
-            yield self._db
-            self._db.execute("COMMIT")
-            self._check_file_exists()
-
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            # Closing rolls back. After an error the old connection is not reused.
-            self.drop()
-            if isinstance(error, sqlite3.Error):
-                raise explain_error(self.path, error) from error
-            raise
-
-    def drop(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = self._inodes = None
-
-    def _open(self) -> sqlite3.Connection:
-        self._db = open_connection(self.path, self._busy_milliseconds)
-        # SQLite has opened all three files by now, and keeps them open until the last connection is closed.
-        self._inodes = self._files.inodes()
-        return self._db
-
-    def _check_file_exists(self) -> None:
-        """Raise `Unusable` if a file was removed: SQLite would keep writing to it."""
-        found = self._files.inodes()
-        if found == self._inodes and None not in found:
-            return
-        assert self._db is not None
-        assert self._inodes is not None
-        if found[0] != self._inodes[0]:
-            raise Unusable(
-                f"store {self.path}: the file was removed or replaced while in use; put it back and resume"
-            )
-        if found[1] is None:
-            # No other process has opened the store since, or there would be a new -wal file. A checkpoint
-            # saves the content that only the removed file holds.
-            self._db.execute("PRAGMA wal_checkpoint(FULL)")
-        raise self._files.mark_unusable()
-
-
-class _DatabaseFiles:
-    """The database and the -wal and -shm files that all its connections share.
-
-    If one of the two is removed, open connections and new ones no longer see each other's writes. So this
-    process stops using the store and closes every connection.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._beside = tuple(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
-        self._unusable = False
-
-    def inodes(self) -> tuple[Inode | None, ...]:
-        return tuple(find_inode(path) for path in (self.path, *self._beside))
-
-    def check_usable(self) -> None:
-        if self._unusable:
-            raise self.mark_unusable()
-
-    def mark_unusable(self) -> Unusable:
-        self._unusable = True
-        return Unusable(
-            f"store {self.path}: its -wal or -shm file was removed or replaced while in use, and what was "
-            "written last may be lost; end every process that uses the store, then open it again"
-        )
-
-
-def _write_group(connection: _Connection, jobs: Sequence[Job]) -> None:
+def _write_group(connection: Connection, jobs: Sequence[Job]) -> None:
     """Commit all jobs in one transaction; if that fails, one transaction each."""
     connection.begin("BEGIN IMMEDIATE")
     try:
@@ -220,7 +139,7 @@ def _write_group(connection: _Connection, jobs: Sequence[Job]) -> None:
             _write_each(connection, jobs)
 
 
-def _write_each(connection: _Connection, jobs: Sequence[Job]) -> None:
+def _write_each(connection: Connection, jobs: Sequence[Job]) -> None:
     for place, job in enumerate(jobs):
         job.value = job.error = None
         try:
@@ -232,7 +151,7 @@ def _write_each(connection: _Connection, jobs: Sequence[Job]) -> None:
             return
 
 
-def _commit_group(connection: _Connection, jobs: Sequence[Job]) -> None:
+def _commit_group(connection: Connection, jobs: Sequence[Job]) -> None:
     with connection.transaction() as db:
         for job in jobs:
             try:
@@ -242,7 +161,7 @@ def _commit_group(connection: _Connection, jobs: Sequence[Job]) -> None:
                 job.error = error
 
 
-def _read_group(connection: _Connection, jobs: Sequence[Job]) -> None:
+def _read_group(connection: Connection, jobs: Sequence[Job]) -> None:
     for job in jobs:
         try:
             connection.begin("BEGIN")

@@ -20,7 +20,8 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import TypeVar, cast
 
 from bridle.values.errors import MisuseError
@@ -50,15 +51,21 @@ class Worker:
     """Runs jobs in one thread.
 
     `handle` runs a group of jobs; an exception it raises is the result of all of them. `finish` runs once,
-    last, in the same thread.
+    last, in the same thread. `poll` runs when no job is waiting, and again after the seconds that it returns;
+    None waits for the next job.
     """
 
     def __init__(
-        self, name: str, handle: Callable[[Sequence[Job]], None], finish: Callable[[], None]
+        self,
+        name: str,
+        handle: Callable[[Sequence[Job]], None],
+        finish: Callable[[], None],
+        poll: Callable[[], float | None] | None = None,
     ) -> None:
         self._name = name
         self._handle = handle
         self._finish = finish
+        self._poll = poll
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -120,7 +127,7 @@ class Worker:
     def _next_group(self) -> list[Job]:
         """Take all queued jobs, at most GROUP_MAX; empty after the stop marker."""
         jobs = []
-        job = self._queue.get()
+        job = self._queue.get() if self._poll is None else self._wait_and_poll(self._poll)
         while job is not None:
             jobs.append(job)
             if len(jobs) == GROUP_MAX or self._queue.empty():
@@ -129,6 +136,11 @@ class Worker:
         if jobs:
             self._queue.put(None)
         return jobs
+
+    def _wait_and_poll(self, poll: Callable[[], float | None]) -> Job | None:
+        while True:
+            with suppress(Empty):
+                return self._queue.get(timeout=poll())
 
 
 def _deliver_results(jobs: Sequence[Job]) -> None:
