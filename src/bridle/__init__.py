@@ -226,7 +226,8 @@ _HOMES = {
     ),
     "values.events": (
         "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
-        "CompensationStarted", "Configured", "ContentRedacted", "ControlRefused", "ControlRequested", "Forked", "Imported", "LogRepaired", "ModelAsked",
+        "CompensationStarted", "Configured", "ContentRedacted", "ControlRefused", "ControlRequested", "Forked",
+        "Imported", "LogRepaired", "ModelAsked",
         "ModelFailed", "ModelReplied", "ModelSwitched", "OptionsChosen", "OutputChecked", "PauseRequested",
         "PrefixMoved", "Prompted", "Reprompted", "RequestAdjusted", "Resumed", "RunEnded", "Steered", "SteeringTaken",
         "ToolFinished", "ToolInterrupted", "ToolProbed", "ToolStarted", "ToolsChanged", "ToolsRevealed",

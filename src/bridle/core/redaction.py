@@ -18,10 +18,13 @@ REMOVED = "[This content was removed from the record.]"
 REMOVED_ARGUMENTS = msgspec.json.encode({"removed": REMOVED}).decode()
 ARGUMENT_FIELDS = ("arguments", "asked_arguments")
 TEXT_FIELDS = (
-    "text", "message", "partial_text", "summary", "instructions", "replacement", "preview", "output", "changed", "reason",
+    "text", "message", "partial_text", "summary", "instructions", "replacement", "preview", "output", "changed",
+    "reason",
 )  # fmt: skip
 """Fields that hold content of users, models and tools in the events of a log."""
 DROPPED_FIELDS = {"native": None, "signature": "", "stored_result": None}
+KEPT_FIELDS = ("model", "models", "skipped_models", "usage", "origin", "budget", "policy", "latency")
+"""Fields that hold no content of users, models or tools, at any depth."""
 REPLACED_PARTS = ("media", "opaque")
 """Types of parts that are content as a whole; text takes their place."""
 
@@ -50,7 +53,9 @@ def redact_data(seq: int, data: bytes, path: str = "") -> RedactedBody:
     if not removed:
         raise MisuseError(f"record {seq} has no content to remove{f' at {path}' if path else ''}")
     if after is None or type(after) is not type(before) or after.unique_key != before.unique_key:
-        raise MisuseError(f"{path or 'its content'} of record {seq} cannot be removed: the log would be unreadable")
+        raise MisuseError(
+            f"{path or 'its content'} of record {seq} cannot be removed: the log would be unreadable"
+        )
     return RedactedBody(body, after, sha256(data).hexdigest(), tuple(removed))
 
 
@@ -58,7 +63,9 @@ def _redact_path(tree: Any, names: list[str], removed: list[str], seq: int, path
     name, *rest = names
     is_list = isinstance(tree, list) and name.isdecimal() and int(name) < len(tree)
     if not is_list and not (isinstance(tree, dict) and name in tree):
-        known = ", ".join(map(str, tree if isinstance(tree, dict) else range(len(tree) if isinstance(tree, list) else 0)))
+        known = ", ".join(
+            map(str, tree if isinstance(tree, dict) else range(len(tree) if isinstance(tree, list) else 0))
+        )
         raise MisuseError(f"record {seq} has no field {path!r}: at {name!r} there are {known or 'no fields'}")
     key: Any = int(name) if is_list else name
     if rest:
@@ -84,6 +91,8 @@ def _redact(tree: Any, removed: list[str]) -> Any:
     inner = {
         name: _redact_text(name, value, removed)
         if isinstance(value, str) and name in (*TEXT_FIELDS, *ARGUMENT_FIELDS)
+        else value
+        if name in KEPT_FIELDS
         else _redact(value, removed)
         for name, value in tree.items()
     }

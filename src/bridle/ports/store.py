@@ -127,6 +127,15 @@ class WatchableStore(Protocol):
 
 
 @runtime_checkable
+class LeaseInspectable(Protocol):
+    """Optional: a store that can tell whether a session is driven, without disturbing those who take its lease."""
+
+    async def is_leased(self, session: str) -> bool:
+        """True if a live process holds the lease of the session."""
+        ...
+
+
+@runtime_checkable
 class RestartableStore(Protocol):
     """Optional: a store in which a log can start again, so that logs of past periods take no space."""
 

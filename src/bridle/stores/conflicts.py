@@ -101,7 +101,9 @@ def check_evidence(session: str, seq: int, sharing: Iterable[str], evidence: Map
     """Raise `Conflict` unless every session that contains the record gets evidence of its redaction."""
     missing = ", ".join(repr(name) for name in sharing if name not in evidence)
     if missing:
-        raise Conflict(f"record {seq} of session {session!r} is shared with {missing}: redact it there as well")
+        raise Conflict(
+            f"record {seq} of session {session!r} is shared with {missing}: redact it there as well"
+        )
 
 
 def fork_beyond_end(session: str, length: int, at: int) -> MisuseError:

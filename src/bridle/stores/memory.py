@@ -35,7 +35,7 @@ from .conflicts import (
     stale_append,
     taken_over,
 )
-from .locks import hold_lease, resolve_future
+from .locks import hold_lease, is_lease_held, resolve_future
 
 LARGE_BLOB_BYTES = 1 << 20
 """Larger blobs are hashed in a thread, because hashing would block the event loop."""
@@ -159,6 +159,11 @@ class MemoryStore:
 
     def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
         return hold_lease(self, f"memory {id(self)}", session, take_over=take_over)
+
+    async def is_leased(self, session: str) -> bool:
+        return is_lease_held(
+            f"memory {id(self)}", Lease(session=session, epoch=await self.read_epoch(session))
+        )
 
     async def read_epoch(self, session: str) -> int:
         with self._lock:

@@ -160,8 +160,9 @@ class Resumed(EventBase, tag="resumed"):
     """A new driver took over the session; everything the old one had in progress is in doubt."""
 
     budget: Budget | None = None
-    cross_tenant: str = ""
-    """Tenant acting, if the session belongs to another tenant and the caller confirmed it."""
+    cross_tenant: str = ""  # as in `Forked`
+    took_over: bool = False
+    """The session was taken from a process that was alive and did not answer."""
 
 
 class RequestAdjusted(EventBase, tag="request_adjusted"):

@@ -94,9 +94,10 @@ def unseal_record(
 def decode_event(data: bytes) -> Event | None:
     """The event of a record's data; None if this version cannot read it."""
     try:
-        return _decode_event(data)
+        event: Event = _decode_event(data)
     except msgspec.DecodeError:
         return None
+    return event
 
 
 def _repair_strings(value: object) -> object:

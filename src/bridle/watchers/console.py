@@ -193,8 +193,12 @@ class Console:
                 self.note(f"· {why}: asked the model to try again", "yellow")
             case e.OutputChecked(validator=name, verdict=verdict, reason=reason) if verdict != "accepted":
                 self.note(f"· validator {name}: {shorten(reason)}", "yellow")
-            case e.Steered(message=message):
-                self.note(f"· message added: {shorten(message)}", "dim")
+            case e.Steered(message=message, by=by):
+                self.note(f"· message{f' of {by}' if by else ''} added: {shorten(message)}", "dim")
+            case e.ApprovalAnswered(request=request, by=by, answer=answer) if request:
+                self.note(f"· {answer}, answered by {by or 'another process'}", "dim")
+            case e.ControlRefused(action=action, by=by, why=why):
+                self.note(f"· {action} by {by or 'another process'} refused: {why}", "yellow")
             case e.RunEnded():
                 self._running.clear()
                 self._clear_status()

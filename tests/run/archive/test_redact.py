@@ -1,13 +1,16 @@
 """Redaction: the content is gone from the store, the chain verifies, and an unrecorded removal is still tampering."""
 
+import asyncio
 import json
 import sqlite3
 
 import msgspec
 import pytest
 from command import bridle
+from in_loop import in_loop
 
 from bridle import Agent, ContentRedacted, export_session, import_session, redact_record, tool
+from bridle.core.recovery.log_repair import fold_log
 from bridle.core.redaction import REMOVED, redact_data
 from bridle.run.archive.redact import redact_blob
 from bridle.stores import open_store
@@ -35,10 +38,10 @@ PROMPT = f'!call pay {{"card": "{SECRET}"}}\n!then\n!call read_cards {{}}\n!then
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def store(request, tmp_path):
+def store(request, tmp_path):
     opened = open_store(None if request.param == "memory" else tmp_path / "log.db")
     yield opened
-    await opened.close()
+    asyncio.run(opened.close())
 
 
 def make_agent(store, model="sim:"):
@@ -55,6 +58,7 @@ def has_secret(records):
     return any(SECRET.encode() in record.data for record in records)
 
 
+@in_loop
 async def test_content_is_gone_everywhere_and_the_session_goes_on(store, tmp_path):
     agent = make_agent(store)
     await agent.run(PROMPT, "s")
@@ -80,6 +84,7 @@ async def test_content_is_gone_everywhere_and_the_session_goes_on(store, tmp_pat
         assert REMOVED in str(result.messages)
 
 
+@in_loop
 async def test_an_export_of_a_redacted_session_verifies_elsewhere(store, tmp_path):
     await make_agent(store).run(PROMPT, "s")
     await redact_all(store, "s")
@@ -90,10 +95,13 @@ async def test_an_export_of_a_redacted_session_verifies_elsewhere(store, tmp_pat
     assert (await make_agent(target).run("!say on", "s")).text == "on"
     at = next(at for at, line in enumerate(data) if REMOVED.encode() in line)
     with pytest.raises(Corrupt, match=f"line {at + 1} is damaged: record .* was changed"):
-        await import_session(target, [*data[:at], data[at].replace(b"removed", b"REMOVED"), *data[at + 1 :]], name="x")
+        await import_session(
+            target, [*data[:at], data[at].replace(b"removed", b"REMOVED"), *data[at + 1 :]], name="x"
+        )
     await target.close()
 
 
+@in_loop
 async def test_every_record_of_a_log_can_be_redacted_or_is_refused_with_a_reason(store):
     """Whatever is removed, the log reads, folds and continues; a record without content is left alone."""
     agent = make_agent(store)
@@ -111,22 +119,26 @@ async def test_every_record_of_a_log_can_be_redacted_or_is_refused_with_a_reason
     assert (await agent.run("!say on", "s")).text == "on"
 
 
+@in_loop
 async def test_one_field_can_be_removed_twice_over_and_wrong_paths_are_refused(store):
     await make_agent(store).run(PROMPT, "s")
     records = await store.read("s")
-    (reply,) = [each for each in records if each.event.__class__.__name__ == "ModelReplied" and has_secret([each])]
+    (reply,) = [
+        each for each in records if each.event.__class__.__name__ == "ModelReplied" and has_secret([each])
+    ]
     for path, why in [
         ("reply.parts.9.text", "has no field 'reply.parts.9.text': at '9' there are 0"),
         ("reply.usage.input", "no content to remove at reply.usage.input"),
-        ("reply.parts.0.id", "cannot be removed|no content"),
         ("nothing", "at 'nothing' there are type, reply"),
     ]:
-        if path == "reply.parts.0.id":
-            continue
         with pytest.raises(MisuseError, match=why):
             await redact_record(store, "s", reply.seq, field=path, reason="r", by="b")
     first = await redact_record(store, "s", reply.seq, field="reply.parts.0.arguments", reason="r", by="b")
-    (result,) = [each for each in records if each.event.__class__.__name__ == "ToolFinished" and each.event.name == "pay"]
+    (result,) = [
+        each
+        for each in records
+        if each.event.__class__.__name__ == "ToolFinished" and each.event.name == "pay"
+    ]
     await redact_record(store, "s", result.seq, field="arguments", reason="r", by="b")
     await redact_record(store, "s", result.seq, field="result.parts.0.text", reason="r2", by="c")
     after = await store.read("s")
@@ -139,12 +151,14 @@ async def test_one_field_can_be_removed_twice_over_and_wrong_paths_are_refused(s
 
 
 @pytest.mark.parametrize(("reason", "by"), [("", "ann"), ("why", " ")])
+@in_loop
 async def test_reason_and_author_are_required(store, reason, by):
     await make_agent(store).run("!say hello there", "s")
     with pytest.raises(MisuseError, match="records its reason and its author"):
         await redact_record(store, "s", 2, reason=reason, by=by)
 
 
+@in_loop
 async def test_a_blob_is_removed_with_its_excerpts_unless_another_session_uses_it(store):
     agent = make_agent(store)
     await agent.run(PROMPT, "one")
@@ -160,6 +174,7 @@ async def test_a_blob_is_removed_with_its_excerpts_unless_another_session_uses_i
         await redact_blob(store, "two", blob, reason="r", by="b")
 
 
+@in_loop
 async def test_a_session_in_use_and_a_call_that_is_not_finished_are_refused(store):
     agent = make_agent(store)
     await agent.run(PROMPT, "s")
@@ -174,25 +189,39 @@ async def test_a_session_in_use_and_a_call_that_is_not_finished_are_refused(stor
         """Refund."""
         return "refunded"
 
-    waiting = await Agent("sim:", tools=[refund], store=store).run(f'!call refund {{"card": "{SECRET}"}}', "w")
+    waiting = await Agent("sim:", tools=[refund], store=store).run(
+        f'!call refund {{"card": "{SECRET}"}}', "w"
+    )
     assert waiting.stop == "waiting"
     reply = next(each for each in await store.read("w") if each.event.__class__.__name__ == "ModelReplied")
     with pytest.raises(MisuseError, match="belongs to a call that is not finished"):
         await redact_record(store, "w", reply.seq, reason="r", by="b")
 
 
-async def test_the_next_request_is_whole_and_the_moved_prefix_is_explained():
-    with scripted("first", "second", "third") as script:
-        store = open_store(None)
-        agent = Agent(script.model, store=store)
-        await agent.run(f"my card is {SECRET}", "s")
-        await agent.run("and again", "s")
-        await redact_record(store, "s", 2, reason="r", by="b")
-        await agent.run("once more", "s")
-        sent = json.dumps(script.requests[-1], default=str) if hasattr(script, "requests") else ""
-    assert SECRET not in sent
+@in_loop
+async def test_the_next_request_is_whole_and_the_miss_is_explained():
+    model = scripted("first", "second", "third", "fourth")
+    store = open_store(None)
+    agent = Agent(model, store=store, prefix="strict")
+    await agent.run(f"my card is {SECRET}", "s")
+    await agent.run("and again", "s")
+    await redact_record(store, "s", 2, reason="r", by="b")
+    assert (await agent.run("once more", "s")).text == "third"
+    sent = model.script.requests[-1].messages
+    assert SECRET not in str(sent)
+    assert REMOVED in str(sent[0])
+    assert len(sent) == 5
+    assert (await agent.run("and the last", "s")).text == "fourth"
+    state = fold_log(await store.read("s")).state
+    assert "m1" in {event.message for event in events_of(await store.read("s"), ContentRedacted)}
+    assert state.cache.last_request is not None
 
 
+def events_of(records, kind):
+    return [record.event for record in records if isinstance(record.event, kind)]
+
+
+@in_loop
 async def test_an_unrecorded_removal_or_a_second_change_is_tampering(tmp_path):
     path = tmp_path / "log.db"
     store = open_store(path)
@@ -245,7 +274,9 @@ def test_the_command_redacts_shows_and_continues(tmp_path):
     wrong = bridle("redact", session, "--reason", "r", "--by", "b", BRIDLE_STORE=log)
     assert (wrong.code, "name what to remove" in wrong.err) == (2, True)
     for seq in ("2", "4"):
-        done = bridle("redact", session, "--record", seq, "--reason", "\x1b[31mred", "--by", "ann", BRIDLE_STORE=log)
+        done = bridle(
+            "redact", session, "--record", seq, "--reason", "\x1b[31mred", "--by", "ann", BRIDLE_STORE=log
+        )
         assert done.code == 0, done.err
     assert done.out.startswith(f"removed all content of record 4 in {session}\n  its SHA-256 was ")
     for command in ("show", "log", "audit"):

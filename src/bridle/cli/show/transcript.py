@@ -8,6 +8,7 @@ from bridle.cli.format.event_lines import (
     format_budget_event,
     format_conversation,
     format_hook,
+    format_log_event,
     format_memory,
     format_notice,
     format_options,
@@ -152,8 +153,13 @@ class SessionPrinter:
                 return [("not sent", each) for each in what]
             case e.ConversationOpened() | e.ConversationDropped() as stored:
                 return [format_conversation(stored)]
-            case e.Resumed():
-                return [("resumed", "by a new driver"), *self._resume_lines()]
+            case e.Resumed(took_over=forced):
+                how = (
+                    "by a new driver, taken from a process that did not answer"
+                    if forced
+                    else "by a new driver"
+                )
+                return [("resumed", how), *self._resume_lines()]
             case e.ModelAsked() as question:
                 return self._request_lines(question)
             case e.ModelReplied() as answer:
@@ -196,6 +202,8 @@ class SessionPrinter:
             case e.LogRepaired(items=items, records_lost=lost):
                 self._calls = {} if lost else self._calls
                 return [("repaired", item) for item in items]
+            case e.ContentRedacted() | e.ControlRequested() | e.ControlRefused() as told:
+                return [format_log_event(told)]
             case e.UnknownEvent(kind=kind):
                 return [("unknown", f"{kind or 'of no kind'}: written by a newer version; ignored")]
 

@@ -22,6 +22,8 @@ from bridle.values.usage import Usage
 POLICY_HASH_LENGTH = 16
 UNFINISHED_PHASES = (Phase.CALLING_MODEL, Phase.REVIEWING_REPLY, Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS)
 ANSWER_KINDS = {"approve": "approved", "reject": "rejected", "done": "settled"}
+TAKEN_FROM_LIVE = "the process that ran it was alive and did not answer"
+TAKEN_FROM_ENDED = "the process that ran it had ended"
 DOUBT = "started and has no result"
 
 
@@ -159,7 +161,9 @@ def _describe_call(event: e.Event, before: State) -> Fields | None:
                 "rule": event.rule, "policy": policy, "outcome": f"attempt {event.attempt}",
             }  # fmt: skip
         case e.ToolFinished(name=tool, rule=rule, source=source) if (
-            _has_effect(before, tool) or source in ("probe", "person", "hook") or event.result.outcome == "denied"
+            _has_effect(before, tool)
+            or source in ("probe", "person", "hook")
+            or event.result.outcome == "denied"
         ):
             return {
                 "kind": "denied" if event.result.outcome == "denied" else "result", "tool": tool,
@@ -185,8 +189,8 @@ def _describe_run(event: e.Event, before: State) -> Fields | None:
         case e.Resumed():
             was_left = before.phase in UNFINISHED_PHASES
             return {
-                "kind": "taken over" if was_left else "resumed",
-                "reason": "the process that ran it ended" if was_left else "",
+                "kind": "taken over" if was_left or event.took_over else "resumed",
+                "reason": TAKEN_FROM_LIVE if event.took_over else TAKEN_FROM_ENDED if was_left else "",
             }
         case e.Configured(handed_over_to=agent) if agent:
             return {"kind": "handed over", "by": agent}
@@ -215,7 +219,13 @@ def _describe_log(event: e.Event) -> Fields | None:
             return {"kind": "forked", "session": parent, "outcome": f"shares {at} records"}
         case e.ContentRedacted(record=seq, field=field, reason=reason, by=by, digest=digest):
             what = field or "all content"
-            return {"kind": "redacted", "by": by, "outcome": f"{what} of record {seq}", "reason": reason, "key": digest}
+            return {
+                "kind": "redacted",
+                "by": by,
+                "outcome": f"{what} of record {seq}",
+                "reason": reason,
+                "key": digest,
+            }
         case e.ControlRefused(action=action, why=why, by=by):
             return {"kind": "request refused", "by": by, "outcome": action, "reason": why}
         case e.LogRepaired(items=items):

@@ -6,7 +6,7 @@ gets the event as well, so that each log proves its own redactions.
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 
 import msgspec
 
@@ -18,8 +18,8 @@ from bridle.run.clock import SystemClock
 from bridle.run.validate_input import check_session
 from bridle.values.base import Value
 from bridle.values.errors import Corrupt, MisuseError, SessionNotFound
-from bridle.values.record import Record, redaction_key, seal_record
-from bridle.values.redaction import ContentRedacted
+from bridle.values.record import Record, seal_record
+from bridle.values.redaction import ContentRedacted, redaction_key
 
 from .transfer import SESSIONS_MAX, find_sharing_sessions
 
@@ -65,15 +65,17 @@ async def redact_record(
         raise MisuseError(f"{type(store).__name__} cannot remove content from records")
     infos = await store.sessions(limit=SESSIONS_MAX)
     sharing = find_sharing_sessions(infos, session, record)
-    with ExitStack() as held:
+    async with AsyncExitStack() as held:
         for name in sharing:
-            held.enter_context(store.lease(name))
+            await held.enter_async_context(store.lease(name))
         logs = {name: await store.read(name) for name in {session, *sharing}}
         records = logs[session]
         if not records:
             raise SessionNotFound(f"no session {session!r} in this store; `bridle sessions` lists them")
         if not 1 <= record <= len(records):
-            raise MisuseError(f"session {session!r} has {len(records)} records; `bridle log {session}` lists them")
+            raise MisuseError(
+                f"session {session!r} has {len(records)} records; `bridle log {session}` lists them"
+            )
         old = records[record - 1]
         body = redact_data(record, old.data, field)
         blobs = tuple(hash_ for hash_ in old.event.required_blobs if hash_ not in body.event.required_blobs)
@@ -92,7 +94,8 @@ async def redact_record(
         )
         now = (clock or SystemClock()).now()
         evidence = {
-            name: seal_record(len(log) + 1, max(now, log[-1].at), event, log[-1].hash) for name, log in logs.items()
+            name: seal_record(len(log) + 1, max(now, log[-1].at), event, log[-1].hash)
+            for name, log in logs.items()
         }
         await store.redact(session, record, body.data, evidence, dropped)
     found = tuple(each.seq for each in records if each is not old and _contains(each, body.removed))
@@ -110,7 +113,9 @@ async def redact_record(
     )
 
 
-async def redact_blob(store: Store, session: str, blob: str, *, reason: str, by: str) -> tuple[Redaction, ...]:
+async def redact_blob(
+    store: Store, session: str, blob: str, *, reason: str, by: str
+) -> tuple[Redaction, ...]:
     """Remove a stored tool result, named by its hash or the start of it, with the excerpts that show it."""
     found = [
         record.seq
@@ -125,20 +130,21 @@ async def redact_blob(store: Store, session: str, blob: str, *, reason: str, by:
 def _find_changed_message(records: Sequence[Record], old: Record, body: RedactedBody) -> str:
     """Id of the first message that changes; raises `MisuseError` if a call that is not finished would."""
     after_records = [
-        msgspec.structs.replace(each, data=body.data, event=body.event) if each is old else each for each in records
+        msgspec.structs.replace(each, data=body.data, event=body.event) if each is old else each
+        for each in records
     ]
     before, after = fold_log(records).state, fold_log(after_records).state
     if before.calls.batch.pending != after.calls.batch.pending:
         raise MisuseError(
             f"record {old.seq} belongs to a call that is not finished: resume or cancel the run, then redact it"
         )
-    pairs = zip(
-        before.conversation.transcript.messages, after.conversation.transcript.messages, strict=True
-    )
+    pairs = zip(before.conversation.transcript.messages, after.conversation.transcript.messages, strict=True)
     return next((one.id for one, other in pairs if one != other), "")
 
 
-async def _find_referenced(store: Store, blobs: Sequence[str], sharing: Sequence[str], seq: int) -> tuple[str, ...]:
+async def _find_referenced(
+    store: Store, blobs: Sequence[str], sharing: Sequence[str], seq: int
+) -> tuple[str, ...]:
     """Those of the blobs that other records of the store refer to."""
     found: set[str] = set()
     for info in await store.sessions(limit=SESSIONS_MAX):

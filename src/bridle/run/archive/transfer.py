@@ -77,7 +77,9 @@ async def export_session(store: Store, session: str, *, blobs: bool = True) -> A
         for hash_ in record.event.required_blobs if blobs else ():
             if hash_ not in written:
                 written.add(hash_)
-                yield _encode_line({"blob": hash_, "base64": b64encode(await _read_blob(store, hash_)).decode()})
+                yield _encode_line(
+                    {"blob": hash_, "base64": b64encode(await _read_blob(store, hash_)).decode()}
+                )
         yield _encode_line(
             {
                 "seq": record.seq,
@@ -98,7 +100,9 @@ async def import_session(store: Store, lines: Iterable[bytes], *, name: str = ""
     session = check_session(name or header.session)
     records = _verify_records(header, found)
     if any(info.id == session for info in await store.sessions(limit=SESSIONS_MAX)):
-        raise Conflict(f"there is already a session {session!r} in this store; import it as another one with --as NAME")
+        raise Conflict(
+            f"there is already a session {session!r} in this store; import it as another one with --as NAME"
+        )
     parent, shared = await _find_parent(store, records)
     missing = [
         (record.seq, hash_)
@@ -116,7 +120,9 @@ async def import_session(store: Store, lines: Iterable[bytes], *, name: str = ""
     if shared:
         await store.fork(parent, shared, session)
     await store.append(session, shared, records[shared:])
-    return ImportedSession(session=session, records=len(records), blobs=len(blobs), parent=parent, shared=shared)
+    return ImportedSession(
+        session=session, records=len(records), blobs=len(blobs), parent=parent, shared=shared
+    )
 
 
 def _parse_lines(lines: Iterable[bytes]) -> tuple[_Header, list[tuple[int, _Line]], dict[str, bytes]]:
@@ -148,7 +154,9 @@ def _parse_header(text: bytes) -> _Header:
     try:
         known = msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Corrupt("line 1 is damaged, or this is not an export; write one with `bridle export SESSION`") from error
+        raise Corrupt(
+            "line 1 is damaged, or this is not an export; write one with `bridle export SESSION`"
+        ) from error
     version = str(known.get("version", ""))
     major = version.partition(".")[0]
     if known.get("format") != FORMAT or not major.isdecimal():
@@ -173,7 +181,9 @@ def _verify_records(header: _Header, lines: Sequence[tuple[int, _Line]]) -> list
     prev = GENESIS
     for expected, (number, line) in enumerate(lines, 1):
         if line.seq != expected or line.prev != prev:
-            raise Corrupt(f"line {number} is damaged: record {expected} was expected, which continues the one before")
+            raise Corrupt(
+                f"line {number} is damaged: record {expected} was expected, which continues the one before"
+            )
         try:
             record = unseal_record(line.seq, line.at, bytes(line.data), line.prev, line.hash, evidence.get)
         except Corrupt as error:

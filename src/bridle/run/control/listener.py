@@ -8,8 +8,9 @@ that were left. A store in memory is not listened to: no other process can open 
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -32,15 +33,22 @@ REQUESTS_MAX = 1_000
 """Requests that a control log holds; the next run starts it again."""
 
 
+class CancelRequest(NamedTuple):
+    hash: str
+    by: str
+
+
 class ControlListener:
     """Listens for one run, as a context manager around it."""
 
-    def __init__(self, store: Store, session: str, driver: Driver) -> None:
-        self._store, self._session, self.driver = store, session, driver
-        self._name = control_log_name(session)
+    def __init__(self, store: Store, session: str) -> None:
+        self._store, self._session = store, session
+        self._driver: Driver | None = None
         self._task: asyncio.Task[None] | None = None
-        self.cancel_request: Record | None = None
+        self.cancel_request: CancelRequest | None = None
         """Request that cancelled the run."""
+        self._failure: Exception | None = None
+        """Reason why the run cannot write any more, found by a request."""
 
     async def __aenter__(self) -> Self:
         if isinstance(self._store, WatchableStore) and not isinstance(self._store, SupportsApprovalKey):
@@ -52,57 +60,62 @@ class ControlListener:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            (failure,) = await asyncio.gather(self._task, return_exceptions=True)
-            if isinstance(failure, Exception) and error is None:
-                raise failure
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+        if self._failure is not None and isinstance(error, asyncio.CancelledError) and _uncancel() == 0:
+            raise self._failure
+        if not self._task.cancelled():
+            self._task.result()
 
     def attach(self, driver: Driver) -> None:
-        """Record with another driver from now on: the run was handed over."""
-        self.driver = driver
+        """Record with this driver from now on."""
+        self._driver = driver
         driver.person.takes_answers = self._task is not None
 
     def absorb_cancel(self) -> bool:
         """True if a request cancelled the run, and nothing else did."""
-        task = asyncio.current_task()
-        assert task is not None
-        return self.cancel_request is not None and task.uncancel() == 0
+        return self.cancel_request is not None and _uncancel() == 0
 
     async def _listen(self, store: WatchableStore, run_task: "asyncio.Task[object]") -> None:
         try:
             await self._take_requests(store, run_task)
         except BridleError as error:
-            LOG.warning(
-                "%s", escape_text(f"session {self._session}: no more requests of other processes are taken: {error}")
-            )
+            if self._driver is not None and self._driver.is_broken:
+                # The run may be waiting for an answer, and would not notice.
+                self._failure = error
+                run_task.cancel()
+                return
+            text = f"session {self._session}: no more requests of other processes are taken: {error}"
+            LOG.warning("%s", escape_text(text))
 
     async def _take_requests(self, store: WatchableStore, run_task: "asyncio.Task[object]") -> None:
+        name, after = control_log_name(self._session), 0
         handled: set[str] | None = None
-        after = 0
         while True:
-            records = await self._store.read(self._name, after)
+            records = await self._store.read(name, after)
+            driver = self._driver
+            assert driver is not None  # attached before this task first runs
             if records and handled is None:
                 handled = await self._read_handled()
                 if len(records) >= REQUESTS_MAX:
-                    records = await self._restart_log(records[-1])
+                    records = await self._restart_log(name, records, current_run(driver.state))
             for record in records:
-                after = record.seq
-                event = record.event
+                after, event = record.seq, record.event
                 if not isinstance(event, ControlRequested) or record.hash in (handled or ()):
                     continue
-                if event.run != current_run(self.driver.state):
+                if event.run != current_run(driver.state):
                     continue
                 if event.action == "cancel":
-                    self.cancel_request = record
+                    self.cancel_request = CancelRequest(record.hash, event.by or "another process")
                     run_task.cancel()
                     return
                 # A cancelled write would break the driver of the run.
-                await finish_despite_cancel(self._carry_out(record.hash, event))
-            await store.wait_for_records(self._name, after)
+                await finish_despite_cancel(self._carry_out(record.hash, event, driver))
+            await store.wait_for_records(name, after)
 
-    async def _carry_out(self, request: str, event: ControlRequested) -> None:
-        driver = self.driver
+    async def _carry_out(self, request: str, event: ControlRequested, driver: Driver) -> None:
         try:
             match event.action:
                 case "steer":
@@ -114,13 +127,13 @@ class ControlListener:
                     reason = f"paused by {event.by or 'another process'}"
                     await driver.record(e.PauseRequested(reason=reason, by=event.by, request=request))
                 case "answer":
-                    await self._take_answer(request, event)
+                    await self._take_answer(request, event, driver)
         except MisuseError as error:
             refusal = e.ControlRefused(request=request, action=event.action, why=str(error), by=event.by)
             await driver.record(refusal)
 
-    async def _take_answer(self, request: str, event: ControlRequested) -> None:
-        driver, answer = self.driver, event.answer
+    async def _take_answer(self, request: str, event: ControlRequested, driver: Driver) -> None:
+        answer = event.answer
         questions = list_pending_approvals(self._session, driver.state)
         if answer is None or answer.binding not in {question.binding for question in questions}:
             raise MisuseError("the question is not open any more")
@@ -140,21 +153,27 @@ class ControlListener:
         records = await self._store.read(self._session)
         return {request for record in records if (request := getattr(record.event, "request", ""))}
 
-    async def _restart_log(self, last: Record) -> tuple[Record, ...]:
-        """Start a full log again, unless it has a request for this run."""
-        records = await self._store.read(self._name)
-        run = current_run(self.driver.state)
-        events = [record.event for record in records]
+    async def _restart_log(self, name: str, records: Sequence[Record], run: str) -> Sequence[Record]:
+        """Start a full log again, unless it has a request for this run; returns what it holds then."""
+        events = (record.event for record in records)
         if not isinstance(self._store, RestartableStore) or any(
             isinstance(event, ControlRequested) and event.run == run for event in events
         ):
-            return tuple(records)
+            return records
+        last = records[-1]
         first = seal_record(1, last.at, last.event, GENESIS)
         try:
-            await self._store.restart(self._name, last.hash, first)
+            await self._store.restart(name, last.hash, first)
         except Conflict:
-            return tuple(await self._store.read(self._name))  # another request arrived
+            return await self._store.read(name)  # another request arrived
         return (first,)
+
+
+def _uncancel() -> int:
+    """Take back one cancellation of the current task; returns the number of those that are left."""
+    task = asyncio.current_task()
+    assert task is not None
+    return task.uncancel()
 
 
 def current_run(state: State) -> str:

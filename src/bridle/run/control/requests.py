@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import State
 from bridle.ports.clock import Clock
-from bridle.ports.store import LeaseInspectable, Store, WatchableStore
+from bridle.ports.store import LeaseInspectable, Store, SupportsApprovalKey, WatchableStore
 from bridle.run.calls.approval import encode_arguments, find_pending_approval, list_pending_approvals
 from bridle.run.calls.approval_proof import prove_answer
 from bridle.run.clock import SystemClock
@@ -62,7 +62,12 @@ class SessionControl:
     """Control of one session's run."""
 
     def __init__(
-        self, store: Store | str | os.PathLike[str], session: str, *, tenant: str | None = None, clock: Clock | None = None
+        self,
+        store: Store | str | os.PathLike[str],
+        session: str,
+        *,
+        tenant: str | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._store = open_store(store) if isinstance(store, str | os.PathLike) else store
         self._session, self._tenant, self._clock = check_session(session), tenant, clock or SystemClock()
@@ -88,6 +93,9 @@ class SessionControl:
     ) -> PendingApproval:
         """Answer a question that the run waits for; raises `MisuseError` if it is not taken."""
         state, length = await self._read_state()
+        across = check_tenant(self._session, state, self._tenant)
+        if across:
+            verdict = replace(verdict, by=f"{verdict.by} of tenant {across}".strip())
         question = find_pending_approval(list_pending_approvals(self._session, state), wanted)
         event = ApprovalAnswered(
             call_id=question.call_id,
@@ -101,10 +109,17 @@ class SessionControl:
         )
         event = replace(event, proof=prove_answer(self._store, self._session, state, event))
         request = ControlRequested(action="answer", run=current_run(state), by=verdict.by, answer=event)
-        await self._wait_until_taken(request, await self._append(request), length, wait_seconds)
+        outcome = await self._wait_until_taken(request, await self._append(request), length, wait_seconds)
+        if outcome.status == "sent":
+            raise Conflict(
+                f"the process that runs session {self._session!r} has not taken the answer within "
+                f"{wait_seconds:g} seconds; it still may. If that process is stuck: bridle resume {self._session} --take-over"
+            )
         return question
 
-    async def _send(self, action: ControlAction, by: str, wait_seconds: float, text: str = "") -> ControlOutcome:
+    async def _send(
+        self, action: ControlAction, by: str, wait_seconds: float, text: str = ""
+    ) -> ControlOutcome:
         state, length = await self._read_state()
         run = current_run(state)
         if not run or state.run.end.stop:
@@ -132,7 +147,9 @@ class SessionControl:
         for _ in range(APPEND_ATTEMPTS_MAX):
             records = await self._store.read(name)
             if len(records) > REQUESTS_MAX:
-                raise MisuseError(f"session {self._session!r} has {len(records):,} requests; wait for its next run")
+                raise MisuseError(
+                    f"session {self._session!r} has {len(records):,} requests; wait for its next run"
+                )
             head = records[-1].hash if records else GENESIS
             record = seal_record(len(records) + 1, self._clock.now(), request, head)
             try:
@@ -154,7 +171,11 @@ class SessionControl:
                     raise MisuseError(f"session {self._session!r} refused the request: {record.event.why}")
                 if getattr(record.event, "request", "") == hash_:
                     return ControlOutcome(
-                        session=self._session, action=request.action, request=hash_, status="taken", record=record.seq
+                        session=self._session,
+                        action=request.action,
+                        request=hash_,
+                        status="taken",
+                        record=record.seq,
                     )
             if not had_owner:
                 raise Conflict(
@@ -163,7 +184,9 @@ class SessionControl:
                 )
             left = deadline - self._clock.monotonic()
             if left <= 0:
-                return ControlOutcome(session=self._session, action=request.action, request=hash_, status="sent")
+                return ControlOutcome(
+                    session=self._session, action=request.action, request=hash_, status="sent"
+                )
             await self._wait_for_records(after, min(left, OWNER_CHECK_SECONDS))
 
     async def _wait_for_records(self, after: int, seconds: float) -> None:
@@ -187,6 +210,15 @@ class SessionControl:
             return True
 
 
-def control(store: Store | str | os.PathLike[str], session: str, *, tenant: str | None = None) -> SessionControl:
+async def is_run_elsewhere(store: Store, session: str) -> bool:
+    """True if a process holds the session and takes requests for it."""
+    if isinstance(store, SupportsApprovalKey) or not isinstance(store, LeaseInspectable):
+        return False
+    return await store.is_leased(session)
+
+
+def control(
+    store: Store | str | os.PathLike[str], session: str, *, tenant: str | None = None
+) -> SessionControl:
     """Control of a session that another process runs; `store` is a path, a URL or an open store."""
     return SessionControl(store, session, tenant=tenant)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from bridle.ports.store import Lease, SessionInfo
 from bridle.stores.conflicts import check_batch, check_restart, check_session_name
-from bridle.stores.locks import hold_lease
+from bridle.stores.locks import hold_lease, is_lease_held
 from bridle.values.errors import BridleError
 from bridle.values.record import Record
 
@@ -100,8 +100,15 @@ class SqliteStore:
 
     def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
         check_session_name(session)
-        lock_file = self.path.with_name(self.path.name + "-held")
-        return hold_lease(self, str(self.path), session, lock_file, take_over=take_over)
+        return hold_lease(self, str(self.path), session, self._lock_file, take_over=take_over)
+
+    async def is_leased(self, session: str) -> bool:
+        lease = Lease(session=session, epoch=await self.read_epoch(session))
+        return is_lease_held(str(self.path), lease, self._lock_file)
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.path.with_name(self.path.name + "-held")
 
     async def read_epoch(self, session: str) -> int:
         return await self._reader.run(partial(rows.select_epoch, session))

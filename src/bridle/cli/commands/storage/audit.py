@@ -50,11 +50,9 @@ def format_report(report: AuditReport, indent: str = "") -> Iterator[str]:
         yield f"{indent}  from record {policy.since}: {name}{version}"
     for entry in report.entries:
         yield from _format_entry(entry, indent + "  ")
-    dollars = format_dollars(report.usd) if report.usd is not None else "price unknown"
-    yield (
-        f"{indent}  spent: {dollars}, {format_count(report.usage.total)} tokens"
-        f" in {report.steps} model call{'' if report.steps == 1 else 's'}"
-    )
+    dollars = format_dollars(float(report.usd)) if report.usd is not None else "price unknown"
+    tokens, calls = format_count(report.usage.total, "token"), format_count(report.steps, "model call")
+    yield f"{indent}  spent: {dollars}, {tokens}, {calls}"
     for name in report.unread:
         yield f"{indent}  session {name} is not in this store"
     for inner in report.subruns:
@@ -72,8 +70,9 @@ def _format_entry(entry: AuditEntry, indent: str) -> Iterator[str]:
         f"policy {entry.policy}" if entry.policy else "",
         entry.reason,
     )
-    told = " · ".join(fact for fact in facts if fact)
-    yield f"{indent}{entry.record:>4}  {format_local_time(entry.at)}  {entry.kind}{call}{shown}{' · ' if told else ''}{told}"
+    head = f"{entry.kind}{call}{shown}"
+    told = " · ".join(fact for fact in (head, *facts) if fact)
+    yield f"{indent}{entry.record:>4}  {format_local_time(entry.at)}  {told}"
     for line in list_changes(entry.arguments, entry.edited_arguments) if entry.edited_arguments else ():
         yield f"{indent}      changed: {line}"
     if entry.key:

@@ -7,6 +7,7 @@ share. Importing and exporting again gives the same bytes.
 import argparse
 import asyncio
 import sys
+from pathlib import Path
 from typing import BinaryIO
 
 from bridle.cli.format.printing import print_line
@@ -20,8 +21,16 @@ STANDARD_OUTPUT = "-"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("session", help="session id, as listed by `bridle sessions`")
-    add("-o", "--output", metavar="FILE", default=STANDARD_OUTPUT, help="file to write (default: standard output)")
-    add("--no-blobs", action="store_true", help="leave out long tool results, which are stored beside the log")
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default=STANDARD_OUTPUT,
+        help="file to write (default: standard output)",
+    )
+    add(
+        "--no-blobs", action="store_true", help="leave out long tool results, which are stored beside the log"
+    )
     add_log_options(parser)
 
 
@@ -32,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
         return 0
     try:
         # "x": an existing file is never overwritten, because it may be the only copy of a session.
-        with open(options.output, "xb") as file:
+        with Path(options.output).open("xb") as file:
             count = asyncio.run(_write(options, file))
     except FileExistsError:
         raise MisuseError(f"{options.output} exists; choose another file with -o") from None

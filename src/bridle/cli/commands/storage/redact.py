@@ -19,7 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("session", help="session id, as listed by `bridle sessions`")
     add("--record", type=make_count_parser(1), metavar="SEQ", help="number of the record")
-    add("--field", default="", metavar="PATH", help="one field, such as result.parts.0.text (default: all content)")
+    add(
+        "--field",
+        default="",
+        metavar="PATH",
+        help="one field, such as result.parts.0.text (default: all content)",
+    )
     add("--blob", default="", metavar="HASH", help="a stored tool result, and the excerpts that show it")
     add("--reason", required=True, help="why it is removed; recorded")
     add("--by", required=True, metavar="NAME", help="who removes it; recorded")
