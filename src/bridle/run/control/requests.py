@@ -113,7 +113,8 @@ class SessionControl:
         if outcome.status == "sent":
             raise Conflict(
                 f"the process that runs session {self._session!r} has not taken the answer within "
-                f"{wait_seconds:g} seconds; it still may. If that process is stuck: bridle resume {self._session} --take-over"
+                f"{wait_seconds:g} seconds; it still may. "
+                f"If that process is stuck: bridle resume {self._session} --take-over"
             )
         return question
 
