@@ -42,8 +42,16 @@ async def test_the_report_names_people_rules_policies_effects_and_costs():
     for entry in report.entries:
         by_kind.setdefault(entry.kind, []).append(entry)
     (approved,) = by_kind["approved"]
-    assert (approved.by, approved.tool, approved.rule, approved.reason) == ("ann", "pay", "boss", "half is enough")
-    assert (json.loads(approved.arguments), json.loads(approved.edited_arguments)) == ({"amount": 7}, {"amount": 5})
+    assert (approved.by, approved.tool, approved.rule, approved.reason) == (
+        "ann",
+        "pay",
+        "boss",
+        "half is enough",
+    )
+    assert (json.loads(approved.arguments), json.loads(approved.edited_arguments)) == (
+        {"amount": 7},
+        {"amount": 5},
+    )
     assert approved.policy == hash_policy(ASKING)
     (effect,) = by_kind["effect"]
     assert json.loads(effect.arguments) == {"amount": 5}

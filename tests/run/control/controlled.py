@@ -1,6 +1,6 @@
 """A program that tests control: one run of an agent in a process of its own.
 
-    python controlled.py STORE SESSION PROMPT [--kill-after COUNT] [--resume] [--take-over] [--memory-approver]
+python controlled.py STORE SESSION PROMPT [--kill-after COUNT] [--resume] [--take-over] [--memory-approver]
 """
 
 import argparse
@@ -11,9 +11,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "suite"))
 
-from crashes import kill_after_record  # noqa: E402
+from crashes import kill_after_record
 
-from bridle import Agent, tool, wait_for_answers  # noqa: E402
+from bridle import Agent, tool, wait_for_answers
 
 
 @tool(effect="read")

@@ -44,7 +44,9 @@ def start(home):
 
     def run(prompt=BLOCKED, session="s", *options):
         command = [sys.executable, str(PROGRAM), str(home / "log.db"), session, prompt, *options]
-        process = subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         running.append(process)
         return process
 
@@ -126,7 +128,9 @@ async def test_an_approval_from_another_process_is_taken_at_once(home, start):
     store = open_store(home / "log.db")
     question = await wait_for_question(store)
     await store.close()
-    done = await asyncio.to_thread(bridle, "approve", question.id, "--arguments", '{"amount": 5}', "--by", "ann")
+    done = await asyncio.to_thread(
+        bridle, "approve", question.id, "--arguments", '{"amount": 5}', "--by", "ann"
+    )
     assert done.code == 0, done.err
     assert "the run of session s continues" in done.out
     assert finish(process)["text"] == "done"
@@ -142,7 +146,9 @@ async def test_forged_and_useless_requests_are_refused_and_change_nothing(home, 
     process = start(PAYING)
     store = open_store(home / "log.db")
     question = await wait_for_question(store)
-    forged = ApprovalAnswered(call_id=question.call_id, binding=question.binding, answer="approve", proof="0" * 64)
+    forged = ApprovalAnswered(
+        call_id=question.call_id, binding=question.binding, answer="approve", proof="0" * 64
+    )
     requests = (
         ControlRequested(action="answer", run="m1", by="mallory", answer=forged),
         ControlRequested(action="answer", run="m1", by="mallory"),
@@ -188,7 +194,8 @@ async def test_many_controllers_at_once_are_all_taken_in_order_and_once(home, st
     await wait_for_start(home)
     stores = [open_store(home / "log.db") for _ in range(4)]
     sent = [
-        control(stores[number % 4], "s").steer(f"message {number}", by=f"person {number}") for number in range(12)
+        control(stores[number % 4], "s").steer(f"message {number}", by=f"person {number}")
+        for number in range(12)
     ]
     outcomes = await asyncio.gather(*sent)
     assert {outcome.status for outcome in outcomes} == {"taken"}
@@ -197,7 +204,9 @@ async def test_many_controllers_at_once_are_all_taken_in_order_and_once(home, st
     )
     taken = [each for each in results if not isinstance(each, BaseException)]
     assert len(taken) == 1
-    assert all(isinstance(each, Conflict | MisuseError) for each in results if isinstance(each, BaseException))
+    assert all(
+        isinstance(each, Conflict | MisuseError) for each in results if isinstance(each, BaseException)
+    )
     finish(process)
     records = await stores[0].read("s")
     assert sorted(event.message for event in events_of(records, Steered)) == sorted(
@@ -274,7 +283,9 @@ async def test_a_request_survives_the_death_of_the_run_at_every_record(home, sta
     records = await store.read("s")
     messages = [event.message for event in events_of(records, Steered)]
     assert messages in ([], ["!say done"])
-    requested = [record for record in await store.read(control_log_name("s")) if record.event.action == "steer"]
+    requested = [
+        record for record in await store.read(control_log_name("s")) if record.event.action == "steer"
+    ]
     assert len(messages) == len(requested)
     assert (home / "paid").read_text().split() in (["7"], ["7", "7"] if count >= 8 else ["7"])
     await store.close()
@@ -346,4 +357,3 @@ async def test_the_examples_of_the_help_work(home, start):
             process.kill()
             process.wait()
     await store.close()
-

@@ -86,7 +86,9 @@ def test_a_run_in_use_is_left_alone_and_its_budget_is_kept(home):
     command = [sys.executable, str(PROGRAM), "log.db", "live", PAYING]
     with subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, text=True) as live:
         try:
-            while not any(each["session"] == "live" for each in json.loads(bridle("approvals", "--json").out)):
+            while not any(
+                each["session"] == "live" for each in json.loads(bridle("approvals", "--json").out)
+            ):
                 assert live.poll() is None
             code, found, err = resume_all("--steps", "1")
             assert (code, found["live"]["status"]) == (1, "in use"), err
@@ -104,8 +106,14 @@ def test_wrong_usage_is_one_line(home):
 
 def test_a_run_on_the_command_line_waits_for_an_answer_from_elsewhere(home):
     command = [sys.executable, "-m", "bridle.cli.main", "run", PAYING, "--tools", "tools.py", "--wait"]
-    with subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as live:
-        while not (asked := json.loads(bridle("approvals", "--json").out)) if (home / "log.db").exists() else True:
+    with subprocess.Popen(
+        command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as live:
+        while (
+            not (asked := json.loads(bridle("approvals", "--json").out))
+            if (home / "log.db").exists()
+            else True
+        ):
             assert live.poll() is None
         assert bridle("approve", asked[0]["id"]).code == 0
         out, err = live.communicate(timeout=PATIENCE_SECONDS)
