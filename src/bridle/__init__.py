@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bridle.run.archive.transfer import import_session as import_session
     from bridle.run.budget.shared import SharedBudget as SharedBudget
     from bridle.run.budget.stored import StoredBudget as StoredBudget
-    from bridle.run.calls.ask_person import wait_for_answers as wait_for_answers
+    from bridle.run.calls.approval import wait_for_answers as wait_for_answers
     from bridle.run.calls.handover import Handover as Handover
     from bridle.run.context.instructions import per_turn as per_turn
     from bridle.run.context.prompt_template import PromptTemplate as PromptTemplate
@@ -195,7 +195,7 @@ _HOMES = {
     "run.archive.transfer": ("export_session", "import_session"),
     "run.budget.shared": ("SharedBudget",),
     "run.budget.stored": ("StoredBudget",),
-    "run.calls.ask_person": ("wait_for_answers",),
+    "run.calls.approval": ("wait_for_answers",),
     "run.calls.handover": ("Handover",),
     "run.context.instructions": ("per_turn",),
     "run.context.prompt_template": ("PromptTemplate",),

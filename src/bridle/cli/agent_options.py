@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from bridle.cli.format.printing import print_line
 from bridle.ports.tool import Tool
 from bridle.run.agent_settings import read_policy
-from bridle.run.calls.approval import Approver
-from bridle.run.calls.ask_person import wait_for_answers
+from bridle.run.calls.approval import Approver, wait_for_answers
 from bridle.run.logged_settings import (
     ForeignEndpoint,
     resolve_logged_model,

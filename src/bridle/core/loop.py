@@ -39,7 +39,7 @@ from bridle.core.calls.compensation import (
     mark_compensations_reported,
 )
 from bridle.core.calls.dispatch import choose_call_effects
-from bridle.core.calls.orphaned import apply_interrupt
+from bridle.core.calls.orphaned import LOG_TRANSITIONS, apply_interrupt
 from bridle.core.calls.transitions import (
     abandon_calls,
     append_results,
@@ -85,7 +85,6 @@ from .hooks import (
     drop_unreviewed_reply,
     insert_hooks,
 )
-from .log_transitions import LOG_TRANSITIONS
 from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_prompt_errors, take_over_prompt
 from .model_turn import apply_model_asked, apply_model_failed, apply_model_replied, choose_next_effect
 from .state import (

@@ -473,9 +473,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
         return start
 
-    def open_session(
-        self, session: str, **options: Unpack[SessionOptions]
-    ) -> Session:  # nothing is read or written
+    def open_session(self, session: str, **options: Unpack[SessionOptions]) -> Session:
         return self._resources.open_session(session, self._parts, **options)
 
     async def _read_result(self, session: str) -> Result[T]:

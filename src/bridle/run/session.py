@@ -7,7 +7,7 @@ added, an event closes whatever an earlier run left open: a killed or cancelled 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from bridle.core.loop import next_effects
 from bridle.core.recovery.fallback import keep_model
 from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock, RandomSource
-from bridle.ports.store import Store
+from bridle.ports.store import Store, is_shared_store
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun, current_nested_run
 from bridle.run.budget.sources import BudgetPool, check_tenant_budget
@@ -282,9 +282,9 @@ class Session:
 
     async def _drive(self, driver: Driver) -> State:
         session = self
-        listener = ControlListener(self.store, self.session)
+        listener = ControlListener(self.store, self.session) if is_shared_store(self.store) else None
         try:
-            async with listener:
+            async with listener or nullcontext():
                 session.attach_control(driver, listener)
                 await driver.run_effects()
                 while is_handover_due(driver.state):
@@ -292,14 +292,16 @@ class Session:
                     session.attach_control(driver, listener)
                     await driver.run_effects()
         except asyncio.CancelledError:
-            state = await finish_despite_cancel(session._close(driver, listener.cancel_request))
-            if not listener.absorb_cancel():
+            request = listener.cancel_request if listener is not None else None
+            state = await finish_despite_cancel(session._close(driver, request))
+            if listener is None or not listener.absorb_cancel():
                 raise
             return state
         return driver.state
 
-    def attach_control(self, driver: Driver, listener: ControlListener) -> None:
-        listener.attach(driver)
+    def attach_control(self, driver: Driver, listener: ControlListener | None) -> None:
+        if listener is not None:
+            listener.attach(driver)
         if self.control is not None:
             self.control.attach(driver.record)
 

@@ -14,11 +14,15 @@ Control requests: another process asks the run of a session for something (cance
 question). One writer per session is law, so requests have a log of their own (`control_log_name`), and the process
 that runs the session records what it does about them.
 
+Redaction: `ContentRedacted` records that a person removed content from an earlier record (run/archive/redact.py). The
+record keeps its place and its hash; the event proves that the removal was recorded, so it is not taken for tampering.
+
 Stored results: if only an excerpt of a result is sent, the complete text is in the session's store under its
 hash.
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, Literal
 
 from .base import EventBase, Value
@@ -216,6 +220,35 @@ class ControlRefused(EventBase, tag="control_refused"):
     action: ControlAction
     why: str
     by: str = ""
+
+
+class ContentRedacted(EventBase, tag="content_redacted"):
+    """A person removed content from an earlier record. Its digest stays, and what is left replaces it everywhere."""
+
+    record: int
+    record_hash: str
+    """Hash of the record, which covers its original content."""
+    body: str
+    """SHA-256 of the content that is left, in hex."""
+    digest: str
+    """SHA-256 of the original content of the record, in hex."""
+    field: str = ""
+    """Path of the removed field; empty for all content of the record."""
+    blobs: tuple[str, ...] = ()
+    """Stored results that the record does not refer to any more, by their hashes."""
+    message: str = ""
+    """First message of the conversation that changed; empty if none did."""
+    reason: str = ""
+    by: str = ""
+
+    @property
+    def unique_key(self) -> str | None:
+        return f"redaction:{self.record}:{self.body}"
+
+
+def redaction_key(seq: int, data: bytes) -> str:
+    """Unique key of the event that records the redaction of record `seq` to this content."""
+    return f"redaction:{seq}:{sha256(data).hexdigest()}"
 
 
 CompensationState = Literal["open", "in_doubt", "failed", "done"]

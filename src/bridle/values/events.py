@@ -28,6 +28,7 @@ from .calls import ApprovalQuestion as ApprovalQuestion
 from .calls import CallReviewed as CallReviewed
 from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
+from .calls import ContentRedacted as ContentRedacted
 from .calls import ControlRefused as ControlRefused
 from .calls import ControlRequested as ControlRequested
 from .calls import ResourceClaim, StoredResult
@@ -50,7 +51,6 @@ from .message import PartRef as PartRef
 from .message import ViewChange as ViewChange
 from .message import ViewChanged as ViewChanged
 from .model import Model
-from .redaction import ContentRedacted as ContentRedacted
 from .request import Breakpoint, ToolChoice
 from .request import OptionsChosen as OptionsChosen
 from .settings import Settings
@@ -161,8 +161,7 @@ class Resumed(EventBase, tag="resumed"):
 
     budget: Budget | None = None
     cross_tenant: str = ""  # as in `Forked`
-    took_over: bool = False
-    """The session was taken from a process that was alive and did not answer."""
+    took_over: bool = False  # from a process that was alive and did not answer
 
 
 class RequestAdjusted(EventBase, tag="request_adjusted"):

@@ -21,9 +21,9 @@ from typing import Any, Literal
 import msgspec
 
 from .base import Value
+from .calls import ContentRedacted, redaction_key
 from .errors import Corrupt, MisuseError
 from .events import Event, UnknownEvent
-from .redaction import ContentRedacted, redaction_key
 from .text import repair_surrogates
 
 GENESIS = "0" * 64

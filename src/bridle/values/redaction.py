@@ -6,18 +6,12 @@ looks machine-generated. It is found in every spelling: literal, JSON-escaped, o
 A short credential (under `LONG_CHARACTERS`) is removed only where it stands as a separate word, because the
 same letters may occur inside other words. A plain word, such as the key `none` given to local servers, is
 removed from error messages only.
-
-`ContentRedacted` records that a person removed content from a record afterwards (run/archive/redact.py). The record
-keeps its place and its hash; the event proves that the removal was recorded, so that it is not taken for tampering.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from hashlib import sha256
-
-from .base import EventBase
 
 LONG_CHARACTERS = 8
 SHORT_CHARACTERS_MIN = 3
@@ -242,32 +236,3 @@ def _parse_object(value: str) -> dict[str, object] | None:
     except ValueError:
         return None
     return parsed if isinstance(parsed, dict) else None
-
-
-class ContentRedacted(EventBase, tag="content_redacted"):
-    """A person removed content from an earlier record. Its digest stays, and what is left replaces it everywhere."""
-
-    record: int
-    record_hash: str
-    """Hash of the record, which covers its original content."""
-    body: str
-    """SHA-256 of the content that is left, in hex."""
-    digest: str
-    """SHA-256 of the original content of the record, in hex."""
-    field: str = ""
-    """Path of the removed field; empty for all content of the record."""
-    blobs: tuple[str, ...] = ()
-    """Stored results that the record does not refer to any more, by their hashes."""
-    message: str = ""
-    """First message of the conversation that changed; empty if none did."""
-    reason: str = ""
-    by: str = ""
-
-    @property
-    def unique_key(self) -> str | None:
-        return f"redaction:{self.record}:{self.body}"
-
-
-def redaction_key(seq: int, data: bytes) -> str:
-    """Unique key of the event that records the redaction of record `seq` to this content."""
-    return f"redaction:{seq}:{sha256(data).hexdigest()}"

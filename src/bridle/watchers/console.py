@@ -195,10 +195,8 @@ class Console:
                 self.note(f"· validator {name}: {shorten(reason)}", "yellow")
             case e.Steered(message=message, by=by):
                 self.note(f"· message{f' of {by}' if by else ''} added: {shorten(message)}", "dim")
-            case e.ApprovalAnswered(request=request, by=by, answer=answer) if request:
-                self.note(f"· {answer}, answered by {by or 'another process'}", "dim")
-            case e.ControlRefused(action=action, by=by, why=why):
-                self.note(f"· {action} by {by or 'another process'} refused: {why}", "yellow")
+            case e.ApprovalAnswered(by=by) | e.ControlRefused(by=by) as told if told.request:
+                self.note(f"· {describe_request(told)} {by or 'another process'}", "dim")
             case e.RunEnded():
                 self._running.clear()
                 self._clear_status()
@@ -345,6 +343,13 @@ def shorten(text: str, limit: int = SHOWN_CHARACTERS_MAX) -> str:
 def format_count(count: int, noun: str) -> str:
     """Format a count with its noun: `1 step`, `2 steps`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def describe_request(event: e.ApprovalAnswered | e.ControlRefused) -> str:
+    """What became of a request; the name of its author follows."""
+    if isinstance(event, e.ControlRefused):
+        return f"{event.action} refused: {event.why}; requested by"
+    return f"{event.answer}: answered by"
 
 
 def describe_tool_changes(report: e.ToolsChanged | e.ToolInterrupted) -> list[str]:

@@ -61,7 +61,10 @@ def format_notice(event: e.Reprompted | e.Steered | e.SteeringTaken | e.PauseReq
             return "pause", reason
 
 
-def format_log_event(event: e.ContentRedacted | e.ControlRequested | e.ControlRefused) -> tuple[str, str]:
+LogEvent = e.ContentRedacted | e.ControlRequested | e.ControlRefused | e.UnknownEvent
+
+
+def format_log_event(event: LogEvent) -> tuple[str, str]:
     """An event about the log itself, or about a request of another process."""
     match event:
         case e.ContentRedacted(record=seq, field=field, by=by, reason=reason):
@@ -70,6 +73,8 @@ def format_log_event(event: e.ContentRedacted | e.ControlRequested | e.ControlRe
             return "request", f"{action} by {by}{f': {text}' if text else ''}"
         case e.ControlRefused(action=action, by=by, why=why):
             return "refused", f"{action} by {by}: {why}"
+        case e.UnknownEvent(kind=kind):
+            return "unknown", f"{kind or 'of no kind'}: written by a newer version; ignored"
 
 
 def format_hook(event: e.HookDecided) -> list[tuple[str, str]]:

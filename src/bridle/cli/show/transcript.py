@@ -92,6 +92,7 @@ REVIEW_TEXTS = {
     True: "its approval was not given here and is ignored; it is asked for again",
     False: "its tool now reports another resource",
 }
+RESUMED_TEXTS = {False: "by a new driver", True: "by a new driver, taken from a process that did not answer"}
 NOTICE_EVENTS = (e.Prompted, e.Resumed, e.LogRepaired)
 """Events with which the harness may add a notice for the model."""
 
@@ -154,12 +155,7 @@ class SessionPrinter:
             case e.ConversationOpened() | e.ConversationDropped() as stored:
                 return [format_conversation(stored)]
             case e.Resumed(took_over=forced):
-                how = (
-                    "by a new driver, taken from a process that did not answer"
-                    if forced
-                    else "by a new driver"
-                )
-                return [("resumed", how), *self._resume_lines()]
+                return [("resumed", RESUMED_TEXTS[forced]), *self._resume_lines()]
             case e.ModelAsked() as question:
                 return self._request_lines(question)
             case e.ModelReplied() as answer:
@@ -202,10 +198,8 @@ class SessionPrinter:
             case e.LogRepaired(items=items, records_lost=lost):
                 self._calls = {} if lost else self._calls
                 return [("repaired", item) for item in items]
-            case e.ContentRedacted() | e.ControlRequested() | e.ControlRefused() as told:
+            case e.ContentRedacted() | e.ControlRequested() | e.ControlRefused() | e.UnknownEvent() as told:
                 return [format_log_event(told)]
-            case e.UnknownEvent(kind=kind):
-                return [("unknown", f"{kind or 'of no kind'}: written by a newer version; ignored")]
 
     def _reply_lines(self, event: e.ModelReplied) -> list[tuple[str, str]]:
         reply = event.reply

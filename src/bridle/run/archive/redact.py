@@ -17,9 +17,9 @@ from bridle.ports.store import RedactableStore, Store
 from bridle.run.clock import SystemClock
 from bridle.run.validate_input import check_session
 from bridle.values.base import Value
+from bridle.values.calls import ContentRedacted, redaction_key
 from bridle.values.errors import Corrupt, MisuseError, SessionNotFound
 from bridle.values.record import Record, seal_record
-from bridle.values.redaction import ContentRedacted, redaction_key
 
 from .transfer import SESSIONS_MAX, find_sharing_sessions
 

@@ -19,10 +19,10 @@ import msgspec
 from bridle.ports.store import SessionInfo, Store
 from bridle.run.validate_input import check_session
 from bridle.values.base import Value
+from bridle.values.calls import ContentRedacted
 from bridle.values.errors import Conflict, Corrupt, MisuseError, SessionNotFound, Unusable
 from bridle.values.events import Event, Forked
 from bridle.values.record import GENESIS, Record, decode_event, unseal_record
-from bridle.values.redaction import ContentRedacted
 
 FORMAT, VERSION = "bridle-session", "1.0"
 MAJOR_VERSION = 1

@@ -44,8 +44,14 @@ from bridle.values.message import Reply, Text, ToolCall, ToolResult
 from bridle.values.result import CallReady
 from bridle.values.text import escape_text
 
-from .approval import Approver, encode_arguments, make_pending_approval
-from .ask_person import ANSWERED, EXPIRED, PersonQuestions
+from .approval import (
+    ANSWERED,
+    EXPIRED,
+    Approver,
+    PersonQuestions,
+    encode_arguments,
+    make_pending_approval,
+)
 from .catalogue import find_initial_tools
 from .run_tool import find_resource_claim, preview_call, probe_tool, run_tool
 from .tool_sources import find_tool_changes

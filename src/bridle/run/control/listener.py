@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 from msgspec.structs import replace
 
 from bridle.core.state import Phase, State
-from bridle.ports.store import RestartableStore, Store, SupportsApprovalKey, WatchableStore
+from bridle.ports.store import RestartableStore, Store, WatchableStore
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.run.calls.approval_proof import is_answer_proved
 from bridle.run.cancellation import finish_despite_cancel
@@ -51,10 +51,10 @@ class ControlListener:
         """Reason why the run cannot write any more, found by a request."""
 
     async def __aenter__(self) -> Self:
-        if isinstance(self._store, WatchableStore) and not isinstance(self._store, SupportsApprovalKey):
-            run_task = asyncio.current_task()
-            assert run_task is not None
-            self._task = asyncio.create_task(self._listen(self._store, run_task))
+        run_task = asyncio.current_task()
+        assert run_task is not None
+        assert isinstance(self._store, WatchableStore)
+        self._task = asyncio.create_task(self._listen(self._store, run_task))
         return self
 
     async def __aexit__(

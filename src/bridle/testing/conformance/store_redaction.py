@@ -5,10 +5,10 @@ from hashlib import sha256
 from msgspec.structs import replace
 
 from bridle.ports.store import LeaseInspectable, RedactableStore, Store
+from bridle.values.calls import ContentRedacted
 from bridle.values.errors import Conflict
 from bridle.values.events import Event
 from bridle.values.record import Record, seal_record
-from bridle.values.redaction import ContentRedacted
 
 from .sample_records import expect_refusal, expect_session, expect_true, make_prompt, make_records
 
