@@ -17,14 +17,21 @@ if TYPE_CHECKING:
     from bridle.ports.tool_index import ToolIndex as ToolIndex
     from bridle.ports.watcher import Watcher as Watcher
     from bridle.run.agent import Agent as Agent
+    from bridle.run.archive.audit import audit_session as audit_session
+    from bridle.run.archive.redact import redact_record as redact_record
+    from bridle.run.archive.transfer import export_session as export_session
+    from bridle.run.archive.transfer import import_session as import_session
     from bridle.run.budget.shared import SharedBudget as SharedBudget
     from bridle.run.budget.stored import StoredBudget as StoredBudget
+    from bridle.run.calls.approval import wait_for_answers as wait_for_answers
     from bridle.run.calls.code_mode import CodeMode as CodeMode
     from bridle.run.calls.handover import Handover as Handover
     from bridle.run.context.instructions import per_turn as per_turn
     from bridle.run.context.prompt_template import PromptTemplate as PromptTemplate
     from bridle.run.context.run_options import RunOptions as RunOptions
     from bridle.run.context.telemetry import flush_telemetry as flush_telemetry
+    from bridle.run.control.requests import SessionControl as SessionControl
+    from bridle.run.control.requests import control as control
     from bridle.run.history import export_history as export_history
     from bridle.run.history import import_history as import_history
     from bridle.run.lineage import compare_sessions as compare_sessions
@@ -85,6 +92,9 @@ if TYPE_CHECKING:
     from bridle.values.events import CompensationFinished as CompensationFinished
     from bridle.values.events import CompensationStarted as CompensationStarted
     from bridle.values.events import Configured as Configured
+    from bridle.values.events import ContentRedacted as ContentRedacted
+    from bridle.values.events import ControlRefused as ControlRefused
+    from bridle.values.events import ControlRequested as ControlRequested
     from bridle.values.events import Forked as Forked
     from bridle.values.events import Imported as Imported
     from bridle.values.events import LogRepaired as LogRepaired
@@ -193,13 +203,18 @@ _HOMES = {
     "ports.tool_index": ("ToolIndex",),
     "ports.watcher": ("Watcher",),
     "run.agent": ("Agent",),
+    "run.archive.audit": ("audit_session",),
+    "run.archive.redact": ("redact_record",),
+    "run.archive.transfer": ("export_session", "import_session"),
     "run.budget.shared": ("SharedBudget",),
     "run.budget.stored": ("StoredBudget",),
     "run.calls.code_mode": ("CodeMode",),
+    "run.calls.approval": ("wait_for_answers",),
     "run.calls.handover": ("Handover",),
     "run.context.instructions": ("per_turn",),
     "run.context.prompt_template": ("PromptTemplate",),
     "run.context.run_options": ("RunOptions",),
+    "run.control.requests": ("SessionControl", "control"),
     "run.history": ("export_history", "import_history"),
     "run.lineage": ("compare_sessions", "fork_session", "list_branches"),
     "run.memory.notes": ("Notes",),
@@ -227,7 +242,8 @@ _HOMES = {
     ),
     "values.events": (
         "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
-        "CompensationStarted", "Configured", "Forked", "Imported", "LogRepaired", "ModelAsked",
+        "CompensationStarted", "Configured", "ContentRedacted", "ControlRefused", "ControlRequested", "Forked",
+        "Imported", "LogRepaired", "ModelAsked",
         "ModelFailed", "ModelReplied", "ModelSwitched", "OptionsChosen", "OutputChecked", "PauseRequested",
         "PrefixMoved", "Prompted", "Reprompted", "RequestAdjusted", "Resumed", "RunEnded", "ServerAnswered",
         "ServerAsked", "Steered", "SteeringTaken",

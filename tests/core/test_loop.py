@@ -207,6 +207,9 @@ ONE_OF_EACH = (
     BudgetSnapshot(generation=2, spent=Amount(), excess=Amount()),
     e.Forked(session="", parent="", at=0),
     e.LogRepaired(items=()),
+    e.ContentRedacted(record=1, record_hash="", body="", digest=""),
+    e.ControlRequested(action="pause", run="m1"),
+    e.ControlRefused(request="", action="pause", why=""),
     e.UnknownEvent(),
 )
 

@@ -56,7 +56,7 @@ class AgentBuilder:
     ) -> None:
         # Loaded before the event loop starts: a tools file may run its own loop while it is loaded.
         self._options, self._console = options, console
-        self._approver = approver or make_approver(console)
+        self._approver = approver or make_approver(options, console)
         self._defined = read_agent_file(options.agent) if options.agent else None
         self._policy = read_policy_option(options) or (self._defined.policy if self._defined else None)
         schema: str | None = getattr(options, "output", None)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from bridle.cli.format.printing import print_line
 from bridle.ports.tool import Tool
 from bridle.run.agent_settings import read_policy
-from bridle.run.calls.approval import Approver
+from bridle.run.calls.approval import Approver, wait_for_answers
 from bridle.run.calls.code_mode import CodeMode
 from bridle.run.logged_settings import (
     ForeignEndpoint,
@@ -83,6 +83,11 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         help="also apply the allow rules of the session's log (default: only its deny and ask rules)",
     )
     add("--yes", action="store_true", help="allow every tool call that no policy rule covers")
+    add(
+        "--wait",
+        action="store_true",
+        help="wait for answers from elsewhere (`bridle approve`) instead of ending",
+    )
     add(
         "--usd",
         type=parse_amount,
@@ -242,7 +247,7 @@ def add_default_rule(policy: Policy, options: argparse.Namespace) -> Policy:
     """The policy with a default for tools that may change something: allow, ask or deny."""
     if options.yes:
         own = PermissionRule(decision="allow", name="--yes")
-    elif is_interactive():
+    elif is_interactive() or getattr(options, "wait", False):
         own = PermissionRule(decision="ask", name="it may change something", effects=MUTATING_EFFECTS)
     else:
         own = PermissionRule(
@@ -258,8 +263,11 @@ def make_code_mode(options: argparse.Namespace, defined: CodeMode | None) -> Cod
     return CodeMode(sandbox=None if options.no_sandbox else "auto") if options.code_mode else defined
 
 
-def make_approver(console: Console) -> Approver | None:
-    return TerminalApprover(console).ask if is_interactive() else None
+def make_approver(options: argparse.Namespace, console: Console) -> Approver | None:
+    """The person at the terminal; with --wait, people elsewhere (who may answer in both cases)."""
+    if is_interactive() and not getattr(options, "wait", False):
+        return TerminalApprover(console).ask
+    return wait_for_answers if getattr(options, "wait", False) else None
 
 
 def is_interactive() -> bool:

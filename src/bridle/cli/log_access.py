@@ -14,10 +14,14 @@ from bridle.ports.store import RepairableStore, SessionInfo, Store
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.stores import open_store
 from bridle.values.budget import BUDGET_LOG_PREFIX
+from bridle.values.calls import CONTROL_LOG_PREFIX
 from bridle.values.errors import Corrupt, MisuseError, SessionNotFound
 from bridle.values.lineage import CrossTenant
 from bridle.values.memory import NOTES_PREFIX
 from bridle.values.record import Record
+
+RESERVED_PREFIXES = (BUDGET_LOG_PREFIX, NOTES_PREFIX, CONTROL_LOG_PREFIX)
+"""Prefixes of the names of logs that are not sessions."""
 
 
 def add_store_option(parser: argparse.ArgumentParser) -> None:
@@ -105,11 +109,11 @@ def belongs_to_tenant(records: Sequence[Record], tenant: str | None) -> bool:
 
 
 async def list_sessions(store: Store, limit: int) -> list[SessionInfo]:
-    """The most recently updated sessions, without the logs of budgets and notes."""
+    """The most recently updated sessions, without the logs of budgets, notes and control requests."""
     asked = limit
     while True:
         infos = await store.sessions(limit=asked)
-        found = [info for info in infos if not info.id.startswith((BUDGET_LOG_PREFIX, NOTES_PREFIX))]
+        found = [info for info in infos if not info.id.startswith(RESERVED_PREFIXES)]
         if len(found) >= limit or len(infos) < asked:
             return found[: max(limit, 0)]
         asked *= 2

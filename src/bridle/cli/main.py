@@ -23,6 +23,9 @@ COMMANDS = {
     "approvals": "list tool calls that need approval",
     "approve": "approve a tool call",
     "reject": "reject a tool call",
+    "cancel": "end a run of another process",
+    "steer": "send a message to a run of another process",
+    "pause": "stop a run of another process after its step",
     "compensate": "undo what a run did",
     "sessions": "list recent sessions",
     "show": "show what happened in a session",
@@ -41,6 +44,10 @@ COMMANDS = {
     "verify": "check that the log is what was written",
     "gc": "remove old sessions and unused content",
     "backup": "copy the log while it is in use",
+    "audit": "show who decided what, when, and under which policy",
+    "export": "write a session as lines of JSON",
+    "import": "read an exported session, verified",
+    "redact": "remove content from a record, and record why",
     "sim": "serve simulated providers on a local port",
     "wire": "check the codecs against recorded provider traffic",
     "init": "write a starter project: agent, tools, test, policy",
@@ -51,13 +58,16 @@ COMMANDS = {
     "completion": "print a completion script for bash, zsh or fish",
 }
 SETUP_COMMANDS = ("init", "config", "doctor", "models", "mcp", "completion")
-STORAGE_COMMANDS = ("verify", "gc", "backup")
+CONTROL_COMMANDS = ("cancel", "steer", "pause")
+STORAGE_COMMANDS = ("verify", "gc", "backup", "audit", "export", "redact")
 HIDDEN_COMMANDS = ("candidates",)
 """Commands for the completion scripts, not for people."""
 COMMAND_MODULES = {
     **{name: f"commands.setup.{name}" for name in (*SETUP_COMMANDS, *HIDDEN_COMMANDS)},
     **{name: f"commands.storage.{name}" for name in STORAGE_COMMANDS},
     **{name: f"commands.replay.{name}" for name in ("replay", "raw")},
+    **{name: f"commands.control.{name}" for name in CONTROL_COMMANDS},
+    "import": "commands.storage.import_session",
     "chat": "chat.command",
     "show": "show.command",
     "tail": "show.tail",

@@ -39,7 +39,7 @@ from bridle.core.calls.compensation import (
     mark_compensations_reported,
 )
 from bridle.core.calls.dispatch import choose_call_effects
-from bridle.core.calls.orphaned import SERVER_EVENTS, apply_forked, apply_log_repaired, ignore_unknown_event
+from bridle.core.calls.orphaned import LOG_TRANSITIONS, SERVER_EVENTS
 from bridle.core.calls.transitions import (
     abandon_calls,
     append_results,
@@ -403,10 +403,7 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
             SubrunCharged: apply_subrun_charged,
         },
     ),
-    **_in_phases(
-        Phase,
-        {e.Forked: apply_forked, e.LogRepaired: apply_log_repaired, e.UnknownEvent: ignore_unknown_event},
-    ),
+    **LOG_TRANSITIONS,
     (Phase.CALLING_MODEL, e.HookDecided): _apply_request_hook,
     (Phase.EVALUATING_REPLY, e.HookDecided): _apply_request_hook,
     **HOOK_TRANSITIONS,

@@ -10,7 +10,7 @@ merged. It inspects two properties of an event only:
 All methods may be called concurrently from any task of one event loop.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -128,6 +128,15 @@ class WatchableStore(Protocol):
 
 
 @runtime_checkable
+class LeaseInspectable(Protocol):
+    """Optional: a store that can tell whether a session is driven, without disturbing those who take its lease."""
+
+    async def is_leased(self, session: str) -> bool:
+        """True if a live process holds the lease of the session."""
+        ...
+
+
+@runtime_checkable
 class RestartableStore(Protocol):
     """Optional: a store in which a log can start again, so that logs of past periods take no space."""
 
@@ -135,7 +144,26 @@ class RestartableStore(Protocol):
         """Discard all records of a log and start it again with `record`, in one atomic step.
 
         Raises `Conflict` unless `head` is the hash of its last record. Sessions are never restarted: raises
-        `MisuseError` unless the name starts with `budget:`, and if another log shares its records.
+        `MisuseError` unless the name starts with `budget:` or `control:`, and if another log shares its records.
+        """
+        ...
+
+
+@runtime_checkable
+class RedactableStore(Protocol):
+    """Optional: a store from which the content of a record can be removed."""
+
+    async def redact(
+        self, session: str, seq: int, data: bytes, evidence: Mapping[str, Record], blobs: Sequence[str] = ()
+    ) -> None:
+        """Replace the data of record `seq` of a session and append the `evidence`, in one atomic step.
+
+        The record keeps its number, time and hash. `evidence` has one record per session that contains the record
+        (the session itself, and forks that share it): its event has the unique key `redaction_key(seq, data)`, and
+        `read` accepts the changed data because of it. Also removes these blobs, and a blob that held the old data.
+        The old content must not stay readable in the store's files.
+
+        Raises `Conflict` if the evidence does not continue each of these sessions, or one is missing.
         """
         ...
 
@@ -181,3 +209,8 @@ class SupportsApprovalKey(Protocol):
     def approval_key(self) -> bytes:
         """Key that proves approvals in this store; never written anywhere."""
         ...
+
+
+def is_shared_store(store: Store) -> bool:
+    """True if other processes can open the store, and their appends are noticed."""
+    return isinstance(store, WatchableStore) and not isinstance(store, SupportsApprovalKey)

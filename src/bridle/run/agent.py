@@ -283,15 +283,17 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         budget: Budget | None = None,
         tenant: str | None = None,
         trust_approvals: bool = False,
+        take_over: bool = False,
         context: C_contra | None = None,
         **options: Unpack[RunOptions],
     ) -> Result[T]:
         """Finish an unfinished run, with a new budget if one is given.  `context` must be given again.
 
-        With a `tenant`, raises `MisuseError` for another tenant's session.  Approvals written into the log
-        by another user do not count unless `trust_approvals` is true.
+        With a `tenant`, raises `MisuseError` for another tenant's session.  Another user's approvals in the log count
+        only with `trust_approvals`.  `take_over` takes the session from a process that is alive and does not answer.
         """
-        return await self._prepare_resume(session, budget, tenant, context, options, trusts=trust_approvals)()
+        flags = trust_approvals, take_over
+        return await self._prepare_resume(session, budget, tenant, context, options, flags)()
 
     def resume_sync(
         self,
@@ -300,11 +302,12 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         budget: Budget | None = None,
         tenant: str | None = None,
         trust_approvals: bool = False,
+        take_over: bool = False,
         context: C_contra | None = None,
         **options: Unpack[RunOptions],
     ) -> Result[T]:
-        start = self._prepare_resume(session, budget, tenant, context, options, trusts=trust_approvals)
-        return run_in_background(start())
+        given = session, budget, tenant, context, options, (trust_approvals, take_over)
+        return run_in_background(self._prepare_resume(*given)())
 
     def resume_stream(
         self,
@@ -313,12 +316,13 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         budget: Budget | None = None,
         tenant: str | None = None,
         trust_approvals: bool = False,
+        take_over: bool = False,
         context: C_contra | None = None,
         **options: Unpack[RunOptions],
     ) -> Stream[T]:
         """`resume`, yielding deltas and events."""
-        given = session, budget, tenant, context, options
-        start = self._prepare_resume(*given, trusts=trust_approvals, stream=True)
+        given = session, budget, tenant, context, options, (trust_approvals, take_over)
+        start = self._prepare_resume(*given, stream=True)
         return Stream(session, start, lambda: self._read_result(session), self.parts.output_type)
 
     async def approvals(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
@@ -457,8 +461,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str | None,
         context: object,
         options: RunOptions,
+        flags: tuple[bool, bool],
         *,
-        trusts: bool,
         stream: bool = False,
     ) -> Callable[..., Coroutine[None, None, Result[T]]]:
         """Check the arguments of `resume`; returns the function that finishes the run."""
@@ -468,7 +472,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
         async def start(control: RunControl | None = None) -> Result[T]:
             opened = open_to_resume(*shared, stream=stream, control=control, context=context)
-            state = await opened.resume(budget, tenant, trusts_approvals=trusts)
+            state = await opened.resume(budget, tenant, trusts_approvals=flags[0], take_over=flags[1])
             return make_result(session, state, self.parts.output_type)
 
         return start

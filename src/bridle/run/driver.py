@@ -147,7 +147,8 @@ class Driver:
             self.contexts, self._tools, clock, self.record, fit, self._parent_budget, approver, search, prove,
             sources,
         )  # fmt: skip
-        self.answer, self._hooks = self._tool_runner.answer, hooks or {}
+        self.answer, self.take_answer = self._tool_runner.answer, self._tool_runner.take_answer
+        self.person, self._hooks = self._tool_runner.person, hooks or {}
         if sources and ask_model is not None:
             self.contexts.answer_server = ServerRequests(self, ask_model).answer
 

@@ -7,7 +7,7 @@ added, an event closes whatever an earlier run left open: a killed or cancelled 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from bridle.core.loop import next_effects
 from bridle.core.recovery.fallback import keep_model
 from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock, RandomSource
-from bridle.ports.store import Store
+from bridle.ports.store import Store, is_shared_store
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun, current_nested_run
 from bridle.run.budget.sources import BudgetPool, check_tenant_budget
@@ -55,6 +55,8 @@ from bridle.values.usage import Budget
 
 from .agent_settings import AgentParts, must_stream
 from .cancellation import finish_despite_cancel
+from .control.listener import CancelRequest, ControlListener
+from .control.requests import SessionControl, is_run_elsewhere
 from .driver import Driver
 from .model_chain import settings_for_first_model
 from .private_extras import describe_new_settings
@@ -96,7 +98,7 @@ class Session:
             if queue
             else self.store.lease(self.session, take_over=take_over)
         ) as lease:
-            self.fence.epoch = lease.epoch
+            self.fence.epoch, self.fence.took_over = lease.epoch, take_over
             yield
 
     async def prompt(
@@ -172,7 +174,8 @@ class Session:
         opened, driver = await connect_tools(opened, driver) if opened.parts.sources else (opened, driver)
         opened.check_context(driver, "resume")
         await opened._configure(driver, keep_model(opened.settings(), state))
-        await driver.record(Resumed(budget=budget, cross_tenant=across))
+        took_over = self.fence.took_over
+        await driver.record(Resumed(budget=budget, cross_tenant=across, took_over=took_over))
         await driver.review_calls(trusts_approvals=trusts)
         return await opened._drive(driver)
 
@@ -220,7 +223,9 @@ class Session:
     async def answer(
         self, wanted: str, verdict: ApprovalVerdict, tenant: str | None = None
     ) -> PendingApproval:
-        """Record a person's answer in the log; `resume` then continues the run."""
+        """Record a person's answer in the log; `resume` then continues the run. A live run takes it at once."""
+        if await is_run_elsewhere(self.store, self.session):
+            return await SessionControl(self.store, self.session, tenant=tenant).answer(wanted, verdict)
         async with self.lease():
             driver = await open_driver(self)
             if across := check_tenant(self.session, driver.state, tenant):
@@ -275,23 +280,30 @@ class Session:
 
     async def _drive(self, driver: Driver) -> State:
         session = self
-        session.attach_control(driver)
+        listener = ControlListener(self.store, self.session) if is_shared_store(self.store) else None
         try:
-            await driver.run_effects()
-            while is_handover_due(driver.state):
-                session, driver = await hand_over(session, driver)
-                session.attach_control(driver)
+            async with listener or nullcontext():
+                session.attach_control(driver, listener)
                 await driver.run_effects()
+                while is_handover_due(driver.state):
+                    session, driver = await hand_over(session, driver)
+                    session.attach_control(driver, listener)
+                    await driver.run_effects()
         except asyncio.CancelledError:
-            await finish_despite_cancel(session._close(driver))
-            raise
+            request = listener.cancel_request if listener is not None else None
+            state = await finish_despite_cancel(session._close(driver, request))
+            if listener is None or not listener.absorb_cancel():
+                raise
+            return state
         return driver.state
 
-    def attach_control(self, driver: Driver) -> None:
+    def attach_control(self, driver: Driver, listener: ControlListener | None) -> None:
+        if listener is not None:
+            listener.attach(driver)
         if self.control is not None:
             self.control.attach(driver.record)
 
-    async def _close(self, driver: Driver) -> None:
+    async def _close(self, driver: Driver, request: CancelRequest | None) -> State:
         """Record the end of a cancelled run, with a fresh driver if a write of this one was interrupted."""
         partial, usage, usd, latency = driver.partial_text, driver.usage, driver.usd, driver.latency
         for _ in range(CLOSE_ATTEMPTS_MAX):
@@ -300,10 +312,12 @@ class Session:
                     driver = self.new_driver()
                     await driver.restore_and_repair()
                 if driver.state.phase in (Phase.NEW, Phase.IDLE):
-                    return
+                    break
                 end = RunEnded(
                     stop="cancelled",
-                    reason=CANCELLED_REASON,
+                    reason=f"cancelled by {request.by}" if request else CANCELLED_REASON,
+                    by=request.by if request else "",
+                    request=request.hash if request else "",
                     partial_text=partial,
                     usage=usage,
                     usd=usd,
@@ -314,7 +328,8 @@ class Session:
                 await driver.run_effects()
             except Conflict:
                 continue  # the interrupted write succeeded after all: read again
-            return
+            break
+        return driver.state
 
 
 StoreLike = Store | str | os.PathLike[str] | None

@@ -26,7 +26,7 @@ from bridle.ports.watcher import Watcher
 from bridle.stores import find_store_file
 from bridle.transports.deadlines import Deadlines
 from bridle.values.budget import BUDGET_LOG_PREFIX
-from bridle.values.calls import Policy
+from bridle.values.calls import CONTROL_LOG_PREFIX, Policy
 from bridle.values.errors import MisuseError, SessionNotFound
 from bridle.values.events import Prompted
 from bridle.values.lineage import CrossTenant
@@ -153,7 +153,7 @@ def check_session(session: object) -> str:
         raise MisuseError("the session id is empty; leave it out to start a new session")
     if repair_surrogates(session) != session:
         raise MisuseError(f"the session id {session!r} cannot be encoded as UTF-8")
-    for prefix in (BUDGET_LOG_PREFIX, NOTES_PREFIX):
+    for prefix in (BUDGET_LOG_PREFIX, NOTES_PREFIX, CONTROL_LOG_PREFIX):
         if session.startswith(prefix):
             raise MisuseError(f"session ids must not start with {prefix!r} (reserved); choose another id")
     return session

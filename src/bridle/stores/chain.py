@@ -5,12 +5,12 @@ the row before. A record that does not match it was altered.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from shlex import quote
 
 from bridle.values.errors import Corrupt, MisuseError
-from bridle.values.events import UnknownEvent
+from bridle.values.events import Event, UnknownEvent
 from bridle.values.record import GENESIS, Record, unseal_record
 
 RecordRow = tuple[int, float, str | None, str, bytes]
@@ -18,7 +18,12 @@ RecordRow = tuple[int, float, str | None, str, bytes]
 
 
 def verify_rows(
-    rows: Iterable[RecordRow], after: int, length: int, head: str, forked_at: int
+    rows: Iterable[RecordRow],
+    after: int,
+    length: int,
+    head: str,
+    forked_at: int,
+    find_redaction: Callable[[str], Event | None] = lambda key: None,
 ) -> Iterator[Record]:
     """Yield the records above `after`, each verified to be unaltered and to follow the one before.
 
@@ -30,7 +35,7 @@ def verify_rows(
         if seq != expected:
             raise Corrupt(f"record {expected} is missing", last_good=expected - 1)
         if seq > after:
-            yield decode_record(seq, at, once, hash_, data, prev)
+            yield decode_record(seq, at, once, hash_, data, prev, find_redaction)
         prev, expected = hash_, seq + 1
     if expected <= length:
         missing = f"record {length} is" if expected == length else f"records {expected} to {length} are"
@@ -43,10 +48,21 @@ def verify_rows(
         raise Corrupt(f"record {length} is not the last record", last_good=max(length - 1, 0))
 
 
-def decode_record(seq: int, at: float, once: str | None, hash_: str, data: bytes, prev: str) -> Record:
-    """Decode a row; raises `Corrupt` unless it is what was appended after the record with the hash `prev`."""
+def decode_record(
+    seq: int,
+    at: float,
+    once: str | None,
+    hash_: str,
+    data: bytes,
+    prev: str,
+    find_redaction: Callable[[str], Event | None],
+) -> Record:
+    """Decode a row; raises `Corrupt` unless it is what was appended after the record with the hash `prev`.
+
+    Content that was removed is accepted if `find_redaction` finds the event of the log that recorded it.
+    """
     try:
-        record = unseal_record(seq, at, data, prev, hash_)
+        record = unseal_record(seq, at, data, prev, hash_, find_redaction)
     except Corrupt as error:
         raise Corrupt(str(error), last_good=seq - 1) from error
     # A newer version may assign unique keys by rules unknown here.

@@ -5,9 +5,10 @@ does not continue from the end of the session is a `Conflict`: another writer ap
 has to read the session again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bridle.values.budget import BUDGET_LOG_PREFIX
+from bridle.values.calls import CONTROL_LOG_PREFIX
 from bridle.values.errors import Conflict, MisuseError
 from bridle.values.record import GENESIS, Record
 
@@ -43,10 +44,11 @@ def check_session_name(session: str) -> None:
 
 
 def check_restart(session: str, record: Record) -> None:
-    """Raise `MisuseError` unless the log is one of a budget and the record is a first one."""
-    if not session.startswith(BUDGET_LOG_PREFIX):
+    """Raise `MisuseError` unless the log is one of a budget or of control requests and the record is a first one."""
+    if not session.startswith((BUDGET_LOG_PREFIX, CONTROL_LOG_PREFIX)):
         raise MisuseError(
-            f"session {session!r} cannot start again: only logs of budgets ({BUDGET_LOG_PREFIX}…) can"
+            f"session {session!r} cannot start again: only logs of budgets ({BUDGET_LOG_PREFIX}…) "
+            f"and of control requests ({CONTROL_LOG_PREFIX}…) can"
         )
     check_batch(session, 0, (record,))
     if record.prev != GENESIS:
@@ -97,6 +99,15 @@ def missing_blob(session: str, hash_: str) -> MisuseError:
 
 def session_exists(session: str) -> Conflict:
     return Conflict(f"there is already a session {session!r}; choose another name for the fork")
+
+
+def check_evidence(session: str, seq: int, sharing: Iterable[str], evidence: Mapping[str, Record]) -> None:
+    """Raise `Conflict` unless every session that contains the record gets evidence of its redaction."""
+    missing = ", ".join(repr(name) for name in sharing if name not in evidence)
+    if missing:
+        raise Conflict(
+            f"record {seq} of session {session!r} is shared with {missing}: redact it there as well"
+        )
 
 
 def fork_beyond_end(session: str, length: int, at: int) -> MisuseError:

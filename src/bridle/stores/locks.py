@@ -41,6 +41,7 @@ from bridle.values.errors import Conflict, Unusable
 Inode = tuple[int, int]
 """Device and inode number, which identify a file whatever its path."""
 
+_LOCK_FORMAT = "hhqqixxxx"
 _NO_DESCRIPTOR_LEFT = {errno.EMFILE, errno.ENFILE}
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 
@@ -70,7 +71,7 @@ class _ProcessLocks:
 
     def take(self, log: str, lease: Lease, path: Path | None) -> tuple[_LockFile | None, Inode | str]:
         with self.mutex:
-            file = self._open_file(path) if path is not None and _load_fcntl() is not None else None
+            file = self.open_file(path) if path is not None and _load_fcntl() is not None else None
             scope = file.inode if file else log
             try:
                 if not self.names.isdisjoint({(log, lease), (scope, lease)}):
@@ -78,23 +79,26 @@ class _ProcessLocks:
                 if file is not None:
                     _lock_byte(file, lease)
             except BaseException:
-                self._close_unused(file)
+                self.close_unused(file)
                 raise
             self.names |= {(log, lease), (scope, lease)}
             return file, scope
+
+    def holds(self, log: str | Inode, lease: Lease) -> bool:
+        return (log, lease) in self.names
 
     def release(self, log: str, lease: Lease, file: _LockFile | None, scope: Inode | str) -> None:
         with self.mutex:
             self.names -= {(log, lease), (scope, lease)}
             if file is not None:
                 _unlock_byte(file, lease)
-                self._close_unused(file)
+                self.close_unused(file)
 
     def close_files(self) -> None:
         for file in self._files.values():
             file.close()
 
-    def _open_file(self, path: Path) -> _LockFile:
+    def open_file(self, path: Path) -> _LockFile:
         found = self._files.get(find_inode(path) or (-1, -1))
         if found is not None:
             return found
@@ -111,7 +115,7 @@ class _ProcessLocks:
         self._files[inode] = file = _LockFile(inode, descriptor)
         return file
 
-    def _close_unused(self, file: _LockFile | None) -> None:
+    def close_unused(self, file: _LockFile | None) -> None:
         if file is not None and not file.holders:
             self._files.pop(file.inode).close()
 
@@ -129,6 +133,29 @@ def _hold_lock(log: str, lease: Lease, path: Path | None) -> Iterator[None]:
         # In a child made by fork() the locks still belong to the parent.
         if holdings is _process_locks:
             holdings.release(log, lease, file, scope)
+
+
+def is_lease_held(log: str, lease: Lease, path: Path | None = None) -> bool:
+    """Return True if a live process holds this lease; takes the lock for a moment only where it cannot be queried."""
+    locking, locks = _load_fcntl(), _process_locks
+    with locks.mutex:
+        if locks.holds(log, lease) or path is None or locking is None or not path.exists():
+            return locks.holds(log, lease)
+        file = locks.open_file(path)
+        try:
+            if locks.holds(file.inode, lease):
+                return True
+            if hasattr(locking, "F_OFD_GETLK"):
+                wanted = struct.pack(_LOCK_FORMAT, locking.F_WRLCK, os.SEEK_SET, _lock_offset(lease), 1, 0)
+                found = locking.fcntl(file.descriptor, locking.F_OFD_GETLK, wanted)
+                return bool(struct.unpack(_LOCK_FORMAT, found)[0] != locking.F_UNLCK)
+            _lock_byte(file, lease)
+            _unlock_byte(file, lease)
+        except Conflict:
+            return True
+        finally:
+            locks.close_unused(file)
+    return False
 
 
 class StoredEpochs(Protocol):
@@ -273,7 +300,7 @@ def _set_lock(descriptor: int, offset: int, kind: str, length: int = 1) -> None:
     locking = _load_fcntl()
     assert locking is not None
     if hasattr(locking, "F_OFD_SETLK"):
-        wanted = struct.pack("hhqqixxxx", getattr(locking, kind), os.SEEK_SET, offset, length, 0)
+        wanted = struct.pack(_LOCK_FORMAT, getattr(locking, kind), os.SEEK_SET, offset, length, 0)
         locking.fcntl(descriptor, locking.F_OFD_SETLK, wanted)
     else:
         command = locking.LOCK_UN if kind == "F_UNLCK" else locking.LOCK_EX | locking.LOCK_NB

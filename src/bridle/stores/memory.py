@@ -10,17 +10,20 @@ check-then-extend is two steps.
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from secrets import token_bytes
 
+from msgspec.structs import replace
+
 from bridle.ports.store import Lease, SessionInfo
 from bridle.values.errors import SessionNotFound
-from bridle.values.record import GENESIS, Record
+from bridle.values.record import GENESIS, Record, decode_event
 
 from .conflicts import (
     check_batch,
+    check_evidence,
     check_restart,
     check_session_name,
     diverged_append,
@@ -32,7 +35,7 @@ from .conflicts import (
     stale_append,
     taken_over,
 )
-from .locks import hold_lease, resolve_future
+from .locks import hold_lease, is_lease_held, resolve_future
 
 LARGE_BLOB_BYTES = 1 << 20
 """Larger blobs are hashed in a thread, because hashing would block the event loop."""
@@ -101,6 +104,34 @@ class MemoryStore:
                 fresh.names[record.event.unique_key] = 1
             self._touch(fresh)
 
+    async def redact(
+        self, session: str, seq: int, data: bytes, evidence: Mapping[str, Record], blobs: Sequence[str] = ()
+    ) -> None:
+        with self._lock:
+            line = self._lines.get(session)
+            old = line.record(seq) if line else None
+            if line is None or old is None:
+                raise diverged_append(session, seq)
+            owner = next(each for each, last in line.segments() if each.forked_at < seq <= last)
+            sharing = [each for each in self._lines.values() if each.record(seq) is old]
+            check_evidence(session, seq, (each.id for each in sharing), evidence)
+            for each in sharing:
+                record = evidence[each.id]
+                if each.length != record.seq - 1 or each.head != record.prev:
+                    raise stale_append(each.id, each.length, record.seq - 1)
+            event = decode_event(data)
+            assert event is not None
+            owner.own[seq - owner.forked_at - 1] = replace(old, data=data, event=event, is_redacted=True)
+            for each in sharing:
+                record = evidence[each.id]
+                each.own.append(record)
+                each.length, each.head = record.seq, record.hash
+                if record.event.unique_key is not None:
+                    each.names[record.event.unique_key] = record.seq
+                self._touch(each)
+            for hash_ in blobs:
+                self._blobs.pop(hash_, None)
+
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(new)
         with self._lock:
@@ -128,6 +159,11 @@ class MemoryStore:
 
     def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
         return hold_lease(self, f"memory {id(self)}", session, take_over=take_over)
+
+    async def is_leased(self, session: str) -> bool:
+        return is_lease_held(
+            f"memory {id(self)}", Lease(session=session, epoch=await self.read_epoch(session))
+        )
 
     async def read_epoch(self, session: str) -> int:
         with self._lock:

@@ -12,12 +12,19 @@ registering it was consent. The model never sees the policy and cannot change it
 
 Requests of servers: the server of a tool may ask the model (sampling) or a person (elicitation) during a call, if
 the user allows it. A request is recorded before anyone is asked, its answer before the server gets it.
+Control requests: another process asks the run of a session for something (cancel, pause, a message, the answer to a
+question). One writer per session is law, so requests have a log of their own (`control_log_name`), and the process
+that runs the session records what it does about them.
+
+Redaction: `ContentRedacted` records that a person removed content from an earlier record (run/archive/redact.py). The
+record keeps its place and its hash; the event proves that the removal was recorded, so it is not taken for tampering.
 
 Stored results: if only an excerpt of a result is sent, the complete text is in the session's store under its
 hash.
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, Literal
 
 from .base import EventBase, Value
@@ -172,6 +179,8 @@ class ApprovalAnswered(EventBase, tag="approval_answered"):
     name: str = ""
     asked_arguments: str = ""
     """Tool and arguments that the person was asked about, as JSON text."""
+    request: str = ""
+    """Hash of the control request that brought the answer, if another process did."""
 
     @property
     def unique_key(self) -> str | None:
@@ -189,6 +198,66 @@ class CallReviewed(EventBase, tag="call_reviewed"):
     name: str = ""
     arguments: str = ""
     """Tool and arguments of the call, as JSON text."""
+
+
+CONTROL_LOG_PREFIX = "control:"
+"""Prefix of the names of control logs; session ids must not start with it."""
+ControlAction = Literal["cancel", "pause", "steer", "answer"]
+
+
+def control_log_name(session: str) -> str:
+    """Name of the log with the requests for a session."""
+    return f"{CONTROL_LOG_PREFIX}{session}"
+
+
+class ControlRequested(EventBase, tag="control_requested"):
+    """Another process asks something of a run. In the control log of the session; its record's hash identifies it."""
+
+    action: ControlAction
+    run: str
+    """Run that it is meant for: the id of the prompt that started it. Later runs ignore the request."""
+    by: str = ""
+    text: str = ""
+    """Message for the run, or reason."""
+    answer: ApprovalAnswered | None = None
+
+
+class ControlRefused(EventBase, tag="control_refused"):
+    """A control request was not carried out."""
+
+    request: str
+    action: ControlAction
+    why: str
+    by: str = ""
+
+
+class ContentRedacted(EventBase, tag="content_redacted"):
+    """A person removed content from an earlier record. Its digest stays, and what is left replaces it everywhere."""
+
+    record: int
+    record_hash: str
+    """Hash of the record, which covers its original content."""
+    body: str
+    """SHA-256 of the content that is left, in hex."""
+    digest: str
+    """SHA-256 of the original content of the record, in hex."""
+    field: str = ""
+    """Path of the removed field; empty for all content of the record."""
+    blobs: tuple[str, ...] = ()
+    """Stored results that the record does not refer to any more, by their hashes."""
+    message: str = ""
+    """First message of the conversation that changed; empty if none did."""
+    reason: str = ""
+    by: str = ""
+
+    @property
+    def unique_key(self) -> str | None:
+        return f"redaction:{self.record}:{self.body}"
+
+
+def redaction_key(seq: int, data: bytes) -> str:
+    """Unique key of the event that records the redaction of record `seq` to this content."""
+    return f"redaction:{seq}:{sha256(data).hexdigest()}"
 
 
 CompensationState = Literal["open", "in_doubt", "failed", "done"]

@@ -28,6 +28,9 @@ from .calls import ApprovalQuestion as ApprovalQuestion
 from .calls import CallReviewed as CallReviewed
 from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
+from .calls import ContentRedacted as ContentRedacted
+from .calls import ControlRefused as ControlRefused
+from .calls import ControlRequested as ControlRequested
 from .calls import ResourceClaim, StoredResult
 from .calls import ServerAnswered as ServerAnswered
 from .calls import ServerAsked as ServerAsked
@@ -159,8 +162,8 @@ class Resumed(EventBase, tag="resumed"):
     """A new driver took over the session; everything the old one had in progress is in doubt."""
 
     budget: Budget | None = None
-    cross_tenant: str = ""
-    """Tenant acting, if the session belongs to another tenant and the caller confirmed it."""
+    cross_tenant: str = ""  # as in `Forked`
+    took_over: bool = False  # from a process that was alive and did not answer
 
 
 class RequestAdjusted(EventBase, tag="request_adjusted"):
@@ -313,6 +316,8 @@ class Steered(EventBase, tag="steered"):
     """A person sent a message to a running run; it waits for the next safe point (`SteeringTaken`)."""
 
     message: str
+    by: str = ""
+    request: str = ""  # as in `ApprovalAnswered`
 
 
 class SteeringTaken(EventBase, tag="steering_taken"):
@@ -326,6 +331,8 @@ class PauseRequested(EventBase, tag="pause_requested"):
     """A person asked a run to stop after its current step; `resume` continues it."""
 
     reason: str
+    by: str = ""
+    request: str = ""  # as in `ApprovalAnswered`
 
 
 class OutputChecked(EventBase, tag="output_checked"):
@@ -357,8 +364,9 @@ class RunEnded(EventBase, tag="run_ended"):
     usd: Decimal | None = None
     discarded_tools: tuple[str, ...] = ()
     """Tools started early for that reply."""
-    latency: Latency | None = None
-    """Latency of a model call that the end of the run interrupted."""
+    latency: Latency | None = None  # of a model call that the end of the run interrupted
+    by: str = ""  # person who cancelled the run
+    request: str = ""  # as in `ApprovalAnswered`
 
 
 Event = (
@@ -409,5 +417,8 @@ Event = (
     | BudgetSettled
     | BudgetSnapshot
     | LogRepaired
+    | ContentRedacted
+    | ControlRequested
+    | ControlRefused
     | UnknownEvent
 )

@@ -14,12 +14,14 @@ begin with `bridle.`.
 """
 
 import re
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
 
 from .base import Value
+from .calls import ContentRedacted, redaction_key
 from .errors import Corrupt, MisuseError
 from .events import Event, UnknownEvent
 from .text import repair_surrogates
@@ -41,6 +43,8 @@ class Record(Value):
     data: bytes
     prev: str
     hash: str
+    is_redacted: bool = False
+    """Content was removed and a later `ContentRedacted` of the log says so; the hash covers the original content."""
 
 
 def seal_record(seq: int, at: float, event: Event, prev: str) -> Record:
@@ -61,17 +65,39 @@ def encode_item(item: Value | dict[str, Any]) -> bytes:
         return _encode_event(_repair_strings(msgspec.to_builtins(item)))
 
 
-def unseal_record(seq: int, at: float, data: bytes, prev: str, hash_: str) -> Record:
-    """Record read back from a store. Raises `Corrupt` if its bytes are not those that were sealed."""
-    if _hash_record(seq, at, data, prev) != hash_:
-        raise Corrupt(f"record {seq} was changed: its hash does not match its content")
+def unseal_record(
+    seq: int,
+    at: float,
+    data: bytes,
+    prev: str,
+    hash_: str,
+    find_redaction: Callable[[str], Event | None] = lambda key: None,
+) -> Record:
+    """Record read back from a store. Raises `Corrupt` if its bytes are not those that were sealed.
+
+    `find_redaction` returns the event of the same log that has a unique key; it is called for changed records only.
+    """
+    is_redacted = _hash_record(seq, at, data, prev) != hash_
+    if is_redacted:
+        evidence = find_redaction(redaction_key(seq, data))
+        if not isinstance(evidence, ContentRedacted) or evidence.record_hash != hash_:
+            raise Corrupt(f"record {seq} was changed: its hash does not match its content")
     try:
         event = _decode_event(data)
     except msgspec.ValidationError:
         event = UnknownEvent(kind=_event_tag(data))
     except msgspec.DecodeError as error:
         raise Corrupt(f"record {seq} cannot be read: {error}") from error
-    return Record(seq=seq, at=at, event=event, data=data, prev=prev, hash=hash_)
+    return Record(seq=seq, at=at, event=event, data=data, prev=prev, hash=hash_, is_redacted=is_redacted)
+
+
+def decode_event(data: bytes) -> Event | None:
+    """The event of a record's data; None if this version cannot read it."""
+    try:
+        event: Event = _decode_event(data)
+    except msgspec.DecodeError:
+        return None
+    return event
 
 
 def _repair_strings(value: object) -> object:

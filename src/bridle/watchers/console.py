@@ -193,8 +193,10 @@ class Console:
                 self.note(f"· {why}: asked the model to try again", "yellow")
             case e.OutputChecked(validator=name, verdict=verdict, reason=reason) if verdict != "accepted":
                 self.note(f"· validator {name}: {shorten(reason)}", "yellow")
-            case e.Steered(message=message):
-                self.note(f"· message added: {shorten(message)}", "dim")
+            case e.Steered(message=message, by=by):
+                self.note(f"· message{f' of {by}' if by else ''} added: {shorten(message)}", "dim")
+            case e.ApprovalAnswered(by=by) | e.ControlRefused(by=by) as told if told.request:
+                self.note(f"· {describe_request(told)} {by or 'another process'}", "dim")
             case e.RunEnded():
                 self._running.clear()
                 self._clear_status()
@@ -344,6 +346,13 @@ def shorten(text: str, limit: int = SHOWN_CHARACTERS_MAX) -> str:
 def format_count(count: int, noun: str) -> str:
     """Format a count with its noun: `1 step`, `2 steps`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def describe_request(event: e.ApprovalAnswered | e.ControlRefused) -> str:
+    """What became of a request; the name of its author follows."""
+    if isinstance(event, e.ControlRefused):
+        return f"{event.action} refused: {event.why}; requested by"
+    return f"{event.answer}: answered by"
 
 
 def describe_tool_changes(report: e.ToolsChanged | e.ToolInterrupted) -> list[str]:

@@ -1,7 +1,8 @@
 """Approve a tool call.
 
 The answer is recorded in the log and applies only to this call with these arguments. The call runs when the
-session is resumed: `bridle resume SESSION --tools FILE`.
+session is resumed: `bridle resume SESSION --tools FILE`. A run that waits for the answer (`bridle run --wait`) takes
+it at once.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from bridle.core.calls.argument_changes import list_changes
 from bridle.ports.tool import Json
 from bridle.run.agent import Agent
 from bridle.run.calls.approval import complete_call_arguments, find_pending_approval
+from bridle.run.control.requests import is_run_elsewhere
 from bridle.values.calls import PendingApproval
 from bridle.values.errors import MisuseError
 
@@ -82,24 +84,29 @@ def answer_question(
     options: argparse.Namespace, give: GiveAnswer, word: str, changed: Sequence[str] = ()
 ) -> int:
     """Record the answer and print it; `changed` is filled by `give`."""
-    question = asyncio.run(_find_and_answer(options, give))
+    question, is_live = asyncio.run(_find_and_answer(options, give))
     if options.json:
         print_json({"answered": word, "approval": question})
     else:
         print_line(f"{word}: {format_call(question)}")
         for line in changed:
             print_line(f"  changed: {line}")
+        if is_live:
+            print_line(f"the run of session {question.session} continues")
+            return 0
         configured = any(options.configuration.get(name) for name in ("agent", "tools"))
         tools = "" if configured else " --tools FILE"
         print_line(f"continue with: bridle resume {quote(question.session)}{tools}")
     return 0
 
 
-async def _find_and_answer(options: argparse.Namespace, give: GiveAnswer) -> PendingApproval:
+async def _find_and_answer(options: argparse.Namespace, give: GiveAnswer) -> tuple[PendingApproval, bool]:
+    """Answer the question; True if a live run took the answer."""
     async with use_log(options.store) as store:
         question = find_pending_approval(await list_questions(store, tenant=options.tenant), options.id)
         # The tools' code is not loaded here; its checks run again when the call runs.
-        return await give(Agent(PLACEHOLDER_MODEL, store=store), question)
+        is_live = await is_run_elsewhere(store, question.session)
+        return await give(Agent(PLACEHOLDER_MODEL, store=store), question), is_live
 
 
 def answerer_name(options: argparse.Namespace) -> str:

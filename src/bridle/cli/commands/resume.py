@@ -1,21 +1,33 @@
 """Continue an unfinished session: interrupted, out of budget, or waiting for an approval.
 
 Model and instructions are those of the session. Tools must be given again, because the log does not contain code.
+With --all, every run whose process ended is continued, one after the other, and so is every waiting run that has an
+answer. A run that another process works on is left alone.
 """
 
 import argparse
 
 from bridle.cli.agent_options import add_agent_options
 from bridle.cli.log_access import add_store_option, add_tenant_option
+from bridle.values.errors import MisuseError
 
+from .control.resume_all import resume_all
 from .run import run_agent
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="session id, as listed by `bridle sessions`")
+    parser.add_argument("session", nargs="?", help="session id, as listed by `bridle sessions`")
+    parser.add_argument(
+        "--all", action="store_true", help="every session whose process ended or that has an answer"
+    )
     add_agent_options(parser)
     add_tenant_option(parser)
     parser.add_argument("--across-tenants", action="store_true", help="allow a session of another tenant")
+    parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="take the session from a process that is alive and does not answer",
+    )
     parser.add_argument(
         "--trust-approvals",
         action="store_true",
@@ -25,4 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    if bool(options.session) == options.all:
+        raise MisuseError("name a session, or continue all unfinished ones with --all")
+    if options.all and options.take_over:
+        raise MisuseError("--take-over needs a session: it takes one from a process that is alive")
+    if options.all:
+        return resume_all(options)
     return run_agent(options, session=options.session, prompt=None)

@@ -164,6 +164,7 @@ def open_resumed_stream(
         budget=builder.make_budget(new_run=False),
         tenant=tenant_of(options),
         trust_approvals=getattr(options, "trust_approvals", False),
+        take_over=getattr(options, "take_over", False),
         **given,
     )
 

@@ -54,12 +54,28 @@ def format_notice(event: e.Reprompted | e.Steered | e.SteeringTaken | e.PauseReq
     match event:
         case e.Reprompted(why=why, message=words):
             return "reprompt", f"{why}: {words}"
-        case e.Steered(message=words):
-            return "steer", words
+        case e.Steered(message=words, by=by):
+            return "steer", f"{by}: {words}" if by else words
         case e.SteeringTaken(count=count):
             return "steer", f"{format_count(count, 'message')} taken up"
         case e.PauseRequested(reason=reason):
             return "pause", reason
+
+
+LogEvent = e.ContentRedacted | e.ControlRequested | e.ControlRefused | e.UnknownEvent
+
+
+def format_log_event(event: LogEvent) -> tuple[str, str]:
+    """An event about the log itself, or about a request of another process."""
+    match event:
+        case e.ContentRedacted(record=seq, field=field, by=by, reason=reason):
+            return "redacted", f"{field or 'all content'} of record {seq}, by {by}: {reason}"
+        case e.ControlRequested(action=action, by=by, text=text):
+            return "request", f"{action} by {by}{f': {text}' if text else ''}"
+        case e.ControlRefused(action=action, by=by, why=why):
+            return "refused", f"{action} by {by}: {why}"
+        case e.UnknownEvent(kind=kind):
+            return "unknown", f"{kind or 'of no kind'}: written by a newer version; ignored"
 
 
 def format_hook(event: e.HookDecided) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from bridle.cli.format.event_lines import (
     format_budget_event,
     format_conversation,
     format_hook,
+    format_log_event,
     format_memory,
     format_notice,
     format_options,
@@ -92,6 +93,7 @@ REVIEW_TEXTS = {
     True: "its approval was not given here and is ignored; it is asked for again",
     False: "its tool now reports another resource",
 }
+RESUMED_TEXTS = {False: "by a new driver", True: "by a new driver, taken from a process that did not answer"}
 NOTICE_EVENTS = (e.Prompted, e.Resumed, e.LogRepaired)
 """Events with which the harness may add a notice for the model."""
 
@@ -153,8 +155,8 @@ class SessionPrinter:
                 return [("not sent", each) for each in what]
             case e.ConversationOpened() | e.ConversationDropped() as stored:
                 return [format_conversation(stored)]
-            case e.Resumed():
-                return [("resumed", "by a new driver"), *self._resume_lines()]
+            case e.Resumed(took_over=forced):
+                return [("resumed", RESUMED_TEXTS[forced]), *self._resume_lines()]
             case e.ModelAsked() as question:
                 return self._request_lines(question)
             case e.ModelReplied() as answer:
@@ -197,8 +199,8 @@ class SessionPrinter:
             case e.LogRepaired(items=items, records_lost=lost):
                 self._calls = {} if lost else self._calls
                 return [("repaired", item) for item in items]
-            case e.UnknownEvent(kind=kind):
-                return [("unknown", f"{kind or 'of no kind'}: written by a newer version; ignored")]
+            case e.ContentRedacted() | e.ControlRequested() | e.ControlRefused() | e.UnknownEvent() as told:
+                return [format_log_event(told)]
 
     def _reply_lines(self, event: e.ModelReplied) -> list[tuple[str, str]]:
         reply = event.reply

@@ -276,12 +276,12 @@ def mark_stale_after(state: State, event: ViewChanged | Compacted) -> State:
     places = [
         at for at, message in enumerate(state.conversation.transcript.messages) if message.id in touched
     ]
-    return _mark_stale_from(state, min(places)) if places else state
+    return mark_stale_from(state, min(places)) if places else state
 
 
 def mark_all_stale(state: State) -> State:
     """Mark all reasoning as stale: the text before the whole conversation changed."""
-    return _mark_stale_from(state, 0) if state.conversation.transcript.messages else state
+    return mark_stale_from(state, 0) if state.conversation.transcript.messages else state
 
 
 def apply_tools_changed(state: State, event: ToolsChanged, at: float, proof: str) -> State:
@@ -289,7 +289,8 @@ def apply_tools_changed(state: State, event: ToolsChanged, at: float, proof: str
     return after if after.settings.tools == state.settings.tools else mark_all_stale(after)
 
 
-def _mark_stale_from(state: State, first: int) -> State:
+def mark_stale_from(state: State, first: int) -> State:
+    """Mark reasoning from this message on as stale."""
     earlier = tuple(each for each in state.conversation.stale_ranges if each[0] < first)
     return replace(
         state,

@@ -8,6 +8,8 @@ their key, stay open and run in both. Actions done before the fork are undone, i
 Lost records: it is unknown what they did. A run in progress ends, its pending calls are in doubt whatever the
 log says, and the model is informed that it may have done more than it can read, so that it does not repeat an
 action.
+
+`LOG_TRANSITIONS` has the events about the log itself, which may come in every phase.
 """
 
 from collections.abc import Callable
@@ -15,9 +17,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from bridle.core.cache.prefix import mark_stale_from
 from bridle.core.context.token_estimate import append_message
 from bridle.core.state import Phase, RunEnd, State
 from bridle.values import events as e
+from bridle.values.cache import PrefixMoved
 from bridle.values.message import Message, Text, ToolResult
 from bridle.values.request import ToolSpec
 
@@ -146,3 +150,38 @@ SERVER_EVENTS: dict[tuple[Phase, type], Callable[[State, Any, float, str], State
     (Phase.RUNNING_TOOLS, e.ServerAnswered): apply_server_request,
 }
 """Transitions of events about the services of tools, such as servers."""
+
+
+def apply_content_redacted(state: State, event: e.ContentRedacted, at: float, proof: str) -> State:
+    """Send everything again: the prompt has changed, and a provider may hold what was removed."""
+    messages = state.conversation.transcript.messages
+    places = [place for place, message in enumerate(messages) if message.id == event.message]
+    if not places:
+        return state
+    moved = PrefixMoved(
+        layer="history",
+        block=f"message {event.message}",
+        cause="view_changed",
+        why=f"content of record {event.record} was redacted",
+    )
+    cache = replace(
+        state.cache,
+        history=replace(state.cache.history, prefix_change=moved),
+        last_request=None,
+        server_conversation=None,
+        chained_from=len(messages),
+    )
+    return mark_stale_from(replace(state, cache=cache), places[0])
+
+
+LOG_TRANSITIONS: dict[tuple[Phase, type], Callable[[State, Any, float, str], State]] = {
+    (phase, event): handle
+    for phase in Phase
+    for event, handle in (
+        (e.Forked, apply_forked),
+        (e.LogRepaired, apply_log_repaired),
+        (e.UnknownEvent, ignore_unknown_event),
+        (e.ContentRedacted, apply_content_redacted),
+        (e.ControlRefused, ignore_unknown_event),
+    )
+}

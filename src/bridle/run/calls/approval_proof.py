@@ -62,6 +62,13 @@ def is_request_answer_proved(store: Store, session: str, state: State, event: Se
     return hmac.compare_digest(signed.encode(), event.proof.encode())
 
 
+def is_answer_proved(store: Store, session: str, state: State, event: ApprovalAnswered) -> bool:
+    """True unless the answer approves a call without a valid proof."""
+    if event.answer != "approve":
+        return True
+    return hmac.compare_digest(prove_answer(store, session, state, event).encode(), event.proof.encode())
+
+
 def review_calls(
     store: Store, session: str, state: State, tools: Mapping[str, Tool], *, trusts_approvals: bool
 ) -> Iterable[CallReviewed]:

@@ -12,8 +12,6 @@ Decides nothing: core/calls chooses which calls may run and when.  Crash safety 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from inspect import isawaitable
-from typing import Final, Literal
 
 from msgspec.structs import replace
 
@@ -37,7 +35,6 @@ from bridle.ports.tool import Tool, ToolSource
 from bridle.run.budget.nested import NestedRun, ParentBudget, enter_nested_run
 from bridle.run.clock import SessionClock
 from bridle.run.context.run_context import RunContexts
-from bridle.run.validate_input import check_chosen
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
 from bridle.values.calls import ApprovalVerdict, PendingApproval, ResourceClaim, StoredResult
@@ -47,14 +44,19 @@ from bridle.values.message import Reply, Text, ToolCall, ToolResult
 from bridle.values.result import CallReady
 from bridle.values.text import escape_text
 
-from .approval import Approver, encode_arguments, make_pending_approval
+from .approval import (
+    ANSWERED,
+    EXPIRED,
+    Approver,
+    PersonQuestions,
+    encode_arguments,
+    make_pending_approval,
+)
 from .catalogue import find_initial_tools
 from .run_tool import find_resource_claim, preview_call, probe_tool, run_tool
 from .tool_sources import find_tool_changes
 
 LOG = logging.getLogger("bridle")
-EXPIRED: Final = "late"
-
 INVALID_EDITS_MAX = 3
 """Attempts an approver has to supply arguments that the tool accepts."""
 
@@ -84,7 +86,7 @@ class ToolRunner:
         self._contexts, self._session, self._tools = contexts, contexts.session, tools
         self._clock, self._record = clock, record
         self._fit_result, self._parent_budget, self._prove = fit_result, parent_budget, prove
-        self._approver, self._search = approver, search
+        self.person, self._search = PersonQuestions(approver, clock), search
         self._sources, self._sources_lock = sources, asyncio.Lock()
         self.early_calls = EarlyCalls()
         self._edit_errors: dict[str, list[str]] = {}
@@ -261,7 +263,9 @@ class ToolRunner:
                 question = replace(
                     question, rule=f"{question.rule}; {self._edit_errors[question.binding][-1]}"
                 )
-            verdict = await self._ask_approver(question)
+            verdict = await self.person.ask(question)
+            if verdict == ANSWERED:
+                continue
             if verdict == EXPIRED:
                 skip = skip_expired(item)
                 result = ToolResult(call_id=item.call.id, parts=(Text(text=skip.why),), outcome=skip.outcome)
@@ -273,6 +277,7 @@ class ToolRunner:
             try:
                 await self._record_answer(question, verdict, self._prove_if_possible)
             except MisuseError as error:
+                self.person.release(question.binding)
                 errors = self._edit_errors.setdefault(question.binding, [])
                 errors.append(str(error))
                 if verdict.arguments is None or len(errors) >= INVALID_EDITS_MAX:
@@ -288,25 +293,17 @@ class ToolRunner:
             e.RunEnded(stop="waiting", reason=f"waiting for an answer about {', '.join(named)}")
         )
 
-    async def _ask_approver(self, question: PendingApproval) -> ApprovalVerdict | Literal["late"] | None:
-        """The approver's verdict; `EXPIRED` if the question expires first."""
-        if self._approver is None:
-            return None
-        try:
-            async with asyncio.timeout(self._clock.seconds_left(question.expires_at)) as time:
-                answer: object = self._approver(question)
-                if not isawaitable(answer):
-                    raise MisuseError(f"the function approver=… must be async; it returned {answer!r}")
-                verdict = check_chosen("approver", await answer, ApprovalVerdict)
-        except TimeoutError:
-            if not time.expired():
-                raise  # raised by the approver itself
-            return EXPIRED
-        return EXPIRED if self._clock.seconds_left(question.expires_at) == 0 else verdict
-
     async def answer(self, question: PendingApproval, verdict: ApprovalVerdict) -> None:
         """Record a person's answer, for a run that is resumed later, perhaps in another process."""
         await self._record_answer(question, verdict, self._prove)
+
+    async def take_answer(self, event: e.ApprovalAnswered) -> None:
+        """Record an answer that another process sent, with the claim of this process's tools."""
+        claim = None
+        if event.arguments is not None:
+            edited = ToolCall(id=event.call_id, name=event.name, arguments=event.arguments)
+            claim = find_resource_claim(self._tools, edited)
+        await self._record(replace(event, resource_claim=claim))
 
     def _prove_if_possible(self, event: e.ApprovalAnswered) -> str:
         """Sign an answer if there is a key; without a proof, the question is asked again after a crash."""

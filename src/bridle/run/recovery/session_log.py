@@ -49,10 +49,11 @@ async def load_log(
 class WriteEpoch:
     """Epoch of the lease that an operation on a session holds. All its drivers share it and write under it."""
 
-    __slots__ = ("epoch",)
+    __slots__ = ("epoch", "took_over")
 
     def __init__(self) -> None:
         self.epoch: int | None = None
+        self.took_over = False
 
 
 async def append_record(

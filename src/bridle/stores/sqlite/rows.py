@@ -13,6 +13,7 @@ match it was altered.
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from shlex import quote
 
@@ -31,7 +32,8 @@ from bridle.stores.conflicts import (
     taken_over,
 )
 from bridle.values.errors import Conflict, Corrupt, SessionNotFound
-from bridle.values.record import GENESIS, Record
+from bridle.values.events import Event
+from bridle.values.record import GENESIS, Record, decode_event
 
 from .origins import SessionRow, check_origin, check_times, find_row, move_origin, seal_origin
 
@@ -64,7 +66,7 @@ def insert_records(
     if head != records[0].prev:
         raise diverged_append(session, after)
     if names and sid is not None:
-        segments = _select_segments(session, db) if parent is not None else [(sid, 0, length)]
+        segments = select_segments(session, db) if parent is not None else [(sid, 0, length)]
         _check_unique_names(session, names, segments, db)
     for hash_ in (hash_ for record in records for hash_ in record.event.required_blobs):
         if not db.execute("SELECT 1 FROM blobs WHERE hash = ?", (hash_,)).fetchone():
@@ -93,7 +95,7 @@ def insert_fork(session: str, at: int, new: str, db: sqlite3.Connection) -> None
         raise session_exists(new)
     head, time = GENESIS, 0.0
     if at:
-        owner = next((sid for sid, lo, hi in _select_segments(session, db) if lo < at <= hi), None)
+        owner = next((sid for sid, lo, hi in select_segments(session, db) if lo < at <= hi), None)
         row = db.execute("SELECT hash, at FROM events WHERE sid = ? AND seq = ?", (owner, at)).fetchone()
         if row is None:
             raise _locate_corruption(session, Corrupt(f"record {at} is missing"), db)
@@ -108,7 +110,7 @@ def select_records(session: str, after: int, db: sqlite3.Connection) -> tuple[Re
     if row is None or after >= row.length:
         return ()
     try:
-        records = tuple(_verify_records(_select_segments(session, db), after, row.length, row.head, db))
+        records = tuple(_verify_records(select_segments(session, db), after, row.length, row.head, db))
         if after == 0:
             check_origin(session, row, records)
             check_times(row, records)
@@ -124,7 +126,7 @@ def select_intact_records(session: str, db: sqlite3.Connection) -> tuple[Record,
     try:
         row = find_row(session, db)
         if row is not None:
-            records.extend(_verify_records(_select_segments(session, db), 0, row.length, row.head, db))
+            records.extend(_verify_records(select_segments(session, db), 0, row.length, row.head, db))
     except Corrupt:
         # extend() has added the records before the damage; reading the session reports it.
         pass
@@ -229,7 +231,7 @@ def _find_row(session: str, db: sqlite3.Connection) -> SessionRow | None:
         raise _locate_corruption(session, error, db) from error
 
 
-def _select_segments(session: str, db: sqlite3.Connection) -> list[Segment]:
+def select_segments(session: str, db: sqlite3.Connection) -> list[Segment]:
     """Return the session's own segment, which has no upper end, then those of its ancestors."""
     return db.execute(_SELECT_SEGMENTS, (session,)).fetchall()
 
@@ -256,6 +258,7 @@ def _verify_records(
     """Yield the records above `after`, each verified to be unaltered and to follow the one before."""
     prev, expected = GENESIS, max(after, 1)
     own = segments[0][1] if segments else 0
+    find_redaction = partial(find_event, segments, db)
     for sid, lo, hi in reversed(segments):
         # Starts one record early: the first record returned must follow its hash.
         for seq, at, once, hash_, data in db.execute(_SELECT_RECORDS, (sid, max(lo, after - 1), hi)):
@@ -268,7 +271,7 @@ def _verify_records(
                         last_good=seq - 1,
                         torn=seq == length and seq > own,
                     )
-                yield decode_record(seq, at, once, hash_, data, prev)
+                yield decode_record(seq, at, once, hash_, data, prev, find_redaction)
             prev, expected = hash_, seq + 1
     if expected <= length:
         missing = f"record {length} is" if expected == length else f"records {expected} to {length} are"
@@ -277,6 +280,14 @@ def _verify_records(
         )
     if expected != length + 1 or prev != head:
         raise Corrupt(f"record {length} is not the last record", last_good=max(length - 1, 0))
+
+
+def find_event(segments: Sequence[Segment], db: sqlite3.Connection, key: str) -> Event | None:
+    """Return the event with this unique key; its record is verified with the others."""
+    for sid, _, hi in segments:
+        for (data,) in db.execute(_SELECT_BY_KEY, (sid, key, hi)):
+            return decode_event(data)
+    return None
 
 
 def _is_truncated(data: bytes) -> bool:
@@ -317,6 +328,11 @@ SELECT seq, at, once, events.hash, CAST(coalesce(data, bytes) AS BLOB)
 FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE sid = ? AND seq > ? AND seq <= ?
 ORDER BY seq
+"""
+
+_SELECT_BY_KEY = """
+SELECT CAST(coalesce(data, bytes) AS BLOB) FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE sid = ? AND once = ? AND seq <= ?
 """
 
 _SELECT_HEAD = "SELECT sid, parent, seq, head, epoch FROM sessions WHERE uid = ?"

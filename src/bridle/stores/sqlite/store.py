@@ -17,7 +17,7 @@ The store does not interpret events; it only enforces their unique keys.
 import asyncio
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,14 @@ from pathlib import Path
 from bridle.ports.store import Lease, SessionInfo, UnusedBlob
 from bridle.stores.anchors import Anchor, AnchorFile, find_anchor_file
 from bridle.stores.conflicts import check_batch, check_restart, check_session_name
-from bridle.stores.locks import hold_lease, lock_all_sessions
+from bridle.stores.locks import hold_lease, is_lease_held, lock_all_sessions
 from bridle.values.errors import BridleError
 from bridle.values.record import Record
 
 from . import maintenance, rows
 from .connection import Connection, DatabaseFiles
 from .database_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, find_file, prepare_file
+from .redaction import redact_record, truncate_write_ahead_log
 from .watching import RecordWaiters
 from .worker import Job, Worker
 
@@ -87,6 +88,13 @@ class SqliteStore:
         check_restart(session, record)
         await self._writer.run(partial(rows.restart_log, session, head, record))
 
+    async def redact(
+        self, session: str, seq: int, data: bytes, evidence: Mapping[str, Record], blobs: Sequence[str] = ()
+    ) -> None:
+        check_session_name(session)
+        await self._writer.run(partial(redact_record, session, seq, data, evidence, blobs))
+        await asyncio.to_thread(truncate_write_ahead_log, self.path)
+
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(session)
         check_session_name(new)
@@ -105,6 +113,10 @@ class SqliteStore:
     def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
         check_session_name(session)
         return hold_lease(self, str(self.path), session, self._lock_file, take_over=take_over)
+
+    async def is_leased(self, session: str) -> bool:
+        lease = Lease(session=session, epoch=await self.read_epoch(session))
+        return is_lease_held(str(self.path), lease, self._lock_file)
 
     @property
     def _lock_file(self) -> Path:

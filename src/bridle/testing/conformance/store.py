@@ -27,6 +27,7 @@ from .sample_records import (
 )
 from .store_blobs import BLOB_CHECKS, check_restarted_log
 from .store_leases import LEASE_CHECKS
+from .store_redaction import REDACTION_CHECKS
 
 StoreCheck = Callable[[Store], Awaitable[None]]
 
@@ -397,7 +398,7 @@ STORE_CHECKS: tuple[StoreCheck, ...] = (
     check_once_names, check_fork_inherits_once_names, check_fork_skips_later_names,
     check_fork_shares_prefix, check_fork_continues,
     check_nested_forks, check_invalid_fork,
-    *BLOB_CHECKS, *LEASE_CHECKS, check_restarted_log, check_session_listing, check_double_close,
+    *BLOB_CHECKS, *LEASE_CHECKS, *REDACTION_CHECKS, check_restarted_log, check_session_listing, check_double_close,
 )  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""Commands for the log as a file: verify, prune and copy it."""
+"""Commands for stored sessions: verify, prune, copy, export, import, redact and audit them."""

@@ -1,0 +1,1 @@
+"""Commands that control a run of another process: cancel, steer, pause."""

@@ -1,0 +1,59 @@
+"""Write a session as lines of JSON, byte for byte as it was recorded.
+
+`bridle import` reads the file into another store and verifies it. Forks are written with the records that they
+share. Importing and exporting again gives the same bytes.
+"""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from bridle.cli.format.printing import print_line
+from bridle.cli.log_access import add_log_options, read_session, tenant_of, use_log
+from bridle.run.archive.transfer import export_session
+from bridle.values.errors import MisuseError
+
+STANDARD_OUTPUT = "-"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("session", help="session id, as listed by `bridle sessions`")
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default=STANDARD_OUTPUT,
+        help="file to write (default: standard output)",
+    )
+    add(
+        "--no-blobs", action="store_true", help="leave out long tool results, which are stored beside the log"
+    )
+    add_log_options(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    if options.output == STANDARD_OUTPUT:
+        asyncio.run(_write(options, sys.stdout.buffer))
+        sys.stdout.buffer.flush()
+        return 0
+    try:
+        # "x": an existing file is never overwritten, because it may be the only copy of a session.
+        with Path(options.output).open("xb") as file:
+            count = asyncio.run(_write(options, file))
+    except FileExistsError:
+        raise MisuseError(f"{options.output} exists; choose another file with -o") from None
+    print_line(f"{options.session}: {count:,} lines written to {options.output}", file=sys.stderr)
+    return 0
+
+
+async def _write(options: argparse.Namespace, out: BinaryIO) -> int:
+    count = 0
+    async with use_log(options.store) as store:
+        await read_session(store, options.session, tenant_of(options))
+        async for line in export_session(store, options.session, blobs=not options.no_blobs):
+            out.write(line)
+            count += 1
+    return count

@@ -1,0 +1,46 @@
+"""Read a session that `bridle export` wrote into the log.
+
+Every record is verified against the hash chain before anything is written. A session that exists is not changed.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from bridle.cli.format.printing import print_json, print_line
+from bridle.cli.log_access import add_store_option, use_log
+from bridle.run.archive.transfer import ImportedSession, import_session
+from bridle.values.errors import MisuseError
+
+STANDARD_INPUT = "-"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="file that `bridle export` wrote; `-` is standard input")
+    parser.add_argument("--as", dest="name", default="", metavar="NAME", help="name of the session here")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    if options.file == STANDARD_INPUT:
+        imported = asyncio.run(_read(options, sys.stdin.buffer))
+    else:
+        try:
+            with Path(options.file).open("rb") as file:
+                imported = asyncio.run(_read(options, file))
+        except OSError as error:
+            raise MisuseError(f"{options.file} cannot be read: {error.strerror}") from None
+    if options.json:
+        print_json(imported)
+    else:
+        shared = f", {imported.shared} of them shared with {imported.parent}" if imported.shared else ""
+        print_line(f"{imported.session}: {imported.records:,} records verified and imported{shared}")
+    return 0
+
+
+async def _read(options: argparse.Namespace, lines: Iterable[bytes]) -> ImportedSession:
+    async with use_log(options.store, to_read=False) as store:
+        return await import_session(store, lines, name=options.name)

@@ -1,0 +1,63 @@
+"""Remove content from a record of a session, for good, and record who did it and why.
+
+The record keeps its place and its hash, so the rest of the log stays verifiable; readers and models see that
+content was removed. Backups and exports made before still hold it. `bridle tail SESSION --since 0 --json` lists the
+records with their numbers and fields.
+"""
+
+import argparse
+import asyncio
+
+from bridle.cli.format.printing import print_json, print_line
+from bridle.cli.log_access import add_log_options, read_session, tenant_of, use_log
+from bridle.cli.option_values import make_count_parser
+from bridle.run.archive.redact import Redaction, redact_blob, redact_record
+from bridle.values.errors import MisuseError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("session", help="session id, as listed by `bridle sessions`")
+    add("--record", type=make_count_parser(1), metavar="SEQ", help="number of the record")
+    add(
+        "--field",
+        default="",
+        metavar="PATH",
+        help="one field, such as result.parts.0.text (default: all content)",
+    )
+    add("--blob", default="", metavar="HASH", help="a stored tool result, and the excerpts that show it")
+    add("--reason", required=True, help="why it is removed; recorded")
+    add("--by", required=True, metavar="NAME", help="who removes it; recorded")
+    add("--json", action="store_true", help="print the redactions as JSON")
+    add_log_options(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    if bool(options.blob) == bool(options.record) or (options.blob and options.field):
+        raise MisuseError("name what to remove: --record SEQ, --record SEQ --field PATH, or --blob HASH")
+    redactions = asyncio.run(_redact(options))
+    if options.json:
+        print_json(redactions)
+        return 0
+    for each in redactions:
+        what = each.field or "all content"
+        print_line(f"removed {what} of record {each.record} in {', '.join(each.sessions)}")
+        print_line(f"  its SHA-256 was {each.digest}")
+        for blob in each.kept_blobs:
+            print_line(f"  blob {blob[:16]} stays: other records refer to it")
+        if each.found_in:
+            print_line(f"  the removed text is also in record {', '.join(map(str, each.found_in))}")
+    return 0
+
+
+async def _redact(options: argparse.Namespace) -> tuple[Redaction, ...]:
+    async with use_log(options.store) as store:
+        await read_session(store, options.session, tenant_of(options))
+        reason, by = options.reason, options.by
+        if options.blob:
+            return await redact_blob(store, options.session, options.blob, reason=reason, by=by)
+        return (
+            await redact_record(
+                store, options.session, options.record, field=options.field, reason=reason, by=by
+            ),
+        )

@@ -1,0 +1,243 @@
+"""Exports a session as lines of JSON, and imports it into another store, byte for byte.
+
+    {"format":"bridle-session","version":"1.0","session":"s","records":2,"head":"…","lineage":[],"blobs":true}
+    {"seq":1,"at":1700000000.0,"prev":"000…","hash":"…","data":{"type":"configured",…}}
+    {"blob":"<SHA-256>","base64":"…"}           before the first record that refers to it
+
+`data` is the event exactly as it was hashed, so the hash chain is verified on import, and exporting the imported
+session gives the same bytes. A fork is exported with the records that it shares; it shares them again where its
+parent has them. A later minor version may add lines and members, which are skipped.
+"""
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from bridle.ports.store import SessionInfo, Store
+from bridle.run.validate_input import check_session
+from bridle.values.base import Value
+from bridle.values.calls import ContentRedacted
+from bridle.values.errors import Conflict, Corrupt, MisuseError, SessionNotFound, Unusable
+from bridle.values.events import Event, Forked
+from bridle.values.record import GENESIS, Record, decode_event, unseal_record
+
+FORMAT, VERSION = "bridle-session", "1.0"
+MAJOR_VERSION = 1
+SESSIONS_MAX = 1_000_000
+
+
+class _Header(msgspec.Struct):
+    format: str
+    version: str
+    session: str
+    records: int
+    head: str
+    lineage: tuple[Forked, ...] = ()
+    blobs: bool = True
+
+
+class _Line(msgspec.Struct):
+    """A record or a blob."""
+
+    seq: int = 0
+    at: float = 0.0
+    prev: str = ""
+    hash: str = ""
+    data: msgspec.Raw = msgspec.Raw(b"")
+    blob: str = ""
+    base64: str = ""
+
+
+class ImportedSession(Value):
+    session: str
+    records: int
+    blobs: int
+    parent: str = ""
+    """Session in the store that it shares records with."""
+    shared: int = 0
+    """Number of shared records."""
+
+
+async def export_session(store: Store, session: str, *, blobs: bool = True) -> AsyncIterator[bytes]:
+    """Yield the lines of an export; raises `Corrupt` if the log or a blob is damaged.
+
+    Without `blobs`, long tool results are left out; such an export can be imported only where they are stored.
+    """
+    check_session(session)
+    records = await store.read(session)
+    if not records:
+        raise SessionNotFound(f"no session {session!r} in this store; `bridle sessions` lists them")
+    lineage = tuple(record.event for record in records if isinstance(record.event, Forked))
+    yield _encode_line(_Header(FORMAT, VERSION, session, len(records), records[-1].hash, lineage, blobs))
+    written: set[str] = set()
+    for record in records:
+        for hash_ in record.event.required_blobs if blobs else ():
+            if hash_ not in written:
+                written.add(hash_)
+                yield _encode_line(
+                    {"blob": hash_, "base64": b64encode(await _read_blob(store, hash_)).decode()}
+                )
+        yield _encode_line(
+            {
+                "seq": record.seq,
+                "at": record.at,
+                "prev": record.prev,
+                "hash": record.hash,
+                "data": msgspec.Raw(record.data),
+            }
+        )
+
+
+async def import_session(store: Store, lines: Iterable[bytes], *, name: str = "") -> ImportedSession:
+    """Import an export as a new session, in one step; raises `Corrupt` with the number of a damaged line.
+
+    `name` replaces the name of the session. Raises `Conflict` if the store has a session of that name.
+    """
+    header, found, blobs = _parse_lines(lines)
+    session = check_session(name or header.session)
+    records = _verify_records(header, found)
+    if any(info.id == session for info in await store.sessions(limit=SESSIONS_MAX)):
+        raise Conflict(
+            f"there is already a session {session!r} in this store; import it as another one with --as NAME"
+        )
+    parent, shared = await _find_parent(store, records)
+    missing = [
+        (record.seq, hash_)
+        for record in records[shared:]
+        for hash_ in record.event.required_blobs
+        if hash_ not in blobs and await store.get_blob(hash_) is None
+    ]
+    if missing:
+        raise MisuseError(
+            f"record {missing[0][0]} needs blob {missing[0][1]}, which is neither in the file nor in the store; "
+            "export the session again without --no-blobs"
+        )
+    for data in blobs.values():
+        await store.put_blob(data)
+    if shared:
+        await store.fork(parent, shared, session)
+    await store.append(session, shared, records[shared:])
+    return ImportedSession(
+        session=session, records=len(records), blobs=len(blobs), parent=parent, shared=shared
+    )
+
+
+def _parse_lines(lines: Iterable[bytes]) -> tuple[_Header, list[tuple[int, _Line]], dict[str, bytes]]:
+    """The header, the records with the numbers of their lines, and the blobs."""
+    header: _Header | None = None
+    records: list[tuple[int, _Line]] = []
+    blobs: dict[str, bytes] = {}
+    for number, text in enumerate(lines, 1):
+        if header is None:
+            header = _parse_header(text)
+            continue
+        try:
+            line = msgspec.json.decode(text, type=_Line)
+            if line.blob:
+                data = b64decode(line.base64, validate=True)
+                if sha256(data).hexdigest() != line.blob:
+                    raise Corrupt(f"line {number} is damaged: its blob does not match its hash")
+                blobs[line.blob] = data
+            elif line.seq:
+                records.append((number, line))
+        except (msgspec.DecodeError, Base64Error, UnicodeDecodeError) as error:
+            raise Corrupt(f"line {number} is damaged: {error}") from error
+    if header is None:
+        raise Corrupt("the file is empty; write it with `bridle export SESSION`")
+    return header, records, blobs
+
+
+def _parse_header(text: bytes) -> _Header:
+    try:
+        known = msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Corrupt(
+            "line 1 is damaged, or this is not an export; write one with `bridle export SESSION`"
+        ) from error
+    version = str(known.get("version", ""))
+    major = version.partition(".")[0]
+    if known.get("format") != FORMAT or not major.isdecimal():
+        raise Corrupt("line 1: this is not an exported session; write one with `bridle export SESSION`")
+    if int(major) > MAJOR_VERSION:
+        raise Unusable(f"the export has format {version}, this Bridle reads up to {VERSION}; upgrade Bridle")
+    try:
+        return msgspec.json.decode(text, type=_Header)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"line 1 is damaged: {error}") from error
+
+
+def _verify_records(header: _Header, lines: Sequence[tuple[int, _Line]]) -> list[Record]:
+    """The records; raises `Corrupt` if one is missing, moved or changed."""
+    evidence: dict[str, Event] = {}
+    for _, line in lines:
+        if b'"content_redacted"' in bytes(line.data) and isinstance(
+            event := decode_event(bytes(line.data)), ContentRedacted
+        ):
+            evidence[event.unique_key or ""] = event
+    records: list[Record] = []
+    prev = GENESIS
+    for expected, (number, line) in enumerate(lines, 1):
+        if line.seq != expected or line.prev != prev:
+            raise Corrupt(
+                f"line {number} is damaged: record {expected} was expected, which continues the one before"
+            )
+        try:
+            record = unseal_record(line.seq, line.at, bytes(line.data), line.prev, line.hash, evidence.get)
+        except Corrupt as error:
+            raise Corrupt(f"line {number} is damaged: {error}") from error
+        records.append(record)
+        prev = record.hash
+    if not records or len(records) != header.records or prev != header.head:
+        raise Corrupt(
+            f"the file is cut off after line {lines[-1][0] if lines else 1}: "
+            f"it has {len(records)} of {header.records} records"
+        )
+    return records
+
+
+async def _find_parent(store: Store, records: Sequence[Record]) -> tuple[str, int]:
+    """The session of the store that has the records before the last fork, and their number."""
+    forks = [record for record in records if isinstance(record.event, Forked)]
+    for record in reversed(forks):
+        event = record.event
+        assert isinstance(event, Forked)
+        shared = record.seq - 1
+        existing = await store.read(event.parent) if shared == event.at > 0 else ()
+        if len(existing) >= shared and [each.data for each in existing[:shared]] == [
+            each.data for each in records[:shared]
+        ]:
+            return event.parent, shared
+    return "", 0
+
+
+async def _read_blob(store: Store, hash_: str) -> bytes:
+    data = await store.get_blob(hash_)
+    if data is None:
+        raise Corrupt(f"the store is missing blob {hash_}, which the log refers to; restore it from a backup")
+    return data
+
+
+def _encode_line(fields: _Header | Mapping[str, object]) -> bytes:
+    return msgspec.json.encode(fields) + b"\n"
+
+
+def find_sharing_sessions(infos: Sequence[SessionInfo], session: str, seq: int) -> tuple[str, ...]:
+    """Sessions that contain record `seq` of a session: its owner, and the forks that share it."""
+    by_id = {info.id: info for info in infos}
+    owner, seen = session, {session}
+    while owner in by_id and by_id[owner].parent and seq <= by_id[owner].forked_at:
+        owner = by_id[owner].parent
+        if owner in seen:
+            break  # a cycle in a damaged store
+        seen.add(owner)
+    found, waiting = [owner], [owner]
+    while waiting:
+        parent = waiting.pop()
+        forks = [each.id for each in infos if each.parent == parent and each.forked_at >= seq]
+        forks = [each for each in forks if each not in found]
+        found += forks
+        waiting += forks
+    return tuple(found)

@@ -1,0 +1,173 @@
+"""Export and import: the same bytes on both sides, and nothing damaged, newer or existing gets in."""
+
+import json
+
+import pytest
+from command import bridle
+from in_loop import in_loop
+
+from bridle import Agent, export_session, import_session, tool
+from bridle.stores import open_store
+from bridle.stores.memory import MemoryStore
+from bridle.values.errors import BridleError, Conflict, Corrupt, MisuseError, StoreError, Unusable
+
+LONG = "line of a long result\n" * 3_000
+
+
+@tool(effect="read")
+def fetch(page: int) -> str:
+    """Fetch a page."""
+    return LONG + str(page)
+
+
+PROMPT = '!call fetch {"page": 1}\n!then\n!say done'
+
+
+async def export(store, session, **options):
+    return b"".join([line async for line in export_session(store, session, **options)])
+
+
+async def fill(store):
+    """A session with a blob and three levels of forks."""
+    agent = Agent("sim:", tools=[fetch], store=store)
+    await agent.run(PROMPT, "root")
+    await agent.fork("root", "m2", new="fork")
+    await agent.run(PROMPT, "fork")
+    await agent.fork("fork", new="leaf")
+    await agent.run("more \x1b[31m \u202e \ud7ff", "leaf")
+    return ("root", "fork", "leaf")
+
+
+def split(data):
+    return data.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("kinds", [("memory", "sqlite"), ("sqlite", "memory"), ("sqlite", "sqlite")])
+@pytest.mark.parametrize("shares", [True, False])
+@in_loop
+async def test_exporting_an_imported_session_gives_the_same_bytes(tmp_path, kinds, shares):
+    source, target = (
+        open_store(None if kind == "memory" else tmp_path / f"{at}.db") for at, kind in enumerate(kinds)
+    )
+    names = await fill(source)
+    for name in names if shares else names[::-1]:
+        data = await export(source, name)
+        imported = await import_session(target, split(data))
+        assert imported.parent == ({"fork": "root", "leaf": "fork"}.get(name, "") if shares else "")
+        assert await export(target, name) == data
+        assert await target.read(name) == await source.read(name)
+    agent = Agent("sim:", tools=[fetch], store=target)
+    assert (await agent.run("!say on", "leaf")).text == "on"
+    await source.close()
+    await target.close()
+
+
+@in_loop
+async def test_every_single_damage_is_refused_with_its_line_and_nothing_is_written():
+    source = MemoryStore()
+    await fill(source)
+    lines = split(await export(source, "root"))
+    target = MemoryStore()
+    damages = 0
+    for at, line in enumerate(lines):
+        middle = len(line) // 2
+        for changed in (
+            [*lines[:at], *lines[at + 1 :]],
+            [*lines[:at], line[:middle] + b"\n", *lines[at + 1 :]],
+            [*lines[:at], line[:middle] + bytes([line[middle] ^ 1]) + line[middle + 1 :], *lines[at + 1 :]],
+            lines[: at + 1] if at + 1 < len(lines) else lines[:-1],
+            [*lines[:at], *lines[at : at + 2][::-1], *lines[at + 2 :]]
+            if at + 1 < len(lines)
+            else lines[::-1],
+        ):
+            if changed == lines or (changed == swapped(lines, at) and b'{"blob"' in line + lines[at + 1]):
+                continue
+            with pytest.raises(BridleError) as refused:
+                await import_session(target, changed)
+            assert isinstance(refused.value, Corrupt | MisuseError), refused.value
+            damages += 1
+            assert await target.sessions() == ()
+    assert damages > 4 * len(lines)
+    with pytest.raises(Corrupt, match=r"line 3 is damaged: record 2 was changed"):
+        await import_session(target, [*lines[:2], lines[2].replace(b'"text":"', b'"text":"x', 1), *lines[3:]])
+    with pytest.raises(Corrupt, match="the file is empty"):
+        await import_session(target, [])
+
+
+def swapped(lines, at):
+    """A blob may come anywhere: exchanging it with the record beside it is no damage."""
+    return [*lines[:at], *lines[at : at + 2][::-1], *lines[at + 2 :]]
+
+
+@in_loop
+async def test_a_newer_major_format_is_refused_in_one_line_and_a_newer_minor_one_is_read():
+    source = MemoryStore()
+    await fill(source)
+    header, *lines = split(await export(source, "root"))
+    newer = header.replace(b'"version":"1.0"', b'"version":"2.0"')
+    with pytest.raises(
+        Unusable, match=r"the export has format 2\.0, this Bridle reads up to 1\.0; upgrade Bridle$"
+    ):
+        await import_session(MemoryStore(), [newer, *lines])
+    minor = header.replace(b'"version":"1.0"', b'"version":"1.7","added":[1]')
+    imported = await import_session(MemoryStore(), [minor, b'{"note":"a line of a later version"}\n', *lines])
+    assert imported.records == len(await source.read("root"))
+
+
+@in_loop
+async def test_an_existing_session_stays_as_it_is_and_another_name_can_be_given():
+    store = MemoryStore()
+    await fill(store)
+    data = split(await export(store, "root"))
+    before = await store.read("root")
+    with pytest.raises(Conflict, match=r"already a session 'root'.*--as NAME"):
+        await import_session(store, data)
+    assert (await import_session(store, data, name="copy")).session == "copy"
+    assert await store.read("root") == before == await store.read("copy")
+
+
+@in_loop
+async def test_an_export_without_blobs_needs_a_store_that_has_them():
+    source, empty = MemoryStore(), MemoryStore()
+    await fill(source)
+    data = split(await export(source, "root", blobs=False))
+    assert not any(b'"base64"' in line for line in data)
+    with pytest.raises(MisuseError, match="export the session again without --no-blobs"):
+        await import_session(empty, data)
+    assert await empty.sessions() == ()
+    assert (await import_session(source, data, name="copy")).blobs == 0
+
+
+def test_the_commands_move_a_session_between_stores(tmp_path):
+    log = str(tmp_path / "log.db")
+    session = json.loads(bridle("run", "!say hello", "--json", "--store", log).out)["session"]
+    written = bridle("export", session, "-o", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=log)
+    assert (written.code, written.out) == (0, ""), written.err
+    again = bridle("export", session, "-o", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=log)
+    assert again.code == 2
+    assert "exists; choose another file" in again.err
+    other = str(tmp_path / "other.db")
+    read = bridle("import", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=other)
+    assert (read.code, read.out) == (
+        0,
+        f"{session}: {read.out.split()[1]} records verified and imported\n",
+    ), read.err
+    assert bridle("export", session, BRIDLE_STORE=other).out == (tmp_path / "out.jsonl").read_text()
+    twice = bridle("import", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=other)
+    assert (twice.code, twice.err.count("\n")) == (2, 1)
+
+
+@in_loop
+async def test_an_import_that_is_killed_leaves_all_of_the_session_or_none():
+    """One append is one transaction; here the import is stopped between the blobs and the records."""
+
+    class Killed(MemoryStore):
+        async def append(self, *given, **more):
+            raise StoreError("the process is gone")
+
+    source, target = MemoryStore(), Killed()
+    await fill(source)
+    data = split(await export(source, "root"))
+    with pytest.raises(StoreError):
+        await import_session(target, data)
+    assert await target.sessions() == ()

@@ -1,0 +1,121 @@
+"""`bridle resume --all`: as a cron job would call it, without a terminal."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import bridle
+from patience import PATIENCE_SECONDS
+
+PROGRAM = Path(__file__).with_name("controlled.py")
+PAYING = '!call pay {"amount": 7}\n!then\n!say done'
+TOOLS = '''
+from pathlib import Path
+from bridle import tool
+
+@tool(effect="write", approve=True, on_unknown="retry")
+def pay(amount: int) -> str:
+    """Pay."""
+    with Path("paid").open("a") as file:
+        file.write(f"{amount} ")
+    return "paid"
+'''
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return tmp_path
+
+
+def run_killed(home, session, count):
+    """A run that is killed after so many records."""
+    command = [sys.executable, str(PROGRAM), "log.db", session, PAYING, "--kill-after", str(count)]
+    ended = subprocess.run(command, cwd=home, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+
+def resume_all(*options):
+    done = bridle("resume", "--all", "--tools", "tools.py", "--json", *options)
+    return done.code, {each["session"]: each for each in json.loads(done.out)}, done.err
+
+
+def test_dead_runs_are_continued_answers_are_honoured_and_the_rest_is_reported(home):
+    for session, count in (("early", 3), ("asked", 5)):
+        run_killed(home, session, count)
+    code, found, err = resume_all()
+    # Without a terminal a call that may change something is denied, unless a person was asked about it before.
+    statuses = {name: each["status"] for name, each in found.items()}
+    assert (code, statuses) == (0, {"early": "done", "asked": "waiting"}), err
+    assert not (home / "paid").exists()
+    # Nothing is due now: a run that waits for a person is not touched again.
+    before = bridle("sessions", "--json").out
+    assert {name: each["status"] for name, each in resume_all()[1].items()} == {"asked": "waiting"}
+    assert bridle("sessions", "--json").out == before
+    (question,) = json.loads(bridle("approvals", "--json").out)
+    assert bridle("approve", question["id"], "--by", "ann").code == 0
+    code, found, err = resume_all()
+    assert (code, found["asked"]["status"]) == (0, "done"), err
+    assert (home / "paid").read_text() == "7 "
+    assert resume_all()[1] == {}
+
+
+def test_a_failure_does_not_stop_the_others_and_sets_the_exit_code(home):
+    for session in ("one", "two"):
+        run_killed(home, session, 3)
+    with sqlite3.connect(home / "log.db") as db:
+        db.execute("UPDATE events SET data = replace(data, 'pay', 'pax') WHERE seq = 2 AND sid = 1")
+    db.close()
+    code, found, err = resume_all()
+    assert code == 1, err
+    assert sorted(each["status"] for each in found.values()) == ["done", "failed"]
+    (failed,) = [each for each in found.values() if each["status"] == "failed"]
+    assert "record 2 was changed" in failed["reason"]
+
+
+def test_a_run_in_use_is_left_alone_and_its_budget_is_kept(home):
+    run_killed(home, "dead", 3)
+    command = [sys.executable, str(PROGRAM), "log.db", "live", PAYING]
+    with subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, text=True) as live:
+        try:
+            while not any(
+                each["session"] == "live" for each in json.loads(bridle("approvals", "--json").out)
+            ):
+                assert live.poll() is None
+            code, found, err = resume_all("--steps", "1")
+            assert (code, found["live"]["status"]) == (1, "in use"), err
+            assert (found["dead"]["status"], found["dead"]["stop"]) == ("ended", "steps")
+        finally:
+            os.kill(live.pid, signal.SIGKILL)
+
+
+def test_wrong_usage_is_one_line(home):
+    run_killed(home, "dead", 3)
+    for words in ((), ("dead", "--all"), ("--all", "--take-over")):
+        done = bridle("resume", *words)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+
+
+def test_a_run_on_the_command_line_waits_for_an_answer_from_elsewhere(home):
+    command = [sys.executable, "-m", "bridle.cli.main", "run", PAYING, "--tools", "tools.py", "--wait"]
+    with subprocess.Popen(
+        command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as live:
+        while (
+            not (asked := json.loads(bridle("approvals", "--json").out))
+            if (home / "log.db").exists()
+            else True
+        ):
+            assert live.poll() is None
+        assert bridle("approve", asked[0]["id"]).code == 0
+        out, err = live.communicate(timeout=PATIENCE_SECONDS)
+    assert (live.returncode, out) == (0, "done\n"), err
+    assert (home / "paid").read_text() == "7 "
