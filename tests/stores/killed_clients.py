@@ -19,13 +19,13 @@ from bridle.values.events import Prompted
 from bridle.values.message import Text
 from bridle.values.record import GENESIS, seal_record
 
-SESSIONS = ("a", "b", "c", "d")
+SESSIONS, KILLS_PER_LOG = 4, 20
 SIZES = (10, 10, 500, 5_000, 70_000)
 LIFE_SECONDS_MAX = 0.05
 FIRST_APPEND_SECONDS = 30
 
 
-async def append_forever(url, chance, acknowledge):
+async def append_forever(url, chance, sessions, acknowledge):
     store = PostgresStore(url)
 
     async def drive(session):
@@ -41,17 +41,17 @@ async def append_forever(url, chance, acknowledge):
             await store.append(session, records[0].seq - 1, records, epoch=0)
             os.write(acknowledge, f"{session} {seq} {prev}\n".encode())
 
-    await asyncio.gather(*(drive(session) for session in SESSIONS))
+    await asyncio.gather(*(drive(session) for session in sessions))
 
 
-def live_once(url, chance):
+def live_once(url, chance, sessions):
     """Start a child and kill it; returns what was acknowledged."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         try:
-            asyncio.run(append_forever(url, random.Random(chance.random()), writing))
+            asyncio.run(append_forever(url, random.Random(chance.random()), sessions, writing))
         finally:
             os._exit(9)  # it never ends by itself
     os.close(writing)
@@ -67,11 +67,11 @@ def live_once(url, chance):
     return lines
 
 
-async def check(url, acknowledged, lengths):
+async def check(url, acknowledged, sessions, lengths):
     """Every acknowledged record is there; returns how many were stored and not acknowledged."""
     store = PostgresStore(url)
     spare = 0
-    for session in SESSIONS:
+    for session in sessions:
         after = max(0, lengths.get(session, 0) - 1)
         records = await store.read(session, after)
         kept = {(record.seq, record.hash) for record in records}
@@ -85,10 +85,11 @@ async def check(url, acknowledged, lengths):
 
 def main(url, kills, seed):
     chance, lengths, told, spare = random.Random(seed), {}, 0, 0
-    for _ in range(kills):
-        acknowledged = live_once(url, chance)
+    for kill in range(kills):
+        sessions = [f"{kill // KILLS_PER_LOG}.{number}" for number in range(SESSIONS)]
+        acknowledged = live_once(url, chance, sessions)
         told += len(acknowledged)
-        spare += asyncio.run(check(url, acknowledged, lengths))
+        spare += asyncio.run(check(url, acknowledged, sessions, lengths))
     print(f"{kills} kills, {told} appends acknowledged, 0 lost, {spare} records stored and not acknowledged")
 
 
