@@ -48,6 +48,8 @@ class SqliteStore:
         prepare_file(self.path)
         anchor_file = find_anchor_file(self.path, anchors)
         self._anchors = AnchorFile(anchor_file) if anchor_file is not None else None
+        if self._anchors is not None:
+            weakref.finalize(self, self._anchors.close).atexit = False
         files = DatabaseFiles(self.path)
         writing = Connection(files, POLL_MILLISECONDS)
         reading = Connection(files, LOCK_MILLISECONDS)
