@@ -209,8 +209,3 @@ class SupportsApprovalKey(Protocol):
     def approval_key(self) -> bytes:
         """Key that proves approvals in this store; never written anywhere."""
         ...
-
-
-def is_shared_store(store: Store) -> bool:
-    """True if other processes can open the store, and their appends are noticed."""
-    return isinstance(store, WatchableStore) and not isinstance(store, SupportsApprovalKey)

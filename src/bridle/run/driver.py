@@ -143,12 +143,11 @@ class Driver:
         self._memory_runner = MemoryRunner(self, self.contexts, store, clock, retriever, instructions)
         self._tools = {**self.result_store.tools, **self._memory_runner.tools, **tools}
         fit, prove = self.result_store.fit_result, self._prove_answer
-        self._tool_runner = ToolRunner(
+        self.tool_runner = self._tool_runner = ToolRunner(
             self.contexts, self._tools, clock, self.record, fit, self._parent_budget, approver, search, prove,
             sources,
         )  # fmt: skip
-        self.answer, self.take_answer = self._tool_runner.answer, self._tool_runner.take_answer
-        self.person, self._hooks = self._tool_runner.person, hooks or {}
+        self.answer, self._hooks = self._tool_runner.answer, hooks or {}
         if sources and ask_model is not None:
             self.contexts.answer_server = ServerRequests(self, ask_model).answer
 

@@ -20,7 +20,7 @@ from bridle.core.loop import next_effects
 from bridle.core.recovery.fallback import keep_model
 from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock, RandomSource
-from bridle.ports.store import Store, is_shared_store
+from bridle.ports.store import Store, SupportsApprovalKey, WatchableStore
 from bridle.ports.watcher import Watcher
 from bridle.run.budget.nested import NestedRun, current_nested_run
 from bridle.run.budget.sources import BudgetPool, check_tenant_budget
@@ -280,7 +280,9 @@ class Session:
 
     async def _drive(self, driver: Driver) -> State:
         session = self
-        listener = ControlListener(self.store, self.session) if is_shared_store(self.store) else None
+        # No other process can open a store that holds its own key: the one in memory.
+        is_shared = isinstance(self.store, WatchableStore) and not isinstance(self.store, SupportsApprovalKey)
+        listener = ControlListener(self.store, self.session) if is_shared else None
         try:
             async with listener or nullcontext():
                 session.attach_control(driver, listener)

@@ -12,6 +12,7 @@ Decides nothing: core/calls chooses which calls may run and when.  Crash safety 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -86,10 +87,15 @@ class ToolRunner:
         self._contexts, self._session, self._tools = contexts, contexts.session, tools
         self._clock, self._record = clock, record
         self._fit_result, self._parent_budget, self._prove = fit_result, parent_budget, prove
-        self.person, self._search = PersonQuestions(approver, clock), search
+        self._approver, self._search = approver, search
         self._sources, self._sources_lock = sources, asyncio.Lock()
         self.early_calls = EarlyCalls()
         self._edit_errors: dict[str, list[str]] = {}
+
+    @cached_property
+    def person(self) -> PersonQuestions:
+        """The questions to a person; made when the first one is asked."""
+        return PersonQuestions(self._approver, self._clock)
 
     async def run(self, effect: RunTool) -> None:
         """Record the intent, execute the call, record its result."""

@@ -72,7 +72,7 @@ class ControlListener:
     def attach(self, driver: Driver) -> None:
         """Record with this driver from now on."""
         self._driver = driver
-        driver.person.takes_answers = self._task is not None
+        driver.tool_runner.person.takes_answers = self._task is not None
 
     def absorb_cancel(self) -> bool:
         """True if a request cancelled the run, and nothing else did."""
@@ -139,14 +139,14 @@ class ControlListener:
             raise MisuseError("the question is not open any more")
         if not is_answer_proved(self._store, self._session, driver.state, answer):
             raise MisuseError("the approval has no valid proof: it was not given with the key of this user")
-        if not driver.person.claim(answer.binding):
+        if not driver.tool_runner.person.claim(answer.binding):
             raise MisuseError("the question was answered here meanwhile")
         try:
-            await driver.take_answer(replace(answer, by=answer.by or event.by, request=request))
+            await driver.tool_runner.take_answer(replace(answer, by=answer.by or event.by, request=request))
         except MisuseError:
-            driver.person.release(answer.binding)
+            driver.tool_runner.person.release(answer.binding)
             raise
-        driver.person.notify(answer.binding)
+        driver.tool_runner.person.notify(answer.binding)
 
     async def _read_handled(self) -> set[str]:
         """Requests that the log of the session names."""
