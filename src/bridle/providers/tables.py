@@ -115,7 +115,7 @@ def _apply_endpoint(row: EndpointRow, entry: ModelEntry, prefix: str = "") -> Mo
     efforts = tuple(each for each in abilities.efforts if each not in row.efforts_refused)
     refused = abilities.hosted_refused
     hosted = tuple(each for each in abilities.hosted if each[0] not in refused)
-    abilities = replace(abilities, efforts=efforts, hosted=hosted)
+    abilities = replace(abilities, efforts=efforts, hosted=hosted, hosted_refused=())
     factor = Decimal(1) if prefix in row.list_price_prefixes else row.price_factor
     if entry.price is None or factor == 1:
         return ModelEntry(abilities, entry.price)

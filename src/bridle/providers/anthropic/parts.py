@@ -274,7 +274,10 @@ def _decode_media(kind: MediaKind, block: Block, native: str | None) -> Media | 
 def _make_opaque(kind: str, block: Block) -> Opaque:
     text = text_or_empty(block.get("content")) if kind == COMPACTION else ""
     if kind.endswith(HOSTED_SUFFIXES):
-        text = describe_hosted_item(kind, {name: block.get(name) for name in ("name", "input", "content")})
+        given = {"arguments": dumps(block["input"]).decode()} if block.get("input") else {}
+        text = describe_hosted_item(
+            kind, {"name": block.get("name"), **given, "content": block.get("content")}
+        )
     return Opaque(kind=kind, native=dumps(block).decode(), text=text, answers=kind == FILE_MADE)
 
 
