@@ -55,7 +55,6 @@ from .result import OutputChecker, parse_validators
 from .validate_input import (
     check_chosen,
     check_given,
-    check_hosted_tools,
     check_numbers,
     check_round_trip,
     check_store_location,
@@ -371,7 +370,6 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
         output=make_output_spec(output_type, chain.models, layout.tools, fixed),
         validators=checker.names,
     )
-    check_hosted_tools(settings)
     settings, private_extras = hide_extras(check_round_trip(label_owners(settings)))
     return AgentParts(
         inputs=replace_inputs(
