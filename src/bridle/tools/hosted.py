@@ -214,6 +214,8 @@ def computer_use(
 
     `run` takes the provider's description of the action and returns a screenshot.
     """
+    if not callable(run):
+        raise BadTool(f"hosted.computer_use(run) takes a function that performs an action, not {run!r}")
     options = {
         "width": _check_count("computer_use", "width", width),
         "height": _check_count("computer_use", "height", height),

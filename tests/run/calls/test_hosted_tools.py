@@ -219,9 +219,10 @@ def test_a_fallback_without_the_tool_is_an_event_or_with_strictness_an_error(str
     )
     result = agent.run_sync("!say Hello.", session="s")
     (event,) = world.events(RequestAdjusted)
-    assert event.adjustments == (
+    (note,) = event.adjustments
+    assert note == (
         "the hosted tool 'web_search' is not offered: sim:global.anthropic.claude-sonnet-5-5 has no hosted"
-        " web_search; use toolkit.fetch(allow=[…])",
+        " web_search; use toolkit.fetch(allow=[…])"
     )
     assert (result.stop, len(world.sent)) == (("failed", 1) if strict else ("done", 2))
     assert not strict or "use toolkit.fetch(allow=[…])" in result.reason
