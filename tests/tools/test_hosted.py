@@ -19,10 +19,12 @@ APPROXIMATE = {"type": "approximate", "city": "Leeds", "country": "GB"}
 MCP = hosted.remote_mcp(
     "https://crm.example/mcp", name="crm", authorization="tok", allowed_tools=["find"], require_approval=False
 )
-ADDRESSES = dict.fromkeys(
-    ("AZURE_OPENAI_ENDPOINT", "ANTHROPIC_VERTEX_PROJECT_ID", "CLOUD_ML_REGION", "ANTHROPIC_FOUNDRY_RESOURCE"),
-    "x",
-)
+ADDRESSES = {
+    "AZURE_OPENAI_ENDPOINT": "https://x.example",
+    "ANTHROPIC_VERTEX_PROJECT_ID": "x",
+    "CLOUD_ML_REGION": "x",
+    "ANTHROPIC_FOUNDRY_RESOURCE": "x",
+}
 
 
 async def act(action):
@@ -84,7 +86,7 @@ def test_each_wire_declares_a_concept_in_its_own_way(name, tool, declared):
 
 
 def test_the_types_of_the_vendors_allow_every_declaration():
-    from vendor_types import type_violations  # noqa: PLC0415  # needs the path that conftest sets
+    from vendor_types import type_violations  # needs the path that conftest sets
 
     roots = {"anthropic": "anthropic", "openai_responses": "openai_responses", "gemini": "gemini"}
     for name, tool, _ in DECLARED:

@@ -280,3 +280,42 @@ def _check_count(concept: str, option: str, count: int | None) -> int | None:
     if count is None or (isinstance(count, int) and not isinstance(count, bool) and count > 0):
         return count
     raise BadTool(f"hosted.{concept}({option}=…) takes a whole number above 0, not {count!r}")
+
+
+CONCEPTS: Mapping[str, Callable[..., HostedTool]] = {
+    made.__name__: made
+    for made in (
+        web_search,
+        web_fetch,
+        code_execution,
+        file_search,
+        image_generation,
+        remote_mcp,
+        computer_use,
+    )
+}
+_IN_FILES = tuple(name for name in CONCEPTS if name != "computer_use")
+"""Concepts that a file can declare; a computer needs a function."""
+
+
+def declare_hosted_tool(given: str | Mapping[str, object], environ: Mapping[str, str]) -> HostedTool:
+    """The tool that a configuration file declares, by name or as a table with `tool` and its options.
+
+    `authorization_env` names the variable with the token of a remote MCP server.
+    """
+    options = {"tool": given} if isinstance(given, str) else dict(given)
+    concept = options.pop("tool", None)
+    if not isinstance(concept, str) or concept not in _IN_FILES:
+        raise BadTool(f"there is no hosted tool {concept!r}; choose one of: {', '.join(_IN_FILES)}")
+    if "authorization" in options or "headers" in options:
+        raise BadTool("a file holds no credentials; name the variable with the token: authorization_env")
+    if variable := options.pop("authorization_env", None):
+        if not (token := environ.get(str(variable))):
+            raise BadTool(f"the variable {variable} of authorization_env is not set")
+        options["authorization"] = token
+    try:
+        if isinstance(place := options.get("location"), dict):
+            options["location"] = Location(**place)
+        return CONCEPTS[concept](**options)
+    except TypeError as error:
+        raise BadTool(f"hosted tool {concept!r}: {error}") from None

@@ -61,8 +61,13 @@ def _check_choice_known(request: RawRequest) -> RuleFinding | None:
     return {"name": choice.get("name")}
 
 
+MCP_BETA = "mcp-client-2025-11-20"
+
+
 def _check_mcp_servers(request: RawRequest) -> RuleFinding | None:
     """A tool set must refer to a server of the request, and every server needs one."""
+    if MCP_BETA not in request.headers.get("anthropic-beta", ""):
+        return None  # an earlier version had no tool sets
     servers = [str(as_mapping(each).get("name")) for each in as_list(field(request, "mcp_servers"))]
     sets = [str(item.get("mcp_server_name")) for item in tools(request) if item.get("type") == "mcp_toolset"]
     for name in sets:
