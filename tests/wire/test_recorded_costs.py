@@ -50,7 +50,7 @@ GOLDEN = {
         # Two kinds of writes: for five minutes, and for an hour.
         ("ant-rig-0420dc4294-00", "anthropic:claude-sonnet-4-6", 4_574, "3*3 + 19*3.75 + 4546*6 + 6*15"),
         ("ant-rig-0aaf2f5a58-00", "anthropic:claude-sonnet-4-6", 4_572, "3*3 + 20*3.75 + 4542*6 + 7*15"),
-        ("ant-vercel-0645cf7ed6-00", "anthropic:claude-sonnet-4-5", 964_504, "950648*3 + 13856*15"),
+        ("ant-vercel-0645cf7ed6-00", "anthropic:claude-sonnet-4-5", 964_504, UNKNOWN),
     ],
     "openai_responses": [
         ("resp-bt-js-9bdee4215e-01", "openai:gpt-5.4-mini", 7_470, "295*0.75 + 7168*0.075 + 7*4.50"),
@@ -59,8 +59,8 @@ GOLDEN = {
         ("resp-pydai-129bc48b51-00", "openai:gpt-5.4", 2_337, UNKNOWN),  # it made an image
         ("resp-rig-f79b2aed52-00", "openai:gpt-5.6-sol", 1_604, "269*4 + 1299*0.40 + 36*20"),
         # Served at half the price, and at twice the price.
-        ("resp-genai-4659be2630-00", "openai:gpt-5.6-luna", 8_583, "4121*0.10 + 4427*0.01 + 35*0.60"),
-        ("resp-genai-7096600c82-00", "openai:gpt-5.6-terra", 8_803, "4337*1 + 4427*1.25 + 39*6"),
+        ("resp-genai-4659be2630-00", "openai:gpt-5.6-luna", 8_583, "4121*0.10 + 4427*0.01 + 35*0.60 + 10000"),
+        ("resp-genai-7096600c82-00", "openai:gpt-5.6-terra", 8_803, "4337*1 + 4427*1.25 + 39*6 + 10000"),
         ("resp-chatlas-4b20dfa9fb-00", "openai:gpt-5.4", 18, "13*5 + 5*30"),
     ],
     "openai_chat": [
@@ -80,7 +80,7 @@ GOLDEN = {
         ("gem-mastra-53fd6fae3d-00", "gemini:gemini-2.5-flash", 4_976, "4689*0.30 + 287*2.50"),
         ("gem-mastra-6596d58820-02", "gemini:gemini-3.1-pro-preview", 5_328, "5224*2 + 104*12"),
         ("gem-pydai-40aad1b120-00", "gemini:gemini-2.5-pro", 1_564, "785*1.25 + 779*10"),
-        ("gem-ruby_llm-d1b2d48d22-00", "gemini:gemini-3.5-flash", 1_900, "351*1.50 + 217*0.15 + 1332*9"),
+        ("gem-ruby_llm-d1b2d48d22-00", "gemini:gemini-3.5-flash", 1_900, "351*1.50 + 217*0.15 + 1332*9 + 3*14000"),
     ],
     "bedrock_converse": [
         # A region asks a tenth more.

@@ -11,7 +11,7 @@ action: use a tool of your own, or `remote_mcp(require_approval=True)`, whose ca
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import msgspec
 
@@ -303,7 +303,7 @@ def declare_hosted_tool(given: str | Mapping[str, object], environ: Mapping[str,
 
     `authorization_env` names the variable with the token of a remote MCP server.
     """
-    options = {"tool": given} if isinstance(given, str) else dict(given)
+    options: dict[str, Any] = {"tool": given} if isinstance(given, str) else dict(given)
     concept = options.pop("tool", None)
     if not isinstance(concept, str) or concept not in _IN_FILES:
         raise BadTool(f"there is no hosted tool {concept!r}; choose one of: {', '.join(_IN_FILES)}")
