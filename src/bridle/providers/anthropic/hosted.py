@@ -42,7 +42,7 @@ HOSTED = (
     ),
     HostedForm(
         concept="computer_use",
-        models=r"claude-(?:sonnet|haiku)-4-5",
+        models=r"(?:sonnet|haiku)-4-5",
         json='{"type":"computer_20250124","name":"computer"}',
         options=_DISPLAY,
         beta="computer-use-2025-01-24",
