@@ -301,17 +301,17 @@ _IN_FILES = tuple(name for name in CONCEPTS if name != "computer_use")
 def declare_hosted_tool(given: str | Mapping[str, object], environ: Mapping[str, str]) -> HostedTool:
     """The tool that a configuration file declares, by name or as a table with `tool` and its options.
 
-    `authorization_env` names the variable with the token of a remote MCP server.
+    `env` names the variable with the token of a remote MCP server.
     """
     options: dict[str, Any] = {"tool": given} if isinstance(given, str) else dict(given)
     concept = options.pop("tool", None)
     if not isinstance(concept, str) or concept not in _IN_FILES:
         raise BadTool(f"there is no hosted tool {concept!r}; choose one of: {', '.join(_IN_FILES)}")
     if "authorization" in options or "headers" in options:
-        raise BadTool("a file holds no credentials; name the variable with the token: authorization_env")
-    if variable := options.pop("authorization_env", None):
+        raise BadTool("a file holds no credentials; name the variable with the token: env")
+    if variable := options.pop("env", None):
         if not (token := environ.get(str(variable))):
-            raise BadTool(f"the variable {variable} of authorization_env is not set")
+            raise BadTool(f"the variable {variable} that env names is not set")
         options["authorization"] = token
     try:
         if isinstance(place := options.get("location"), dict):
