@@ -29,6 +29,8 @@ NOT_PARTICIPLES = frozenset(
 BUDGET_KINDS = ("usd", "tokens", "steps", "seconds", "tool_calls")
 FRAGMENT_LINES = 60
 KEPT_FRAGMENTS = {
+    "bridle.core.budget.hosted": "the worst case of one kind of cost, apart from the limits",
+    "bridle.hosted": "users import it",
     "bridle.mcp": "users import it",
     "bridle.sandbox.docker": "one mechanism per file",
     "bridle.toolkit.plan_tool": "one file per tool of the toolkit",

@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import cast
 
+import msgspec
 from generate_programs import from_langgraph, from_openai_agents, from_openai_sdk, from_pydantic_ai, programs
 from generate_reference import (
     agent_file_keys,
@@ -41,9 +43,12 @@ from bridle.core.compaction.strategies import STRATEGIES
 from bridle.core.context.model_constraints import REQUEST_RULES as SETTLED
 from bridle.core.recovery import breaker, failure_policy
 from bridle.core.recovery.failure_policy import FAILURE_POLICY, RecoveryRow
-from bridle.providers.catalogue import known_models
+from bridle.providers import load_codec
+from bridle.providers.base_codec import BaseCodec
+from bridle.providers.catalogue import find_model, known_models
 from bridle.providers.schema.compiler import SchemaDialect, all_dialects
 from bridle.providers.tables import load_tables
+from bridle.providers.wire.hosted import find_hosted_form
 from bridle.sim.families import (
     list_families,
     list_profiles,
@@ -53,10 +58,11 @@ from bridle.sim.families import (
 from bridle.sim.faults.catalogue import FAULTS
 from bridle.sim.responder.script import DIRECTIVES
 from bridle.sim.rules.engine import rules_as_markdown
+from bridle.tools.hosted import CONCEPTS
 from bridle.transports.deadlines import Deadlines
 from bridle.values.model import Model
 from bridle.values.settings import ATTEMPTS_DEFAULT
-from bridle.values.usage import PriceFactor, Rates
+from bridle.values.usage import CONCEPT_COUNTS, PriceFactor, Rates
 
 HERE = Path(__file__).parent
 
@@ -163,6 +169,55 @@ def prices() -> str:
             for tier in model.price.tiers
         ],
     )
+
+
+def hosted_tools() -> str:
+    """Each concept at each endpoint that has it: the declaration, the models and the price."""
+    rows: list[list[str]] = []
+    for concept in CONCEPTS:
+        for endpoint in load_tables().endpoints:
+            found = [model for model in known_models() if model.endpoint.name == endpoint]
+            found = found or [_example(endpoint)] if load_tables().endpoints[endpoint].family else []
+            having = [model for model in found if concept in dict(model.abilities.hosted)]
+            forms = list(dict.fromkeys(_hosted_type(concept, model) for model in having))
+            if having:
+                which = "all" if len(having) == len(found) else f"{len(having)} of {len(found)}"
+                enforced = dict(having[0].abilities.hosted)[concept]
+                told = dict.fromkeys(_hosted_price(concept, model) for model in having)
+                rows.append(
+                    [
+                        f"`{concept}`",
+                        f"`{endpoint}:`",
+                        ", ".join(forms),
+                        which,
+                        _words(enforced),
+                        "; ".join(told),
+                    ]
+                )
+    return table(["concept", "endpoint", "declared as", "models", "enforces", "price of a use"], rows)
+
+
+def _example(endpoint: str) -> Model:
+    return find_model(f"sim:{endpoint}/some-model", environ={})
+
+
+def _hosted_type(concept: str, model: Model) -> str:
+    codec = cast("BaseCodec", load_codec(model.endpoint.family))
+    form = find_hosted_form(codec.hosted_forms(model), concept, model)
+    assert form is not None
+    declared = msgspec.json.decode(form.json)
+    return f"`{declared.get('type') or next(iter(declared))}`"
+
+
+def _hosted_price(concept: str, model: Model) -> str:
+    count = CONCEPT_COUNTS.get(concept)
+    if count is None:
+        return "tokens only"
+    rate = model.price.hosted_rate(count, None) if model.price else None
+    if rate is None:
+        return "unknown"
+    unit = "reply" if rate.per_reply else "container" if count == "containers" else "use"
+    return f"${rate.usd:f} per {unit}" if rate.usd else "tokens only"
 
 
 def factors() -> str:
@@ -348,6 +403,7 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("models.md", models),
     ("models.md", prices),
     ("models.md", factors),
+    ("hosted.md", hosted_tools),
     ("models.md", conflicts),
     ("recovery.md", failures),
     ("recovery.md", limits),

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridle import hosted as hosted
     from bridle import mcp as mcp
     from bridle.config.agent_file import load_agent as load_agent
     from bridle.ports.run_context import RunContext as RunContext
@@ -281,7 +282,7 @@ _HOMES = {
     "watchers.otel.prometheus": ("PrometheusMetrics",),
     "watchers.otel.settings": ("Telemetry",),
 }  # fmt: skip
-_SUBMODULES = ("mcp", "toolkit")
+_SUBMODULES = ("hosted", "mcp", "toolkit")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605

@@ -198,3 +198,16 @@ def test_no_agent_file_is_taken_from_a_log(folder):
     assert code == 2 and "-a FILE" in err
     code, out, err = bridle("resume", session, "-a", "agents/support.toml", "--steps", "5", "--json")
     assert (code, json.loads(out)["stop"]) == (0, "done"), err
+
+
+def test_a_file_declares_hosted_tools_without_credentials(folder, monkeypatch):
+    monkeypatch.setenv("CRM_TOKEN", "tok-1")
+    path = folder / "hosted.toml"
+    entry = '{ tool = "remote_mcp", url = "https://a.example", name = "crm", env = "CRM_TOKEN" }'
+    path.write_text(f'model = "sim:openai/gpt-6.1-sol"\nhosted = ["code_execution", {entry}]\n')
+    assert set(load_agent(path).tools) >= {"code_execution", "crm", "mcp_approval"}
+    for wrong, message in (('"serch"', "choose one of: web_search"), ('{ tool = "web_search", max = 3 }', "max"),
+                           (entry.replace("env =", "authorization ="), "credentials")):  # fmt: skip
+        path.write_text(f'model = "sim:openai/gpt-6.1-sol"\nhosted = [{wrong}]\n')
+        with pytest.raises(MisuseError, match=message):
+            load_agent(path)

@@ -238,6 +238,7 @@ def test_the_same_model_may_do_other_things_elsewhere():
         deferred_tools=False,
         cache_explained=False,
         compaction=False,
+        hosted=(),
     )
     assert chat.price == direct.price
 

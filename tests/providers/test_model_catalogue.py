@@ -51,6 +51,12 @@ def test_a_vendor_and_a_model():
         automatic_cache=True,
         mode_efforts=(("between_tools", ("low", "medium", "high")),),
         system_messages=True,
+        hosted=(
+            ("web_search", ("allowed_domains", "blocked_domains")),
+            ("web_fetch", ("allowed_domains", "blocked_domains")),
+            ("code_execution", ()),
+            ("remote_mcp", ("allowed_tools", "authorization")),
+        ),
         deferred_tools=True,
         prefill=False,
         cache="marks",

@@ -16,12 +16,13 @@ from bridle.sim.families import find_family
 from bridle.testing.wire.check_recording import decode_recording
 from bridle.values.message import Reply
 from bridle.values.request import Request
-from bridle.values.usage import Price, PriceFactor, Rates, Usage
+from bridle.values.usage import HostedRate, Price, PriceFactor, Rates, Usage
 from wire import corpus
 
 NOON = 1_794_830_400.0
 """16 November 2026, 12 o'clock UTC: nobody's busy hour."""
 PEAK = NOON - 10 * 3_600
+UNKNOWN = "unknown"
 
 GOLDEN = {
     "anthropic": [
@@ -44,22 +45,22 @@ GOLDEN = {
             "ant-pydai-0d7060d9f7-00",
             "anthropic:claude-sonnet-4-6",
             9_048,
-            "4*3 + 8845*0.30 + 6*3.75 + 193*15",
+            UNKNOWN,  # it ran code, and container time is not reported
         ),
         # Two kinds of writes: for five minutes, and for an hour.
         ("ant-rig-0420dc4294-00", "anthropic:claude-sonnet-4-6", 4_574, "3*3 + 19*3.75 + 4546*6 + 6*15"),
         ("ant-rig-0aaf2f5a58-00", "anthropic:claude-sonnet-4-6", 4_572, "3*3 + 20*3.75 + 4542*6 + 7*15"),
-        ("ant-vercel-0645cf7ed6-00", "anthropic:claude-sonnet-4-5", 964_504, "950648*3 + 13856*15"),
+        ("ant-vercel-0645cf7ed6-00", "anthropic:claude-sonnet-4-5", 964_504, UNKNOWN),
     ],
     "openai_responses": [
         ("resp-bt-js-9bdee4215e-01", "openai:gpt-5.4-mini", 7_470, "295*0.75 + 7168*0.075 + 7*4.50"),
         ("resp-dd-trace-py-430c0c1aca-00", "openai:gpt-5.6-sol", 1_320, "3*4 + 1217*5 + 100*20"),
         ("resp-ellmer-bc23c23985-00", "openai:gpt-5.6-terra", 4_651, "3*2 + 4331*0.20 + 317*12"),
-        ("resp-pydai-129bc48b51-00", "openai:gpt-5.4", 2_337, "2281*2.50 + 56*15"),
+        ("resp-pydai-129bc48b51-00", "openai:gpt-5.4", 2_337, UNKNOWN),  # it made an image
         ("resp-rig-f79b2aed52-00", "openai:gpt-5.6-sol", 1_604, "269*4 + 1299*0.40 + 36*20"),
         # Served at half the price, and at twice the price.
-        ("resp-genai-4659be2630-00", "openai:gpt-5.6-luna", 8_583, "4121*0.10 + 4427*0.01 + 35*0.60"),
-        ("resp-genai-7096600c82-00", "openai:gpt-5.6-terra", 8_803, "4337*1 + 4427*1.25 + 39*6"),
+        ("resp-genai-4659be2630-00", "openai:gpt-5.6-luna", 8_583, "4121*0.10 + 4427*0.01 + 35*0.60 + 10000"),
+        ("resp-genai-7096600c82-00", "openai:gpt-5.6-terra", 8_803, "4337*1 + 4427*1.25 + 39*6 + 10000"),
         ("resp-chatlas-4b20dfa9fb-00", "openai:gpt-5.4", 18, "13*5 + 5*30"),
     ],
     "openai_chat": [
@@ -73,13 +74,13 @@ GOLDEN = {
         ("chat-chatlas-67608d8e3c-01", "openai-chat:gpt-5.4", 1_089, "1084*2.50 + 5*15"),
     ],
     "gemini": [
-        # 19 of the prompt, 8 of them cached, and 69 that a tool of the provider's brought.
-        ("gem-bt-js-15595f6732-06", "gemini:gemini-2.5-flash", 227, "80*0.30 + 8*0.03 + 139*2.50"),
+        # 19 of the prompt, 8 of them cached, and 69 that a search brought, which is charged too.
+        ("gem-bt-js-15595f6732-06", "gemini:gemini-2.5-flash", 227, "80*0.30 + 8*0.03 + 139*2.50 + 35000"),
         ("gem-crewAI-5764bf8376-01", "gemini:gemini-2.5-flash", 781, "137*0.30 + 287*0.03 + 357*2.50"),
         ("gem-mastra-53fd6fae3d-00", "gemini:gemini-2.5-flash", 4_976, "4689*0.30 + 287*2.50"),
         ("gem-mastra-6596d58820-02", "gemini:gemini-3.1-pro-preview", 5_328, "5224*2 + 104*12"),
         ("gem-pydai-40aad1b120-00", "gemini:gemini-2.5-pro", 1_564, "785*1.25 + 779*10"),
-        ("gem-ruby_llm-d1b2d48d22-00", "gemini:gemini-3.5-flash", 1_900, "351*1.50 + 217*0.15 + 1332*9"),
+        ("gem-ruby_llm-d1b2d48d22-00", "gemini:gemini-3.5-flash", 1_900, "351*1.50 + 217*0.15 + 1332*9 + 3*14000"),
     ],
     "bedrock_converse": [
         # A region asks a tenth more.
@@ -150,6 +151,8 @@ def test_a_stream_costs_what_the_whole_reply_costs(family):
 
 
 def by_hand(sums):
+    if sums == UNKNOWN:
+        return None
     products = (term.split("*") for term in sums.split(" + "))
     million = sum(Decimal(first) * (Decimal(rest[0]) if rest else 1) for first, *rest in products)
     return million / 1_000_000
@@ -182,7 +185,27 @@ def test_what_a_longer_lived_write_costs_is_unknown_where_nobody_says():
 
 
 def test_a_search_nobody_prices_makes_the_cost_unknown():
-    assert find_model("gemini:gemini-2.5-flash", environ={}).price.cost(Usage(input=1, searches=1)) is None
+    assert find_model("xai:grok-4.7", environ={}).price.cost(Usage(input=1, searches=1)) is None
+
+
+def test_uses_of_hosted_tools_are_charged_one_by_one_or_by_reply():
+    one = find_model("openai:gpt-6.1-sol", environ={}).price
+    assert one.cost(Usage(searches=2, file_searches=4, containers=1)) == Decimal("0.06")
+    assert one.cost(Usage(images=1)) is None
+    assert find_model("gemini:gemini-3.8-flash", environ={}).price.cost(Usage(searches=3), NOON) == Decimal(
+        "0.042"
+    )
+    assert find_model("gemini:gemini-2.5-flash", environ={}).price.cost(Usage(searches=3), NOON) == Decimal(
+        "0.035"
+    )
+    assert find_model("anthropic:claude-opus-5", environ={}).price.cost(Usage(containers=1)) is None
+
+
+def test_a_dated_rate_of_a_hosted_tool_applies_in_its_time():
+    rates = (HostedRate(count="searches", usd=Decimal(1), valid_until=NOON),
+             HostedRate(count="searches", usd=Decimal(2), valid_from=NOON))  # fmt: skip
+    price = Price(tiers=find_model("anthropic:claude-opus-5", environ={}).price.tiers, hosted=rates)
+    assert [price.cost(Usage(searches=3), NOON + step) for step in (-1, 0, 1)] == [3, 6, 6]
 
 
 def test_a_price_that_has_ended_is_unknown_from_that_day_on():

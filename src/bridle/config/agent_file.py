@@ -34,6 +34,7 @@ from bridle.toolkit.instruction_files import make_project_instructions
 from bridle.toolkit.skill_tool import make_skill_tool
 from bridle.tools.collect_tools import collect_tools
 from bridle.tools.function.options import ToolOptions
+from bridle.tools.hosted import declare_hosted_tool
 from bridle.tools.mcp.config_file import load_servers, make_servers
 from bridle.tools.mcp.server import McpServer
 from bridle.tools.process.command_tool import CommandTool
@@ -121,6 +122,8 @@ class AgentFile(Value, forbid_unknown_fields=True):
     """Tools to import: `FILE.py`, `module`, or one of their names as `FILE.py:name` or `module:name`."""
     commands: tuple[CommandEntry, ...] = ()
     """Tools made from command lines."""
+    hosted: tuple[str | dict[str, object], ...] = ()
+    """Tools that the provider runs: `"web_search"`, or a table with its options and its name as `tool`."""
     mcp: str | dict[str, dict[str, object]] = ""
     """File with MCP servers (`mcpServers`), or the servers in this file: `[mcp.NAME]` with `command` or `url`."""
     code_mode: bool | CodeModeTable = False
@@ -306,6 +309,11 @@ def _load_all_tools(file: TomlFile, read: AgentFile) -> tuple[Tool, ...]:
             found.append(_make_command_tool(file, entry))
         except BridleError as error:
             raise file.fail(("commands", index), str(error)) from error
+    for index, given in enumerate(read.hosted):
+        try:
+            found.append(declare_hosted_tool(given, os.environ))
+        except BridleError as error:
+            raise file.fail(("hosted", index), str(error)) from error
     try:
         if read.skills:
             found.append(

@@ -9,6 +9,7 @@ from bridle.values.model import Model
 from bridle.values.request import OutputSpec, Request
 
 from .schema.tool_schema import explain_unsupported_output, list_schema_losses
+from .wire.hosted import HostedForms, list_hosted_losses
 from .wire.message_form import MessageForm
 
 
@@ -71,10 +72,18 @@ class BaseCodec:
         return self.message_form.matches(item)
 
     def list_losses(self, request: Request) -> tuple[str, ...]:
-        return (
+        losses = (
             *list_schema_losses(request, self.tool_dialect, self.output_dialect),
             *list_unsent_settings(request, self.supported_settings(request)),
         )
+        for spec in request.tools:
+            if spec.hosted is not None:
+                losses += list_hosted_losses(spec, self.hosted_forms(request.model), request.model)
+        return losses
+
+    def hosted_forms(self, model: Model) -> HostedForms:
+        """The declarations of hosted tools on this wire."""
+        return ()
 
     def supported_settings(self, request: Request) -> SupportedSettings:
         """The settings that have a field where this request goes."""

@@ -21,14 +21,14 @@ from msgspec.structs import replace
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 from bridle.values.model import ANY_EFFORT, Abilities, Auth, ReasoningPolicy
-from bridle.values.usage import Price, PriceFactor, Rates
+from bridle.values.usage import HostedRate, Price, PriceFactor, Rates
 
 _FILES = ("endpoints.toml", "models.toml")
 _NO_SUFFIX = "(?!)"
 """A pattern that matches nothing."""
 NEUTRAL = Abilities(efforts=(ANY_EFFORT,))
 """Abilities of a model that no table describes."""
-_PRICE_FIELDS = ("prices", "price_factors", "search_usd")
+_PRICE_FIELDS = ("prices", "price_factors", "hosted_prices")
 """The fields of a model's table about prices."""
 
 TomlTable = dict[str, object]
@@ -113,7 +113,9 @@ def _apply_endpoint(row: EndpointRow, entry: ModelEntry, prefix: str = "") -> Mo
     stated = msgspec.convert(row.abilities, Abilities)
     abilities = replace(entry.abilities, **{name: getattr(stated, name) for name in row.abilities})
     efforts = tuple(each for each in abilities.efforts if each not in row.efforts_refused)
-    abilities = replace(abilities, efforts=efforts)
+    refused = abilities.hosted_refused
+    hosted = tuple(each for each in abilities.hosted if each[0] not in refused)
+    abilities = replace(abilities, efforts=efforts, hosted=hosted, hosted_refused=())
     factor = Decimal(1) if prefix in row.list_price_prefixes else row.price_factor
     if entry.price is None or factor == 1:
         return ModelEntry(abilities, entry.price)
@@ -220,10 +222,11 @@ def _build_model_entry(row: TomlTable, where: str) -> ModelEntry:
     for each in factors:
         if bool(each.term) == bool(each.hours):
             raise ValueError(f"{where}.price_factors: each is for a term or for hours")
-    search = row.get("search_usd")
-    if search is not None and (isinstance(search, bool) or not isinstance(search, int | Decimal)):
-        raise TypeError(f"{where}.search_usd is a number of dollars")
-    price = Price(tiers=tiers, factors=factors, search_usd=None if search is None else Decimal(search))
+    hosted = tuple(
+        _convert_row(HostedRate, _date_row(each), f"{where}.hosted_prices")
+        for each in _require_list(row, "hosted_prices", where)
+    )
+    price = Price(tiers=tiers, factors=factors, hosted=hosted)
     return ModelEntry(_convert_row(Abilities, facts, where), price if tiers else None)
 
 
@@ -243,8 +246,15 @@ def _complete_price_tier(tier: object) -> object:
     if not isinstance(tier, dict) or "input" not in tier:
         return tier
     long_lived = None if "cache_write" in tier else tier["input"]
-    dated = {name: _midnight_timestamp(tier[name]) for name in ("valid_from", "valid_until") if name in tier}
-    return {"cache_write": tier["input"], "cache_write_1h": long_lived, **tier, **dated}
+    return _date_row({"cache_write": tier["input"], "cache_write_1h": long_lived, **tier})
+
+
+def _date_row(row: object) -> object:
+    """The row of a price with its days as timestamps; anything but a table unchanged, for the later check."""
+    if not isinstance(row, dict):
+        return row
+    days = {name: _midnight_timestamp(row[name]) for name in ("valid_from", "valid_until") if name in row}
+    return {**row, **days}
 
 
 def _midnight_timestamp(day: object) -> object:

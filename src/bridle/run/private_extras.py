@@ -147,7 +147,7 @@ def label_owners(settings: Settings) -> Settings:
         return settings
 
     def labelled(spec: ToolSpec) -> ToolSpec:
-        if spec.native is None or spec.native_to:
+        if spec.native is None or spec.native_to or spec.hosted is not None:
             return spec
         return replace(spec, native_to=find_tool_owners(spec.native, first))
 

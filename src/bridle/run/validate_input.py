@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_origin
 
 import msgspec
 
+from bridle.core.calls.catalogue import explain_missing_hosted
 from bridle.core.context.excerpt import RESULT_CHARACTERS_MIN
 from bridle.core.state import State
 from bridle.ports.clock import Clock
@@ -27,7 +28,7 @@ from bridle.stores import find_store_file
 from bridle.transports.deadlines import Deadlines
 from bridle.values.budget import BUDGET_LOG_PREFIX
 from bridle.values.calls import CONTROL_LOG_PREFIX, Policy
-from bridle.values.errors import MisuseError, SessionNotFound
+from bridle.values.errors import BadTool, MisuseError, SessionNotFound
 from bridle.values.events import Prompted
 from bridle.values.lineage import CrossTenant
 from bridle.values.memory import NOTES_PREFIX, FilledPrompt, TemplateVersion
@@ -181,6 +182,13 @@ def check_round_trip(settings: Settings) -> Settings:
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise MisuseError(f"one of the agent's settings has the wrong type: {error}") from None
     return settings if again == settings else again
+
+
+def check_hosted_tools(settings: Settings) -> None:
+    """Refuse hosted tools that the first model cannot be offered; for later models, the difference is an event."""
+    for hosted in settings.hosted_tools:
+        if missing := explain_missing_hosted(hosted, settings.model):
+            raise BadTool(f"hosted.{hosted.concept} cannot be used: {missing}")
 
 
 def parse_tool_choice(

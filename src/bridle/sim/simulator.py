@@ -37,6 +37,7 @@ from bridle.sim.responder.decision import (
     SimulatedFailure,
     as_decision,
 )
+from bridle.sim.responder.hosted_uses import add_hosted_usage
 from bridle.sim.responder.rule_based import respond
 from bridle.sim.rules.engine import find_violation
 from bridle.sim.rules.profiles import apply_quirks
@@ -348,6 +349,8 @@ class Simulator:
         reply, summary_usage = measure_with_compaction(
             family.compaction, received.raw, request, decision.reply, usage, received.prompt
         )
+        if decision.hosted:
+            reply = add_hosted_usage(request, reply, decision.hosted)
         if decision.usage is not None:
             reply = replace(reply, usage=decision.usage)
         reply = family.sign_reply(received.raw, family.display_reasoning(received.raw, reply))

@@ -14,6 +14,7 @@ from bridle.tools.function.function_tool import FunctionTool, is_unbound_method
 from bridle.tools.function.options import ToolBehavior
 from bridle.tools.function.raw_tool import RawTool
 from bridle.tools.function.typed_tool import TypedTool
+from bridle.tools.hosted import HostedTool
 from bridle.tools.process.command_tool import CommandTool
 from bridle.tools.schema.external_schema import parse_parameters_schema
 from bridle.values.errors import BadTool
@@ -58,6 +59,11 @@ def collect_tools(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, 
     for candidate in tools:
         made = _make_tool(candidate)
         name = made.spec.name
+        for answering in made.answering_tools if isinstance(made, HostedTool) else ():
+            if found.setdefault(answering.spec.name, answering) != answering:
+                raise BadTool(
+                    f"tool `{answering.spec.name}`: a hosted tool needs this name; rename the other tool"
+                )
         if name in found:
             raise BadTool(f"tool `{name}`: two tools have this name; rename one with @tool(name=…)")
         found[name] = made

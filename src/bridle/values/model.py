@@ -114,6 +114,10 @@ class Abilities(Value, dict=True):
     display_default: str = ""
     """Visibility of reasoning if the request sets none: `summarized` or `omitted`."""
 
+    hosted: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Hosted tools that can be declared by concept, each with the options that the provider accepts."""
+    hosted_refused: tuple[str, ...] = ()
+    """Concepts that this model lacks although its endpoint has them."""
     compaction: bool = False
     """True if the provider can compact a conversation itself and accepts the result in its place."""
     cuts_prompts: bool = False

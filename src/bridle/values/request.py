@@ -27,6 +27,23 @@ HANDOVER_PREFIX = "transfer_to_"
 """Start of the name of every tool with `ToolSpec.handover`."""
 
 
+HOSTED_USES_DEFAULT = 10
+"""Uses of a hosted tool in one reply that are expected at most if the caller sets no `max_uses`."""
+
+
+class HostedSpec(Value):
+    """A tool that a provider runs, as one concept of all providers; its options are in `ToolSpec.native`."""
+
+    concept: str
+    """Such as `web_search`; `Abilities.hosted` lists the concepts that a model has."""
+    restrictions: tuple[str, ...] = ()
+    """Options in use that must be enforced. Without support for one of them, the tool is not offered."""
+    max_uses: int = HOSTED_USES_DEFAULT
+    """Uses in one reply, for the worst case of its cost."""
+    alternative: str = ""
+    """Tool of the harness to name where the provider has none."""
+
+
 class ToolSpec(Value):
     name: str
     description: str = ""
@@ -47,7 +64,11 @@ class ToolSpec(Value):
     once_per: OncePer | None = None
     """If set, a call with equal arguments gets the earlier result."""
     native: str | None = None
-    """Provider-side tool, in the provider's own JSON."""
+    """Provider-side tool, in the provider's own JSON or, with `hosted`, as the options of that concept."""
+    hosted: HostedSpec | None = None
+    """Set for a provider-side tool that each wire family declares in its own way."""
+    is_declared: bool = True
+    """False for a tool that answers calls of a hosted tool: the provider knows them without a declaration."""
     native_to: tuple[str, ...] = ()
     """Wire families or endpoints that it belongs to; inferred from its JSON by the agent if empty."""
     native_digest: str = ""

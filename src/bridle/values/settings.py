@@ -14,7 +14,7 @@ from .calls import Policy
 from .hooks import HookPoint, HookSpec
 from .memory import InstructionFunction, Memory, RetrievalSettings, TemplateVersion
 from .model import Abilities, Endpoint, Model, Ttl
-from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
+from .request import Extra, HostedSpec, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
 from .usage import RateLimit
 
 
@@ -207,6 +207,11 @@ class Settings(Value, dict=True):
     @cached_property
     def all_tools(self) -> tuple[ToolSpec, ...]:
         return (*self.tools, *self.hidden_tools)
+
+    @cached_property
+    def hosted_tools(self) -> tuple[HostedSpec, ...]:
+        """Hosted tools that are declared by concept."""
+        return tuple(spec.hosted for spec in self.tools if spec.hosted is not None)
 
     @cached_property
     def limited_tools(self) -> frozenset[str]:

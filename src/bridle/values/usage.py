@@ -23,6 +23,16 @@ from .base import Value
 from .errors import MisuseError
 
 MILLION = 1_000_000
+HostedCount = Literal["searches", "file_searches", "containers", "images"]
+"""Counts of `Usage` that have a price per use."""
+HOSTED_COUNTS: tuple[HostedCount, ...] = get_args(HostedCount)
+CONCEPT_COUNTS: dict[str, HostedCount] = {
+    "web_search": "searches",
+    "file_search": "file_searches",
+    "code_execution": "containers",
+    "image_generation": "images",
+}
+"""The count by which a hosted tool is charged; the other concepts cost tokens only."""
 
 
 class Usage(Value):
@@ -37,7 +47,12 @@ class Usage(Value):
     unbilled: bool = False
     """True if the provider counted these tokens but does not charge for them."""
     searches: int = 0
-    """Searches made by the provider and charged individually."""
+    """Searches made by the provider and charged individually, as are the counts that follow."""
+    file_searches: int = 0
+    containers: int = 0
+    """Containers that the provider started to run code."""
+    images: int = 0
+    """Images that a hosted tool made."""
     terms: tuple[str, ...] = ()
     """Service terms in the provider's words (`flex`, `batch`), if not the usual ones."""
 
@@ -66,12 +81,31 @@ class Usage(Value):
             incomplete=self.incomplete or other.incomplete,
             unbilled=self.unbilled and other.unbilled,
             searches=self.searches + other.searches,
+            file_searches=self.file_searches + other.file_searches,
+            containers=self.containers + other.containers,
+            images=self.images + other.images,
         )
 
     def excess_over(self, other: "Usage") -> "Usage":
         """Each count by which this exceeds `other`, or 0."""
-        counts = ("input", "cache_read", "cache_write", "output", "reasoning", "cache_write_1h", "searches")
+        counts = (
+            "input",
+            "cache_read",
+            "cache_write",
+            "output",
+            "reasoning",
+            "cache_write_1h",
+            *HOSTED_COUNTS,
+        )
         return Usage(**{name: max(0, getattr(self, name) - getattr(other, name)) for name in counts})
+
+    @property
+    def hosted_counts(self) -> tuple[tuple[HostedCount, int], ...]:
+        """Uses of hosted tools that are charged individually; empty if there were none."""
+        # Most calls have none, and every call is priced.
+        if not (self.searches or self.file_searches or self.containers or self.images):
+            return ()
+        return tuple((name, count) for name in HOSTED_COUNTS if (count := getattr(self, name)))
 
 
 class Rates(Value):
@@ -129,9 +163,12 @@ class Rates(Value):
         )
 
     def is_valid_at(self, at: float) -> bool:
-        return (self.valid_from is None or self.valid_from <= at) and (
-            self.valid_until is None or at < self.valid_until
-        )
+        return is_within(at, self.valid_from, self.valid_until)
+
+
+def is_within(at: float | None, first: float | None, end: float | None) -> bool:
+    """True at a time from `first` until before `end`; None is no bound, and no time is within every period."""
+    return at is None or ((first is None or first <= at) and (end is None or at < end))
 
 
 class PriceFactor(Value):
@@ -141,6 +178,20 @@ class PriceFactor(Value):
     term: str = ""
     hours: tuple[int, int] | None = None
     """First hour (inclusive) and last hour (exclusive), UTC."""
+
+
+class HostedRate(Value):
+    """Dollars for each use of a hosted tool."""
+
+    count: HostedCount
+    usd: Decimal
+    per_reply: bool = False
+    """True if a reply is charged once, however often it used the tool."""
+    valid_from: float | None = None
+    valid_until: float | None = None
+
+    def cost(self, count: int) -> Decimal:
+        return self.usd * (min(count, 1) if self.per_reply else count)
 
 
 HOURS_AHEAD_SECONDS = 900.0
@@ -157,7 +208,8 @@ class Price(Value):
 
     tiers: tuple[Rates, ...]
     factors: tuple[PriceFactor, ...] = ()
-    search_usd: Decimal | None = None
+    hosted: tuple[HostedRate, ...] = ()
+    """Prices of hosted tools; one without a valid row is unknown."""
 
     def rates(self, prompt_tokens: int, at: float | None = None) -> Rates | None:
         """Rates on the card before any factor; None if none are valid at that time."""
@@ -173,12 +225,26 @@ class Price(Value):
         if usage.unbilled:
             return Decimal(0)
         rates, factor = self.rates(usage.prompt, at), self._term_factor(usage.terms)
-        if rates is None or factor is None or (usage.searches and self.search_usd is None):
+        if rates is None or factor is None:
             return None
         if self.factors and (scale := factor * self._hour_factor(at)) != 1:
             rates = rates.scale(scale)
-        tokens = rates.cost(usage)
-        return None if tokens is None else tokens + (self.search_usd or 0) * usage.searches
+        dollars = rates.cost(usage)
+        for name, count in usage.hosted_counts:
+            rate = self.hosted_rate(name, at)
+            if rate is None or dollars is None:
+                return None
+            dollars += rate.cost(count)
+        return dollars
+
+    def hosted_rate(self, count: HostedCount, at: float | None) -> HostedRate | None:
+        """The newest rate that applies at a time; None if the price is unknown."""
+        valid = [
+            each
+            for each in self.hosted
+            if each.count == count and is_within(at, each.valid_from, each.valid_until)
+        ]
+        return max(valid, key=lambda each: each.valid_from or 0.0, default=None)
 
     def highest_rates(self, prompt_tokens: int, at: float | None, words: Iterable[str] = ()) -> Rates | None:
         """Upper bound on the rates of a call made now with these requested service terms.

@@ -64,7 +64,11 @@ OWN_REPLIES = (
             Reasoning(text="", signature="only signed"),
             Reasoning(signature="blob", redacted=True),
             Text(text="As it says", native=CITED),
-            Opaque(kind="server_tool_use", native='{"type":"server_tool_use","id":"s","input":{"q":1}}'),
+            Opaque(
+                kind="server_tool_use",
+                native='{"type":"server_tool_use","id":"s","input":{"q":1}}',
+                text='[server_tool_use: {"q":1}]',
+            ),
             Opaque(kind="tomorrow", native='{"type":"tomorrow","x":[null,1.5]}'),
             ToolCall(
                 id="", name="a", arguments='{"x": 1}', wire_id="t1", native='{"caller":{"type":"direct"}}'
@@ -239,6 +243,7 @@ DECODE = DecodeCases(
                 Opaque(
                     kind="server_tool_use",
                     native='{"type":"server_tool_use","id":"s","name":"n","input":{"q":"x"}}',
+                    text='[server_tool_use: n; {"q":"x"}]',
                 ),
                 Text(text="cited", native='{"citations":[{"n":1}]}'),
                 Text(text="", native='{"mood":"fine"}'),

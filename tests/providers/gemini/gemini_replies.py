@@ -83,8 +83,16 @@ OWN_REPLIES = (
             Text(text="As I", native=SIGNED),
             Text(text=" said "),
             Text(text="", native=SIGNED),
-            Opaque(kind="executableCode", native='{"executableCode":{"code":"1"},"thoughtSignature":"eA=="}'),
-            Opaque(kind="codeExecutionResult", native='{"codeExecutionResult":{"output":"1"}}'),
+            Opaque(
+                kind="executableCode",
+                native='{"executableCode":{"code":"1"},"thoughtSignature":"eA=="}',
+                text="[executableCode: 1]",
+            ),
+            Opaque(
+                kind="codeExecutionResult",
+                native='{"codeExecutionResult":{"output":"1"}}',
+                text="[codeExecutionResult: 1]",
+            ),
             Media(kind="image", media_type="image/png", data="AAAA"),
             Opaque(kind="tomorrow", native='{"tomorrow":{"x":[null,1.5]}}'),
             Opaque(kind="candidate.fields", native='{"groundingMetadata":{"webSearchQueries":["q"]}}'),

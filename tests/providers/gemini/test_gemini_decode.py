@@ -111,7 +111,11 @@ def test_a_paused_reply_keeps_the_token_to_go_on_with():
 def test_sources_are_kept_beside_what_they_are_for():
     found = {"groundingMetadata": {"webSearchQueries": ["q"]}, "citationMetadata": {}}
     reply, _ = streamed(chunk(text("a")), chunk(text("b"), finish="STOP", candidate=found))
-    kept = Opaque(kind="candidate.fields", native='{"groundingMetadata":{"webSearchQueries":["q"]}}')
+    kept = Opaque(
+        kind="candidate.fields",
+        native='{"groundingMetadata":{"webSearchQueries":["q"]}}',
+        text="[search: q]",
+    )
     assert reply.parts == (Text(text="ab"), kept)
     assert whole(finish="STOP", candidate=found).parts == ()
     thought = whole(

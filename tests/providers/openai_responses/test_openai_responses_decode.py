@@ -32,7 +32,9 @@ def test_items_become_parts_in_their_order():
         stop=Stop.TOOLS,
         stop_detail="completed",
         origin=HERE,
-        usage=Usage(input=10, cache_read=60, cache_write=30, output=50, reasoning=20, cache_write_1h=10),
+        usage=Usage(
+            input=10, cache_read=60, cache_write=30, output=50, reasoning=20, cache_write_1h=10, searches=1
+        ),
         parts=(
             Reasoning(text="Hm.", signature="gAAA", native='{"id":"rs_1"}'),
             Opaque(kind="web_search_call", native=json.dumps(searched, separators=(",", ":"))),

@@ -36,10 +36,15 @@ PLAIN_SCHEMAS = {
     "b64": {"type": "string", "pattern": BASE64},
 }
 ADDED_SHAPES = {
+    "x.OpenRouterSearch": {
+        "req": {"type": ["=", "openrouter:web_search"]},
+        "opt": {"parameters": ["{}", "any"]},
+    },
+    "x.GroqTool": {"req": {"type": ["=", "browser_search", "code_interpreter"]}},
     "x.DocumentUrl": {
         "req": {"type": ["=", "document_url"], "document_url": "str"},
         "opt": {"document_name": "str"},
-    }
+    },
 }
 """Shapes that only additions name."""
 TYPES = {

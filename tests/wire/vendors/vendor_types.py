@@ -56,6 +56,16 @@ VERTEX = "On Vertex the model is in the path and the version in the body, as the
 MISTRAL_CONTENT = [
     "[]", ["|", "#o.ChatCompletionContentPartTextParam", "#o.ChatCompletionContentPartImageParam", "#x.DocumentUrl"]
 ]  # fmt: skip
+SERVER_TOOLS = [
+    "[]",
+    [
+        "|",
+        "#o.ChatCompletionFunctionToolParam",
+        "#o.ChatCompletionCustomToolParam",
+        "#x.OpenRouterSearch",
+        "#x.GroqTool",
+    ],
+]
 ADDITIONS = (
     Addition(
         "gemini", "g.Part", "thoughtSignature", ["=", "skip_thought_signature_validator"],
@@ -76,6 +86,7 @@ ADDITIONS = (
             ("thinking", ["{}", "any"], "DeepSeek, Kimi and GLM switch thinking on and off here."),
             ("reasoning_split", "bool", "MiniMax: reasoning is kept apart from the answer."),
             ("tool_choice", ["=", "any"], "Mistral's word for required."),
+            ("tools", SERVER_TOOLS, "OpenRouter and Groq have tools of their own."),
         )
     ),
     Addition(

@@ -38,7 +38,7 @@ from bridle.values.budget import SubrunStarted
 from bridle.values.errors import Corrupt, MisuseError
 from bridle.values.record import Record
 from bridle.values.text import escape_text
-from bridle.values.usage import Usage
+from bridle.values.usage import HOSTED_COUNTS, Usage
 
 ALL_SESSIONS = 1_000_000_000
 NUMBERS_WIDTH = 50
@@ -88,6 +88,11 @@ class CostRow(msgspec.Struct):
     cache_write: int = 0
     output: int = 0
     tokens: int = 0
+    searches: int = 0
+    file_searches: int = 0
+    containers: int = 0
+    images: int = 0
+    """Uses of hosted tools that are charged individually."""
     usd: Decimal | None = Decimal(0)
     wasted_usd: Decimal | None = Decimal(0)
     """Part of `usd` for attempts that failed or were cancelled."""
@@ -107,6 +112,8 @@ class CostRow(msgspec.Struct):
         self.cache_write += usage.cache_write
         self.output += usage.output
         self.tokens += tokens
+        for name, count in usage.hosted_counts:
+            setattr(self, name, getattr(self, name) + count)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -257,6 +264,9 @@ def format_rows(table: Sequence[CostRow], whole: CostRow, session: str | None, b
         yield f"{pad_text(_fit_name(name, width), width)}  {numbers(row, whole)}"
         apart = [
             f"{count:,} {what}" for what in ("failed", "cancelled", "lost") if (count := getattr(row, what))
+        ]
+        apart += [
+            f"{count:,} {name.replace('_', ' ')}" for name in HOSTED_COUNTS if (count := getattr(row, name))
         ]
         if row.wasted_usd:
             apart.append(f"${row.wasted_usd:.6f} wasted")

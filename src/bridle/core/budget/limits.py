@@ -31,6 +31,8 @@ from bridle.values.events import RunStop
 from bridle.values.message import Reply
 from bridle.values.usage import LIMIT_KINDS, MILLION, Limits, Rates, Reservation, Usage
 
+from .hosted import price_hosted_tools
+
 WRAP_UP_WHY = "wrap up"
 WRAP_UP_NOTICE = (
     "{used} used. Finish now: call a tool only if you cannot do without it, and then give your answer"
@@ -180,7 +182,8 @@ def find_reached_limit(state: State) -> tuple[RunStop, str] | None:
         return "budget", f"{calls[1]} made, and the model asked for more"
     if output_tokens_room(state) < OUTPUT_TOKENS_MIN:
         descriptions = [_describe_spending(scope) for scope in limit_scopes(state)]
-        return "budget", " and ".join(filter(None, descriptions)) + "; the next call would not fit"
+        unpriced = _explain_unpriced_tools(state)
+        return "budget", " and ".join(filter(None, descriptions)) + "; the next call would not fit" + unpriced
     return None
 
 
@@ -232,6 +235,11 @@ def affordable_output_tokens(state: State, dollars_left: Decimal) -> int:
     if rates is None:
         return 0
     after_prompt = dollars_left - _highest_input_rate(state, rates) * state.estimate.prompt_tokens / MILLION
+    if state.settings.hosted_tools:
+        hosted = price_hosted_tools(state)
+        if hosted is None:
+            return 0
+        after_prompt -= hosted
     if rates.output <= 0:
         return MILLION if after_prompt >= 0 else 0
     return int(after_prompt * MILLION / rates.output)
@@ -243,7 +251,24 @@ def worst_case_reservation(state: State, output_tokens: int, pool: str) -> Reser
     if rates is None:
         return Reservation(pool=pool, tokens=tokens, output_tokens=output_tokens)
     dollars = _highest_input_rate(state, rates) * state.estimate.prompt_tokens + rates.output * output_tokens
-    return Reservation(pool=pool, tokens=tokens, usd=dollars / MILLION, output_tokens=output_tokens)
+    dollars /= MILLION
+    if state.settings.hosted_tools:
+        hosted = price_hosted_tools(state)
+        if hosted is None:
+            return Reservation(pool=pool, tokens=tokens, output_tokens=output_tokens)
+        dollars += hosted
+    return Reservation(pool=pool, tokens=tokens, usd=dollars, output_tokens=output_tokens)
+
+
+def _explain_unpriced_tools(state: State) -> str:
+    """End of a sentence about a limit that cannot be enforced because of a hosted tool; else empty."""
+    limits = (scope.limits.usd for scope in limit_scopes(state))
+    if not state.settings.hosted_tools or not any(limit is not None for limit in limits):
+        return ""
+    if price_hosted_tools(state) is not None:
+        return ""
+    names = ", ".join(hosted.concept for hosted in state.settings.hosted_tools)
+    return f" (a price among the hosted tools {names} of {state.settings.model.name} is unknown)"
 
 
 def fit_reservation(

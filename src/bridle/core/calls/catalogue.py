@@ -30,7 +30,7 @@ from bridle.core.state import Phase, RequestAdjustments, RunOrigin, State
 from bridle.values.events import ModelAsked, RequestAdjusted, ToolFinished, ToolsChanged
 from bridle.values.message import Message, Part, ToolCall, ToolResult
 from bridle.values.model import Model
-from bridle.values.request import ToolChoice, ToolSpec
+from bridle.values.request import HostedSpec, ToolChoice, ToolSpec
 from bridle.values.settings import Settings
 
 from .permission import decide_hosted_permission
@@ -174,7 +174,13 @@ ADJUSTED_REASON = '{what}. Change the request, or allow the difference with Agen
 
 def filter_offered_tools(state: State, specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     """Tools that may be sent to the current model."""
-    return tuple([spec for spec in specs if spec.native is None or not _explain_withheld(state, spec)])
+    return tuple(
+        [
+            spec
+            for spec in specs
+            if spec.is_declared and (spec.native is None or not _explain_withheld(state, spec))
+        ]
+    )
 
 
 def list_withheld_reasons(state: State, specs: Iterable[ToolSpec]) -> tuple[str, ...]:
@@ -184,13 +190,27 @@ def list_withheld_reasons(state: State, specs: Iterable[ToolSpec]) -> tuple[str,
 
 def _explain_withheld(state: State, spec: ToolSpec) -> str:
     model, prefix = state.settings.model, f"the hosted tool {spec.name!r} is not offered"
-    if not is_sent_to(spec.native_to, model):
+    if spec.hosted is not None:
+        if missing := explain_missing_hosted(spec.hosted, model):
+            return f"{prefix}: {missing}"
+    elif not is_sent_to(spec.native_to, model):
         return f"{prefix}: it belongs to {', '.join(spec.native_to)}, and {model.name} is in use"
     decision = decide_hosted_permission(state, spec)
     if decision.permission == "deny":
         return f"{prefix}: it is not allowed ({decision.rule})"
     if decision.permission == "ask":
         return f"{prefix}: its provider runs it without approval, but approval is required ({decision.rule})"
+    return ""
+
+
+def explain_missing_hosted(hosted: HostedSpec, model: Model) -> str:
+    """Reason why a model cannot be offered a hosted tool, with the alternative; empty if it can."""
+    options = dict(model.abilities.hosted).get(hosted.concept)
+    if options is None:
+        return f"{model.name} has no hosted {hosted.concept}; use {hosted.alternative}"
+    unmet = [name for name in hosted.restrictions if name not in options]
+    if unmet:
+        return f"the provider of {model.name} does not enforce {', '.join(unmet)}; use {hosted.alternative}"
     return ""
 
 

@@ -38,15 +38,18 @@ from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import read_dialect
 from bridle.providers.wire.encoded_history import DIGEST_BYTES
 from bridle.providers.wire.extras import add_extra
+from bridle.providers.wire.hosted import HostedForms, find_hosted_form
 from bridle.providers.wire.json import dumps, loads
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.system_messages import place_system_messages
 from bridle.values.base import Value
+from bridle.values.model import Model
 from bridle.values.request import Request, Thinking, ToolChoice, ToolSpec
 
 from .decode import AnthropicDecoder
 from .decode_request import decode_request
 from .encode import AnthropicEncodeOptions, AnthropicHistory
+from .hosted import HOSTED, REMOTE_MCP, encode_mcp_servers, encode_own_hosted_tool
 from .native_summary import (
     BETA_HEADER,
     encode_summary_request,
@@ -133,6 +136,9 @@ class AnthropicCodec(BaseCodec):
         path = _request_path(model.id, dialect, stream=request.stream)
         return HttpRequest(path=path, body=body, headers=_request_headers(request), digest=digest)
 
+    def hosted_forms(self, model: Model) -> HostedForms:
+        return HOSTED
+
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         tools = (*request.tools, *request.deferred_tools)
         decoder = TOOL_NAMES.wrap_decoder(AnthropicDecoder(request.model, status, headers), tools)
@@ -146,16 +152,20 @@ def _request_path(model_id: str, dialect: AnthropicDialect, *, stream: bool) -> 
 
 def _request_headers(request: Request) -> tuple[tuple[str, str], ...]:
     headers = dict((("anthropic-version", VERSION_DEFAULT), *request_headers(request)))
-    if wanted := required_betas(request, headers.get(BETA_HEADER, "")):
+    named = headers.get(BETA_HEADER, "")
+    for spec in request.tools:
+        if spec.hosted is not None and (form := find_hosted_form(HOSTED, spec.hosted.concept, request.model)):
+            named = f"{named},{form.beta}"
+    if wanted := required_betas(request, named):
         headers[BETA_HEADER] = wanted
     return tuple(headers.items())
 
 
 def _encode_head(request: Request, dialect: AnthropicDialect) -> bytes:
-    tools = [_encode_tool(spec) for spec in request.tools]
+    tools = [_encode_tool(spec, request.model) for spec in request.tools]
     if ttl := tools_breakpoint_ttl(request):
         _add_breakpoint(tools, ttl)
-    tools += [_encode_deferred_tool(spec) for spec in request.deferred_tools]
+    tools += [_encode_deferred_tool(spec, request.model) for spec in request.deferred_tools]
     system: list[Block | Raw] = []
     ttls = system_breakpoint_ttls(request)
     for at, text in enumerate(request.system):
@@ -180,7 +190,9 @@ def _add_breakpoint(blocks: list[Block | Raw], ttl: str) -> None:
             return
 
 
-def _encode_tool(spec: ToolSpec) -> Block | Raw:
+def _encode_tool(spec: ToolSpec, model: Model) -> Block | Raw:
+    if spec.hosted is not None:
+        return encode_own_hosted_tool(spec, model)
     if (native := native_definition(spec)) is not None:
         return native
     tool: Block = {"name": TOOL_NAMES.encode_name(spec.name)}
@@ -190,9 +202,9 @@ def _encode_tool(spec: ToolSpec) -> Block | Raw:
     return tool
 
 
-def _encode_deferred_tool(spec: ToolSpec) -> Block:
+def _encode_deferred_tool(spec: ToolSpec, model: Model) -> Block:
     """Encode a tool that is not part of the prompt until a result refers to it."""
-    tool = _encode_tool(spec)
+    tool = _encode_tool(spec, model)
     return {**(loads(bytes(tool)) if isinstance(tool, Raw) else tool), "defer_loading": True}
 
 
@@ -219,6 +231,9 @@ def _encode_tail(request: Request, dialect: AnthropicDialect) -> bytes:
         fields["diagnostics"] = {"previous_message_id": request.compare_reply_id}
     if request.asks_native_summary:
         fields["compaction"] = encode_summary_request(request)
+    for spec in request.tools:
+        if spec.hosted is not None and spec.hosted.concept == REMOTE_MCP:
+            fields["mcp_servers"] = encode_mcp_servers(request.tools)
     for extra in request.extras:
         add_extra(fields, extra, _RESERVED_FIELDS)
     if dialect.body_version:

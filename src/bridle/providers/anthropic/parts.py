@@ -16,6 +16,7 @@ from typing import Any, cast
 from msgspec import Raw
 
 from bridle.providers.wire.call_arguments import decode_arguments, encode_arguments
+from bridle.providers.wire.hosted import describe_hosted_item
 from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates, text_or_empty
 from bridle.providers.wire.media import decode_text_document, describe_omitted_media
 from bridle.providers.wire.tool_names import ToolNameRules
@@ -52,6 +53,8 @@ _SOURCE_MEMBERS: dict[str, set[str]] = {
 COMPACTION = "compaction"
 """The block that replaces everything before it. Its summary is text, for models that cannot use the block."""
 FILE_MADE = "container_upload"
+HOSTED_SUFFIXES = ("_tool_use", "_tool_result")
+"""Ends of the types of blocks that the provider's own tools make."""
 """The block of a file that the model created: it may be the whole answer."""
 FALLBACK = "fallback"
 """The block where the provider fell back to a second model."""
@@ -270,6 +273,11 @@ def _decode_media(kind: MediaKind, block: Block, native: str | None) -> Media | 
 
 def _make_opaque(kind: str, block: Block) -> Opaque:
     text = text_or_empty(block.get("content")) if kind == COMPACTION else ""
+    if kind.endswith(HOSTED_SUFFIXES):
+        given = {"arguments": dumps(block["input"]).decode()} if block.get("input") else {}
+        text = describe_hosted_item(
+            kind, {"name": block.get("name"), **given, "content": block.get("content")}
+        )
     return Opaque(kind=kind, native=dumps(block).decode(), text=text, answers=kind == FILE_MADE)
 
 

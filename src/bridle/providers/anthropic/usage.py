@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from bridle.providers.wire.json import count_or_zero, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
-from bridle.values.message import Part, Reply, Stop
+from bridle.values.message import Opaque, Part, Reply, Stop
 from bridle.values.model import Model, make_origin
 from bridle.values.usage import Usage
 
+CODE_RESULT = "code_execution_tool_result"
 LENGTH_STOP, COMPACTION_STOP = "max_tokens", "compaction"
 STOPS = {
     "end_turn": Stop.DONE,
@@ -35,6 +36,9 @@ def build_reply(
     word = text_or_empty(meta.get("stop_reason"))
     stop = STOPS.get(word, Stop.OTHER)
     counted = decode_usage(usage)
+    for part in parts:
+        if isinstance(part, Opaque) and part.kind.endswith(CODE_RESULT):
+            counted = replace(counted, containers=1)  # a reply has one
     return Reply(
         parts=tuple(parts),
         stop=stop,

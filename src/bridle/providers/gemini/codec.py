@@ -21,6 +21,7 @@ from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import match_model_id, read_dialect
 from bridle.providers.wire.encoded_history import DIGEST_BYTES, EncodedMessagesPerModel
 from bridle.providers.wire.extras import add_extra
+from bridle.providers.wire.hosted import HostedForms
 from bridle.providers.wire.json import drop_nulls, dumps
 from bridle.providers.wire.message_form import MessageForm
 from bridle.values.errors import MisuseError
@@ -30,6 +31,7 @@ from bridle.values.request import Request, Thinking, ToolSpec
 from .decode import GeminiDecoder
 from .decode_request import decode_request
 from .encode import DEFAULT_DIALECT, GeminiMessageEncoder, answer_open_calls, find_continuation
+from .hosted import HOSTED
 from .parts import CONTINUATION_TOKEN, FAMILY, Block, encode_instruction
 from .stored_prompts import (
     decode_stored_prompt,
@@ -97,6 +99,9 @@ class GeminiCodec(BaseCodec):
         decoder = GeminiDecoder(request.model, request.tools, status, headers)
         return wrap_decoder(decoder, request, TOOL_DIALECT)
 
+    def hosted_forms(self, model: Model) -> HostedForms:
+        return HOSTED
+
     def encode_store_prompt(self, request: Request, seconds: float, label: str) -> HttpRequest:
         front = _encode_prompt_head(request)
         if has_both_tool_kinds(request.tools):
@@ -125,7 +130,7 @@ def _encode_prompt_head(request: Request) -> Block:
     system = [block for text in request.system if (block := encode_instruction(text)) is not None]
     if system:
         front["systemInstruction"] = {"parts": system}
-    if tools := encode_tools(request.tools):
+    if tools := encode_tools(request.tools, request.model):
         _check_tool_kinds(request.model, request.tools)
         front["tools"] = tools
     return front

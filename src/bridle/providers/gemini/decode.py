@@ -31,19 +31,27 @@ from .failures import classify_error, decode_failure
 from .json_array import JsonArrayReader
 from .partial_reply import PartialGeminiReply
 from .parts import (
-    CANDIDATE_FIELDS_KIND,
     CONTINUATION_KIND,
     CONTINUATION_TOKEN,
     TOOL_NAMES,
     Block,
     decode_part,
+    make_candidate_fields,
     make_opaque,
     normalise_arguments,
     to_camel_case,
 )
-from .usage import CONTINUATION_STOP, build_reply, decode_usage, finish_reason, is_prompt_blocked
+from .usage import (
+    CONTINUATION_STOP,
+    build_reply,
+    count_searches,
+    decode_usage,
+    finish_reason,
+    is_prompt_blocked,
+)
 
-_KEPT_METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+_GROUNDING = "groundingMetadata"
+_KEPT_METADATA = (_GROUNDING, "citationMetadata", "urlContextMetadata")
 """Members of a candidate besides its content that are kept."""
 _KNOWN_FIELDS = frozenset({"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"})
 _EMPTY_RAW = Raw()
@@ -151,7 +159,10 @@ class GeminiDecoder(BaseDecoder):
     def _assemble_reply(self) -> Reply:
         self._update_counts()
         reply = build_reply(self._build_parts(), self._meta, self._counts, self._model)
-        return replace(reply, dropped_parts=self._growing.dropped)
+        reply = replace(reply, dropped_parts=self._growing.dropped)
+        if _GROUNDING not in self._fields:
+            return reply
+        return replace(reply, usage=replace(reply.usage, searches=count_searches(self._fields[_GROUNDING])))
 
     def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
@@ -265,7 +276,7 @@ class GeminiDecoder(BaseDecoder):
     def _build_parts(self) -> list[Part]:
         parts = [self._restore_tool_name(part) for part in self._growing.build_parts()]
         if self._fields and any(map(_has_citable_content, parts)):
-            parts.append(Opaque(kind=CANDIDATE_FIELDS_KIND, native=dumps(self._fields).decode()))
+            parts.append(make_candidate_fields(self._fields))
         if self._meta.get("finishReason") == CONTINUATION_STOP and (
             token := self._meta.get(CONTINUATION_TOKEN)
         ):

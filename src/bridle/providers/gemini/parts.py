@@ -20,6 +20,7 @@ from typing import Any, cast
 from msgspec import Raw
 
 from bridle.providers.wire.call_arguments import decode_arguments, encode_arguments
+from bridle.providers.wire.hosted import describe_hosted_item
 from bridle.providers.wire.json import dumps, is_object, loads, repair_surrogates, text_or_empty
 from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import MisuseError
@@ -57,6 +58,8 @@ _STREAMING_MEMBERS = frozenset({"partialArgs", "willContinue"})
 """Members about the delivery of a call, meaningless once it is complete."""
 
 
+_HOSTED_KINDS = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+"""Parts that the provider's own tools make."""
 _UNKNOWN_INSTRUCTION = "part of systemInstruction"
 """Key in the `native` of a system text for a part with further members; sent only to this family."""
 
@@ -167,7 +170,17 @@ def normalise_arguments(written: bytes) -> str:
 
 def make_opaque(members: Block) -> Opaque:
     kind = next((name for name in members if name not in _SIBLING_MEMBERS), "")
-    return Opaque(kind=kind, native=dumps(members).decode())
+    text = describe_hosted_item(kind, members.get(kind)) if kind in _HOSTED_KINDS else ""
+    return Opaque(kind=kind, native=dumps(members).decode(), text=text)
+
+
+def make_candidate_fields(fields: Block) -> Opaque:
+    """Keep the members of a candidate besides its content; as text they are the queries and the sources."""
+    grounding = fields.get("groundingMetadata")
+    named = grounding if isinstance(grounding, dict) else {}
+    sources = {name: named.get(name) for name in ("webSearchQueries", "groundingChunks")}
+    text = describe_hosted_item("search", sources)
+    return Opaque(kind=CANDIDATE_FIELDS_KIND, native=dumps(fields).decode(), text=text)
 
 
 def _normalise_members(block: Mapping[str, Any]) -> Block:

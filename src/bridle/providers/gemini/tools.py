@@ -15,8 +15,10 @@ from msgspec.structs import replace
 
 from bridle.providers.schema.tool_schema import compile_for_wire, is_sent_unchanged, native_definition
 from bridle.providers.wire.json import dumps, loads, raw_json, text_or_empty
+from bridle.values.model import Model
 from bridle.values.request import ToolChoice, ToolSpec
 
+from .hosted import encode_own_hosted_tool
 from .parts import Block, encode_tool_name, to_camel_case
 
 TOOL_DIALECT, OUTPUT_DIALECT = "gemini_json", "gemini_json_output"
@@ -42,10 +44,18 @@ _SUBSCHEMAS = ("items", "additionalProperties")
 _SUBSCHEMA_LISTS = ("anyOf", "prefixItems")
 
 
-def encode_tools(specs: Sequence[ToolSpec]) -> list[Block | Raw]:
+def encode_tools(specs: Sequence[ToolSpec], model: Model) -> list[Block | Raw]:
+    hosted = (encode_own_hosted_tool(spec, model) for spec in specs if spec.hosted is not None)
+    return [*_encode_given_tools(specs), *hosted]
+
+
+def _encode_given_tools(specs: Sequence[ToolSpec]) -> list[Block | Raw]:
+    """Encode functions, and hosted tools in this provider's own JSON."""
     declared: list[Block | Raw] = []
     hosted: list[Block | Raw] = []
     for spec in specs:
+        if spec.hosted is not None:
+            continue
         native = _native_tool(spec)
         if native is None:
             declared.append(_encode_declaration(spec))
@@ -62,9 +72,10 @@ def has_both_tool_kinds(specs: Sequence[ToolSpec]) -> bool:
     """Return True if both functions and hosted tools are offered."""
     if all(spec.native is None for spec in specs):
         return False
-    offered = encode_tools(specs)
+    offered = _encode_given_tools(specs)
     functions = sum(isinstance(tool, dict) and DECLARATIONS in tool for tool in offered)
-    return 0 < functions < len(offered)
+    hosted = len(offered) - functions + sum(spec.hosted is not None for spec in specs)
+    return functions > 0 and hosted > 0
 
 
 def encode_tool_config(choice: ToolChoice, specs: Sequence[ToolSpec]) -> Block:

@@ -78,6 +78,16 @@ def is_prompt_blocked(feedback: object) -> bool:
     )
 
 
+def count_searches(grounding: object) -> int:
+    """Return the number of searches that a reply rests on."""
+    queries = [
+        each
+        for name in ("webSearchQueries", "imageSearchQueries")
+        for each in (grounding.get(name) or () if isinstance(grounding, dict) else ())
+    ]
+    return len(queries)
+
+
 def decode_usage(counts: Mapping[str, Any]) -> Usage:
     """Decode token counts; without a prompt count the usage is incomplete, not zero."""
     prompt, cached = (

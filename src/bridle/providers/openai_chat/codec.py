@@ -42,11 +42,12 @@ from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import match_model_id, read_dialect
 from bridle.providers.wire.encoded_history import EncodedMessagesPerModel
 from bridle.providers.wire.extras import conflicting_extra, parse_extra
+from bridle.providers.wire.hosted import HostedForms, encode_hosted_tool
 from bridle.providers.wire.json import dumps, loads, raw_json, repair_surrogates, set_at_path
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.errors import MisuseError
-from bridle.values.model import Abilities, Endpoint
+from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.request import Extra, OutputSpec, Request, Thinking, ToolSpec
 
 from .calls import encode_tool_name
@@ -124,6 +125,9 @@ class ChatCodec(BaseCodec):
             effort=bool(dialect.effort_at),
         )
 
+    def hosted_forms(self, model: Model) -> HostedForms:
+        return self._dialect_for(model.endpoint).hosted
+
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         dialect = self._dialect_for(request.model.endpoint)
         decoder = ChatDecoder(request.model, dialect, status, headers, tools=bool(request.tools))
@@ -138,7 +142,7 @@ def _encode_head(request: Request, dialect: ChatDialect, *, follows: bool) -> by
     """Encode everything up to the first message; on this wire the instructions are a message."""
     head: Block = {"model": request.model.id} if request.model.id else {}
     if request.tools:
-        tools = [_encode_tool(spec) for spec in request.tools]
+        tools = [_encode_tool(spec, dialect, request.model) for spec in request.tools]
         if dialect.cache_marks and (ttl := tools_breakpoint_ttl(request)):
             last = tools[-1]
             tools[-1] = {
@@ -184,7 +188,9 @@ def _check_tools_allowed(request: Request, dialect: ChatDialect) -> None:
         raise MisuseError(f"{model.name} takes no tools on this wire: {other}, or ask without tools")
 
 
-def _encode_tool(spec: ToolSpec) -> Block | Raw:
+def _encode_tool(spec: ToolSpec, dialect: ChatDialect, model: Model) -> Block | Raw:
+    if spec.hosted is not None:
+        return encode_hosted_tool(spec, dialect.hosted, model)
     if (native := native_definition(spec)) is not None:
         return native
     function: Block = {"name": encode_tool_name(spec.name)}

@@ -7,6 +7,7 @@ is a field here whose default follows the documented protocol; code reads the fi
 
 from typing import Literal
 
+from bridle.providers.wire.hosted import HostedForms
 from bridle.values.base import Value
 from bridle.values.request import Extra
 
@@ -73,3 +74,5 @@ class ChatDialect(Value):
     """True if usage at the end of a stream may be requested; some servers refuse the option."""
     always: tuple[Extra, ...] = ()
     """Fields sent with every request."""
+    hosted: HostedForms = ()
+    """Declarations of the server's own tools."""

@@ -146,6 +146,9 @@ def decode_usage(counts: Mapping[str, Any]) -> Usage:
         output=output,
         reasoning=min(reasoning, output),
         cache_write_1h=min(written_1h, written),
+        searches=count_or_zero(
+            object_or_empty(counts.get("server_tool_use_details")).get("web_search_requests")
+        ),
     )
 
 

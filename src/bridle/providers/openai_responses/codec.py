@@ -49,6 +49,7 @@ from bridle.providers.wire.breakpoints import system_breakpoint_ttls
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import read_dialect
 from bridle.providers.wire.extras import conflicting_extra, parse_extra
+from bridle.providers.wire.hosted import HostedForms, encode_hosted_tool
 from bridle.providers.wire.json import drop_nulls, dumps, is_object, loads, repair_surrogates
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.tool_names import NAMES_64
@@ -64,6 +65,7 @@ from .conversations import decode_opened_conversation, encode_open_conversation
 from .decode import ResponsesDecoder
 from .decode_request import MODES, STATEFUL_FIELDS, SUMMARIES, decode_request
 from .encode import ResponsesEncodeOptions, ResponsesHistory
+from .hosted import HOSTED, USES_MAX_FIELD, count_hosted_uses
 from .parts import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, TOOL_NAMES, encode_tool_name
 
 PATH, COMPACT_PATH = "/responses", "/responses/compact"
@@ -144,7 +146,7 @@ class ResponsesCodec(BaseCodec):
             model_id=request.model.id if dialect.sealed_by else "",
             has_breakpoints=takes_breakpoints(request.model.abilities),
         )
-        kept.configure(request.model.endpoint, manner, request.deferred_tools, _encode_tool)
+        kept.configure(request.model.endpoint, manner, request.deferred_tools, _encode_function)
         # A conversation at the provider already has its first message, which may occur only once.
         spoken = not (held or request.keeps_server_state) and any(
             mark.position == "system" for mark in request.breakpoints
@@ -185,6 +187,9 @@ class ResponsesCodec(BaseCodec):
         mode = thinking is None or not thinking.mode or (reasons and thinking.mode in MODES)
         return SupportedSettings(stop_sequences=False, top_k=False, mode=mode, budget=False)
 
+    def hosted_forms(self, model: Model) -> HostedForms:
+        return HOSTED
+
     def encode_open_conversation(self, model: Model) -> HttpRequest:
         return encode_open_conversation(model)
 
@@ -193,7 +198,9 @@ class ResponsesCodec(BaseCodec):
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         tools = (*request.tools, *request.deferred_tools)
-        decoder = TOOL_NAMES.wrap_decoder(ResponsesDecoder(request.model, status, headers), tools)
+        decoder = TOOL_NAMES.wrap_decoder(
+            ResponsesDecoder(request.model, status, headers, request.messages), tools
+        )
         return wrap_decoder(decoder, request, TOOL_DIALECT)
 
 
@@ -205,7 +212,7 @@ def _encode_head(request: Request, *, spoken: bool, follows: bool) -> bytes:
     if instructions and not spoken:
         head["instructions"] = instructions
     if request.tools:
-        head["tools"] = [_encode_tool(spec) for spec in request.tools]
+        head["tools"] = [_encode_tool(spec, request.model) for spec in request.tools]
     written = dumps({**head, "input": []})[:-2]
     if not instructions or not spoken:
         return written
@@ -216,7 +223,11 @@ def _encode_head(request: Request, *, spoken: bool, follows: bool) -> bytes:
     )
 
 
-def _encode_tool(spec: ToolSpec) -> Block | Raw:
+def _encode_tool(spec: ToolSpec, model: Model) -> Block | Raw:
+    return _encode_function(spec) if spec.hosted is None else encode_hosted_tool(spec, HOSTED, model)
+
+
+def _encode_function(spec: ToolSpec) -> Block | Raw:
     if (native := native_definition(spec)) is not None:
         return native
     tool: Block = {"type": "function", "name": encode_tool_name(spec.name)}
@@ -291,6 +302,9 @@ def _encode_tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -
         fields["reasoning"] = reasoning
     if request.output and request.output.mode == "native":
         fields["text"] = {"format": _encode_output_format(request.output)}
+    for spec in request.tools:
+        if spec.hosted is not None and (uses := count_hosted_uses(request.tools)):
+            fields[USES_MAX_FIELD] = uses
     fields["store"] = stored
     fields |= {name: value for name, value in cache_fields(request).items() if name not in extras}
     # Models without reasoning reject the field, so it is not sent to unknown models.
@@ -333,6 +347,9 @@ def _encode_tool_choice(request: Request) -> str | Block:
         return "required" if choice.mode == "any" else choice.mode
     kind = "function"
     for spec in request.tools:
+        if spec.name == choice.name and spec.hosted is not None:
+            tool = encode_hosted_tool(spec, HOSTED, request.model)
+            return {name: tool[name] for name in ("type", "server_label") if name in tool}
         if spec.name == choice.name and spec.native is not None and is_object(spec.native):
             kind = loads(spec.native).get("type", kind)
     named = {"name": encode_tool_name(choice.name)} if kind in ("function", "custom") else {}

@@ -9,7 +9,7 @@ Deltas take a fast path: one typed parse, one append, one delta. Everything else
 `_process_event`, which checks before it changes anything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -18,7 +18,7 @@ from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder
 from bridle.providers.wire.failures import find_error_object
 from bridle.providers.wire.json import parse_integer, repair_surrogates
 from bridle.values.errors import Failure, ProviderError
-from bridle.values.message import Reply, ToolCall
+from bridle.values.message import Message, Reply, ToolCall
 from bridle.values.model import Model
 from bridle.values.result import CallReady, Delta, ReasoningDelta, TextDelta
 from bridle.values.usage import Usage
@@ -67,9 +67,11 @@ class ResponsesDecoder(BaseDecoder):
     end_marker = "response.completed"
     decode_failure = staticmethod(decode_failure)
 
-    def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, model: Model, status: int, headers: Mapping[str, str], messages: Sequence[Message] = ()
+    ) -> None:
         super().__init__(status, headers)
-        self._model = model
+        self._model, self._messages = model, messages
         self._started: dict[int, PartialResponsesItem] = {}
         self._items: list[PartialResponsesItem] = []
         self._done: list[tuple[int, Block]] = []
@@ -92,7 +94,9 @@ class ResponsesDecoder(BaseDecoder):
 
     def _build_reply(self) -> Reply:
         end = self._end or {}
-        return build_reply(end, merge_items(end.get("output"), self._done, self._started), self._model)
+        return build_reply(
+            end, merge_items(end.get("output"), self._done, self._started), self._model, self._messages
+        )
 
     def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
@@ -242,7 +246,7 @@ class ResponsesDecoder(BaseDecoder):
         if isinstance(response, dict):
             self._check_done(response)
             if isinstance(response.get("output"), list):
-                return build_reply(response, response["output"], self._model)
+                return build_reply(response, response["output"], self._model, self._messages)
             if (error := find_error_object(response)) is not None:
                 raise ProviderError(classify_error(error, self._status))
             if isinstance(kind := response.get("object"), str) and kind != "response":

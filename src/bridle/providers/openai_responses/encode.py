@@ -138,7 +138,7 @@ class ResponsesItemEncoder:
 
     def __call__(self, message: Message) -> Sequence[WireTurn]:
         own = self._is_from_here(message)
-        parts = message.parts if own else tuple(map(_replace_with_text, message.parts))
+        parts = message.parts if own else _replace_items_with_text(message.parts)
         outputs = [part for part in parts if _is_output_part(part, message.role)]
         rest = [part for part in parts if not _is_output_part(part, message.role)]
         items = [item for part in outputs if (item := self._encode_output(part, own=own)) is not None]
@@ -296,9 +296,21 @@ class ResponsesItemEncoder:
         return chosen
 
 
-def _replace_with_text(part: Part) -> Part:
-    """Replace an item that only its provider can read with its text."""
-    return Text(text=part.text) if isinstance(part, Opaque) and part.text else part
+def _replace_items_with_text(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Replace items that only their provider can read with their text.
+
+    It is joined with the text beside it: a message without an id has one text.
+    """
+    if not any(isinstance(part, Opaque) for part in parts):
+        return parts
+    joined: list[Part] = []
+    for part in parts:
+        text = part.text if isinstance(part, Text | Opaque) else ""
+        if text and joined and isinstance(last := joined[-1], Text):
+            joined[-1] = Text(text=f"{last.text}\n{text}")
+        else:
+            joined.append(Text(text=text) if text else part)
+    return tuple(joined)
 
 
 def _is_output_part(part: Part, role: str) -> bool:

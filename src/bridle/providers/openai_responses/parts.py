@@ -21,12 +21,14 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.providers.wire.call_arguments import encode_arguments, unwrap_text, wrap_text
+from bridle.providers.wire.hosted import describe_hosted_item
 from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates, text_or_empty
 from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall
 
 from .content import Block, decode_content, encode_content, expand_content
+from .hosted import HOSTED_ITEMS
 from .hosted_calls import HOSTED_CALLS, decode_hosted_call, needs_answer
 
 FAMILY = "openai_responses"
@@ -165,7 +167,8 @@ def _is_reference(item: Block) -> bool:
 
 def make_opaque(kind: str, item: Block) -> Opaque:
     """Keep an item as it is; only a generated image is an answer without text."""
-    return Opaque(kind=kind, native=dumps(item).decode(), answers=kind == "image_generation_call")
+    text = describe_hosted_item(kind, item) if kind in HOSTED_ITEMS else ""
+    return Opaque(kind=kind, native=dumps(item).decode(), text=text, answers=kind == "image_generation_call")
 
 
 def encode_opaque(part: Opaque, *, with_ids: bool) -> Block | Raw | None:

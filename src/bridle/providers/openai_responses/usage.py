@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from bridle.providers.wire.json import count_or_zero, loads, object_or_empty, parse_integer, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
-from bridle.values.message import Opaque, Part, Reply, Stop, ToolCall
+from bridle.values.message import Message, Opaque, Part, Reply, Stop, ToolCall
 from bridle.values.model import Model, make_origin
 from bridle.values.usage import Usage
 
 from .content import expand_content
+from .hosted import HOSTED_ITEMS, decode_hosted_uses
 from .hosted_calls import HOSTED_CALLS
 from .parts import CUSTOM_CALL, decode_parts, has_refusal, item_type
 
@@ -35,8 +36,10 @@ UNFINISHED_STATUSES = {
 """States in which a response is not a reply; only background responses have them."""
 
 
-def build_reply(response: Mapping[str, Any], items: Sequence[object], model: Model) -> Reply:
-    """Build a reply from the response object; its items may have arrived separately.
+def build_reply(
+    response: Mapping[str, Any], items: Sequence[object], model: Model, messages: Sequence[Message] = ()
+) -> Reply:
+    """Build a reply to `messages` from the response object; its items may have arrived separately.
 
     Responses that are not done (`UNFINISHED_STATUSES`) are rejected before. Raises `ValueError` for an item
     without a type: it may have been a call.
@@ -58,13 +61,16 @@ def build_reply(response: Mapping[str, Any], items: Sequence[object], model: Mod
         parts, stop, detail = decode_parts(items, refused=True, surface=True), Stop.REFUSED, "refusal"
     else:
         stop, detail = Stop.DONE, status
+    usage = decode_usage(response.get("usage"))
+    for part in parts:
+        if isinstance(part, Opaque) and part.kind in HOSTED_ITEMS:
+            usage += decode_hosted_uses(response, items, messages)
+            break
     return Reply(
         parts=parts,
         stop=stop,
         origin=make_origin(model, text_or_empty(response.get("model"))),
-        usage=replace(
-            decode_usage(response.get("usage")), terms=decode_service_terms(response.get("service_tier"))
-        ),
+        usage=replace(usage, terms=decode_service_terms(response.get("service_tier"))),
         id=text_or_empty(response.get("id")),
         stop_detail=detail,
         cache_miss_reason=_cache_miss_reason(response.get("prompt_cache_diagnostics")),

@@ -36,6 +36,8 @@ def native_definition(spec: ToolSpec) -> Raw | None:
 
     Raises `BadTool` when neither the definition nor the schema is a JSON object, and for hidden values.
     """
+    if spec.hosted is not None:
+        raise BadTool(f"this wire has no hosted {spec.hosted.concept}; use {spec.hosted.alternative}")
     if spec.native is not None:
         if spec.native_digest:
             raise BadTool(describe_hidden_tool(spec))

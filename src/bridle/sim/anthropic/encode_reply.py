@@ -198,7 +198,7 @@ def _encode_usage(usage: Usage) -> dict[str, Any]:
     if tier := encode_service_tier(usage.terms):
         counts["service_tier"] = tier
     if usage.searches:
-        counts["server_tool_use"] = {"web_search_requests": usage.searches}
+        counts["server_tool_use"] = {"web_search_requests": usage.searches, "web_fetch_requests": 0}
     return counts
 
 

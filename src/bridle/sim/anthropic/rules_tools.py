@@ -61,7 +61,33 @@ def _check_choice_known(request: RawRequest) -> RuleFinding | None:
     return {"name": choice.get("name")}
 
 
+MCP_BETA = "mcp-client-2025-11-20"
+
+
+def _check_mcp_servers(request: RawRequest) -> RuleFinding | None:
+    """A tool set must refer to a server of the request, and every server needs one."""
+    if MCP_BETA not in request.headers.get("anthropic-beta", ""):
+        return None  # an earlier version had no tool sets
+    servers = [str(as_mapping(each).get("name")) for each in as_list(field(request, "mcp_servers"))]
+    sets = [str(item.get("mcp_server_name")) for item in tools(request) if item.get("type") == "mcp_toolset"]
+    for name in sets:
+        if name not in servers:
+            return {"name": name, "problem": "is not defined in mcp_servers"}
+    for name in servers:
+        if sets.count(name) != 1:
+            return {"name": name, "problem": "must be referenced by exactly one mcp_toolset"}
+    return None
+
+
 TOOL_RULES = (
+    rule("mcp-servers-used", _check_mcp_servers, "tools: MCP server '{name}' {problem}", evidence="K"),
+    refuse(
+        "search-domains",
+        "tools[]",
+        lambda tool: bool(tool.get("allowed_domains")) and bool(tool.get("blocked_domains")),
+        "{at}: only one of allowed_domains and blocked_domains may be given",
+        evidence="K",
+    ),
     refuse(
         "tool-name",
         "tools[]",

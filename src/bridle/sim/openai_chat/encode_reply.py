@@ -202,6 +202,8 @@ def _encode_usage(usage: Usage) -> Block | None:
         },
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     }
+    if usage.searches:
+        counts["server_tool_use_details"] = {"web_search_requests": usage.searches}
     if usage.cache_write_1h:
         counts["cache_creation"] = {"ephemeral_1h_input_tokens": usage.cache_write_1h}
     return counts

@@ -70,6 +70,12 @@ _WIRE_STOPS = {
     Stop.OTHER: "other",
 }
 _STOP_DETAIL = re.compile(r"incomplete: (\w+)")
+_NO_IMAGES = {
+    "input_tokens": 0,
+    "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},
+    "output_tokens": 0,
+    "total_tokens": 0,
+}
 
 
 def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
@@ -89,6 +95,8 @@ def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
     end = {**response, **_encode_stop(reply), "output": items, "usage": _encode_usage(reply.usage)}
     if tier := encode_service_tier(reply.usage.terms):
         end["service_tier"] = tier
+    if reply.usage.searches:
+        end["tool_usage"] = {"image_gen": _NO_IMAGES, "web_search": {"num_requests": reply.usage.searches}}
     if not stream:
         return make_reply(JSON_TYPE, (dumps(end),))
     plain: list[Block] = loads(dumps(items))

@@ -1,6 +1,6 @@
 """Rules of the Responses API about tools, the tool choice and the answer format."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from bridle.sim.openai.error_style import FIELD_CHECKS, rule
 from bridle.sim.openai.rules_schemas import RequestSchema, schema_rules
@@ -24,9 +24,20 @@ TYPES = (
     "programmatic_tool_calling",
 )  # fmt: skip
 
+HOSTED_MEMBERS = (
+    ("file_search", "vector_store_ids"),
+    ("code_interpreter", "container"),
+    ("mcp", "server_label"),
+)
+"""Types of hosted tools, each with a member that it requires."""
+
 
 def _is_named(tool_: JsonObject) -> bool:
     return tool_.get("type") in NAMED_TYPES
+
+
+def _is_type(type_: str) -> Callable[[JsonObject], bool]:
+    return lambda tool_: tool_.get("type") == type_
 
 
 def _list_function_schemas(request: RawRequest) -> Iterator[RequestSchema]:
@@ -87,6 +98,12 @@ TOOL_RULES = (
     FIELD_CHECKS.required("tools[].type", FieldRow(id="tool-type-required", evidence="S")),
     FIELD_CHECKS.one_of("tools[].type", TYPES, FieldRow(id="tool-type", evidence="S")),
     FIELD_CHECKS.required("tools[].name", FieldRow(id="tool-name-required", only=_is_named, evidence="S")),
+    *(
+        FIELD_CHECKS.required(
+            f"tools[].{member}", FieldRow(id=f"tool-{type_}-{member}", only=_is_type(type_), evidence="S")
+        )
+        for type_, member in HOSTED_MEMBERS
+    ),
     tool_name_rule("tools[].name"),
     FIELD_CHECKS.max_length("tools[].name", 128, FieldRow(id="tool-name-length", evidence="D")),
     *schema_rules("tool-schema", "function", "invalid_function_parameters", _list_function_schemas),

@@ -72,7 +72,8 @@ def sign_reply(request: RawRequest, reply: Reply) -> Reply:
                 said.append(replace(part, native=_to_json(_call_members(part, place))))
             case Text() if not in_message:
                 message = {"id": place.make_id("msg"), "status": "completed"}
-                said.append(replace(part, native=_to_json({"message": message})))
+                kept = msgspec.json.decode(part.native, type=Json) if part.native else {}
+                said.append(replace(part, native=_to_json({"message": message, **kept})))
             case _:
                 said.append(part)
         in_message = isinstance(part, Text)

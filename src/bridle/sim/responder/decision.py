@@ -13,6 +13,8 @@ from bridle.values.message import Reply
 from bridle.values.request import Request
 from bridle.values.usage import Usage
 
+from .hosted_uses import HostedUse
+
 
 class CutAfter(Value, tag="cut_after"):
     """The connection breaks after this many bytes of the reply."""
@@ -34,6 +36,8 @@ class ResponderDecision(Value):
     """Silence between two chunks of a stream."""
     usage: Usage | None = None
     """Usage that the provider reports; None if the simulator counts it."""
+    hosted: tuple[HostedUse, ...] = ()
+    """Uses of hosted tools in the reply."""
 
 
 Responder = Callable[[Request], Reply | Failure | ResponderDecision]

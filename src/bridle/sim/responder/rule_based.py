@@ -25,6 +25,7 @@ from bridle.values.request import Request, ToolSpec
 from .conversation import CallMove, ConversationFacts, ResponderMove, TextMove, read_conversation
 from .conversation_summary import summarize_if_asked
 from .decision import ResponderDecision
+from .hosted_uses import cite_search, make_hosted_parts, read_search_prompt
 from .reply_ending import end_reply_with, halve_last_part
 from .sample_values import fill_schema
 from .script import ReplyScript, ScriptReply, explain_mistakes, parse_script
@@ -39,6 +40,9 @@ SKILLS: tuple[Skill, ...] = (
     files.try_file_lookup,
 )
 SIMULATED_NOTE = "(simulated model)"
+SEARCH_ANSWER = (
+    'I searched the web for "{query}" and found "A simulated page" (https://example.com/simulated).'
+)
 FINAL_ANSWER_TOOL = re.compile(r"final[ _-]?(?:answer|result|output|response)")
 """Matches a tool that takes the final answer as its arguments."""
 THINKING_OFF = ("", "disabled", "none", "off")
@@ -54,6 +58,11 @@ def respond(request: Request) -> ResponderDecision:
     facts = read_conversation(request)
     script = parse_script(facts.prompt)
     if script is None:
+        if search := read_search_prompt(request, facts.prompt):
+            found = make_hosted_parts(request, (search,), _hash_messages(request))
+            text = Text(text=f"{SEARCH_ANSWER.format(query=search.text)} {SIMULATED_NOTE}")
+            reply = compose_reply(request, cite_search(request, [*found, text]))
+            return ResponderDecision(reply=reply, hosted=(search,))
         summary = summarize_if_asked(request)
         parts: list[Part] = [Text(text=summary)] if summary else _choose_parts(request, facts)
         return ResponderDecision(reply=compose_reply(request, parts))
@@ -69,8 +78,11 @@ def play_reply(request: Request, scripted: ScriptReply) -> ResponderDecision:
     parts: list[Part] = []
     if scripted.reasoning:
         parts.append(Reasoning(text=scripted.reasoning))
+    if scripted.hosted:
+        parts += make_hosted_parts(request, scripted.hosted, _hash_messages(request))
     if scripted.text:
         parts.append(Text(text=scripted.text))
+    parts = cite_search(request, parts) if scripted.hosted else parts
     parts += [ToolCall(id="", name=call.name, arguments=call.arguments) for call in scripted.calls]
     reply = compose_reply(request, parts)
     if scripted.truncated:
@@ -79,6 +91,7 @@ def play_reply(request: Request, scripted: ScriptReply) -> ResponderDecision:
         reply = end_reply_with(load_codec(request.model.endpoint.family), request, reply, scripted.stop)
     return ResponderDecision(
         reply=reply,
+        hosted=scripted.hosted,
         failures=scripted.failures,
         silence_seconds=scripted.silence_seconds,
         stall_seconds=scripted.stall_seconds,

@@ -24,6 +24,7 @@ from bridle.values.base import Value
 from bridle.values.errors import Failure
 
 from .decision import CutAfter, SimulatedFailure
+from .hosted_uses import HostedUse
 
 DIRECTIVE_LINE = re.compile(r"!(?!\[)(\S*)[ \t]?(.*)", re.DOTALL)
 CALL_ARGUMENTS = re.compile(r"([^\s{]+)\s*(.*)", re.DOTALL)
@@ -36,6 +37,10 @@ DIRECTIVES = {
     "call": (
         "!call NAME {json}",
         "a call; several in one reply are parallel; the arguments are one JSON object, or nothing",
+    ),
+    "hosted": (
+        "!hosted CONCEPT TEXT",
+        "the provider uses its own tool, such as `web_search`; nothing if the request does not declare it",
     ),
     "then": ("!then", "starts the next reply, given after the tool results"),
     "repeat": ("!repeat N", "gives this reply N times in a row before the next one"),
@@ -73,6 +78,7 @@ class ScriptReply(Value):
     reasoning: str = ""
     text: str = ""
     calls: tuple[ScriptCall, ...] = ()
+    hosted: tuple[HostedUse, ...] = ()
     stop: str = ""
     truncated: bool = False
     failures: tuple[SimulatedFailure, ...] = ()
@@ -133,6 +139,7 @@ class _ReplyDraft:
         self.reasoning: list[str] = []
         self.texts: list[str] = []
         self.calls: list[ScriptCall] = []
+        self.hosted: list[HostedUse] = []
         self.failures: list[SimulatedFailure] = []
         self.stop = ""
         self.truncated = False
@@ -148,6 +155,7 @@ class _ReplyDraft:
             reasoning="\n".join(self.reasoning),
             text="\n".join(self.texts),
             calls=tuple(self.calls),
+            hosted=tuple(self.hosted),
             stop=self.stop,
             truncated=self.truncated,
             failures=tuple(self.failures),
@@ -170,6 +178,11 @@ def _add_directive(word: str, rest: str, replies: list[_ReplyDraft]) -> str:
             if isinstance(call, str):
                 return call
             draft.calls.append(call)
+        case "hosted":
+            concept, _, text = rest.strip().partition(" ")
+            if not concept:
+                return f"write it as `{DIRECTIVES[word][0]}`"
+            draft.hosted.append(HostedUse(concept=concept, text=text))
         case "then" | "truncate" if rest.strip():
             return f"nothing may follow `!{word}` on its line"
         case "then":

@@ -43,6 +43,10 @@ def find_position(prompt: str, given: int, messages: Sequence[Message]) -> Scrip
     )
 
 
+CLIENT_CALLS = ("computer_call", "mcp_approval_request")
+"""Kinds of items by which a reply asks something of the client."""
+
+
 def read_position(messages: Iterable[Message]) -> ScriptPosition | None:
     """Return the newest position that a summary in these messages states."""
     texts = (part.text for message in messages for part in message.parts if isinstance(part, Text | Opaque))
@@ -83,7 +87,9 @@ def messages_since(position: ScriptPosition, messages: Sequence[Message]) -> Seq
 
 def is_reply(message: Message) -> bool:
     """True for a reply of the model, but not for items the provider put in place of a conversation."""
-    return message.role == "assistant" and not all(isinstance(part, Opaque) for part in message.parts)
+    return message.role == "assistant" and any(
+        not isinstance(part, Opaque) or part.kind in CLIENT_CALLS for part in message.parts
+    )
 
 
 def _hash_message(message: Message) -> str:
