@@ -165,7 +165,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             settings, model, deadlines, *given, thinking, sampling, output, validate, context_type, hooking,
             sandbox, store, None if code_mode is None else BoundCodeMode(code_mode, lambda: self._resources),
         ))  # fmt: skip
-        check_hosted_tools(self._parts.settings)
+        check_hosted_tools(self.parts.settings)
         self._budget, self._clock, self._pool = budget or Budget(), clock or SystemClock(), pool
         self._resources = RunResources(
             store_location=store,
