@@ -13,15 +13,10 @@ from bridle.core.state import State
 from bridle.ports.store import RepairableStore, SessionInfo, Store
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.stores import open_store
-from bridle.values.budget import BUDGET_LOG_PREFIX
-from bridle.values.calls import CONTROL_LOG_PREFIX
+from bridle.stores.conflicts import RESERVED_PREFIXES
 from bridle.values.errors import Corrupt, MisuseError, SessionNotFound
 from bridle.values.lineage import CrossTenant
-from bridle.values.memory import NOTES_PREFIX
 from bridle.values.record import Record
-
-RESERVED_PREFIXES = (BUDGET_LOG_PREFIX, NOTES_PREFIX, CONTROL_LOG_PREFIX)
-"""Prefixes of the names of logs that are not sessions."""
 
 
 def add_store_option(parser: argparse.ArgumentParser) -> None:

@@ -25,13 +25,13 @@ from bridle.ports.tool import ConfinableSource, ConfinableTool, Tool, ToolSource
 from bridle.ports.tool_index import ToolIndex
 from bridle.ports.watcher import Watcher
 from bridle.stores import find_store_file
+from bridle.stores.conflicts import RESERVED_PREFIXES
 from bridle.transports.deadlines import Deadlines
-from bridle.values.budget import BUDGET_LOG_PREFIX
-from bridle.values.calls import CONTROL_LOG_PREFIX, Policy
+from bridle.values.calls import Policy
 from bridle.values.errors import BadTool, MisuseError, SessionNotFound
 from bridle.values.events import Prompted
 from bridle.values.lineage import CrossTenant
-from bridle.values.memory import NOTES_PREFIX, FilledPrompt, TemplateVersion
+from bridle.values.memory import FilledPrompt, TemplateVersion
 from bridle.values.message import Media, Prompt, Text
 from bridle.values.record import check_traceparent
 from bridle.values.request import Extra, Sampling, Thinking, ToolChoice
@@ -154,7 +154,7 @@ def check_session(session: object) -> str:
         raise MisuseError("the session id is empty; leave it out to start a new session")
     if repair_surrogates(session) != session:
         raise MisuseError(f"the session id {session!r} cannot be encoded as UTF-8")
-    for prefix in (BUDGET_LOG_PREFIX, NOTES_PREFIX, CONTROL_LOG_PREFIX):
+    for prefix in RESERVED_PREFIXES:
         if session.startswith(prefix):
             raise MisuseError(f"session ids must not start with {prefix!r} (reserved); choose another id")
     return session

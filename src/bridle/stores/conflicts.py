@@ -10,7 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from bridle.values.budget import BUDGET_LOG_PREFIX
 from bridle.values.calls import CONTROL_LOG_PREFIX
 from bridle.values.errors import Conflict, MisuseError
+from bridle.values.memory import NOTES_PREFIX
 from bridle.values.record import GENESIS, Record
+
+RESERVED_PREFIXES = (BUDGET_LOG_PREFIX, NOTES_PREFIX, CONTROL_LOG_PREFIX)
+"""Beginnings of the names of logs that are not sessions."""
 
 
 def check_batch(session: str, after: int, records: Sequence[Record]) -> dict[str, int]:

@@ -43,6 +43,9 @@ CONCURRENT_EVENTS = (
     SubrunStarted,
     SubrunCharged,
     e.ToolsChanged,
+    e.ServerAsked,
+    e.ServerAnswered,
+    e.ControlRefused,
     NoteWritten,
     NoteRemoved,
 )
@@ -56,6 +59,7 @@ INPUT_EVENTS = (
     e.CallReviewed,
     e.CompensationStarted,
     e.CompensationFinished,
+    e.ContentRedacted,
     e.UnknownEvent,
 )
 DERIVED_EVENTS = (e.ModelReplied, e.ModelFailed, e.ToolStarted, e.ViewChanged, e.Compacted, *FINDINGS)
@@ -198,6 +202,8 @@ class LogReplay:
                 return answer
         if isinstance(event, e.Compacted) and is_handover_due(state):
             return plan_handover_view(state, None if event.summary == HANDOVER_NOTE else event.summary)
+        if isinstance(event, e.RunEnded) and event.stop == "failed" and is_handover_due(state):
+            return event  # the user's function that chooses the visible text failed
         found: e.Event | None = None
         running = self._running.get(_call_of(event))
         if running is not None and isinstance(event, e.ToolFinished):

@@ -1,12 +1,14 @@
 """Verifies sessions: their records, the content these refer to, what they mean, and their anchored heads."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from bridle.core.recovery.log_repair import fold_log
 from bridle.ports.store import PrunableStore, RepairableStore, SessionInfo, Store
 from bridle.stores.anchors import Anchor
+from bridle.stores.conflicts import RESERVED_PREFIXES
 from bridle.values.base import Value
+from bridle.values.calls import ContentRedacted
 from bridle.values.errors import BridleError, Corrupt
 from bridle.values.record import Record
 
@@ -32,6 +34,8 @@ class VerifiedSession(Value):
     problems: tuple[Problem, ...] = ()
     repairs: tuple[str, ...] = ()
     """Gaps of a log that is as it was written, such as events of a newer version; the log is read without them."""
+    redactions: tuple[str, ...] = ()
+    """Content that people removed and recorded as removed, one sentence each."""
 
 
 def group_anchors(anchors: Iterable[Anchor]) -> dict[str, list[Anchor]]:
@@ -82,7 +86,8 @@ async def verify_session(store: Store, session: str, anchors: Sequence[Anchor] =
     problems += [each for record in records for each in await _verify_blobs(store, session, record)]
     repairs: tuple[str, ...] = ()
     try:
-        repairs = fold_log(records)[1]
+        # Logs of budgets, notes and control requests are no conversations.
+        repairs = () if session.startswith(RESERVED_PREFIXES) else fold_log(records)[1]
     except BridleError as error:
         problems.append(Problem(kind="fold", session=session, text=f"the log cannot be folded: {error}"))
     hashes = {record.seq: record.hash for record in records}
@@ -96,7 +101,15 @@ async def verify_session(store: Store, session: str, anchors: Sequence[Anchor] =
         anchored=max((anchor.seq for anchor in anchors if anchor not in wrong), default=0),
         problems=tuple(problems),
         repairs=repairs,
+        redactions=tuple(_list_redactions(records)),
     )
+
+
+def _list_redactions(records: Sequence[Record]) -> Iterator[str]:
+    for event in (record.event for record in records):
+        if isinstance(event, ContentRedacted):
+            place = f"{event.field} of record {event.record}" if event.field else f"record {event.record}"
+            yield f"{place} was redacted by {event.by or 'an unnamed person'}: {event.reason or 'no reason given'}"
 
 
 async def _verify_blobs(store: Store, session: str, record: Record) -> list[Problem]:

@@ -164,6 +164,13 @@ def _format_report(report: Replay, options: argparse.Namespace, indent: str = ""
         yield from _format_report(inner, options, indent + "  ")
 
 
+async def write_log_test(options: argparse.Namespace) -> int:
+    """Make a test of a session that replays; `bridle export --as-test` is the other way to it."""
+    async with use_log(options.store) as store:
+        report = await replay_session(store, options.session, tenant=tenant_of(options))
+        return await _write_test(store, options, report)
+
+
 async def _write_test(store: Store, options: argparse.Namespace, report: Replay) -> int:
     if not report.is_equal:
         for line in describe_difference(report):

@@ -1,7 +1,7 @@
 """Write a session as lines of JSON, byte for byte as it was recorded.
 
 `bridle import` reads the file into another store and verifies it. Forks are written with the records that they
-share. Importing and exporting again gives the same bytes.
+share. Importing and exporting again gives the same bytes. `--as-test` writes a regression test of the session.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
+from bridle.cli.commands.replay.replay import write_log_test
 from bridle.cli.format.printing import print_line
 from bridle.cli.log_access import add_log_options, read_session, tenant_of, use_log
 from bridle.run.archive.transfer import export_session
@@ -31,10 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--no-blobs", action="store_true", help="leave out long tool results, which are stored beside the log"
     )
+    add(
+        "--as-test",
+        metavar="FILE.py",
+        help="write a test that replays the session, with its log beside it, instead of an export",
+    )
+    add("-a", "--agent", metavar="FILE.toml", help="with --as-test: the agent file that the test uses")
+    parser.set_defaults(json=False)
     add_log_options(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
+    if options.as_test:
+        return asyncio.run(write_log_test(options))
     if options.output == STANDARD_OUTPUT:
         asyncio.run(_write(options, sys.stdout.buffer))
         sys.stdout.buffer.flush()

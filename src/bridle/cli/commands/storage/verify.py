@@ -80,8 +80,8 @@ def _print_report(sessions: Sequence[VerifiedSession], found: Sequence[Problem],
         place = f"{problem.session}: " if problem.session else ""
         print_line(f"✗ {place}{problem.text}")
     for session in sessions:
-        for repair in session.repairs:
-            print_line(f"  {session.session}: {repair}")
+        for note in (*session.repairs, *session.redactions):
+            print_line(f"  {session.session}: {note}")
     records = sum(session.length for session in sessions)
     checked = f"{format_count(len(sessions), 'session')}, {format_count(records, 'record')}"
     anchored = sum(bool(session.anchored) for session in sessions)
