@@ -78,9 +78,6 @@ class MemoryStore:
             line.length = after + len(records)
             line.head = records[-1].hash
             self._touch(line)
-            waiting = self._waiting.pop(session, ()) if self._waiting else ()
-        for future in waiting:
-            resolve_future(future)
 
     async def read(self, session: str, after: int = 0) -> Sequence[Record]:
         with self._lock:
@@ -149,7 +146,8 @@ class MemoryStore:
             if line is not None and line.length > after:
                 return
             future = asyncio.get_running_loop().create_future()
-            self._waiting.setdefault(session, []).append(future)
+            others = [other for other in self._waiting.get(session, ()) if not other.done()]
+            self._waiting[session] = [*others, future]
         await future
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
@@ -164,6 +162,9 @@ class MemoryStore:
         self._touches += 1
         line.touched = self._touches
         self._lines[line.id] = line
+        if self._waiting:
+            for future in self._waiting.pop(line.id, ()):
+                resolve_future(future)
 
 
 def _hash_blob(data: bytes) -> str:

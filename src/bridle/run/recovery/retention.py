@@ -12,7 +12,7 @@ from bridle.ports.store import PrunableStore, SessionInfo, Store
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.values.base import Value
 from bridle.values.budget import BUDGET_LOG_PREFIX, SubrunStarted
-from bridle.values.errors import Conflict, Corrupt
+from bridle.values.errors import Conflict, Corrupt, MisuseError
 from bridle.values.memory import NOTES_PREFIX
 from bridle.values.record import GENESIS, Record
 
@@ -69,6 +69,8 @@ async def remove_session(store: Store, session: str, *, now: float, reason: str)
             )
     except Conflict:
         return "a run is using it"
+    except (Corrupt, MisuseError) as error:  # damaged, forked or removed since it was listed
+        return str(error)
     return ""
 
 

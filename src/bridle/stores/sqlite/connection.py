@@ -11,7 +11,7 @@ from bridle.values.errors import Unusable
 from .database_file import explain_error, open_connection, retry_while_locked
 
 
-class Connection:
+class DatabaseConnection:
     """A connection of one thread, opened on demand and reopened after an error."""
 
     def __init__(self, files: "DatabaseFiles", busy_milliseconds: int) -> None:

@@ -30,7 +30,7 @@ from bridle.values.errors import BridleError
 from bridle.values.record import Record
 
 from . import maintenance, rows
-from .connection import Connection, DatabaseFiles
+from .connection import DatabaseConnection, DatabaseFiles
 from .database_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, find_file, prepare_file
 from .watching import RecordWaiters
 from .worker import Job, Worker
@@ -48,9 +48,11 @@ class SqliteStore:
         prepare_file(self.path)
         anchor_file = find_anchor_file(self.path, anchors)
         self._anchors = AnchorFile(anchor_file) if anchor_file is not None else None
+        if self._anchors is not None:
+            weakref.finalize(self, self._anchors.close).atexit = False
         files = DatabaseFiles(self.path)
-        writing = Connection(files, POLL_MILLISECONDS)
-        reading = Connection(files, LOCK_MILLISECONDS)
+        writing = DatabaseConnection(files, POLL_MILLISECONDS)
+        reading = DatabaseConnection(files, LOCK_MILLISECONDS)
         self._writer = Worker("bridle-store-writer", partial(_write_group, writing), writing.drop)
         self._waiters = RecordWaiters(reading)
         self._reader = Worker(
@@ -163,7 +165,7 @@ class SqliteStore:
             self._anchors.close()
 
 
-def _write_group(connection: Connection, jobs: Sequence[Job]) -> None:
+def _write_group(connection: DatabaseConnection, jobs: Sequence[Job]) -> None:
     """Commit all jobs in one transaction; if that fails, one transaction each."""
     connection.begin("BEGIN IMMEDIATE")
     try:
@@ -175,7 +177,7 @@ def _write_group(connection: Connection, jobs: Sequence[Job]) -> None:
             _write_each(connection, jobs)
 
 
-def _write_each(connection: Connection, jobs: Sequence[Job]) -> None:
+def _write_each(connection: DatabaseConnection, jobs: Sequence[Job]) -> None:
     for place, job in enumerate(jobs):
         job.value = job.error = None
         try:
@@ -187,7 +189,7 @@ def _write_each(connection: Connection, jobs: Sequence[Job]) -> None:
             return
 
 
-def _commit_group(connection: Connection, jobs: Sequence[Job]) -> None:
+def _commit_group(connection: DatabaseConnection, jobs: Sequence[Job]) -> None:
     with connection.transaction() as db:
         for job in jobs:
             try:
@@ -197,7 +199,7 @@ def _commit_group(connection: Connection, jobs: Sequence[Job]) -> None:
                 job.error = error
 
 
-def _read_group(connection: Connection, jobs: Sequence[Job]) -> None:
+def _read_group(connection: DatabaseConnection, jobs: Sequence[Job]) -> None:
     for job in jobs:
         try:
             connection.begin("BEGIN")

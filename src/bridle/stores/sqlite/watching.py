@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bridle.stores.locks import resolve_future
 from bridle.values.errors import BridleError
 
-from .connection import Connection
+from .connection import DatabaseConnection
 
 POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.005, 0.05
 """Time between two looks: doubled while nothing is written."""
@@ -26,7 +26,7 @@ class _Waiter(NamedTuple):
 class RecordWaiters:
     """Tasks that wait for records. All methods run in the thread of the connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: DatabaseConnection) -> None:
         self._connection = connection
         self._waiting: list[_Waiter] = []
         self._version = (0, 0)
