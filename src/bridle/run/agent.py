@@ -63,11 +63,12 @@ from .agent_settings import (
     resolve_summarizer,
 )
 from .clock import SystemClock
+from .context.resources import RunResources, StoreLike
 from .hooks import Hook
 from .lineage import compare_sessions, fork_session, list_branches
 from .model_chain import ModelLike
 from .result import Validator, make_result
-from .session import RunResources, Session, StoreLike
+from .session import Session
 from .stream import RunControl, Stream
 from .sync import run_in_background
 from .validate_input import (
