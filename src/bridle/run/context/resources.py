@@ -74,18 +74,11 @@ class RunResources:
         `lent` belongs to the agent that hands the session over.
         """
         check_session(session)
+        lending = self._choose_resources(inside, lent, control)
         outer = inside.parent_budget.run if inside is not None else None
-        lender = lent or outer
-        # A run inside a tool may have a store of its own; a session that is handed over stays in its store.
-        store = lender.store if lender is not None and (lent or self.store_location is None) else self.store
-        approver = self.approver or (lender.approver if lender is not None else None)
         streams = stream or (outer is not None and outer.streams) or must_stream(parts.settings)
         connections = parts.model_chain.open_connections(self.clock, self.deadlines, parts.private_extras)
         settings = replace(parts.settings, skipped_models=parts.model_chain.skipped_models)
-        tracing = lent.tracing if lent is not None else self.tracing
-        watchers = self._list_watchers(control, lent)
-        pool, agents = (lent.pool, dict(lent.agents)) if lent is not None else (self.pool, {})
-        lending = LentResources(store, approver, watchers, tracing, pool, agents)
         fence = fence or WriteEpoch()
         own = SessionOptions(stream=stream, control=control, context=context, inside=inside, lent=lent)
         own["fence"] = fence
@@ -95,22 +88,22 @@ class RunResources:
             return Driver(
                 session,
                 connections=connections,
-                store=store,
+                store=lending.store,
                 clock=self.clock,
                 random_source=self.random_source,
                 tools=parts.tool_layout.tools,
-                watchers=watchers,
+                watchers=lending.watchers,
                 stream=streams,
                 choose_options=parts.choose_options,
                 output=parts.output_checker,
-                approver=approver,
+                approver=lending.approver,
                 search=parts.tool_layout.search,
-                pools=(pool, self.pool),
+                pools=(lending.pool, self.pool),
                 retriever=self.retriever,
                 instructions=parts.instructions,
                 hooks=self.hooks,
                 context=context,
-                tracing=tracing,
+                tracing=lending.tracing,
                 sources=parts.connected_sources,
                 fence=fence,
                 ask_model=partial(ask_model_for_server, self, parts, context),
@@ -119,7 +112,7 @@ class RunResources:
         return Session(
             session=session,
             settings=lambda: settings_for_first_model(settings, connections, self.clock.monotonic()),
-            store=store,
+            store=lending.store,
             new_driver=new_driver,
             clock=self.clock,
             control=control,
@@ -131,6 +124,18 @@ class RunResources:
             fence=fence,
             open_other=lambda other: self.open_session(other, parts, **own),
         )
+
+    def _choose_resources(
+        self, inside: NestedRun | None, lent: LentResources | None, control: RunControl | None
+    ) -> LentResources:
+        """The resources of a session: those of this agent, of the outer run or of the agent that hands it over."""
+        lender = lent or (inside.parent_budget.run if inside is not None else None)
+        # A run inside a tool may have a store of its own; a session that is handed over stays in its store.
+        store = lender.store if lender is not None and (lent or self.store_location is None) else self.store
+        approver = self.approver or (lender.approver if lender is not None else None)
+        tracing = lent.tracing if lent is not None else self.tracing
+        pool, agents = (lent.pool, dict(lent.agents)) if lent is not None else (self.pool, {})
+        return LentResources(store, approver, self._list_watchers(control, lent), tracing, pool, agents)
 
     def _list_watchers(self, control: RunControl | None, lent: LentResources | None) -> tuple[Watcher, ...]:
         if lent is not None:
