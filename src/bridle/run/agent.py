@@ -83,7 +83,7 @@ from .validate_input import (
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from .context.telemetry import TelemetryInput
+    from .context.telemetry import TelemetryInput, TracingChoice
 
     T = TypeVar("T", default=str)
 else:
@@ -179,9 +179,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             retriever=retriever,
             hooks=hooking.match_tools(self.parts.tool_layout.tools, self.parts.sources),
             handovers=collect_handovers(handover, self.settings, self.tools),
-            tracing=None
-            if telemetry is None and TELEMETRY_VARIABLE not in os.environ
-            else import_module("bridle.run.context.telemetry").open_tracing(telemetry),
+            tracing=_open_tracing(telemetry),
         )
 
     @property
@@ -489,3 +487,11 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         driver = self.open_session(session).new_driver()
         await driver.restore()
         return make_result(session, driver.state, self.parts.output_type)
+
+
+def _open_tracing(telemetry: "TelemetryInput") -> "TracingChoice":
+    """The tracing that an agent asks for, or the environment; its modules are imported only then."""
+    if telemetry is None and TELEMETRY_VARIABLE not in os.environ:
+        return None
+    opened: TracingChoice = import_module("bridle.run.context.telemetry").open_tracing(telemetry)
+    return opened
