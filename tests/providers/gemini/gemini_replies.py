@@ -3,6 +3,7 @@
 import json
 
 from decode_kit import DecodeCases, Sample
+from msgspec.structs import replace
 from wire_kit import Wire
 
 from bridle.values.errors import Failure
@@ -95,11 +96,15 @@ OWN_REPLIES = (
             ),
             Media(kind="image", media_type="image/png", data="AAAA"),
             Opaque(kind="tomorrow", native='{"tomorrow":{"x":[null,1.5]}}'),
-            Opaque(kind="candidate.fields", native='{"groundingMetadata":{"webSearchQueries":["q"]}}'),
+            Opaque(
+                kind="candidate.fields",
+                native='{"groundingMetadata":{"webSearchQueries":["q"]}}',
+                text="[search: q]",
+            ),
         ),
         stop=Stop.DONE,
         origin=ORIGIN,
-        usage=USED,
+        usage=replace(USED, searches=1),
     ),
     Reply(
         parts=(
