@@ -15,6 +15,7 @@ from asyncpg import exceptions as pg
 from bridle.stores.conflicts import session_in_use, taken_over
 from bridle.values.errors import SessionNotFound
 
+from . import queries
 from .connections import Connections
 from .driver_errors import LOST, explain_error
 from .rows import escape_nul
@@ -37,6 +38,8 @@ class Leases:
         self._held: set[LeaseKey] = set()
         self._lost: set[LeaseKey] = set()
         """Leases that another process has, because the connection was lost; their holders still believe in them."""
+        self.shared_key = make_lock_key("leases", connections.address.schema)
+        """Lock that every lease shares, and pruning excludes."""
 
     async def read_epoch(self, session: str) -> int:
         found = await self._connections.use(
@@ -45,6 +48,14 @@ class Leases:
             )
         )
         return int(found or 0)
+
+    async def is_held(self, session: str) -> bool:
+        """True if a connection of any process holds the lease of the session."""
+        key = self._lock_key((session, await self.read_epoch(session)))
+        halves = key >> 32 & 0xFFFFFFFF, key & 0xFFFFFFFF
+        return bool(
+            await self._connections.use(lambda connection: connection.fetchval(queries.SELECT_LEASE, *halves))
+        )
 
     async def take(self, session: str, *, take_over: bool) -> LeaseKey:
         """Lock a session; raises `Conflict` if it is in use."""
@@ -71,7 +82,7 @@ class Leases:
             if self._connection is None or self._connection.is_closed():
                 return
             try:
-                await self._connection.execute("SELECT pg_advisory_unlock($1)", self._lock_key(key))
+                await self._connection.execute(queries.RELEASE_LEASE, self._lock_key(key), self.shared_key)
             except BaseException as error:
                 # Ending the connection releases all its locks; those still held are taken again.
                 self._connection.terminate()
@@ -98,7 +109,7 @@ class Leases:
 
     async def _lock(self, connection: "Connection", key: LeaseKey) -> bool:
         try:
-            return bool(await connection.fetchval("SELECT pg_try_advisory_lock($1)", self._lock_key(key)))
+            return bool(await connection.fetchval(queries.TRY_LEASE, self._lock_key(key), self.shared_key))
         except BaseException as error:
             connection.terminate()  # the lock may have been taken
             if isinstance(error, (pg.PostgresError, *LOST)):
