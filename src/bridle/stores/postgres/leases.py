@@ -1,8 +1,8 @@
 """Locks that give a session one driver at a time: advisory locks of one connection.
 
 The server releases them when the connection ends, however it ends. The connection is shared by all leases of a store,
-because a server has few connections. If it is lost while leases are held, the locks are taken again before the next
-append; a session that another process has locked by then is lost to it.
+because a server has few connections. If it is lost while leases are held, the locks are taken again at once, and
+every `RETAKE_SECONDS` while the server is away; a session that another process has locked by then is lost to it.
 
 Each epoch of a session has a lock of its own, so a takeover does not wait for a holder that does not answer.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from asyncpg import exceptions as pg
 
 from bridle.stores.conflicts import session_in_use, taken_over
-from bridle.values.errors import SessionNotFound
+from bridle.values.errors import BridleError, SessionNotFound
 
 from . import queries
 from .connections import Connections
@@ -23,6 +23,8 @@ from .tables import make_lock_key
 
 if TYPE_CHECKING:
     from asyncpg import Connection
+
+RETAKE_SECONDS = 0.5
 
 LeaseKey = tuple[str, int]
 """Session and epoch."""
@@ -38,6 +40,8 @@ class Leases:
         self._held: set[LeaseKey] = set()
         self._lost: set[LeaseKey] = set()
         """Leases that another process has, because the connection was lost; their holders still believe in them."""
+        self._retaking: asyncio.Task[None] | None = None
+        self._is_closing = False
         self.shared_key = make_lock_key("leases", connections.address.schema)
         """Lock that every lease shares, and pruning excludes."""
 
@@ -105,7 +109,25 @@ class Leases:
             self._held.difference_update(lost)
             self._lost.update(lost)
             self._connection = connection
+            connection.add_termination_listener(self._start_retaking)
         return self._connection
+
+    def _start_retaking(self, _connection: object) -> None:
+        """Without its locks, a run that only waits would look as if its process were gone."""
+        if self._held and not self._is_closing and (self._retaking is None or self._retaking.done()):
+            self._retaking = asyncio.create_task(self._retake_locks())
+
+    async def _retake_locks(self) -> None:
+        while self._held and not self._is_closing:
+            try:
+                async with self._turn:
+                    await self._connect()
+                    return
+            except BridleError:
+                await asyncio.sleep(RETAKE_SECONDS)  # the next append reports it if this lasts
+
+    def stop_retaking(self) -> None:
+        self._is_closing = True
 
     async def _lock(self, connection: "Connection", key: LeaseKey) -> bool:
         try:

@@ -64,11 +64,16 @@ class PostgresStore:
         """Host, port, database and schema: the URL without user and password."""
         self._connections = connections = Connections(address)
         self._notifications = notifications = Notifications(connections)
-        self._leases = Leases(connections)
+        self._leases = leases = Leases(connections)
         self._writer = GroupWriter(connections, notifications.announce)
+
+        def drain() -> None:
+            leases.stop_retaking()
+            notifications.end_waits()
+
         self._loop = StoreLoop(
             "bridle-postgres",
-            drain=notifications.end_waits,
+            drain=drain,
             close=connections.close,
             sockets=connections.list_sockets,
         )
