@@ -189,15 +189,14 @@ class PostgresServer:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def change_rows(log: str, statement: str) -> None:
-    """Change the rows of a store as another program would; `log` is a file or the URL of the shared server."""
+def change_rows(log: str, statement: str) -> str:
+    """Run a statement as another program would; `log` is a file or the URL of the shared server. Returns the rows."""
     if "://" not in log:
         with closing(sqlite3.connect(log)) as db, db:
-            db.execute(statement)
-        return
+            return "\n".join("|".join(map(str, row)) for row in db.execute(statement))
     server = shared_server()
     assert server is not None
-    server.sql(f"SET search_path TO {log.rpartition('schema=')[2]}; {statement}")
+    return server.sql(f"SET search_path TO {log.rpartition('schema=')[2]}; {statement}")
 
 
 def is_in_folder(process: Path, folder: Path) -> bool:
