@@ -88,6 +88,24 @@ async def test_content_is_gone_everywhere_and_the_session_goes_on(store, tmp_pat
 
 
 @in_loop
+async def test_a_fork_from_before_the_redaction_proves_it_too(store):
+    agent = make_agent(store)
+    await agent.run(PROMPT, "s")
+    await agent.run("!say more", "s")
+    await redact_all(store, "s")
+    await agent.fork("s", "m4", new="fork")
+    shared = await store.read("fork")
+    assert not has_secret(shared)
+    assert any(each.is_redacted for each in shared)
+    assert {each.event.record for each in shared if isinstance(each.event, ContentRedacted)} == {
+        each.seq for each in shared if each.is_redacted
+    }
+    await agent.fork("fork", "m2", new="leaf")
+    for name in ("fork", "leaf"):
+        assert (await agent.run("!say on", name)).text == "on"
+
+
+@in_loop
 async def test_an_export_of_a_redacted_session_verifies_elsewhere(store, tmp_path):
     await make_agent(store).run(PROMPT, "s")
     await redact_all(store, "s")
