@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 
 import asyncpg
 import pytest
@@ -21,13 +22,16 @@ from postgres_server import PostgresServer, find_binaries
 
 from bridle import Agent
 from bridle.stores import find_store_file, name_store, open_store
-from bridle.stores.postgres import notifications, tables
+from bridle.stores.postgres import notifications, rows, tables
 from bridle.stores.postgres.address import parse_address
 from bridle.stores.postgres.rows import escape_nul, unescape_nul
 from bridle.testing.conformance.sample_records import make_prompt, make_records, make_tool_finish
+from bridle.values.calls import ContentRedacted
 from bridle.values.errors import Conflict, Corrupt, MisuseError, Unusable
+from bridle.values.record import seal_record
 
 SECRET = "hunter2"
+WAITING_TRANSACTIONS = "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"
 WAITING_LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
@@ -289,6 +293,37 @@ def test_a_damaged_blob_is_found_and_restored_by_putting_it_again(postgres, url)
         run_with(url, lambda store: store.get_blob(hash_))
     run_with(url, lambda store: store.put_blob(b"content"))
     assert run_with(url, lambda store: store.get_blob(hash_)) == b"content"
+
+
+def test_a_fork_that_begins_during_a_redaction_is_noticed(postgres, url):
+    """The redaction waits for the fork's transaction, then finds a session that lacks the evidence."""
+    records = line("one", "secret", "three")
+    left = seal_record(2, 0.0, make_prompt("gone"), "")
+    event = ContentRedacted(
+        record=2,
+        record_hash=records[1].hash,
+        body=sha256(left.data).hexdigest(),
+        digest=sha256(records[1].data).hexdigest(),
+    )
+    evidence = {"s": seal_record(4, 1.0, event, records[2].hash)}
+
+    async def main(store):
+        await store.append("s", 0, records)
+        forker = await asyncpg.connect(
+            postgres.url(), server_settings={"search_path": parse_address(url).schema}
+        )
+        async with forker.transaction():
+            await rows.insert_fork(forker, "s", 3, "f", again=False)
+            redacting = asyncio.create_task(store.redact("s", 2, left.data, evidence))
+            while await asyncio.to_thread(postgres.sql, WAITING_TRANSACTIONS) != "1":
+                assert not redacting.done()
+        with pytest.raises(Conflict, match="is shared with 'f'"):
+            await redacting
+        for session in ("s", "f"):
+            assert list(await store.read(session)) == records
+        await forker.close()
+
+    run_with(url, main)
 
 
 # Connections.
