@@ -88,6 +88,48 @@ MUTANTS = (
         "run/calls/test_code_mode.py::test_without_a_sandbox_code_mode_is_refused_unless_that_is_asked_for",
     ),
     Mutant(
+        "core/calls/catalogue.py",
+        "    if options is None:",
+        "    if False:",
+        "run/calls/test_hosted_tools.py::test_a_model_without_the_tool_is_refused_with_the_alternative",
+    ),
+    Mutant(
+        "core/calls/catalogue.py",
+        "unmet = [name for name in hosted.restrictions if name not in options]",
+        "unmet: list[str] = []",
+        "run/calls/test_hosted_tools.py::test_a_model_without_the_tool_is_refused_with_the_alternative",
+    ),
+    Mutant(
+        "tools/hosted.py",
+        'approve="always"',
+        'approve="never"',
+        "run/calls/test_hosted_tools.py::test_a_remote_mcp_call_is_put_to_a_person",
+    ),
+    Mutant(
+        "core/budget/limits.py",
+        "after_prompt -= hosted",
+        "pass",
+        "run/calls/test_hosted_tools.py::test_the_worst_case_includes_every_use",
+    ),
+    Mutant(
+        "core/budget/limits.py",
+        "dollars += hosted",
+        "pass",
+        "run/calls/test_hosted_tools.py::test_a_budget_holds_however_often_the_model_searches",
+    ),
+    Mutant(
+        "run/private_extras.py",
+        "return replace(spec, native=msgspec.json.encode(shown).decode(), native_digest=digest)",
+        "return spec",
+        "run/calls/test_hosted_tools.py::test_credentials_of_a_remote_server_reach_the_provider_only",
+    ),
+    Mutant(
+        "tools/hosted.py",
+        'return f"<hosted tool {self.spec.name!r}>"',
+        'return f"<hosted tool {self.spec!r}>"',
+        "run/calls/test_hosted_tools.py::test_credentials_of_a_remote_server_reach_the_provider_only",
+    ),
+    Mutant(
         "tools/mcp/definitions.py",
         'read_annotations(tool) if trust else ("write", "report")',
         "read_annotations(tool)",
@@ -485,14 +527,18 @@ MUTANTS = (
     ),
     Mutant(
         "transports/http.py",
-        "self._ends = started + _seconds_or_infinity(self._deadlines.total_seconds)",
+        "self._ends = started + _seconds_or_infinity(deadlines.total_seconds)",
         "self._ends = inf",
         "transports/test_http.py::test_an_answer_that_takes_too_long_as_a_whole_is_given_up_and_not_asked_for_again",
     ),
     Mutant(
         "transports/http.py",
-        "allow_redirects=False",
-        "allow_redirects=True",
+        "        self.status = response.status\n",
+        "        self.status = response.status\n"
+        '        if "location" in response.headers:\n'
+        "            import msgspec\n"
+        '            self._outgoing = msgspec.structs.replace(outgoing, url=response.headers["location"])\n'
+        "            await self._send(pool)\n",
         "transports/test_http.py::test_a_redirect_is_an_answer_like_any_other",
     ),
     Mutant(
@@ -574,10 +620,22 @@ MUTANTS = (
         "run/test_redaction.py::test_a_recording_has_no_key_in_any_spelling",
     ),
     Mutant(
+        "transports/recorded.py",
+        "return {secret for secret in found if not is_plain_word(secret)}",
+        "return set()",
+        "run/replay/test_sent_calls.py::test_a_key_that_a_reply_repeats_is_not_in_the_kept_bytes",
+    ),
+    Mutant(
         "run/replay/raw_recorder.py",
         "has_reply = bool(answer.body) and not is_filtered",
         "has_reply = bool(answer.body)",
         "run/replay/test_sent_calls.py::test_a_text_filter_withholds_the_bytes_of_replies",
+    ),
+    Mutant(
+        "run/replay/sent_calls.py",
+        'f"${endpoint.key_env[0]}"',
+        '__import__("os").environ[endpoint.key_env[0]]',
+        "cli/replay/test_raw_command.py::test_a_curl_command_sends_the_request_and_never_shows_the_key",
     ),
     Mutant(
         "run/replay/log_wire.py",
@@ -653,9 +711,105 @@ MUTANTS = (
     ),
     Mutant(
         "values/record.py",
-        "if _hash_record(seq, at, data, prev) != hash_:",
-        "if False:",
+        "is_redacted = _hash_record(seq, at, data, prev) != hash_",
+        "is_redacted = False",
         "run/recovery/test_session_log.py::test_a_broken_chain_names_the_record_and_a_fork_goes_on",
+    ),
+    Mutant(
+        "values/record.py",
+        "if not isinstance(evidence, ContentRedacted) or evidence.record_hash != hash_:",
+        "if False:",
+        "run/archive/test_redact.py::test_an_unrecorded_removal_or_a_second_change_is_tampering",
+    ),
+    Mutant(
+        "stores/sqlite/rows.py",
+        "db.execute(_SELECT_BY_KEY, (sid, key, hi))",
+        "db.execute(_SELECT_BY_KEY.replace('once = ?', 'once > ?') + 'ORDER BY seq DESC', (sid, '', hi))",
+        "run/archive/test_redact.py::test_an_unrecorded_removal_or_a_second_change_is_tampering",
+    ),
+    Mutant(
+        "run/archive/transfer.py",
+        "if line.seq != expected or line.prev != prev:",
+        "if False:",
+        "run/archive/test_transfer.py::test_every_single_damage_is_refused_with_its_line_and_nothing_is_written",
+    ),
+    Mutant(
+        "run/archive/transfer.py",
+        "if not records or len(records) != header.records or prev != header.head:",
+        "if not records:",
+        "run/archive/test_transfer.py::test_every_single_damage_is_refused_with_its_line_and_nothing_is_written",
+    ),
+    Mutant(
+        "run/archive/transfer.py",
+        "if sha256(data).hexdigest() != line.blob:",
+        "if False:",
+        "run/archive/test_transfer.py::test_every_single_damage_is_refused_with_its_line_and_nothing_is_written",
+    ),
+    Mutant(
+        "run/control/listener.py",
+        "if not is_answer_proved(self._store, self._session, driver.state, answer):",
+        "if False:",
+        "run/control/test_control_processes.py::test_forged_and_useless_requests_are_refused_and_change_nothing",
+    ),
+    Mutant(
+        "run/calls/approval_proof.py",
+        "return hmac.compare_digest(prove_answer(store, session, state, event).encode(), event.proof.encode())",
+        "return True",
+        "run/control/test_control_processes.py::test_forged_and_useless_requests_are_refused_and_change_nothing",
+    ),
+    Mutant(
+        "stores/postgres/address.py",
+        "parts.netloc.rpartition('@')[2]",
+        "parts.netloc",
+        "stores/test_postgres.py::test_a_server_that_cannot_be_used_is_told_in_one_line_without_secrets",
+    ),
+    Mutant(
+        "stores/postgres/connections.py",
+        "the driver rejects the URL; check its port and its ?options",
+        "the driver rejects the URL; {__import__('sys').exc_info()[1]}",
+        "stores/test_postgres.py::test_a_server_that_cannot_be_used_is_told_in_one_line_without_secrets",
+    ),
+    Mutant(
+        "stores/postgres/address.py",
+        "parts.netloc.rpartition('@')[2]",
+        "parts.netloc",
+        "stores/test_postgres.py::test_doctor_and_config_show_the_store_without_its_password",
+    ),
+    Mutant(
+        "config/key_check.py",
+        "if _DATABASE_PASSWORD.search(value):",
+        "if False:",
+        "config/test_configuration.py::test_a_password_of_a_database_is_refused_and_a_url_without_one_is_not",
+    ),
+    Mutant(
+        "stores/chain.py",
+        "if record.event.unique_key != once and not isinstance(record.event, UnknownEvent):",
+        "if False:",
+        "stores/test_postgres.py::test_changed_rows_are_found",
+    ),
+    Mutant(
+        "stores/postgres/rows.py",
+        "if hash_identity(self.session, self.parent, self.forked_at, anchor) != self.seal:",
+        "if False:",
+        "stores/test_postgres.py::test_changed_rows_are_found",
+    ),
+    Mutant(
+        "stores/postgres/tables.py",
+        'if commit == "off" or fsync == "off":',
+        "if False:",
+        "stores/test_postgres.py::test_a_server_that_may_lose_what_it_acknowledged_is_refused",
+    ),
+    Mutant(
+        "stores/postgres/queries.py",
+        " AND s.epoch = coalesce(job.epoch, s.epoch)",
+        "",
+        "stores/test_postgres_crashes.py::test_a_paused_owner_cannot_write_after_a_takeover",
+    ),
+    Mutant(
+        "stores/postgres/leases.py",
+        "if key in self._lost:",
+        "if False:",
+        "stores/test_postgres.py::test_a_lease_that_was_lost_with_its_connection_is_not_written_under",
     ),
     Mutant(
         "stores/anchors.py",
@@ -1146,8 +1300,8 @@ MUTANTS = (
     ),
     Mutant(
         "run/validate_input.py",
-        'for name, tool in tools.items() if policy.sandbox == "required" else ():',
-        "for name, tool in ():",
+        'if policy.sandbox == "required":',
+        "if False:",
         "sandbox/test_sandbox.py::test_a_policy_can_require_a_sandbox",
     ),
     Mutant(

@@ -679,6 +679,7 @@ NOT_DRAWN = {
     "handovers_max": "see handover (test_handover_back)",
     "handover": "a life has one agent per turn; hand-overs have tests of their own (test_handover)",
     "rate_limits": "the provider's own limits are among the faults; limits of ours have tests of their own (test_rates)",
+    "code_mode": "lives start no programs (tests/run/calls/test_code_mode.py, test_killed_programs.py)",
     "sandbox": "lives start no programs (tests/sandbox, tests/toolkit)",
     "keep_raw": "it adds bytes to the store and changes no run (test_sent_calls)",
     "compaction": "drawn with and without the provider's own",

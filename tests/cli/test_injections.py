@@ -254,7 +254,7 @@ def test_a_person_at_the_terminal_sees_the_defaults(monkeypatch):
     os.write(writing, b"y\n")
     os.close(writing)
     question = PendingApproval(
-        id="1", session="s", call_id="c", tool="pay", arguments='{"amount":7}', rule="ask", question="permission",
+        id="1", session="s", call_id="c", tool="pay", arguments='{"amount":7}', rule="ask", question="run",
         complete_arguments='{"amount":7,"to":"shop"}',
     )  # fmt: skip
     noted = io.StringIO()

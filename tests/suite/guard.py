@@ -88,13 +88,16 @@ BYTES = {
         test_vendor_streams.py vendor_replies.py wire_kit.py
         """,
     ),
-    "sockets": (r"HttpTransport\(", "local_server.py test_cancel.py test_connection_pool.py test_http.py"),
+    "sockets": (
+        r"HttpTransport\(",
+        "local_server.py test_cancel.py test_connection_pool.py test_http.py test_http1.py",
+    ),
     "applications": (
         r"InProcessTransport\(",
         """
         bills.py mutated_replies.py raw_server.py sealed_talk.py switch_servers.py test_breakpoints.py
         test_cache_diagnosis.py test_chained_replies.py test_conversation_object.py test_faults.py
-        test_inprocess.py test_keys_and_names.py test_latency.py test_lineage.py test_notes.py
+        test_hosted_tools.py test_inprocess.py test_keys_and_names.py test_latency.py test_lineage.py test_notes.py
         test_partial_usage.py test_prefix.py test_prompt_layers.py test_refused_parameters.py
         test_private_hosted_tools.py test_rejected_parts.py test_retrieval.py test_retry.py test_simulator.py test_stored_prompts.py
         test_kit_failures.py
@@ -102,7 +105,7 @@ BYTES = {
     ),
     "transports": (
         r"def open\(self",
-        "test_bounds.py test_early_start.py test_private_extras.py test_rates.py test_tool_catalogue.py",
+        "test_bounds.py test_early_start.py test_mcp_oauth.py test_private_extras.py test_rates.py test_tool_catalogue.py",
     ),
     "recordings": (
         r"\bRecordedReply\(|\breplaying\(",

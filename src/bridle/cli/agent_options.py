@@ -88,6 +88,13 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="wait for answers from elsewhere (`bridle approve`) instead of ending",
     )
+    add_limit_options(parser)
+    add("--json", action="store_true", help="print the result as JSON")
+    add("--reasoning", action=argparse.BooleanOptionalAction, help="show the model's reasoning")
+
+
+def add_limit_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add(
         "--usd",
         type=parse_amount,
@@ -114,8 +121,6 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="tell the model to finish at this share of any limit, such as 0.8",
     )
-    add("--json", action="store_true", help="print the result as JSON")
-    add("--reasoning", action=argparse.BooleanOptionalAction, help="show the model's reasoning")
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:

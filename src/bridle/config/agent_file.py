@@ -27,8 +27,8 @@ from bridle.run.agent import Agent
 from bridle.run.agent_settings import AgentOptions, read_policy
 from bridle.run.calls.approval import Approver
 from bridle.run.calls.code_mode import CALLS_DEFAULT, SECONDS_DEFAULT, CodeMode
+from bridle.run.context.resources import StoreLike
 from bridle.run.model_chain import ModelLike
-from bridle.run.session import StoreLike
 from bridle.sandbox.local import find_sandbox
 from bridle.toolkit.instruction_files import make_project_instructions
 from bridle.toolkit.skill_tool import make_skill_tool

@@ -63,11 +63,12 @@ from .agent_settings import (
     resolve_summarizer,
 )
 from .clock import SystemClock
+from .context.resources import RunResources, StoreLike
 from .hooks import Hook
 from .lineage import compare_sessions, fork_session, list_branches
 from .model_chain import ModelLike
 from .result import Validator, make_result
-from .session import RunResources, Session, StoreLike
+from .session import Session
 from .stream import RunControl, Stream
 from .sync import run_in_background
 from .validate_input import (
@@ -82,7 +83,7 @@ from .validate_input import (
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from .context.telemetry import TelemetryInput
+    from .context.telemetry import TelemetryInput, TracingChoice
 
     T = TypeVar("T", default=str)
 else:
@@ -178,9 +179,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             retriever=retriever,
             hooks=hooking.match_tools(self.parts.tool_layout.tools, self.parts.sources),
             handovers=collect_handovers(handover, self.settings, self.tools),
-            tracing=None
-            if telemetry is None and TELEMETRY_VARIABLE not in os.environ
-            else import_module("bridle.run.context.telemetry").open_tracing(telemetry),
+            tracing=_open_tracing(telemetry),
         )
 
     @property
@@ -488,3 +487,11 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         driver = self.open_session(session).new_driver()
         await driver.restore()
         return make_result(session, driver.state, self.parts.output_type)
+
+
+def _open_tracing(telemetry: "TelemetryInput") -> "TracingChoice":
+    """The tracing that an agent asks for, or the environment; its modules are imported only then."""
+    if telemetry is None and TELEMETRY_VARIABLE not in os.environ:
+        return None
+    opened: TracingChoice = import_module("bridle.run.context.telemetry").open_tracing(telemetry)
+    return opened

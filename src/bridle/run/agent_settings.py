@@ -374,9 +374,8 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
     )
     settings, private_extras = hide_extras(check_round_trip(label_owners(settings)))
     return AgentParts(
-        inputs=replace_inputs(
-            inputs, tools=(*given.values(), *sources)
-        ),  # the given tools may be an iterator
+        # The given tools may be an iterator.
+        inputs=replace_inputs(inputs, tools=(*given.values(), *sources)),
         settings=check_policy_rules(settings, layout.tools),
         model_chain=chain,
         tool_layout=layout,

@@ -5,12 +5,10 @@ added, an event closes whatever an earlier run left open: a killed or cancelled 
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,33 +17,24 @@ from bridle.core.context.view import rename_imported_calls
 from bridle.core.loop import next_effects
 from bridle.core.recovery.fallback import keep_model
 from bridle.core.state import Phase, State
-from bridle.ports.clock import Clock, RandomSource
+from bridle.ports.clock import Clock
 from bridle.ports.store import Store, SupportsApprovalKey, WatchableStore
-from bridle.ports.watcher import Watcher
-from bridle.run.budget.nested import NestedRun, current_nested_run
-from bridle.run.budget.sources import BudgetPool, check_tenant_budget
-from bridle.run.calls.approval import Approver, find_pending_approval, list_pending_approvals
+from bridle.run.budget.nested import current_nested_run
+from bridle.run.budget.sources import check_tenant_budget
+from bridle.run.calls.approval import find_pending_approval, list_pending_approvals
 from bridle.run.calls.compensation import ABANDONED_REASON, close_programs, run_compensations
 from bridle.run.calls.handover import (
-    Handover,
-    LentResources,
-    SessionOptions,
     Successor,
     describe_unknown_agent,
     hand_over,
     list_agents,
     open_driver,
-    open_successors,
 )
-from bridle.run.calls.server_requests import ask_model_for_server
 from bridle.run.calls.tool_sources import connect_tools
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
-from bridle.run.memory.retrieval import Retriever
 from bridle.run.recovery.session_log import WriteEpoch
-from bridle.stores import open_store
 from bridle.stores.locks import wait_for_lease
 from bridle.tools.collect_tools import collect_compensations
-from bridle.transports.deadlines import Deadlines
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
 from bridle.values.events import Configured, Imported, Prompted, Resumed, RunEnded
@@ -53,18 +42,14 @@ from bridle.values.result import History
 from bridle.values.settings import Settings
 from bridle.values.usage import Budget
 
-from .agent_settings import AgentParts, must_stream
+from .agent_settings import AgentParts
 from .cancellation import finish_despite_cancel
 from .control.listener import CancelRequest, ControlListener
 from .control.requests import SessionControl, is_run_elsewhere
 from .driver import Driver
-from .model_chain import settings_for_first_model
 from .private_extras import describe_new_settings
 from .stream import RunControl
-from .validate_input import check_new, check_session, check_tenant
-
-if TYPE_CHECKING:
-    from bridle.run.context.telemetry import TracingChoice
+from .validate_input import check_new, check_tenant
 
 FINISHED_STOPS = ("done", "refused")
 OWN_INSTRUCTIONS_NOTE = "the imported system prompt is not sent: the agent has instructions of its own"
@@ -332,123 +317,3 @@ class Session:
                 continue  # the interrupted write succeeded after all: read again
             break
         return driver.state
-
-
-StoreLike = Store | str | os.PathLike[str] | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunResources:
-    """The resources of an agent's runs besides its settings, which are logged: objects of this process."""
-
-    store_location: StoreLike
-    pool: BudgetPool
-    deadlines: Deadlines | None
-    clock: Clock
-    random_source: RandomSource
-    watchers: tuple[Watcher, ...]
-    approver: Approver | None
-    retriever: Retriever | None
-    hooks: Mapping[str, object]
-    handovers: tuple[Handover, ...] = ()
-    tracing: "TracingChoice" = None
-
-    @cached_property
-    def store(self) -> Store:
-        given = self.store_location
-        return open_store(given) if isinstance(given, str | os.PathLike | None) else given
-
-    def open_session(
-        self,
-        session: str,
-        parts: AgentParts[Any],
-        inside: NestedRun | None = None,
-        lent: LentResources | None = None,
-        *,
-        stream: bool = False,
-        control: RunControl | None = None,
-        context: object = None,
-        fence: WriteEpoch | None = None,
-        restore_overrides: Callable[[State], Session] | None = None,
-    ) -> Session:
-        """Open a session; nothing is read or written yet.
-
-        `inside` is the tool call whose run lends its store and approver if the agent has none.
-        `lent` belongs to the agent that hands the session over.
-        """
-        check_session(session)
-        outer = inside.parent_budget.run if inside is not None else None
-        lender = lent or outer
-        # A run inside a tool may have a store of its own; a session that is handed over stays in its store.
-        store = lender.store if lender is not None and (lent or self.store_location is None) else self.store
-        approver = self.approver or (lender.approver if lender is not None else None)
-        streams = stream or (outer is not None and outer.streams) or must_stream(parts.settings)
-        connections = parts.model_chain.open_connections(self.clock, self.deadlines, parts.private_extras)
-        settings = replace(parts.settings, skipped_models=parts.model_chain.skipped_models)
-        tracing = lent.tracing if lent is not None else self.tracing
-        watchers = self._list_watchers(control, lent)
-        pool, agents = (lent.pool, dict(lent.agents)) if lent is not None else (self.pool, {})
-        lending = LentResources(store, approver, watchers, tracing, pool, agents)
-        fence = fence or WriteEpoch()
-        own = SessionOptions(stream=stream, control=control, context=context, inside=inside, lent=lent)
-        own["fence"] = fence
-        successors = self._open_successors(session, parts, lent, restore_overrides, {**own, "lent": lending})
-
-        def new_driver() -> Driver:
-            return Driver(
-                session,
-                connections=connections,
-                store=store,
-                clock=self.clock,
-                random_source=self.random_source,
-                tools=parts.tool_layout.tools,
-                watchers=watchers,
-                stream=streams,
-                choose_options=parts.choose_options,
-                output=parts.output_checker,
-                approver=approver,
-                search=parts.tool_layout.search,
-                pools=(pool, self.pool),
-                retriever=self.retriever,
-                instructions=parts.instructions,
-                hooks=self.hooks,
-                context=context,
-                tracing=tracing,
-                sources=parts.connected_sources,
-                fence=fence,
-                ask_model=partial(ask_model_for_server, self, parts, context),
-            )
-
-        return Session(
-            session=session,
-            settings=lambda: settings_for_first_model(settings, connections, self.clock.monotonic()),
-            store=store,
-            new_driver=new_driver,
-            clock=self.clock,
-            control=control,
-            restore_overrides=restore_overrides,
-            successors=successors,
-            unknown_agents=tuple(each.name for each in self.handovers if each.name not in successors),
-            parts=parts,
-            reopen=partial(self.open_session, session, restore_overrides=restore_overrides, **own),
-            fence=fence,
-            open_other=lambda other: self.open_session(other, parts, **own),
-        )
-
-    def _list_watchers(self, control: RunControl | None, lent: LentResources | None) -> tuple[Watcher, ...]:
-        if lent is not None:
-            return (*(each for each in self.watchers if each not in lent.watchers), *lent.watchers)
-        return self.watchers if control is None else (*self.watchers, control.viewers)
-
-    def _open_successors(
-        self,
-        session: str,
-        parts: AgentParts[Any],
-        lent: LentResources | None,
-        restore: Callable[[State], Session] | None,
-        options: SessionOptions,
-    ) -> dict[str, Successor]:
-        if not self.handovers:
-            return {}
-        again = partial(self.open_session, session, parts, restore_overrides=restore)
-        return open_successors(session, parts.settings.name, self.handovers, again, lent, options)

@@ -16,7 +16,7 @@ import asyncio
 import io
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TextIO, cast
 
@@ -140,8 +140,7 @@ class Console:
                     self.note(f"· skipped: {shorten(reason)}", "yellow")
             case e.ModelAsked(notes=notes):
                 self._streamed = False
-                for note in notes:
-                    self.note(f"· {note}", "yellow")
+                self._note_lines(notes)
             case e.ModelReplied(summarizes_until=summarized_until) if summarized_until:
                 pass  # not part of the conversation; the Compacted event that follows is shown
             case e.ModelReplied(reply=reply):
@@ -168,14 +167,11 @@ class Console:
             case e.ToolsRevealed(names=names, why=why) if names:
                 self.note(f"· now available: {', '.join(names)}: {why}", "dim")
             case e.ToolsChanged() | e.ToolInterrupted() as report:
-                for line in describe_tool_changes(report):
-                    self.note(f"· {line}", "yellow")
+                self._note_lines(describe_tool_changes(report))
             case e.LogRepaired(items=items):
-                for item in items:
-                    self.note(f"· log repaired: {item}", "yellow")
+                self._note_lines(f"log repaired: {item}" for item in items)
             case e.RequestAdjusted(adjustments=adjustments):
-                for each in adjustments:
-                    self.note(f"· {each}", "yellow")
+                self._note_lines(adjustments)
             case e.PrefixMoved(layer=layer, block=block, why=why):
                 self.note(
                     f"· the start of the prompt changed (not read from the cache): {layer}, from {block} on: {why}",
@@ -205,6 +201,10 @@ class Console:
                 self.note(f"· {kind} request of the MCP server {server}: {action}{why}", "dim")
             case SubrunStarted(session=session):
                 self.note(f"· run inside this tool: session {session}", "dim")
+
+    def _note_lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.note(f"· {line}", "yellow")
 
     def _print_restart(self, restarted: AttemptRestarted) -> None:
         wait = f" in {format_duration(restarted.wait_seconds)}" if restarted.wait_seconds else ""

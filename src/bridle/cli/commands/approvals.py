@@ -61,15 +61,18 @@ def format_question(question: PendingApproval, room: int | None, lead: str = "")
     """
     made: list[str] = []
     texts = [f"{lead}{format_call(question)} — {question.rule}"]
-    if len(_fold(texts[0], room)) > 1:
+    if len(_fold_lines(texts[0], room)) > 1:
         texts = [f"{lead}{format_call(question)}", f"— {question.rule}"]
     for line in (*texts, *format_defaults(question)):
-        start, *more = _fold(line, room)
+        start, *more = _fold_lines(line, room)
         made += [start, *(f"{CONTINUED}{piece}" for piece in more)]
-    return [*made, *(f"{BAR}{piece}" for line in format_preview(question) for piece in _fold(line, room))]
+    return [
+        *made,
+        *(f"{BAR}{piece}" for line in format_preview(question) for piece in _fold_lines(line, room)),
+    ]
 
 
-def _fold(line: str, room: int | None) -> list[str]:
+def _fold_lines(line: str, room: int | None) -> list[str]:
     shown = escape_text(line, exact=True)
     return [shown] if room is None else split_cells(shown, max(1, room - len(CONTINUED)))
 

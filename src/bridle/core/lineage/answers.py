@@ -140,7 +140,7 @@ def _approval_asked(effect: RequestApproval, event: e.ApprovalAsked, state: Stat
     return make_approval_question(effect, event.preview) if event.call_id == effect.call.id else None
 
 
-def _recorded(effect: Any, event: e.Event, state: State) -> e.Event | None:
+def _keep_recorded(effect: Any, event: e.Event, state: State) -> e.Event | None:
     """The event of an effect that consists of recording it."""
     made = event_for_effect(effect)
     return made if type(made) is type(event) else None
@@ -187,7 +187,7 @@ ANSWERS: dict[tuple[type, type], Callable[[Any, Any, State], Any]] = {
     },
     (EndRun, e.RunEnded): _run_ended,
     **{
-        (kind, event): _recorded
+        (kind, event): _keep_recorded
         for kind, events in (
             (Reprompt, (e.Reprompted,)),
             (ChangeView, (e.ViewChanged,)),

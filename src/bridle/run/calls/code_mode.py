@@ -19,7 +19,7 @@ from bridle.values.errors import MisuseError
 
 if TYPE_CHECKING:
     from bridle.run.agent_settings import AgentInputs
-    from bridle.run.session import RunResources
+    from bridle.run.context.resources import RunResources
 
     from .code_tool import CodeTool
 

@@ -60,7 +60,7 @@ from .approval import Approver, encode_arguments, make_approval_id
 from .approval_proof import is_request_answer_proved, sign_request_answer
 
 if TYPE_CHECKING:
-    from bridle.run.session import RunResources
+    from bridle.run.context.resources import RunResources
 
 LOG = logging.getLogger("bridle")
 AskModelForServer = Callable[[SamplingRequest, str], Awaitable[State]]

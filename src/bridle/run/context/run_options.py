@@ -28,7 +28,7 @@ from bridle.run.calls.handover import SessionOptions
 from bridle.run.logged_settings import resolve_logged_model, take_logged_instructions
 from bridle.run.model_chain import ModelLike
 from bridle.run.recovery.session_log import WriteEpoch
-from bridle.run.session import RunResources, Session
+from bridle.run.session import Session
 from bridle.run.stream import RunControl
 from bridle.tools.output_functions import OutputFunction
 from bridle.tools.search.search_tools import SearchTools
@@ -38,6 +38,7 @@ from bridle.values.settings import RunOverride
 from bridle.values.usage import Budget
 
 from .instructions import Instructions
+from .resources import RunResources
 
 T = TypeVar("T")
 

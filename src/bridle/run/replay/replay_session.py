@@ -20,8 +20,8 @@ from bridle.core.lineage.replay import ChangedSettings, LogReplay
 from bridle.core.lineage.request_difference import PromptSide, add_bodies, compare_requests
 from bridle.core.state import State
 from bridle.ports.store import RepairableStore, Store
+from bridle.run.context.resources import StoreLike
 from bridle.run.lineage import fork_session
-from bridle.run.session import StoreLike
 from bridle.run.sync import run_in_background
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.stores import open_store

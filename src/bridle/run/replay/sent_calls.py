@@ -15,7 +15,7 @@ from bridle.core.lineage.request_difference import PromptSide, add_bodies, compa
 from bridle.core.state import State
 from bridle.ports.codec import HttpRequest
 from bridle.providers.catalogue import auth_headers
-from bridle.run.session import StoreLike
+from bridle.run.context.resources import StoreLike
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.events import ModelAsked, ModelFailed, ModelReplied, RunEnded

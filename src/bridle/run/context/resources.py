@@ -1,0 +1,156 @@
+"""The objects of this process that an agent's runs use, and the sessions opened with them."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from bridle.core.state import State
+from bridle.ports.clock import Clock, RandomSource
+from bridle.ports.store import Store
+from bridle.ports.watcher import Watcher
+from bridle.run.agent_settings import AgentParts, must_stream
+from bridle.run.budget.nested import NestedRun
+from bridle.run.budget.sources import BudgetPool
+from bridle.run.calls.approval import Approver
+from bridle.run.calls.handover import Handover, LentResources, SessionOptions, Successor, open_successors
+from bridle.run.calls.server_requests import ask_model_for_server
+from bridle.run.driver import Driver
+from bridle.run.memory.retrieval import Retriever
+from bridle.run.model_chain import settings_for_first_model
+from bridle.run.recovery.session_log import WriteEpoch
+from bridle.run.session import Session
+from bridle.run.stream import RunControl
+from bridle.run.validate_input import check_session
+from bridle.stores import open_store
+from bridle.transports.deadlines import Deadlines
+
+if TYPE_CHECKING:
+    from .telemetry import TracingChoice
+
+StoreLike = Store | str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResources:
+    """The resources of an agent's runs besides its settings, which are logged: objects of this process."""
+
+    store_location: StoreLike
+    pool: BudgetPool
+    deadlines: Deadlines | None
+    clock: Clock
+    random_source: RandomSource
+    watchers: tuple[Watcher, ...]
+    approver: Approver | None
+    retriever: Retriever | None
+    hooks: Mapping[str, object]
+    handovers: tuple[Handover, ...] = ()
+    tracing: "TracingChoice" = None
+
+    @cached_property
+    def store(self) -> Store:
+        given = self.store_location
+        return open_store(given) if isinstance(given, str | os.PathLike | None) else given
+
+    def open_session(
+        self,
+        session: str,
+        parts: AgentParts[Any],
+        inside: NestedRun | None = None,
+        lent: LentResources | None = None,
+        *,
+        stream: bool = False,
+        control: RunControl | None = None,
+        context: object = None,
+        fence: WriteEpoch | None = None,
+        restore_overrides: Callable[[State], Session] | None = None,
+    ) -> Session:
+        """Open a session; nothing is read or written yet.
+
+        `inside` is the tool call whose run lends its store and approver if the agent has none.
+        `lent` belongs to the agent that hands the session over.
+        """
+        check_session(session)
+        lending = self._choose_resources(inside, lent, control)
+        outer = inside.parent_budget.run if inside is not None else None
+        streams = stream or (outer is not None and outer.streams) or must_stream(parts.settings)
+        connections = parts.model_chain.open_connections(self.clock, self.deadlines, parts.private_extras)
+        settings = replace(parts.settings, skipped_models=parts.model_chain.skipped_models)
+        fence = fence or WriteEpoch()
+        own = SessionOptions(stream=stream, control=control, context=context, inside=inside, lent=lent)
+        own["fence"] = fence
+        successors = self._open_successors(session, parts, lent, restore_overrides, {**own, "lent": lending})
+
+        def new_driver() -> Driver:
+            return Driver(
+                session,
+                connections=connections,
+                store=lending.store,
+                clock=self.clock,
+                random_source=self.random_source,
+                tools=parts.tool_layout.tools,
+                watchers=lending.watchers,
+                stream=streams,
+                choose_options=parts.choose_options,
+                output=parts.output_checker,
+                approver=lending.approver,
+                search=parts.tool_layout.search,
+                pools=(lending.pool, self.pool),
+                retriever=self.retriever,
+                instructions=parts.instructions,
+                hooks=self.hooks,
+                context=context,
+                tracing=lending.tracing,
+                sources=parts.connected_sources,
+                fence=fence,
+                ask_model=partial(ask_model_for_server, self, parts, context),
+            )
+
+        return Session(
+            session=session,
+            settings=lambda: settings_for_first_model(settings, connections, self.clock.monotonic()),
+            store=lending.store,
+            new_driver=new_driver,
+            clock=self.clock,
+            control=control,
+            restore_overrides=restore_overrides,
+            successors=successors,
+            unknown_agents=tuple(each.name for each in self.handovers if each.name not in successors),
+            parts=parts,
+            reopen=partial(self.open_session, session, restore_overrides=restore_overrides, **own),
+            fence=fence,
+            open_other=lambda other: self.open_session(other, parts, **own),
+        )
+
+    def _choose_resources(
+        self, inside: NestedRun | None, lent: LentResources | None, control: RunControl | None
+    ) -> LentResources:
+        """The resources of a session: those of this agent, of the outer run or of the agent that hands it over."""
+        lender = lent or (inside.parent_budget.run if inside is not None else None)
+        # A run inside a tool may have a store of its own; a session that is handed over stays in its store.
+        store = lender.store if lender is not None and (lent or self.store_location is None) else self.store
+        approver = self.approver or (lender.approver if lender is not None else None)
+        tracing = lent.tracing if lent is not None else self.tracing
+        pool, agents = (lent.pool, dict(lent.agents)) if lent is not None else (self.pool, {})
+        return LentResources(store, approver, self._list_watchers(control, lent), tracing, pool, agents)
+
+    def _list_watchers(self, control: RunControl | None, lent: LentResources | None) -> tuple[Watcher, ...]:
+        if lent is not None:
+            return (*(each for each in self.watchers if each not in lent.watchers), *lent.watchers)
+        return self.watchers if control is None else (*self.watchers, control.viewers)
+
+    def _open_successors(
+        self,
+        session: str,
+        parts: AgentParts[Any],
+        lent: LentResources | None,
+        restore: Callable[[State], Session] | None,
+        options: SessionOptions,
+    ) -> dict[str, Successor]:
+        if not self.handovers:
+            return {}
+        again = partial(self.open_session, session, parts, restore_overrides=restore)
+        return open_successors(session, parts.settings.name, self.handovers, again, lent, options)
