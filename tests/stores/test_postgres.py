@@ -12,21 +12,27 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 
 import asyncpg
 import pytest
 from command import bridle
+from patience import PATIENCE_SECONDS
 from postgres_server import PostgresServer, find_binaries
 
 from bridle import Agent
 from bridle.stores import find_store_file, name_store, open_store
-from bridle.stores.postgres import notifications, tables
+from bridle.stores.postgres import notifications, rows, tables
 from bridle.stores.postgres.address import parse_address
 from bridle.stores.postgres.rows import escape_nul, unescape_nul
 from bridle.testing.conformance.sample_records import make_prompt, make_records, make_tool_finish
+from bridle.values.calls import ContentRedacted
 from bridle.values.errors import Conflict, Corrupt, MisuseError, Unusable
+from bridle.values.record import seal_record
 
 SECRET = "hunter2"
+WAITING_TRANSACTIONS = "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"
+WAITING_LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
 @pytest.fixture
@@ -289,6 +295,37 @@ def test_a_damaged_blob_is_found_and_restored_by_putting_it_again(postgres, url)
     assert run_with(url, lambda store: store.get_blob(hash_)) == b"content"
 
 
+def test_a_fork_that_begins_during_a_redaction_is_noticed(postgres, url):
+    """The redaction waits for the fork's transaction, then finds a session that lacks the evidence."""
+    records = line("one", "secret", "three")
+    left = seal_record(2, 0.0, make_prompt("gone"), "")
+    event = ContentRedacted(
+        record=2,
+        record_hash=records[1].hash,
+        body=sha256(left.data).hexdigest(),
+        digest=sha256(records[1].data).hexdigest(),
+    )
+    evidence = {"s": seal_record(4, 1.0, event, records[2].hash)}
+
+    async def main(store):
+        await store.append("s", 0, records)
+        forker = await asyncpg.connect(
+            postgres.url(), server_settings={"search_path": parse_address(url).schema}
+        )
+        async with forker.transaction():
+            await rows.insert_fork(forker, "s", 3, "f", again=False)
+            redacting = asyncio.create_task(store.redact("s", 2, left.data, evidence))
+            while await asyncio.to_thread(postgres.sql, WAITING_TRANSACTIONS) != "1":
+                assert not redacting.done()
+        with pytest.raises(Conflict, match="is shared with 'f'"):
+            await redacting
+        for session in ("s", "f"):
+            assert list(await store.read(session)) == records
+        await forker.close()
+
+    run_with(url, main)
+
+
 # Connections.
 
 
@@ -317,22 +354,49 @@ def test_connections_that_are_cut_are_opened_again(postgres, url):
 
 def test_a_lease_that_was_lost_with_its_connection_is_not_written_under(postgres, url):
     records = line("one", "two")
+    key = tables.make_lock_key("lease", parse_address(url).schema, "a", 0)
 
-    async def main():
-        first, second = open_store(url), open_store(url)
-        async with first.lease("a") as lease:
-            await first.append("a", 0, records[:1], epoch=lease.epoch)
-            postgres.cut_connections()
-            async with second.lease("a"):
-                with pytest.raises(Conflict, match="in use by another run"):
-                    await first.append("a", 1, records[1:], epoch=lease.epoch)
-            assert list(await second.read("a")) == records[:1]
-        async with second.lease("a") as lease:
-            await second.append("a", 1, records[1:], epoch=lease.epoch)
-        await first.close()
-        await second.close()
+    async def main(store):
+        rival = await asyncpg.connect(postgres.url())
+        async with store.lease("a") as lease:
+            await store.append("a", 0, records[:1], epoch=lease.epoch)
+            # It waits for the lock, and so gets it in the moment in which the connection ends.
+            waiting = asyncio.create_task(rival.execute("SELECT pg_advisory_lock($1)", key))
+            while await asyncio.to_thread(postgres.sql, WAITING_LOCKS) != "1":
+                assert not waiting.done()
+            await asyncio.to_thread(postgres.cut_connections)
+            await waiting
+            with pytest.raises(Conflict, match="in use by another run"):
+                await store.append("a", 1, records[1:], epoch=lease.epoch)
+            assert list(await store.read("a")) == records[:1]
+        await rival.close()
+        async with store.lease("a") as lease:
+            await store.append("a", 1, records[1:], epoch=lease.epoch)
 
-    asyncio.run(main())
+    run_with(url, main)
+
+
+def test_a_lease_is_taken_again_when_the_server_is_back(own_server):
+    """A run that waits for a person writes nothing, and stays the owner of its session."""
+
+    async def wait_until_leased(store):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await store.is_leased("a"):
+                await asyncio.sleep(0.01)
+
+    async def main(store):
+        other = open_store(own_server.url())
+        async with store.lease("a"):
+            for break_connections in (own_server.cut_connections, own_server.restart):
+                await asyncio.to_thread(break_connections)
+                await wait_until_leased(other)
+                with pytest.raises(Conflict, match="in use"):
+                    async with other.lease("a"):
+                        pass
+            own_server.stop()
+        await other.close()
+
+    run_with(own_server.url(), main)
 
 
 def test_a_server_that_is_away_is_told_and_used_again_when_it_is_back(own_server):

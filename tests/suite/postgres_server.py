@@ -10,11 +10,12 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -186,6 +187,16 @@ class PostgresServer:
             statement,
         ]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def change_rows(log: str, statement: str) -> str:
+    """Run a statement as another program would; `log` is a file or the URL of the shared server. Returns the rows."""
+    if "://" not in log:
+        with closing(sqlite3.connect(log)) as db, db:
+            return "\n".join("|".join(map(str, row)) for row in db.execute(statement))
+    server = shared_server()
+    assert server is not None
+    return server.sql(f"SET search_path TO {log.rpartition('schema=')[2]}; {statement}")
 
 
 def is_in_folder(process: Path, folder: Path) -> bool:

@@ -161,7 +161,7 @@ class RedactableStore(Protocol):
         The record keeps its number, time and hash. `evidence` has one record per session that contains the record
         (the session itself, and forks that share it): its event has the unique key `redaction_key(seq, data)`, and
         `read` accepts the changed data because of it. Also removes these blobs, and a blob that held the old data.
-        The old content must not stay readable in the store's files.
+        The old content must not stay readable in the store's files; a store that cannot ensure that warns.
 
         Raises `Conflict` if the evidence does not continue each of these sessions, or one is missing.
         """

@@ -22,6 +22,7 @@ from bridle.core.state import SessionIdentity, State
 from bridle.ports.clock import Clock
 from bridle.ports.store import RepairableStore, SessionInfo, Store
 from bridle.values.budget import Spending
+from bridle.values.calls import ContentRedacted
 from bridle.values.errors import Conflict, Corrupt, SessionNotFound
 from bridle.values.events import Configured, Event, Forked, LogRepaired, Prompted
 from bridle.values.lineage import Branch, Comparison, CrossTenant, Fork, ForkPlace
@@ -66,7 +67,10 @@ async def fork_session(
     cut_reason = lost if place.at == len(records) else ""
     chosen = find_model_by_name(model, needs_address=False) if isinstance(model, str) else model
     forked = Forked(session=name, parent=session, at=place.at, cross_tenant=across)
-    events = _first_fork_events(forked, cut_reason, chosen, place.state)
+    later = (record.event for record in records[place.at :])
+    # Every log proves its own redactions; without these, the shared records would count as changed.
+    redactions = [event for event in later if isinstance(event, ContentRedacted) and event.record <= place.at]
+    events = [*_first_fork_events(forked, cut_reason, chosen, place.state), *redactions]
     try:
         await store.fork(session, place.at, name)
     except Conflict:

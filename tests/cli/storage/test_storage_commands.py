@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from leases import hold
+from postgres_server import change_rows
 
 from bridle import Agent, tool
 from bridle.cli.main import main
@@ -31,6 +34,13 @@ def log(tmp_path, monkeypatch):
     monkeypatch.setenv("BRIDLE_STORE", "log.db")
     monkeypatch.delenv("BRIDLE_ANCHORS", raising=False)
     return tmp_path / "log.db"
+
+
+@pytest.fixture
+def any_log(shared_log, monkeypatch):
+    """A log in a file, then in a database."""
+    monkeypatch.setenv("BRIDLE_STORE", shared_log)
+    return shared_log
 
 
 @tool(effect="write", approve=True)
@@ -73,8 +83,8 @@ def list_names(path):
     return asyncio.run(read())
 
 
-def test_gc_removes_what_is_old_and_free_and_nothing_else(log, capsys):
-    asyncio.run(write_sessions(log))
+def test_gc_removes_what_is_old_and_free_and_nothing_else(any_log, capsys):
+    asyncio.run(write_sessions(any_log))
     everything = {"finished", "parent", "family", "waiting", "child", "new-fork", "new"}
     code, planned = run(capsys, "gc", "--older-than", "90d")
     assert (code, planned["dry_run"], sessions(planned["removed"])) == (
@@ -86,23 +96,37 @@ def test_gc_removes_what_is_old_and_free_and_nothing_else(log, capsys):
         "waiting": "it waits for an answer",
         "parent": "it shares records with new-fork",
     }
-    assert list_names(log) == everything, "a dry run removed something"
-    size = log.stat().st_size
+    assert list_names(any_log) == everything, "a dry run removed something"
     code, done = run(capsys, "gc", "--older-than", "90d", "--yes")
     assert (code, done["removed"], done["kept"]) == (0, planned["removed"], planned["kept"])
     assert done["blobs"] == 1, "equal long answers are one blob, which `parent` still uses"
-    assert list_names(log) == everything - {"finished", "family", "child"}
-    assert log.stat().st_size < size
+    assert list_names(any_log) == everything - {"finished", "family", "child"}
     assert run(capsys, "verify")[0] == 0
-    with closing(sqlite3.connect(log)) as db:
-        rows = db.execute("SELECT uid, seq, reason FROM removals ORDER BY uid").fetchall()
-    assert rows == [(name, 5, "bridle gc --older-than 90d") for name in ("child", "family", "finished")]
+    rows = change_rows(any_log, "SELECT uid, seq, reason FROM removals ORDER BY uid").splitlines()
+    assert rows == [f"{name}|5|bridle gc --older-than 90d" for name in ("child", "family", "finished")]
 
 
-def test_a_removed_session_is_gone_and_its_name_is_free(log, capsys):
+def test_gc_makes_the_file_smaller(log, capsys):
+    asyncio.run(write_sessions(log))
+    size = log.stat().st_size
+    run(capsys, "gc", "--older-than", "90d", "--yes")
+    assert log.stat().st_size < size
+
+
+def test_verify_checks_the_tables_as_a_whole(any_log, capsys):
+    asyncio.run(write_sessions(any_log))
+    assert run(capsys, "verify")[1]["problems"] == []
+    change_rows(any_log, "UPDATE sessions SET seq = seq - 1 WHERE uid = 'new'")
+    change_rows(any_log, "UPDATE blobs SET hash = 'f00d' WHERE length(bytes) < 100")
+    texts = [problem["text"] for problem in run(capsys, "verify")[1]["problems"] if problem["kind"] == "file"]
+    assert any(text.startswith("session 'new' has a record 5 outside of its log of 4") for text in texts)
+    assert "blob f00d is not what was written" in texts
+
+
+def test_a_removed_session_is_gone_and_its_name_is_free(any_log, capsys):
     async def write_again():
-        await write_sessions(log)
-        store = open_store(log)
+        await write_sessions(any_log)
+        store = open_store(any_log)
         assert await remove_session(store, "finished", now=1.0, reason="test") == ""
         assert await store.read("finished") == ()
         with pytest.raises(SessionNotFound):
@@ -114,9 +138,9 @@ def test_a_removed_session_is_gone_and_its_name_is_free(log, capsys):
     assert run(capsys, "verify")[0] == 0
 
 
-def test_gc_keeps_a_session_that_a_run_uses_and_skips_blobs_meanwhile(log, capsys):
-    asyncio.run(write_sessions(log))
-    with hold(open_store(log), "finished"):
+def test_gc_keeps_a_session_that_a_run_uses_and_skips_blobs_meanwhile(any_log, capsys):
+    asyncio.run(write_sessions(any_log))
+    with hold(open_store(any_log), "finished"):
         _, done = run(capsys, "gc", "--older-than", "90d", "--yes")
     reasons = {row["session"]: row["reason"] for row in done["kept"]}
     assert reasons["finished"] == "a run is using it"
@@ -223,6 +247,27 @@ def test_a_backup_while_a_run_writes_is_a_whole_log(log, capsys):
     assert "cannot be written" in capsys.readouterr().err
     assert not [*Path().glob("**/*.partial")]
     assert (Path("copy0.db").stat().st_mode & 0o777) == 0o600
+
+
+def test_a_backup_of_a_database_is_left_to_its_tools(postgres, capsys):
+    """The line that is printed is one that works."""
+    url = postgres.new_url()
+    asyncio.run(write_sessions(url))
+    assert main(["backup", "a copy", "--store", url]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "secret" not in told
+    words = shlex.split(told.partition("tools copy: ")[2])
+    assert words[0] == "pg_dump"
+    environment = {**os.environ, "PGUSER": "bridle", "PGPASSWORD": "secret"}
+    subprocess.run([postgres.binaries / "pg_dump", *words[1:]], env=environment, check=True)
+    schema = url.rpartition("=")[2]
+    copied = subprocess.run(
+        [postgres.binaries / "pg_restore", "--data-only", f"--schema={schema}", "--file=-", "a copy"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "new-fork" in copied.stdout
 
 
 def test_a_log_that_is_damaged_is_not_backed_up_as_a_good_one(log, capsys):

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import sqlite3
 
 import msgspec
 import pytest
 from command import bridle
 from in_loop import in_loop
+from postgres_server import change_rows
 
 from bridle import Agent, ContentRedacted, export_session, import_session, redact_record, tool
 from bridle.core.recovery.log_repair import fold_log
@@ -37,9 +37,12 @@ def read_cards() -> str:
 PROMPT = f'!call pay {{"card": "{SECRET}"}}\n!then\n!call read_cards {{}}\n!then\n!say done'
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request, tmp_path):
-    opened = open_store(None if request.param == "memory" else tmp_path / "log.db")
+    if request.param == "postgres":
+        opened = open_store(request.getfixturevalue("postgres").new_url())
+    else:
+        opened = open_store(None if request.param == "memory" else tmp_path / "log.db")
     yield opened
     asyncio.run(opened.close())
 
@@ -82,6 +85,24 @@ async def test_content_is_gone_everywhere_and_the_session_goes_on(store, tmp_pat
         result = await agent.run("!say still here", name)
         assert (result.stop, result.text) == ("done", "still here")
         assert REMOVED in str(result.messages)
+
+
+@in_loop
+async def test_a_fork_from_before_the_redaction_proves_it_too(store):
+    agent = make_agent(store)
+    await agent.run(PROMPT, "s")
+    await agent.run("!say more", "s")
+    await redact_all(store, "s")
+    await agent.fork("s", "m4", new="fork")
+    shared = await store.read("fork")
+    assert not has_secret(shared)
+    assert any(each.is_redacted for each in shared)
+    assert {each.event.record for each in shared if isinstance(each.event, ContentRedacted)} == {
+        each.seq for each in shared if each.is_redacted
+    }
+    await agent.fork("fork", "m2", new="leaf")
+    for name in ("fork", "leaf"):
+        assert (await agent.run("!say on", name)).text == "on"
 
 
 @in_loop
@@ -222,22 +243,19 @@ def events_of(records, kind):
 
 
 @in_loop
-async def test_an_unrecorded_removal_or_a_second_change_is_tampering(tmp_path):
-    path = tmp_path / "log.db"
-    store = open_store(path)
+async def test_an_unrecorded_removal_or_a_second_change_is_tampering(shared_log):
+    store = open_store(shared_log)
     await make_agent(store).run(PROMPT, "s")
     records = await store.read("s")
     await redact_record(store, "s", 2, reason="r", by="b")
     await store.close()
     body = redact_data(6, records[5].data).data
 
-    def change(statement, *given):
-        with sqlite3.connect(path) as db:
-            assert db.execute(statement, given).rowcount == 1
-        db.close()
+    def change(seq, data):
+        change_rows(shared_log, f"UPDATE events SET data = {quote(data)} WHERE seq = {seq}")
 
     async def read():
-        opened = open_store(path)
+        opened = open_store(shared_log)
         try:
             return await opened.read("s")
         finally:
@@ -245,31 +263,36 @@ async def test_an_unrecorded_removal_or_a_second_change_is_tampering(tmp_path):
 
     assert (await read())[1].is_redacted
     original = records[5].data.decode()
-    change("UPDATE events SET data = ? WHERE seq = 6", body.decode())
+    change(6, body.decode())
     with pytest.raises(Corrupt, match="record 6 was changed"):
         await read()
-    change("UPDATE events SET data = ? WHERE seq = 6", original)
+    change(6, original)
     redacted = (await read())[1].data.decode()
-    change("UPDATE events SET data = ? WHERE seq = 2", redacted.replace("removed", "changed"))
+    change(2, redacted.replace("removed", "changed"))
     with pytest.raises(Corrupt, match="record 2 was changed"):
         await read()
-    change("UPDATE events SET data = ? WHERE seq = 2", redacted)
+    change(2, redacted)
     # The event that proves the redaction is part of the chain: without it, or with another one, nothing verifies.
     last = (await read())[-1]
     assert isinstance(last.event, ContentRedacted)
     forged = msgspec.structs.replace(last.event, record=3)
-    change("UPDATE events SET data = ? WHERE seq = ?", msgspec.json.encode(forged).decode(), last.seq)
+    change(last.seq, msgspec.json.encode(forged).decode())
     with pytest.raises(Corrupt):
         await read()
-    change("UPDATE events SET data = ? WHERE seq = ?", last.data.decode(), last.seq)
+    change(last.seq, last.data.decode())
     assert (await read())[1].is_redacted
-    change("DELETE FROM events WHERE seq = ?", last.seq)
+    change_rows(shared_log, f"DELETE FROM events WHERE seq = {last.seq}")
     with pytest.raises(Corrupt):
         await read()
 
 
-def test_the_command_redacts_shows_and_continues(tmp_path):
-    log = str(tmp_path / "log.db")
+def quote(text):
+    """A text as a constant of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def test_the_command_redacts_shows_and_continues(shared_log, tmp_path):
+    log = shared_log
     session = json.loads(bridle("run", f"!say card {SECRET}", "--json", "--store", log).out)["session"]
     wrong = bridle("redact", session, "--reason", "r", "--by", "b", BRIDLE_STORE=log)
     assert (wrong.code, "name what to remove" in wrong.err) == (2, True)

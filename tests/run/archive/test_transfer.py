@@ -42,13 +42,27 @@ def split(data):
     return data.splitlines(keepends=True)
 
 
-@pytest.mark.parametrize("kinds", [("memory", "sqlite"), ("sqlite", "memory"), ("sqlite", "sqlite")])
+def place_store(kind, at, request, tmp_path):
+    if kind == "postgres":
+        return request.getfixturevalue("postgres").new_url()
+    return None if kind == "memory" else tmp_path / f"{at}.db"
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("memory", "sqlite"),
+        ("sqlite", "memory"),
+        ("sqlite", "sqlite"),
+        ("sqlite", "postgres"),
+        ("postgres", "sqlite"),
+        ("postgres", "postgres"),
+    ],
+)
 @pytest.mark.parametrize("shares", [True, False])
 @in_loop
-async def test_exporting_an_imported_session_gives_the_same_bytes(tmp_path, kinds, shares):
-    source, target = (
-        open_store(None if kind == "memory" else tmp_path / f"{at}.db") for at, kind in enumerate(kinds)
-    )
+async def test_exporting_an_imported_session_gives_the_same_bytes(request, tmp_path, kinds, shares):
+    source, target = (open_store(place_store(kind, at, request, tmp_path)) for at, kind in enumerate(kinds))
     names = await fill(source)
     for name in names if shares else names[::-1]:
         data = await export(source, name)
@@ -138,8 +152,8 @@ async def test_an_export_without_blobs_needs_a_store_that_has_them():
     assert (await import_session(source, data, name="copy")).blobs == 0
 
 
-def test_the_commands_move_a_session_between_stores(tmp_path):
-    log = str(tmp_path / "log.db")
+def test_the_commands_move_a_session_between_stores(shared_log, tmp_path):
+    log = shared_log
     session = json.loads(bridle("run", "!say hello", "--json", "--store", log).out)["session"]
     written = bridle("export", session, "-o", "out.jsonl", cwd=tmp_path, BRIDLE_STORE=log)
     assert (written.code, written.out) == (0, ""), written.err

@@ -5,7 +5,6 @@ import json
 import os
 import shlex
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from command import bridle
 from in_loop import in_loop
 from patience import PATIENCE_SECONDS
+from postgres_server import change_rows
 
 from bridle import ControlRefused, RunEnded, Steered, control
 from bridle.cli.help_texts import load_help
@@ -30,20 +30,20 @@ PAYING = '!call pay {"amount": 7}\n!then\n!say done'
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))
+def home(tmp_path, monkeypatch, shared_log):
+    monkeypatch.setenv("BRIDLE_STORE", shared_log)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
-def start(home):
+def start(home, shared_log):
     """Start a run in a process; it is killed at the end of the test."""
     running = []
 
     def run(prompt=BLOCKED, session="s", *options):
-        command = [sys.executable, str(PROGRAM), str(home / "log.db"), session, prompt, *options]
+        command = [sys.executable, str(PROGRAM), shared_log, session, prompt, *options]
         process = subprocess.Popen(
             command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -90,10 +90,10 @@ def events_of(records, kind):
 
 
 @in_loop
-async def test_a_run_is_steered_paused_and_cancelled_from_another_process(home, start):
+async def test_a_run_is_steered_paused_and_cancelled_from_another_process(home, start, shared_log):
     process = start()
     await wait_for_start(home)
-    store = open_store(home / "log.db")
+    store = open_store(shared_log)
     desk = control(store, "s")
     steered = await desk.steer("Use euros. \x1b[31m", by="ann")
     paused = await desk.pause(by="bob")
@@ -110,10 +110,10 @@ async def test_a_run_is_steered_paused_and_cancelled_from_another_process(home, 
 
 
 @in_loop
-async def test_a_pause_ends_the_run_after_its_step_and_resume_continues_it(home, start):
+async def test_a_pause_ends_the_run_after_its_step_and_resume_continues_it(home, start, shared_log):
     process = start()
     await wait_for_start(home)
-    store = open_store(home / "log.db")
+    store = open_store(shared_log)
     await control(store, "s").pause(by="ann")
     (home / "go").touch()
     ended = finish(process)
@@ -123,9 +123,9 @@ async def test_a_pause_ends_the_run_after_its_step_and_resume_continues_it(home,
 
 
 @in_loop
-async def test_an_approval_from_another_process_is_taken_at_once(home, start):
+async def test_an_approval_from_another_process_is_taken_at_once(home, start, shared_log):
     process = start(PAYING)
-    store = open_store(home / "log.db")
+    store = open_store(shared_log)
     question = await wait_for_question(store)
     await store.close()
     done = await asyncio.to_thread(
@@ -141,10 +141,10 @@ async def test_an_approval_from_another_process_is_taken_at_once(home, start):
 
 
 @in_loop
-async def test_forged_and_useless_requests_are_refused_and_change_nothing(home, start):
+async def test_forged_and_useless_requests_are_refused_and_change_nothing(home, start, shared_log):
     """Anyone who can write the store can write its control logs: an approval still needs the key of the user."""
     process = start(PAYING)
-    store = open_store(home / "log.db")
+    store = open_store(shared_log)
     question = await wait_for_question(store)
     forged = ApprovalAnswered(
         call_id=question.call_id, binding=question.binding, answer="approve", proof="0" * 64
@@ -175,24 +175,22 @@ async def test_forged_and_useless_requests_are_refused_and_change_nothing(home, 
 
 
 @in_loop
-async def test_a_damaged_control_log_stops_requests_and_not_the_run(home, start):
-    store = open_store(home / "log.db")
+async def test_a_damaged_control_log_stops_requests_and_not_the_run(home, start, shared_log):
+    store = open_store(shared_log)
     record = seal_record(1, 1.0, ControlRequested(action="pause", run="m0"), GENESIS)
     await store.append(control_log_name("s"), 0, (record,))
     await store.close()
-    with sqlite3.connect(home / "log.db") as db:
-        db.execute("UPDATE events SET data = replace(data, 'm0', 'm1')")
-    db.close()
+    change_rows(shared_log, "UPDATE events SET data = replace(data, 'm0', 'm1')")
     (home / "go").touch()
     process = start()
     assert finish(process)["text"] == "done"
 
 
 @in_loop
-async def test_many_controllers_at_once_are_all_taken_in_order_and_once(home, start):
+async def test_many_controllers_at_once_are_all_taken_in_order_and_once(home, start, shared_log):
     process = start()
     await wait_for_start(home)
-    stores = [open_store(home / "log.db") for _ in range(4)]
+    stores = [open_store(shared_log) for _ in range(4)]
     sent = [
         control(stores[number % 4], "s").steer(f"message {number}", by=f"person {number}")
         for number in range(12)
@@ -219,8 +217,8 @@ async def test_many_controllers_at_once_are_all_taken_in_order_and_once(home, st
 
 
 @in_loop
-async def test_a_session_that_no_process_runs_is_named_as_such(home, start):
-    store = open_store(home / "log.db")
+async def test_a_session_that_no_process_runs_is_named_as_such(home, start, shared_log):
+    store = open_store(shared_log)
     with pytest.raises(SessionNotFound):
         await control(store, "s").cancel()
     process = start()
@@ -241,10 +239,10 @@ KILLED_AT = range(3, 12)
 
 @pytest.mark.parametrize("count", KILLED_AT)
 @in_loop
-async def test_a_request_survives_the_death_of_the_run_at_every_record(home, start, count):
+async def test_a_request_survives_the_death_of_the_run_at_every_record(home, start, shared_log, count):
     """The run is killed after each of its records, with a message and an answer under way; nothing is taken twice."""
     process = start(PAYING, "s", "--kill-after", str(count))
-    store = open_store(home / "log.db")
+    store = open_store(shared_log)
     desk = control(store, "s")
 
     async def act():
@@ -292,7 +290,7 @@ async def test_a_request_survives_the_death_of_the_run_at_every_record(home, sta
 
 
 @in_loop
-async def test_a_controller_that_is_killed_leaves_its_request_or_none(home, start):
+async def test_a_controller_that_is_killed_leaves_its_request_or_none(home, start, shared_log):
     """Killed after its append, the request is carried out; killed before it, nothing happens."""
     process = start()
     await wait_for_start(home)
@@ -304,9 +302,9 @@ async def test_a_controller_that_is_killed_leaves_its_request_or_none(home, star
         "SessionControl.{method} = die\n"
         "asyncio.run(control(sys.argv[1], 's').steer('from the dead', by='ann'))\n"
     )
-    store = open_store(home / "log.db")
+    store = open_store(shared_log)
     for method, count in (("_append", 0), ("_wait_until_taken", 1)):
-        command = [sys.executable, "-c", program.format(method=method), str(home / "log.db")]
+        command = [sys.executable, "-c", program.format(method=method), shared_log]
         ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
         assert ended.returncode == 9, ended.stderr
         assert len(await store.read(control_log_name("s"))) == count
@@ -321,11 +319,11 @@ async def test_a_controller_that_is_killed_leaves_its_request_or_none(home, star
 
 
 @in_loop
-async def test_a_stopped_process_loses_the_session_to_a_takeover(home, start):
+async def test_a_stopped_process_loses_the_session_to_a_takeover(home, start, shared_log):
     process = start()
     await wait_for_start(home)
     os.kill(process.pid, signal.SIGSTOP)
-    store = open_store(home / "log.db")
+    store = open_store(shared_log)
     sent = await control(store, "s").steer("!say done", by="ann", wait_seconds=0.2)
     assert sent.status == "sent"
     (home / "go").touch()
@@ -344,8 +342,8 @@ async def test_a_stopped_process_loses_the_session_to_a_takeover(home, start):
 
 
 @in_loop
-async def test_the_examples_of_the_help_work(home, start):
-    store = open_store(home / "log.db")
+async def test_the_examples_of_the_help_work(home, start, shared_log):
+    store = open_store(shared_log)
     for name in ("steer", "pause", "cancel"):
         for line, _ in load_help().examples[name]:
             (home / "go.started").unlink(missing_ok=True)

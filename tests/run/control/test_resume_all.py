@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from command import bridle
 from patience import PATIENCE_SECONDS
+from postgres_server import change_rows
 
 PROGRAM = Path(__file__).with_name("controlled.py")
 PAYING = '!call pay {"amount": 7}\n!then\n!say done'
@@ -28,8 +28,8 @@ def pay(amount: int) -> str:
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))
+def home(tmp_path, monkeypatch, shared_log):
+    monkeypatch.setenv("BRIDLE_STORE", shared_log)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tools.py").write_text(TOOLS)
@@ -38,7 +38,15 @@ def home(tmp_path, monkeypatch):
 
 def run_killed(home, session, count):
     """A run that is killed after so many records."""
-    command = [sys.executable, str(PROGRAM), "log.db", session, PAYING, "--kill-after", str(count)]
+    command = [
+        sys.executable,
+        str(PROGRAM),
+        os.environ["BRIDLE_STORE"],
+        session,
+        PAYING,
+        "--kill-after",
+        str(count),
+    ]
     ended = subprocess.run(command, cwd=home, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
 
@@ -68,12 +76,10 @@ def test_dead_runs_are_continued_answers_are_honoured_and_the_rest_is_reported(h
     assert resume_all()[1] == {}
 
 
-def test_a_failure_does_not_stop_the_others_and_sets_the_exit_code(home):
+def test_a_failure_does_not_stop_the_others_and_sets_the_exit_code(home, shared_log):
     for session in ("one", "two"):
         run_killed(home, session, 3)
-    with sqlite3.connect(home / "log.db") as db:
-        db.execute("UPDATE events SET data = replace(data, 'pay', 'pax') WHERE seq = 2 AND sid = 1")
-    db.close()
+    change_rows(shared_log, "UPDATE events SET data = replace(data, 'pay', 'pax') WHERE seq = 2 AND sid = 1")
     code, found, err = resume_all()
     assert code == 1, err
     assert sorted(each["status"] for each in found.values()) == ["done", "failed"]
@@ -83,7 +89,7 @@ def test_a_failure_does_not_stop_the_others_and_sets_the_exit_code(home):
 
 def test_a_run_in_use_is_left_alone_and_its_budget_is_kept(home):
     run_killed(home, "dead", 3)
-    command = [sys.executable, str(PROGRAM), "log.db", "live", PAYING]
+    command = [sys.executable, str(PROGRAM), os.environ["BRIDLE_STORE"], "live", PAYING]
     with subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, text=True) as live:
         try:
             while not any(
@@ -109,11 +115,7 @@ def test_a_run_on_the_command_line_waits_for_an_answer_from_elsewhere(home):
     with subprocess.Popen(
         command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as live:
-        while (
-            not (asked := json.loads(bridle("approvals", "--json").out))
-            if (home / "log.db").exists()
-            else True
-        ):
+        while not (asked := json.loads(bridle("approvals", "--json").out or "[]")):
             assert live.poll() is None
         assert bridle("approve", asked[0]["id"]).code == 0
         out, err = live.communicate(timeout=PATIENCE_SECONDS)

@@ -1,8 +1,8 @@
 """Locks that give a session one driver at a time: advisory locks of one connection.
 
 The server releases them when the connection ends, however it ends. The connection is shared by all leases of a store,
-because a server has few connections. If it is lost while leases are held, the locks are taken again before the next
-append; a session that another process has locked by then is lost to it.
+because a server has few connections. If it is lost while leases are held, the locks are taken again at once, and
+every `RETAKE_SECONDS` while the server is away; a session that another process has locked by then is lost to it.
 
 Each epoch of a session has a lock of its own, so a takeover does not wait for a holder that does not answer.
 """
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from asyncpg import exceptions as pg
 
 from bridle.stores.conflicts import session_in_use, taken_over
-from bridle.values.errors import SessionNotFound
+from bridle.values.errors import BridleError, SessionNotFound
 
+from . import queries
 from .connections import Connections
 from .driver_errors import LOST, explain_error
 from .rows import escape_nul
@@ -22,6 +23,8 @@ from .tables import make_lock_key
 
 if TYPE_CHECKING:
     from asyncpg import Connection
+
+RETAKE_SECONDS = 0.5
 
 LeaseKey = tuple[str, int]
 """Session and epoch."""
@@ -37,6 +40,10 @@ class Leases:
         self._held: set[LeaseKey] = set()
         self._lost: set[LeaseKey] = set()
         """Leases that another process has, because the connection was lost; their holders still believe in them."""
+        self._retaking: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self.shared_key = make_lock_key("leases", connections.address.schema)
+        """Lock that every lease shares, and pruning excludes."""
 
     async def read_epoch(self, session: str) -> int:
         found = await self._connections.use(
@@ -45,6 +52,14 @@ class Leases:
             )
         )
         return int(found or 0)
+
+    async def is_held(self, session: str) -> bool:
+        """True if a connection of any process holds the lease of the session."""
+        key = self._lock_key((session, await self.read_epoch(session)))
+        halves = key >> 32 & 0xFFFFFFFF, key & 0xFFFFFFFF
+        return bool(
+            await self._connections.use(lambda connection: connection.fetchval(queries.SELECT_LEASE, *halves))
+        )
 
     async def take(self, session: str, *, take_over: bool) -> LeaseKey:
         """Lock a session; raises `Conflict` if it is in use."""
@@ -71,7 +86,7 @@ class Leases:
             if self._connection is None or self._connection.is_closed():
                 return
             try:
-                await self._connection.execute("SELECT pg_advisory_unlock($1)", self._lock_key(key))
+                await self._connection.execute(queries.RELEASE_LEASE, self._lock_key(key), self.shared_key)
             except BaseException as error:
                 # Ending the connection releases all its locks; those still held are taken again.
                 self._connection.terminate()
@@ -94,11 +109,29 @@ class Leases:
             self._held.difference_update(lost)
             self._lost.update(lost)
             self._connection = connection
+            connection.add_termination_listener(self._start_retaking)
         return self._connection
+
+    def _start_retaking(self, _connection: object) -> None:
+        """Without its locks, a run that only waits would look as if its process were gone."""
+        if self._held and not self._is_closing and (self._retaking is None or self._retaking.done()):
+            self._retaking = asyncio.create_task(self._retake_locks())
+
+    async def _retake_locks(self) -> None:
+        while self._held and not self._is_closing:
+            try:
+                async with self._turn:
+                    await self._connect()
+                    return
+            except BridleError:
+                await asyncio.sleep(RETAKE_SECONDS)  # the next append reports it if this lasts
+
+    def stop_retaking(self) -> None:
+        self._is_closing = True
 
     async def _lock(self, connection: "Connection", key: LeaseKey) -> bool:
         try:
-            return bool(await connection.fetchval("SELECT pg_try_advisory_lock($1)", self._lock_key(key)))
+            return bool(await connection.fetchval(queries.TRY_LEASE, self._lock_key(key), self.shared_key))
         except BaseException as error:
             connection.terminate()  # the lock may have been taken
             if isinstance(error, (pg.PostgresError, *LOST)):

@@ -29,6 +29,64 @@ SELECT e.hash, e.at FROM line JOIN events AS e ON e.sid = line.sid AND e.seq = $
 WHERE line.lo < $2 AND $2 <= line.hi
 """  # noqa: S608
 
+SELECT_OWNER = f"""
+WITH RECURSIVE line (sid, parent, lo, hi) AS ({LINE})
+SELECT e.sid FROM line JOIN events AS e ON e.sid = line.sid AND e.seq = $2 WHERE line.lo < $2 AND $2 <= line.hi
+"""  # noqa: S608
+
+SELECT_SHARING = """
+WITH RECURSIVE sharing (sid, uid) AS (
+    SELECT sid, uid FROM sessions WHERE sid = $1
+    UNION ALL
+    SELECT fork.sid, fork.uid FROM sharing JOIN sessions AS fork ON fork.parent = sharing.sid AND fork.fork_seq >= $2
+)
+SELECT sid, uid FROM sharing
+"""
+
+LOCK_SESSIONS = "SELECT 1 FROM sessions WHERE sid = ANY($1::bigint[]) ORDER BY sid FOR UPDATE"
+
+UPDATE_DATA = "UPDATE events SET data = $3 WHERE sid = $1 AND seq = $2"
+
+INSERT_REMOVAL = """
+INSERT INTO removals (uid, seq, head, at, reason) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (uid) DO UPDATE SET seq = $2, head = $3, at = $4, reason = $5
+"""
+
+SELECT_REMOVAL = "SELECT 1 FROM removals WHERE uid = $1 AND head = $2"
+
+SELECT_UNUSED_BLOBS = """
+WITH unused AS (
+    SELECT hash FROM blobs
+    EXCEPT
+    SELECT mention[1] COLLATE "C" FROM events, regexp_matches(data, '[0-9a-f]{64}', 'g') AS mention
+)
+SELECT hash, octet_length(bytes) FROM unused JOIN blobs USING (hash)
+"""
+
+SELECT_DAMAGED_BLOBS = "SELECT hash FROM blobs WHERE encode(sha256(bytes), 'hex') <> hash"
+
+SELECT_SURPLUS = """
+SELECT uid, e.seq, s.seq FROM events AS e JOIN sessions AS s USING (sid) WHERE e.seq > s.seq OR e.seq <= s.fork_seq
+"""
+
+# The first lock is shared by all leases; pruning excludes them. Either both locks are taken or none.
+TRY_LEASE = """
+SELECT CASE WHEN pg_try_advisory_lock_shared($2) THEN
+    CASE WHEN pg_try_advisory_lock($1) THEN true ELSE NOT pg_advisory_unlock_shared($2) END
+ELSE false END
+"""
+
+RELEASE_LEASE = "SELECT pg_advisory_unlock($1), pg_advisory_unlock_shared($2)"
+
+# A lock with one bigint key is listed as its two halves.
+SELECT_LEASE = """
+SELECT EXISTS (
+    SELECT 1 FROM pg_catalog.pg_locks
+    WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid = $1::bigint::oid AND objid = $2::bigint::oid
+        AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+)
+"""
+
 SELECT_HASH = "SELECT hash FROM events JOIN sessions USING (sid) WHERE uid = $1 AND events.seq = $2"
 
 SELECT_FORK = "SELECT 1 FROM sessions WHERE parent = $1 LIMIT 1"

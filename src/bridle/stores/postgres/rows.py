@@ -11,6 +11,7 @@ A text of PostgreSQL cannot hold the character NUL, which ids and unique keys ma
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,8 @@ from bridle.stores.conflicts import (
     taken_over,
 )
 from bridle.values.errors import Conflict, Corrupt, SessionNotFound
-from bridle.values.record import GENESIS, Record
+from bridle.values.events import Event
+from bridle.values.record import GENESIS, Record, decode_event
 
 from . import queries
 
@@ -186,7 +188,16 @@ class SessionRows:
             (seq, at, None if once is None else unescape_nul(once), hash_, data)
             for seq, at, once, hash_, data, *_ in self._records
         )
-        return verify_rows(rows, after, self.length, self.head, self.forked_at)
+        return verify_rows(rows, after, self.length, self.head, self.forked_at, self.find_redaction)
+
+    def find_redaction(self, key: str) -> Event | None:
+        """Return the event with this unique key; it comes after what it redacts, so it was read as well."""
+        data = self._data_by_key.get(escape_nul(key))
+        return decode_event(data) if data is not None else None
+
+    @cached_property
+    def _data_by_key(self) -> dict[str, bytes]:
+        return {row[2]: row[4] for row in self._records if row[2] is not None}
 
     def check_identity(self, records: Sequence[Record]) -> None:
         """Compare the records, from the first one on, with the seal of the session."""

@@ -1,5 +1,5 @@
--- One schema holds many sessions. A record is written once and never changed. Only the session's own row
--- changes: it holds the number and hash of the last record, and the epoch of its writers.
+-- One schema holds many sessions. A record is written once; only its redaction changes it. The session's own row
+-- changes with every append: it holds the number and hash of the last record, and the epoch of its writers.
 --
 -- Runs in one transaction, under an advisory lock, with the schema as the only one on the search path.
 
@@ -40,4 +40,13 @@ CREATE UNIQUE INDEX events_once ON events (sid, once) WHERE once IS NOT NULL;
 CREATE TABLE blobs (
     hash  text COLLATE "C" PRIMARY KEY,
     bytes bytea NOT NULL
+);
+
+-- Sessions that `bridle gc` removed: their last record, and why they were removed.
+CREATE TABLE removals (
+    uid    text COLLATE "C" PRIMARY KEY,
+    seq    bigint NOT NULL,
+    head   text NOT NULL,
+    at     double precision NOT NULL,
+    reason text NOT NULL
 );

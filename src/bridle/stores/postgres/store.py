@@ -14,34 +14,42 @@ Connections live in an event loop of their own (store_loop.py), so the store wor
 """
 
 import asyncio
+import logging
 import os
+import shlex
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from bridle.ports.store import Lease, SessionInfo
-from bridle.stores.anchors import AnchorFile, find_anchor_file
+from bridle.ports.store import Lease, SessionInfo, UnusedBlob
+from bridle.stores.anchors import Anchor, AnchorFile, find_anchor_file
 from bridle.stores.chain import locate_corruption
 from bridle.stores.conflicts import check_batch, check_restart, check_session_name
-from bridle.values.errors import Corrupt
+from bridle.values.errors import Corrupt, MisuseError
 from bridle.values.record import Record
 
-from . import rows
+from . import maintenance, rows
 from .address import parse_address
 from .connections import Connections
 from .leases import LeaseKey, Leases
 from .notifications import Notifications
 from .store_loop import StoreLoop
-from .tables import PostgresState
+from .tables import PostgresState, quote_name
 from .writer import GroupWriter
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
 T = TypeVar("T")
+
+LOG = logging.getLogger("bridle")
+REMNANTS_WARNING = (
+    "store %s: the removed content stays in the server's files and backups until they are overwritten; to rewrite "
+    "the tables now: VACUUM FULL %s.events, %s.blobs"
+)
 
 
 class PostgresStore:
@@ -56,11 +64,16 @@ class PostgresStore:
         """Host, port, database and schema: the URL without user and password."""
         self._connections = connections = Connections(address)
         self._notifications = notifications = Notifications(connections)
-        self._leases = Leases(connections)
+        self._leases = leases = Leases(connections)
         self._writer = GroupWriter(connections, notifications.announce)
+
+        def drain() -> None:
+            leases.stop_retaking()
+            notifications.end_waits()
+
         self._loop = StoreLoop(
             "bridle-postgres",
-            drain=notifications.end_waits,
+            drain=drain,
             close=connections.close,
             sockets=connections.list_sockets,
         )
@@ -108,6 +121,16 @@ class PostgresStore:
         check_restart(session, record)
         await self._use_again(lambda db, again: rows.restart_log(db, session, head, record, again=again))
 
+    async def redact(
+        self, session: str, seq: int, data: bytes, evidence: Mapping[str, Record], blobs: Sequence[str] = ()
+    ) -> None:
+        """Remove content from the tables. The server keeps old rows in its files for a while: a warning says so."""
+        check_session_name(session)
+        await self._use_again(
+            lambda db, again: maintenance.redact_record(db, session, seq, data, evidence, blobs, again=again)
+        )
+        LOG.warning(REMNANTS_WARNING, self.name, *[quote_name(self._connections.address.schema)] * 2)
+
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(session)
         check_session_name(new)
@@ -143,6 +166,10 @@ class PostgresStore:
         if taking.exception() is None and self._loop.is_usable:
             self._loop.submit(self._leases.release(taking.result()))
 
+    async def is_leased(self, session: str) -> bool:
+        check_session_name(session)
+        return await self._loop.run(self._leases.is_held(session))
+
     @property
     def anchor_file(self) -> Path | None:
         return self._anchors.path if self._anchors is not None else None
@@ -153,6 +180,37 @@ class PostgresStore:
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._use(lambda db: rows.select_sessions(db, max(limit, 0)))
+
+    async def check_file(self) -> Sequence[str]:
+        """List what is wrong with the tables as a whole; reading a session verifies its records."""
+        return await self._use(maintenance.check_tables)
+
+    async def remove_session(self, session: str, head: str, *, at: float, reason: str) -> None:
+        """Remove a session, in one transaction, and record that in the tables and in the anchors."""
+        check_session_name(session)
+        await self._use_again(
+            lambda db, again: maintenance.delete_session(db, session, head, at, reason, again=again)
+        )
+        if self._anchors is not None:
+            self._anchors.write(Anchor(session=session, seq=0, head=head, at=at, removed=True))
+
+    async def remove_unused_blobs(self, *, dry_run: bool) -> Sequence[UnusedBlob]:
+        """Remove the blobs that no record mentions; a dry run only lists them. `Conflict` while a run works."""
+        if dry_run:
+            return await self._use(maintenance.select_unused_blobs)
+        key = self._leases.shared_key
+        return await self._use(lambda db: maintenance.delete_unused_blobs(db, key, self.name))
+
+    async def shrink_file(self) -> None:
+        """Let the server use the space of deleted rows again."""
+        await self._use(maintenance.vacuum_tables)
+
+    async def back_up(self, target: Path) -> None:
+        """Raise `MisuseError` with the command that does it: a copy of a database is made by its own tools."""
+        options = ("--format=custom", f"--schema={quote_name(self._connections.address.schema)}")
+        database = self.name.partition("?")[0]
+        command = shlex.join(["pg_dump", *options, f"--file={target}", f"--dbname={database}"])
+        raise MisuseError(f"store {self.name} is a database, which its own tools copy: {command}")
 
     async def _use(self, act: "Callable[[Connection], Awaitable[T]]", *, retry: bool = True) -> T:
         return await self._loop.run(self._connections.use(act, retry=retry))
