@@ -336,3 +336,11 @@ def test_no_proxy_is_obeyed_and_a_dead_proxy_is_named(monkeypatch):
     assert "pw" not in failure.message
     monkeypatch.setenv("NO_PROXY", "invalid")
     assert "cannot find models.invalid:80" in failing("http://models.invalid/v1").message
+
+
+def test_a_redirect_that_came_through_a_proxy_is_not_followed(monkeypatch):
+    redirect = b"HTTP/1.1 307 Go\r\nLocation: http://x.invalid/\r\nContent-Length: 0\r\n\r\n"
+    with serving(saying(redirect)) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        assert asyncio.run(read("http://api.invalid/v1"))[0] == 307
+    assert len(proxy.requests) == 1
