@@ -33,6 +33,7 @@ from bridle.ports.clock import Clock
 from bridle.ports.store import Store
 from bridle.run.calls.approval import Approver
 from bridle.run.cancellation import finish_despite_cancel
+from bridle.run.recovery.session_log import WriteEpoch
 from bridle.values.budget import Amount, Subrun, SubrunCharged, SubrunStarted, SubrunWaiting
 from bridle.values.errors import MisuseError
 from bridle.values.events import Event, Prompted
@@ -66,11 +67,14 @@ class ParentRun(Protocol):
     """True if deltas are requested from models."""
     approver: Approver | None
     tracing: "Tracing | None"
+    fence: WriteEpoch
 
     @property
     def show(self) -> Callable[[Record | Delta], None]: ...
 
     async def record(self, event: Event) -> None: ...
+
+    async def check_owned(self) -> None: ...
 
 
 class SourceLister(Protocol):
@@ -141,6 +145,13 @@ class ParentBudget:
         self.end_call()
         self.event_loop = None
 
+    async def run_on_loop(self, work: Coroutine[None, None, T]) -> T:
+        """Await `work` on the run's event loop; a run inside a synchronous tool has another one."""
+        loop = self.event_loop
+        if loop is None or loop is asyncio.get_running_loop() or loop.is_closed():
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
     def remaining(self) -> RemainingBudget:
         return remaining_of_run(self.state).minus(self.reserved)
 
@@ -206,6 +217,20 @@ class NestedRun:
             call_id=self.call_id, session=session, reason=reason, name=name, arguments=arguments
         )
 
+    def claim_takeover(self, session: str) -> bool:
+        """True once for a session that must be taken over, because a run around it was and did not include it."""
+        fences = (each.parent_budget.run.fence for each in self.list_outer())
+        fence = next((each for each in fences if each.took_over), None)
+        if fence is None or session in fence.taken_subruns:
+            return False
+        fence.taken_subruns.add(session)
+        return True
+
+    async def check_owned(self) -> None:
+        """Raise `Conflict` if another process took over one of the runs around; called with the inner lease held."""
+        for each in self.list_outer():
+            await each.parent_budget.run_on_loop(each.parent_budget.run.check_owned())
+
     async def charge_missing(self, session: str, state: State) -> None:
         """Charge what an earlier driver of this session spent and could not charge before it crashed."""
         used = state.run.budget
@@ -265,7 +290,7 @@ class NestedBudgetSource:
         return self._program is not None
 
     async def count_call(self, call: str) -> str:
-        return await self._run_on_parent_loop(self._program.charge(call)) if self._program else ""
+        return await self._parent_budget.run_on_loop(self._program.charge(call)) if self._program else ""
 
     async def uncount_call(self, call: str) -> None:
         if self._program is not None:
@@ -275,7 +300,7 @@ class NestedBudgetSource:
         if self._nested_run.is_over():
             self.shortage_reason = CALL_IS_OVER
             return None
-        task = asyncio.ensure_future(self._run_on_parent_loop(self._reserve(wanted, fit)))
+        task = asyncio.ensure_future(self._parent_budget.run_on_loop(self._reserve(wanted, fit)))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -318,7 +343,7 @@ class NestedBudgetSource:
             raise
 
     async def _close(self, reservation: Reservation, cost: CallCost | None) -> None:
-        await finish_despite_cancel(self._run_on_parent_loop(self._charge(reservation, cost)))
+        await finish_despite_cancel(self._parent_budget.run_on_loop(self._charge(reservation, cost)))
 
     async def _charge(self, reservation: Reservation, cost: CallCost | None) -> None:
         parent = self._parent_budget
@@ -337,13 +362,6 @@ class NestedBudgetSource:
             parent.open_count -= 1
             parent.reserved -= reserved_amount(reservation)
             parent.wait_queue.wake()
-
-    async def _run_on_parent_loop(self, work: Coroutine[None, None, T]) -> T:
-        """Await `work` on the outer run's event loop; a run inside a synchronous tool has another one."""
-        loop = self._parent_budget.event_loop
-        if loop is None or loop is asyncio.get_running_loop() or loop.is_closed():
-            return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
