@@ -117,6 +117,8 @@ class Session:
             if history is not None:
                 await opened._import_history(driver, history)
             await driver.record(prompted)
+            if (outer := current_nested_run()) is not None:
+                await outer.record_program(self.session)
             return await opened._drive(driver)
 
     async def resume(
@@ -175,9 +177,12 @@ class Session:
         await driver.restore()
         state, outer = driver.state, current_nested_run()
         take_over = outer is not None and driver.has_begun and outer.claim_takeover(self.session)
+        if outer is not None and not driver.has_begun and self.parts.tool_layout.tools:
+            outer.check_stored(self.session)
         if not state.conversation.prompt_ids:
             return await self.prompt(prompted, history, take_over=take_over)
         if outer is not None:
+            await outer.record_program(self.session)
             await outer.charge_missing(self.session, state)
         if state.phase is Phase.IDLE and state.run.end.stop != "cancelled":
             async with self.lease(take_over=take_over):

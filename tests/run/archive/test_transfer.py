@@ -6,7 +6,9 @@ import pytest
 from command import bridle
 from in_loop import in_loop
 
-from bridle import Agent, export_session, import_session, tool
+from bridle import Agent, CodeMode, ToolFinished, export_session, import_session, tool
+from bridle.run.calls.code_mode import CODE_TOOL_NAME
+from bridle.run.replay.replay_session import replay_session
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values.errors import BridleError, Conflict, Corrupt, MisuseError, StoreError, Unusable
@@ -136,6 +138,57 @@ async def test_an_export_without_blobs_needs_a_store_that_has_them():
         await import_session(empty, data)
     assert await empty.sessions() == ()
     assert (await import_session(source, data, name="copy")).blobs == 0
+
+
+class Shop:
+    """An agent whose tool is an agent or a program, which pays and then waits for an approval."""
+
+    def __init__(self):
+        self.paid, self.shipped = [], []
+
+    def make_agent(self, store, *, program=False):
+        @tool(effect="write")
+        def pay(amount: int) -> str:
+            """Pay."""
+            self.paid.append(amount)
+            return "paid"
+
+        @tool(effect="write", approve=True)
+        def ship(count: int) -> str:
+            """Ship."""
+            self.shipped.append(count)
+            return "shipped"
+
+        if program:
+            return Agent("sim:", tools=[pay, ship], code_mode=CodeMode(sandbox=None), store=store)
+        inner = Agent("sim:", name="inner", tools=[pay, ship])
+        return Agent("sim:", tools=[inner.as_tool(description="Ask.")], store=store)
+
+    async def order(self, store, *, program=False):
+        inner = '!call pay {"amount": 9}\n!then\n!call ship {"count": 1}\n!then\n!say in'
+        call = f"!call inner {json.dumps({'prompt': inner})}"
+        if program:
+            call = f"!call {CODE_TOOL_NAME} {json.dumps({'code': 'pay(amount=9); ship(count=1)'})}"
+        waiting = await self.make_agent(store, program=program).run(f"{call}\n!then\n!say done", "outer")
+        assert (waiting.stop, self.paid) == ("waiting", [9])
+
+
+@pytest.mark.parametrize("program", [False, True])
+@in_loop
+async def test_a_run_inside_a_tool_that_was_not_imported_is_in_doubt_and_not_run_again(program):
+    shop, source, target = Shop(), MemoryStore(), MemoryStore()
+    await shop.order(source, program=program)
+    lines = split(await export(source, "outer"))
+    await import_session(target, [line for line in lines if not line.startswith(b'{"subrun"')])
+    (missing,) = (await replay_session(target, "outer")).unchecked
+    assert missing.endswith("is not in this store")
+    done = await shop.make_agent(target, program=program).resume("outer")
+    assert (done.text, shop.paid) == ("done", [9])
+    (finished,) = [
+        record.event for record in await target.read("outer") if isinstance(record.event, ToolFinished)
+    ]
+    assert finished.result.outcome == "unknown"
+    assert "is not in this store" in finished.result.text
 
 
 def test_the_commands_move_a_session_between_stores(tmp_path):

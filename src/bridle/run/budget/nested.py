@@ -35,7 +35,7 @@ from bridle.run.calls.approval import Approver
 from bridle.run.cancellation import finish_despite_cancel
 from bridle.run.recovery.session_log import WriteEpoch
 from bridle.values.budget import Amount, Subrun, SubrunCharged, SubrunStarted, SubrunWaiting
-from bridle.values.errors import MisuseError
+from bridle.values.errors import MisuseError, OutcomeUnknown
 from bridle.values.events import Event, Prompted
 from bridle.values.message import ToolCall
 from bridle.values.record import Record
@@ -54,6 +54,10 @@ SourceFactory = Callable[[str], BudgetSource]
 """Makes the source for a session that reserves from it."""
 NESTED_RUNS_MAX = 8
 """Runs that may be inside one another, the outermost included."""
+LOST_RUN_NOTICE = (
+    "the run inside this call (session {session!r}) began earlier and is not in this store, so it is not known what"
+    " it did; it was not run again. Check what happened before you repeat the call"
+)
 CALL_IS_OVER = "the outer run's tool call, inside which it ran, has ended"
 
 
@@ -161,7 +165,7 @@ class NestedRun:
 
     def __init__(self, parent_budget: ParentBudget, call_id: str) -> None:
         self.parent_budget, self.call_id, self._over = parent_budget, call_id, False
-        self.is_confirmed = False
+        self.is_confirmed = self.has_lost_run = False
         self.traceparent = ""
         """Position of the call in a trace."""
         self.program: ProgramCalls | None = None
@@ -256,6 +260,17 @@ class NestedRun:
             name, arguments = self.tool
             started = SubrunStarted(call_id=self.call_id, session=session, name=name, arguments=arguments)
             await self.parent_budget.run.record(started)
+
+    async def record_program(self, session: str) -> None:
+        """Record that a program starts, which has prompted its session: it reserves nothing that would record it."""
+        if self.program is not None and self.program.session == session:
+            await self.record_start(session)
+
+    def check_stored(self, session: str) -> None:
+        """Raise `OutcomeUnknown` if a run that is not in the store has begun: its effects would happen twice."""
+        if self.find_subrun(session) is not None:
+            self.has_lost_run = True
+            raise OutcomeUnknown(LOST_RUN_NOTICE.format(session=session))
 
     def find_subrun(self, session: str) -> Subrun | None:
         subruns = self.parent_budget.state.run.budget.subruns
