@@ -178,8 +178,8 @@ class Shop:
 async def test_a_run_inside_a_tool_that_was_not_imported_is_in_doubt_and_not_run_again(program):
     shop, source, target = Shop(), MemoryStore(), MemoryStore()
     await shop.order(source, program=program)
-    lines = split(await export(source, "outer"))
-    await import_session(target, [line for line in lines if not line.startswith(b'{"subrun"')])
+    imported = await import_session(target, split(await export(source, "outer", subruns=False)))
+    assert len(imported.missing_subruns) == 1
     (missing,) = (await replay_session(target, "outer")).unchecked
     assert missing.endswith("is not in this store")
     done = await shop.make_agent(target, program=program).resume("outer")
@@ -189,6 +189,51 @@ async def test_a_run_inside_a_tool_that_was_not_imported_is_in_doubt_and_not_run
     ]
     assert finished.result.outcome == "unknown"
     assert "is not in this store" in finished.result.text
+
+
+@pytest.mark.parametrize("program", [False, True])
+@in_loop
+async def test_the_runs_inside_tools_move_with_their_session_and_continue_there(program):
+    shop, source, target = Shop(), MemoryStore(), MemoryStore()
+    await shop.order(source, program=program)
+    data = await export(source, "outer")
+    lines = split(data)
+    for at in range(1, len(lines)):
+        with pytest.raises(Corrupt):
+            await import_session(target, [*lines[:at], *lines[at + 1 :]])
+        assert await target.sessions() == ()
+    imported = await import_session(target, lines)
+    (inner,) = imported.subruns
+    assert imported.missing_subruns == ()
+    assert await export(target, "outer") == data
+    assert (await import_session(target, lines, name="copy")).subruns == ()
+    agent = shop.make_agent(target, program=program)
+    await agent.approve(inner, (await agent.approvals(inner))[0].id)
+    assert (await agent.resume("outer")).text == "done"
+    assert (shop.paid, shop.shipped) == ([9], [1])
+    other = MemoryStore()
+    await Agent("sim:", store=other).run("!say mine", inner)
+    with pytest.raises(Conflict, match="already another session"):
+        await import_session(other, lines)
+    assert [info.id for info in await other.sessions()] == [inner]
+
+
+@in_loop
+async def test_a_session_that_other_runs_use_too_is_not_exported_with_one_of_them():
+    store = MemoryStore()
+    helper = Agent("sim:", store=store)
+
+    @tool(effect="read")
+    async def ask() -> str:
+        """Ask the helper of all runs."""
+        return (await helper.run("!say yes", "helper")).text
+
+    agent = Agent("sim:", tools=[ask], store=store)
+    for name in ("a", "b"):
+        await agent.run("!call ask {}\n!then\n!say done", name)
+    assert b"helper" not in split(await export(store, "a"))[0]
+    imported = await import_session(MemoryStore(), split(await export(store, "a")))
+    assert imported.missing_subruns == ("helper",)
 
 
 def test_the_commands_move_a_session_between_stores(tmp_path):
