@@ -60,6 +60,7 @@ from bridle.run.memory.retrieval import Retriever
 from bridle.run.memory.runner import MemoryRunner
 from bridle.run.recovery.breakers import AdmittedRequest
 from bridle.run.recovery.session_log import EMPTY_LOG, WriteEpoch, append_record, load_log
+from bridle.stores.conflicts import taken_over
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
 from bridle.values.errors import Failure, ProviderError
@@ -129,7 +130,7 @@ class Driver:
         self._parent_budget = ParentBudget(self, clock, self._budget_sources)
         self._length, self._head, self._asked_at, self._log = 0, GENESIS, 0.0, EMPTY_LOG
         self._broken: BaseException | None = None
-        self._fence = fence or WriteEpoch()
+        self.fence = fence or WriteEpoch()
         self._record_lock = asyncio.Lock()
         self._encoded_histories: dict[str, EncodedHistory] = {
             key: connection.codec.new_history() for key, connection in connections.items()
@@ -219,7 +220,7 @@ class Driver:
             record = seal_record(self._length + 1, self._clock.now(), event, self._head)
             state = apply_event(self.state, record.event, record.at, record.hash)
             try:
-                torn, epoch = self._log.is_torn, self._fence.epoch
+                torn, epoch = self._log.is_torn, self.fence.epoch
                 await append_record(self.store, self.session, record, torn=torn, epoch=epoch)
             except BaseException as error:
                 self._broken = error
@@ -230,6 +231,12 @@ class Driver:
             self._log = EMPTY_LOG
         sys.audit("bridle.recorded", self.session, record)
         self.show(record)
+
+    async def check_owned(self) -> None:
+        """Raise `Conflict` if another process has continued the session."""
+        async with self._record_lock:
+            if await self.store.read(self.session, self._length):
+                raise taken_over(self.session)
 
     async def run_effects(self) -> None:
         """Perform effects until core has none left."""

@@ -32,7 +32,7 @@ from bridle.run.calls.handover import (
 )
 from bridle.run.calls.tool_sources import connect_tools
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
-from bridle.run.recovery.session_log import WriteEpoch
+from bridle.run.recovery.session_log import WriteEpoch, take_over_subruns
 from bridle.stores.locks import wait_for_lease
 from bridle.tools.collect_tools import collect_compensations
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval
@@ -84,6 +84,8 @@ class Session:
             else self.store.lease(self.session, take_over=take_over)
         ) as lease:
             self.fence.epoch, self.fence.took_over = lease.epoch, take_over
+            if (outer := current_nested_run()) is not None:
+                await outer.check_owned()
             yield
 
     async def prompt(
@@ -94,12 +96,13 @@ class Session:
         new: bool | None = None,
         tenant: str | None = None,
         queue: bool = False,
+        take_over: bool = False,
     ) -> State:
         """Run a prompt.  The session must not exist (`new=True`), must exist (False), or either (None).
 
         With `queue`, wait until the session is free; otherwise a session in use raises `Conflict`.
         """
-        async with self.lease(queue=queue):
+        async with self.lease(queue=queue, take_over=take_over):
             driver = self.new_driver()
             await driver.restore_and_repair()
             check_new(self.session, new, begun=driver.has_begun)
@@ -114,6 +117,8 @@ class Session:
             if history is not None:
                 await opened._import_history(driver, history)
             await driver.record(prompted)
+            if (outer := current_nested_run()) is not None:
+                await outer.record_program(self.session)
             return await opened._drive(driver)
 
     async def resume(
@@ -161,6 +166,8 @@ class Session:
         await opened._configure(driver, keep_model(opened.settings(), state))
         took_over = self.fence.took_over
         await driver.record(Resumed(budget=budget, cross_tenant=across, took_over=took_over))
+        if took_over:  # after the record, by which the old process notices the takeover
+            await take_over_subruns(self.store, state, self.fence.taken_subruns)
         await driver.review_calls(trusts_approvals=trusts)
         return await opened._drive(driver)
 
@@ -169,14 +176,18 @@ class Session:
         driver = self.new_driver()
         await driver.restore()
         state, outer = driver.state, current_nested_run()
+        take_over = outer is not None and driver.has_begun and outer.claim_takeover(self.session)
+        if outer is not None and not driver.has_begun and self.parts.tool_layout.tools:
+            outer.check_stored(self.session)
         if not state.conversation.prompt_ids:
-            return await self.prompt(prompted, history)
+            return await self.prompt(prompted, history, take_over=take_over)
         if outer is not None:
+            await outer.record_program(self.session)
             await outer.charge_missing(self.session, state)
         if state.phase is Phase.IDLE and state.run.end.stop != "cancelled":
-            async with self.lease():
+            async with self.lease(take_over=take_over):
                 return await self._finish_hooks(await open_driver(self))
-        state = await self.resume(None)
+        state = await self.resume(None, take_over=take_over)
         if outer is not None:  # replies under review were not counted before
             await outer.charge_missing(self.session, state)
         return state

@@ -6,7 +6,9 @@ import pytest
 from command import bridle
 from in_loop import in_loop
 
-from bridle import Agent, export_session, import_session, tool
+from bridle import Agent, CodeMode, ToolFinished, export_session, import_session, tool
+from bridle.run.calls.code_mode import CODE_TOOL_NAME
+from bridle.run.replay.replay_session import replay_session
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values.errors import BridleError, Conflict, Corrupt, MisuseError, StoreError, Unusable
@@ -150,6 +152,102 @@ async def test_an_export_without_blobs_needs_a_store_that_has_them():
         await import_session(empty, data)
     assert await empty.sessions() == ()
     assert (await import_session(source, data, name="copy")).blobs == 0
+
+
+class Shop:
+    """An agent whose tool is an agent or a program, which pays and then waits for an approval."""
+
+    def __init__(self):
+        self.paid, self.shipped = [], []
+
+    def make_agent(self, store, *, program=False):
+        @tool(effect="write")
+        def pay(amount: int) -> str:
+            """Pay."""
+            self.paid.append(amount)
+            return "paid"
+
+        @tool(effect="write", approve=True)
+        def ship(count: int) -> str:
+            """Ship."""
+            self.shipped.append(count)
+            return "shipped"
+
+        if program:
+            return Agent("sim:", tools=[pay, ship], code_mode=CodeMode(sandbox=None), store=store)
+        inner = Agent("sim:", name="inner", tools=[pay, ship])
+        return Agent("sim:", tools=[inner.as_tool(description="Ask.")], store=store)
+
+    async def order(self, store, *, program=False):
+        inner = '!call pay {"amount": 9}\n!then\n!call ship {"count": 1}\n!then\n!say in'
+        call = f"!call inner {json.dumps({'prompt': inner})}"
+        if program:
+            call = f"!call {CODE_TOOL_NAME} {json.dumps({'code': 'pay(amount=9); ship(count=1)'})}"
+        waiting = await self.make_agent(store, program=program).run(f"{call}\n!then\n!say done", "outer")
+        assert (waiting.stop, self.paid) == ("waiting", [9])
+
+
+@pytest.mark.parametrize("program", [False, True])
+@in_loop
+async def test_a_run_inside_a_tool_that_was_not_imported_is_in_doubt_and_not_run_again(program):
+    shop, source, target = Shop(), MemoryStore(), MemoryStore()
+    await shop.order(source, program=program)
+    imported = await import_session(target, split(await export(source, "outer", subruns=False)))
+    assert len(imported.missing_subruns) == 1
+    (missing,) = (await replay_session(target, "outer")).unchecked
+    assert missing.endswith("is not in this store")
+    done = await shop.make_agent(target, program=program).resume("outer")
+    assert (done.text, shop.paid) == ("done", [9])
+    (finished,) = [
+        record.event for record in await target.read("outer") if isinstance(record.event, ToolFinished)
+    ]
+    assert finished.result.outcome == "unknown"
+    assert "is not in this store" in finished.result.text
+
+
+@pytest.mark.parametrize("program", [False, True])
+@in_loop
+async def test_the_runs_inside_tools_move_with_their_session_and_continue_there(program):
+    shop, source, target = Shop(), MemoryStore(), MemoryStore()
+    await shop.order(source, program=program)
+    data = await export(source, "outer")
+    lines = split(data)
+    for at in range(1, len(lines)):
+        with pytest.raises(Corrupt):
+            await import_session(target, [*lines[:at], *lines[at + 1 :]])
+        assert await target.sessions() == ()
+    imported = await import_session(target, lines)
+    (inner,) = imported.subruns
+    assert imported.missing_subruns == ()
+    assert await export(target, "outer") == data
+    assert (await import_session(target, lines, name="copy")).subruns == ()
+    agent = shop.make_agent(target, program=program)
+    await agent.approve(inner, (await agent.approvals(inner))[0].id)
+    assert (await agent.resume("outer")).text == "done"
+    assert (shop.paid, shop.shipped) == ([9], [1])
+    other = MemoryStore()
+    await Agent("sim:", store=other).run("!say mine", inner)
+    with pytest.raises(Conflict, match="already another session"):
+        await import_session(other, lines)
+    assert [info.id for info in await other.sessions()] == [inner]
+
+
+@in_loop
+async def test_a_session_that_other_runs_use_too_is_not_exported_with_one_of_them():
+    store = MemoryStore()
+    helper = Agent("sim:", store=store)
+
+    @tool(effect="read")
+    async def ask() -> str:
+        """Ask the helper of all runs."""
+        return (await helper.run("!say yes", "helper")).text
+
+    agent = Agent("sim:", tools=[ask], store=store)
+    for name in ("a", "b"):
+        await agent.run("!call ask {}\n!then\n!say done", name)
+    assert b"helper" not in split(await export(store, "a"))[0]
+    imported = await import_session(MemoryStore(), split(await export(store, "a")))
+    assert imported.missing_subruns == ("helper",)
 
 
 def test_the_commands_move_a_session_between_stores(shared_log, tmp_path):

@@ -6,6 +6,7 @@ python controlled.py STORE SESSION PROMPT [--kill-after COUNT] [--resume] [--tak
 import argparse
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from bridle import Agent, tool, wait_for_answers
 @tool(effect="read")
 async def wait_for(name: str) -> str:
     """Wait for a file."""
+    return await wait_for_file(name)
+
+
+async def wait_for_file(name: str) -> str:
     Path(f"{name}.started").touch()
     while not Path(name).exists():
         await asyncio.sleep(0.005)
@@ -33,6 +38,14 @@ def pay(amount: int) -> str:
     return "paid"
 
 
+@tool(effect="write", on_unknown="retry")
+async def hold(name: str) -> str:
+    """Note the process, and wait for a file."""
+    with Path("held").open("a") as file:
+        file.write(f"{os.getpid()}:{name} ")
+    return await wait_for_file(name)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("store")
@@ -44,7 +57,13 @@ def main() -> None:
     options = parser.parse_args()
     if options.kill_after:
         kill_after_record(options.kill_after)
-    agent = Agent("sim:", tools=[wait_for, pay], store=options.store, approver=wait_for_answers)
+    inner = Agent("sim:", name="inner", tools=[hold])
+    agent = Agent(
+        "sim:",
+        tools=[wait_for, pay, inner.as_tool(description="Ask.")],
+        store=options.store,
+        approver=wait_for_answers,
+    )
     if options.resume:
         result = asyncio.run(agent.resume(options.session, take_over=options.take_over))
     else:

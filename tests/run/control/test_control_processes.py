@@ -15,7 +15,7 @@ from in_loop import in_loop
 from patience import PATIENCE_SECONDS
 from postgres_server import change_rows
 
-from bridle import ControlRefused, RunEnded, Steered, control
+from bridle import ControlRefused, RunEnded, Steered, SubrunStarted, ToolFinished, control
 from bridle.cli.help_texts import load_help
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.calls.approval import list_pending_approvals
@@ -338,6 +338,32 @@ async def test_a_stopped_process_loses_the_session_to_a_takeover(home, start, sh
     assert [event.stop for event in events_of(records, RunEnded)] == ["done"]
     kinds = [entry["kind"] for entry in json.loads(bridle("audit", "s", "--json").out)["entries"]]
     assert "taken over" in kinds
+    await store.close()
+
+
+@in_loop
+async def test_a_takeover_includes_the_runs_inside_tools(home, start, shared_log):
+    inner = '!call hold {"name": "go"}\n!call hold {"name": "next"}\n!then\n!say in'
+    process = start(f"!call inner {json.dumps({'prompt': inner})}\n!then\n!say done")
+    await wait_for_start(home)
+    os.kill(process.pid, signal.SIGSTOP)
+    (home / "go.started").unlink()
+    new = start("", "s", "--resume", "--take-over")
+    await wait_for_start(home)
+    os.kill(process.pid, signal.SIGCONT)
+    (home / "go").touch()
+    _, err = await asyncio.to_thread(process.communicate, timeout=PATIENCE_SECONDS)
+    (home / "next").touch()
+    assert finish(new)["text"] == "done"
+    assert process.returncode != 0
+    assert "session 's' was taken over" in err
+    store = open_store(shared_log)
+    (nested,) = events_of(await store.read("s"), SubrunStarted)
+    (returned,) = events_of(await store.read("s"), ToolFinished)
+    assert (returned.result.outcome, returned.result.text) == ("ok", "in")
+    assert [event.stop for event in events_of(await store.read(nested.session), RunEnded)] == ["done"]
+    old, mine = process.pid, new.pid
+    assert (home / "held").read_text().split() == [f"{old}:go", f"{mine}:go", f"{mine}:next"]
     await store.close()
 
 

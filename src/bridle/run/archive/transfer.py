@@ -1,8 +1,10 @@
 """Exports a session as lines of JSON, and imports it into another store, byte for byte.
 
-    {"format":"bridle-session","version":"1.0","session":"s","records":2,"head":"…","lineage":[],"blobs":true}
+    {"format":"bridle-session","version":"1.0","session":"s","records":2,"head":"…","lineage":[],"blobs":true,
+     "subruns":[{"session":"inner-…","records":5,"head":"…"}]}
     {"seq":1,"at":1700000000.0,"prev":"000…","hash":"…","data":{"type":"configured",…}}
     {"blob":"<SHA-256>","base64":"…"}           before the first record that refers to it
+    {"subrun":"inner-…","seq":1,…}              records of the runs inside its tools
 
 `data` is the event exactly as it was hashed, so the hash chain is verified on import, and exporting the imported
 session gives the same bytes. A fork is exported with the records that it shares; it shares them again where its
@@ -19,14 +21,21 @@ import msgspec
 from bridle.ports.store import SessionInfo, Store
 from bridle.run.validate_input import check_session
 from bridle.values.base import Value
+from bridle.values.budget import SubrunStarted
 from bridle.values.calls import ContentRedacted
 from bridle.values.errors import Conflict, Corrupt, MisuseError, SessionNotFound, Unusable
-from bridle.values.events import Event, Forked
+from bridle.values.events import Configured, Event, Forked, Prompted
 from bridle.values.record import GENESIS, Record, decode_event, unseal_record
 
 FORMAT, VERSION = "bridle-session", "1.0"
 MAJOR_VERSION = 1
 SESSIONS_MAX = 1_000_000
+
+
+class _SubrunHeader(msgspec.Struct):
+    session: str
+    records: int
+    head: str
 
 
 class _Header(msgspec.Struct):
@@ -37,6 +46,7 @@ class _Header(msgspec.Struct):
     head: str
     lineage: tuple[Forked, ...] = ()
     blobs: bool = True
+    subruns: tuple[_SubrunHeader, ...] = ()
 
 
 class _Line(msgspec.Struct):
@@ -49,6 +59,8 @@ class _Line(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"")
     blob: str = ""
     base64: str = ""
+    subrun: str = ""
+    """Session of the record, if it is not the exported one."""
 
 
 class ImportedSession(Value):
@@ -59,11 +71,18 @@ class ImportedSession(Value):
     """Session in the store that it shares records with."""
     shared: int = 0
     """Number of shared records."""
+    subruns: tuple[str, ...] = ()
+    """Sessions of runs inside its tools that were imported with it."""
+    missing_subruns: tuple[str, ...] = ()
+    """Sessions of such runs that are not in the store: a resumed run answers their unfinished calls as in doubt."""
 
 
-async def export_session(store: Store, session: str, *, blobs: bool = True) -> AsyncIterator[bytes]:
+async def export_session(
+    store: Store, session: str, *, blobs: bool = True, subruns: bool = True
+) -> AsyncIterator[bytes]:
     """Yield the lines of an export; raises `Corrupt` if the log or a blob is damaged.
 
+    `subruns` adds the sessions of the runs inside its tools, at any depth, unless other runs or tenants use them too.
     Without `blobs`, long tool results are left out; such an export can be imported only where they are stored.
     """
     check_session(session)
@@ -71,9 +90,15 @@ async def export_session(store: Store, session: str, *, blobs: bool = True) -> A
     if not records:
         raise SessionNotFound(f"no session {session!r} in this store; `bridle sessions` lists them")
     lineage = tuple(record.event for record in records if isinstance(record.event, Forked))
-    yield _encode_line(_Header(FORMAT, VERSION, session, len(records), records[-1].hash, lineage, blobs))
+    inner = await _read_subruns(store, session, records) if subruns else {}
+    heads = tuple(_SubrunHeader(name, len(own), own[-1].hash) for name, own in inner.items())
+    yield _encode_line(
+        _Header(FORMAT, VERSION, session, len(records), records[-1].hash, lineage, blobs, heads)
+    )
     written: set[str] = set()
-    for record in records:
+    sessions: list[tuple[dict[str, object], Sequence[Record]]] = [({}, records)]
+    sessions += [({"subrun": name}, own) for name, own in inner.items()]
+    for place, record in ((place, record) for place, own in sessions for record in own):
         for hash_ in record.event.required_blobs if blobs else ():
             if hash_ not in written:
                 written.add(hash_)
@@ -82,6 +107,7 @@ async def export_session(store: Store, session: str, *, blobs: bool = True) -> A
                 )
         yield _encode_line(
             {
+                **place,
                 "seq": record.seq,
                 "at": record.at,
                 "prev": record.prev,
@@ -98,15 +124,21 @@ async def import_session(store: Store, lines: Iterable[bytes], *, name: str = ""
     """
     header, found, blobs = _parse_lines(lines)
     session = check_session(name or header.session)
-    records = _verify_records(header, found)
+    records = _verify_records(header, found.pop("", []))
+    inner = {each.session: _verify_records(each, found.pop(each.session, [])) for each in header.subruns}
+    if found:
+        raise Corrupt(
+            f"line 1 is damaged: it does not name session {min(found)!r}, whose records are in the file"
+        )
     if any(info.id == session for info in await store.sessions(limit=SESSIONS_MAX)):
         raise Conflict(
             f"there is already a session {session!r} in this store; import it as another one with --as NAME"
         )
+    new = {name: own for name, own in inner.items() if not await _is_stored(store, check_session(name), own)}
     parent, shared = await _find_parent(store, records)
     missing = [
         (record.seq, hash_)
-        for record in records[shared:]
+        for record in (*records[shared:], *(record for own in new.values() for record in own))
         for hash_ in record.event.required_blobs
         if hash_ not in blobs and await store.get_blob(hash_) is None
     ]
@@ -117,18 +149,69 @@ async def import_session(store: Store, lines: Iterable[bytes], *, name: str = ""
         )
     for data in blobs.values():
         await store.put_blob(data)
+    for name, own in new.items():  # first, because a run that misses them must not be resumed
+        await store.append(name, 0, own)
     if shared:
         await store.fork(parent, shared, session)
     await store.append(session, shared, records[shared:])
+    started = {name for own in (records, *inner.values()) for name in _list_started(own)}
     return ImportedSession(
-        session=session, records=len(records), blobs=len(blobs), parent=parent, shared=shared
+        session=session,
+        records=len(records),
+        blobs=len(blobs),
+        parent=parent,
+        shared=shared,
+        subruns=tuple(new),
+        missing_subruns=tuple([name for name in sorted(started - {*inner}) if not await store.read(name)]),
     )
 
 
-def _parse_lines(lines: Iterable[bytes]) -> tuple[_Header, list[tuple[int, _Line]], dict[str, bytes]]:
-    """The header, the records with the numbers of their lines, and the blobs."""
+async def _read_subruns(store: Store, session: str, records: Sequence[Record]) -> dict[str, Sequence[Record]]:
+    """The records of the runs inside the tools of a session, by session; only those that belong to it alone."""
+    found: dict[str, Sequence[Record]] = {}
+    waiting = [(session, records)]
+    for outer, own in waiting:
+        names, tenants = {outer}, set[str]()
+        for event in (record.event for record in own):
+            match event:
+                case Forked(parent=name) | Configured(session=name):
+                    names.add(name)  # the session had this name when it started runs
+                case Prompted(tenant=tenant):
+                    tenants.add(tenant)
+        for name in _list_started(own):
+            if name in found or name == session:
+                continue
+            inner = await store.read(name)
+            prompts = [record.event for record in inner if isinstance(record.event, Prompted)]
+            if inner and all(each.parent_session in names and each.tenant in tenants for each in prompts):
+                found[name] = inner
+                waiting.append((name, inner))
+    return found
+
+
+def _list_started(records: Sequence[Record]) -> Sequence[str]:
+    events = (record.event for record in records)
+    return tuple(dict.fromkeys(event.session for event in events if isinstance(event, SubrunStarted)))
+
+
+async def _is_stored(store: Store, session: str, records: Sequence[Record]) -> bool:
+    """True if the store has these records; raises `Conflict` if it has others under this name."""
+    existing = await store.read(session)
+    if existing and [each.hash for each in existing[: len(records)]] != [each.hash for each in records]:
+        raise Conflict(
+            f"there is already another session {session!r} in this store; import into an empty one"
+        )
+    return bool(existing)
+
+
+Lines = list[tuple[int, _Line]]
+"""Lines with their numbers."""
+
+
+def _parse_lines(lines: Iterable[bytes]) -> tuple[_Header, dict[str, Lines], dict[str, bytes]]:
+    """The header, the records by session (the exported one is ""), and the blobs."""
     header: _Header | None = None
-    records: list[tuple[int, _Line]] = []
+    records: dict[str, Lines] = {}
     blobs: dict[str, bytes] = {}
     for number, text in enumerate(lines, 1):
         if header is None:
@@ -142,7 +225,7 @@ def _parse_lines(lines: Iterable[bytes]) -> tuple[_Header, list[tuple[int, _Line
                     raise Corrupt(f"line {number} is damaged: its blob does not match its hash")
                 blobs[line.blob] = data
             elif line.seq:
-                records.append((number, line))
+                records.setdefault(line.subrun, []).append((number, line))
         except (msgspec.DecodeError, Base64Error, UnicodeDecodeError) as error:
             raise Corrupt(f"line {number} is damaged: {error}") from error
     if header is None:
@@ -169,7 +252,7 @@ def _parse_header(text: bytes) -> _Header:
         raise Corrupt(f"line 1 is damaged: {error}") from error
 
 
-def _verify_records(header: _Header, lines: Sequence[tuple[int, _Line]]) -> list[Record]:
+def _verify_records(header: _Header | _SubrunHeader, lines: Sequence[tuple[int, _Line]]) -> list[Record]:
     """The records; raises `Corrupt` if one is missing, moved or changed."""
     evidence: dict[str, Event] = {}
     for _, line in lines:

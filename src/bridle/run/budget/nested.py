@@ -33,8 +33,9 @@ from bridle.ports.clock import Clock
 from bridle.ports.store import Store
 from bridle.run.calls.approval import Approver
 from bridle.run.cancellation import finish_despite_cancel
+from bridle.run.recovery.session_log import WriteEpoch
 from bridle.values.budget import Amount, Subrun, SubrunCharged, SubrunStarted, SubrunWaiting
-from bridle.values.errors import MisuseError
+from bridle.values.errors import MisuseError, OutcomeUnknown
 from bridle.values.events import Event, Prompted
 from bridle.values.message import ToolCall
 from bridle.values.record import Record
@@ -53,6 +54,10 @@ SourceFactory = Callable[[str], BudgetSource]
 """Makes the source for a session that reserves from it."""
 NESTED_RUNS_MAX = 8
 """Runs that may be inside one another, the outermost included."""
+LOST_RUN_NOTICE = (
+    "the run inside this call (session {session!r}) began earlier and is not in this store, so it is not known what"
+    " it did; it was not run again. Check what happened before you repeat the call"
+)
 CALL_IS_OVER = "the outer run's tool call, inside which it ran, has ended"
 
 
@@ -66,11 +71,14 @@ class ParentRun(Protocol):
     """True if deltas are requested from models."""
     approver: Approver | None
     tracing: "Tracing | None"
+    fence: WriteEpoch
 
     @property
     def show(self) -> Callable[[Record | Delta], None]: ...
 
     async def record(self, event: Event) -> None: ...
+
+    async def check_owned(self) -> None: ...
 
 
 class SourceLister(Protocol):
@@ -141,6 +149,13 @@ class ParentBudget:
         self.end_call()
         self.event_loop = None
 
+    async def run_on_loop(self, work: Coroutine[None, None, T]) -> T:
+        """Await `work` on the run's event loop; a run inside a synchronous tool has another one."""
+        loop = self.event_loop
+        if loop is None or loop is asyncio.get_running_loop() or loop.is_closed():
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
     def remaining(self) -> RemainingBudget:
         return remaining_of_run(self.state).minus(self.reserved)
 
@@ -150,7 +165,7 @@ class NestedRun:
 
     def __init__(self, parent_budget: ParentBudget, call_id: str) -> None:
         self.parent_budget, self.call_id, self._over = parent_budget, call_id, False
-        self.is_confirmed = False
+        self.is_confirmed = self.has_lost_run = False
         self.traceparent = ""
         """Position of the call in a trace."""
         self.program: ProgramCalls | None = None
@@ -206,6 +221,20 @@ class NestedRun:
             call_id=self.call_id, session=session, reason=reason, name=name, arguments=arguments
         )
 
+    def claim_takeover(self, session: str) -> bool:
+        """True once for a session that must be taken over, because a run around it was and did not include it."""
+        fences = (each.parent_budget.run.fence for each in self.list_outer())
+        fence = next((each for each in fences if each.took_over), None)
+        if fence is None or session in fence.taken_subruns:
+            return False
+        fence.taken_subruns.add(session)
+        return True
+
+    async def check_owned(self) -> None:
+        """Raise `Conflict` if another process took over one of the runs around; called with the inner lease held."""
+        for each in self.list_outer():
+            await each.parent_budget.run_on_loop(each.parent_budget.run.check_owned())
+
     async def charge_missing(self, session: str, state: State) -> None:
         """Charge what an earlier driver of this session spent and could not charge before it crashed."""
         used = state.run.budget
@@ -231,6 +260,17 @@ class NestedRun:
             name, arguments = self.tool
             started = SubrunStarted(call_id=self.call_id, session=session, name=name, arguments=arguments)
             await self.parent_budget.run.record(started)
+
+    async def record_program(self, session: str) -> None:
+        """Record that a program starts, which has prompted its session: it reserves nothing that would record it."""
+        if self.program is not None and self.program.session == session:
+            await self.record_start(session)
+
+    def check_stored(self, session: str) -> None:
+        """Raise `OutcomeUnknown` if a run that is not in the store has begun: its effects would happen twice."""
+        if self.find_subrun(session) is not None:
+            self.has_lost_run = True
+            raise OutcomeUnknown(LOST_RUN_NOTICE.format(session=session))
 
     def find_subrun(self, session: str) -> Subrun | None:
         subruns = self.parent_budget.state.run.budget.subruns
@@ -265,7 +305,7 @@ class NestedBudgetSource:
         return self._program is not None
 
     async def count_call(self, call: str) -> str:
-        return await self._run_on_parent_loop(self._program.charge(call)) if self._program else ""
+        return await self._parent_budget.run_on_loop(self._program.charge(call)) if self._program else ""
 
     async def uncount_call(self, call: str) -> None:
         if self._program is not None:
@@ -275,7 +315,7 @@ class NestedBudgetSource:
         if self._nested_run.is_over():
             self.shortage_reason = CALL_IS_OVER
             return None
-        task = asyncio.ensure_future(self._run_on_parent_loop(self._reserve(wanted, fit)))
+        task = asyncio.ensure_future(self._parent_budget.run_on_loop(self._reserve(wanted, fit)))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -318,7 +358,7 @@ class NestedBudgetSource:
             raise
 
     async def _close(self, reservation: Reservation, cost: CallCost | None) -> None:
-        await finish_despite_cancel(self._run_on_parent_loop(self._charge(reservation, cost)))
+        await finish_despite_cancel(self._parent_budget.run_on_loop(self._charge(reservation, cost)))
 
     async def _charge(self, reservation: Reservation, cost: CallCost | None) -> None:
         parent = self._parent_budget
@@ -337,13 +377,6 @@ class NestedBudgetSource:
             parent.open_count -= 1
             parent.reserved -= reserved_amount(reservation)
             parent.wait_queue.wake()
-
-    async def _run_on_parent_loop(self, work: Coroutine[None, None, T]) -> T:
-        """Await `work` on the outer run's event loop; a run inside a synchronous tool has another one."""
-        loop = self._parent_budget.event_loop
-        if loop is None or loop is asyncio.get_running_loop() or loop.is_closed():
-            return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -166,7 +166,6 @@ class CodeTool:
         session, _ = resolve_session(given, new=None, now=resources.clock.now())
         if outer is not None:
             outer.program = ProgramCalls(outer, session)
-            await outer.record_start(session)
             # The outer run lends these.
             resources = replace_resources(
                 resources, store_location=None, pool=None, watchers=(), approver=None

@@ -119,16 +119,21 @@ class ToolRunner:
             started = replace(started, wait_seconds=admitted.waited, wait_source="rate-limit")
         await self._record(started)
         early = self.early_calls.take_result(call)
+        has_lost_run = False
         if early is not None:
             self._parent_budget.confirm_call(call.id)
-        result = await (early or self._run_tool(effect, self._parent_budget.begin_call(call.id)))
+            result = await early
+        else:
+            nested = self._parent_budget.begin_call(call.id)
+            result = await self._run_tool(effect, nested)
+            has_lost_run = nested.has_lost_run
         if call.id in self._parent_budget.waiting:
             await self._record(self._parent_budget.waiting.pop(call.id))
             self._parent_budget.end_call(call.id)
             return
         if self._sources:
             await self._add_new_tools()
-        if result.outcome == "unknown":
+        if result.outcome == "unknown" and not has_lost_run:
             await self._record_interruption(effect, result)
         elif effect.gives_output and not result.is_error:
             await self._finish_with_output(call, result)

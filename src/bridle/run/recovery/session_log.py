@@ -14,7 +14,7 @@ from typing import NamedTuple
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import State
 from bridle.ports.store import RepairableStore, Store
-from bridle.values.errors import Corrupt
+from bridle.values.errors import Corrupt, SessionNotFound
 from bridle.values.record import GENESIS, Record
 
 
@@ -49,11 +49,30 @@ async def load_log(
 class WriteEpoch:
     """Epoch of the lease that an operation on a session holds. All its drivers share it and write under it."""
 
-    __slots__ = ("epoch", "took_over")
+    __slots__ = ("epoch", "taken_subruns", "took_over")
 
     def __init__(self) -> None:
         self.epoch: int | None = None
         self.took_over = False
+        self.taken_subruns: set[str] = set()
+        """Sessions of runs inside its tools that were taken over with it."""
+
+
+async def take_over_subruns(store: Store, state: State, taken: set[str]) -> None:
+    """Raise the epochs of all runs inside the tools of a run, at any depth, so that their old process is refused.
+
+    Those that are not in this store are left out: they are taken over when their call runs again.
+    """
+    for session in (subrun.session for subrun in state.run.budget.subruns):
+        if session in taken:
+            continue
+        try:
+            async with store.lease(session, take_over=True):
+                taken.add(session)
+            inner = (await load_log(store, session)).state
+        except (SessionNotFound, Corrupt):
+            continue
+        await take_over_subruns(store, inner, taken)
 
 
 async def append_record(

@@ -131,11 +131,16 @@ async def replay_session(
     if pair.changed is not None:
         return report
     inner = [event.session for event in events if isinstance(event, SubrunStarted)]
-    subruns = []
+    subruns: list[Replay] = []
+    missing: list[str] = []
     for name in dict.fromkeys(inner):
-        if name not in (*seen, session) and await store.read(name):
+        if name in (*seen, session):
+            continue
+        if await store.read(name):
             subruns.append(await replay_session(store, name, tenant=tenant, seen=(*seen, session)))
-    return replace(report, subruns=tuple(subruns))
+        else:
+            missing.append(f"session {name} is not in this store")
+    return replace(report, subruns=tuple(subruns), unchecked=(*report.unchecked, *missing))
 
 
 class ReplayPair:

@@ -38,6 +38,10 @@ def execute(options: argparse.Namespace) -> int:
     else:
         shared = f", {imported.shared} of them shared with {imported.parent}" if imported.shared else ""
         print_line(f"{imported.session}: {imported.records:,} records verified and imported{shared}")
+        if subruns := ", ".join(imported.subruns):
+            print_line(f"imported with it: {subruns} (runs inside its tools)")
+        if missing := ", ".join(imported.missing_subruns):
+            print_line(f"not in this store: {missing} (runs inside its tools; export and import them too)")
     return 0
 
 
