@@ -10,6 +10,7 @@ can share it. Anchors are written when a run ends, when a person answers a quest
 right after the record is on disk; they are not synced: a power loss can lose the last ones, never make them wrong.
 """
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -65,8 +66,11 @@ class AnchorFile:
     def write(self, anchor: Anchor) -> None:
         line = _encode(anchor) + b"\n"
         try:
-            if os.write(self._descriptor, line) < len(line):  # the disk is full; the rest would be a line of its own
-                os.write(self._descriptor, b"\n" + line)
+            # A full disk takes a part of the line. Another process may write next, so the whole line follows again.
+            for data in (line, b"\n" + line):
+                if os.write(self._descriptor, data) == len(data):
+                    return
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise _explain(self.path, error) from error
 

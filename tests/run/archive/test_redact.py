@@ -9,7 +9,16 @@ import pytest
 from command import bridle
 from in_loop import in_loop
 
-from bridle import Agent, ContentRedacted, KeepRaw, control, export_session, import_session, redact_record, tool
+from bridle import (
+    Agent,
+    ContentRedacted,
+    KeepRaw,
+    control,
+    export_session,
+    import_session,
+    redact_record,
+    tool,
+)
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.redaction import REMOVED, redact_data
 from bridle.run.archive.redact import redact_blob
