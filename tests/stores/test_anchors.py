@@ -9,14 +9,22 @@ from contextlib import closing
 
 import msgspec
 import pytest
+from command import bridle
 
-from bridle.run.recovery.verification import group_anchors, verify_session, verify_store
+from bridle.run.archive.redact import redact_record
+from bridle.run.recovery.verification import (
+    group_anchors,
+    list_unreadable_anchors,
+    verify_session,
+    verify_store,
+)
 from bridle.stores import find_store_file, open_store
 from bridle.stores.anchors import Anchor, AnchorFile, find_anchor_file, read_anchors
 from bridle.stores.sqlite.origins import _hash_origin
 from bridle.stores.sqlite.store import SqliteStore
 from bridle.testing.conformance.sample_records import make_prompt, make_records
 from bridle.testing.conformance.store_blobs import make_blob_receipt
+from bridle.values.calls import ContentRedacted, redaction_key
 from bridle.values.errors import Unusable
 from bridle.values.events import RunEnded
 from bridle.values.record import GENESIS, seal_record, unseal_record
@@ -216,16 +224,85 @@ def test_anchors_are_written_at_ends_and_answers_only(tmp_path):
     assert [*read_anchors(path)] == [Anchor(session="s", seq=3, head=line[2].hash, at=line[2].at)]
 
 
-def test_a_torn_last_line_is_no_anchor_and_any_other_is_refused(tmp_path):
+def test_a_torn_line_is_no_anchor_and_the_others_still_count(tmp_path):
     path = tmp_path / "anchors"
-    file = AnchorFile(path)
-    file.write(Anchor(session="s", seq=1, head="h"))
+    AnchorFile(path).write(Anchor(session="s", seq=1, head="h"))
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:20])
     assert len([*read_anchors(path)]) == 1
-    path.write_bytes(whole[:20] + b"\n" + whole)
-    with pytest.raises(Unusable, match="line 1"):
-        [*read_anchors(path)]
+    file = AnchorFile(path)  # ends the torn line
+    file.write(Anchor(session="s", seq=2, head="h2"))
+    AnchorFile(path)
+    assert path.read_bytes().count(b"\n") == 3
+    lines = [*read_anchors(path)]
+    assert [anchor.seq for anchor in group_anchors(lines)["s"]] == [1, 2]
+    (problem,) = list_unreadable_anchors(lines)
+    assert (problem.kind, problem.text.startswith("line 2 of the anchors cannot be read")) == ("anchor", True)
+
+
+def test_a_line_that_the_disk_took_only_a_part_of_is_written_again(tmp_path, monkeypatch):
+    path = tmp_path / "anchors"
+    file, write = AnchorFile(path), os.write
+    shortened = []
+
+    def write_short(descriptor, data):
+        if not shortened:
+            shortened.append(data)
+            data = data[:10]
+        return write(descriptor, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", write_short)
+        file.write(Anchor(session="s", seq=1, head="h"))
+    assert shortened
+    assert [anchor.head for anchor in group_anchors(read_anchors(path))["s"]] == ["h"]
+
+
+def test_verify_goes_on_after_an_unreadable_line(written, tmp_path):
+    anchors = tmp_path / "anchors"
+    anchors.write_bytes(b'{"session":"s\n' + (written / "anchors").read_bytes())
+    shown = bridle("verify", "--anchors", str(anchors), "--store", str(written / "log.db"))
+    assert shown.code == 1, shown.err
+    assert "✗ line 1 of the anchors cannot be read" in shown.out
+    assert f"1 problem: {SESSIONS} sessions" in shown.out
+    assert f"{SESSIONS} sessions anchored" in shown.out
+
+
+@pytest.mark.parametrize("forged", [False, True])
+def test_a_redaction_is_anchored_and_a_forged_one_is_found_out(tmp_path, forged):
+    async def main():
+        own = {} if forged else {"anchors": tmp_path}
+        store = SqliteStore(tmp_path / "log.db", anchors=tmp_path)
+        line = make_records(make_prompt("pay 5000"), RunEnded(stop="done"))
+        await store.append("s", 0, line)
+        await store.close()
+        store = SqliteStore(tmp_path / "log.db", **own)
+        if forged:
+            data = line[0].data.replace(b"5000", b"5")
+            event = ContentRedacted(
+                record=1,
+                record_hash=line[0].hash,
+                body=redaction_key(1, data).rpartition(":")[2],
+                digest="0" * 64,
+                reason="typo",
+                by="ann",
+            )
+            await store.redact("s", 1, data, {"s": seal_record(3, line[1].at, event, line[1].hash)})
+        else:
+            await redact_record(store, "s", 1, reason="typo", by="ann")
+        await store.fork("s", 3, "fork")
+        await store.close()
+        # A later anchor of the session, or one of a fork that shares the redaction, changes nothing.
+        store = SqliteStore(tmp_path / "log.db", anchors=tmp_path)
+        for name in ("s", "fork"):
+            last = (await store.read(name))[-1]
+            await store.append(name, 3, [seal_record(4, last.at, RunEnded(stop="done"), last.hash)])
+        await store.close()
+
+    asyncio.run(main())
+    found = verify(tmp_path / "log.db", tmp_path / "log.db.anchors")
+    text = "record 1 was replaced by a redaction (record 3) that is not anchored"
+    assert [problem.text for problem in found] == ([text, text] if forged else [])
 
 
 def test_anchors_that_cannot_be_written_are_refused_when_the_store_is_opened(tmp_path):

@@ -6,10 +6,11 @@ changes the log has to change the anchors too, so the file belongs where that is
 that only allows appending.
 
 The file has one line of JSON per anchor and is only ever appended to, with one `write` per line, so several processes
-can share it. Anchors are written when a run ends and when a person answers a question, right after the record is on
-disk; they are not synced: a power loss can lose the last ones, never make them wrong.
+can share it. Anchors are written when a run ends, when a person answers a question and when content is redacted,
+right after the record is on disk; they are not synced: a power loss can lose the last ones, never make them wrong.
 """
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,13 +18,13 @@ from pathlib import Path
 import msgspec
 
 from bridle.values.base import Value
-from bridle.values.calls import ApprovalAnswered
+from bridle.values.calls import CONTROL_LOG_PREFIX, ApprovalAnswered, ContentRedacted
 from bridle.values.errors import Unusable
 from bridle.values.events import RunEnded
 from bridle.values.hooks import HookDecided
 from bridle.values.record import Record
 
-ANCHORED_EVENTS = (RunEnded, ApprovalAnswered, HookDecided)
+ANCHORED_EVENTS = (RunEnded, ApprovalAnswered, HookDecided, ContentRedacted)
 """A hook may decide something after the end of a run."""
 ENDING = ".anchors"
 
@@ -47,18 +48,29 @@ class AnchorFile:
         self.path = path
         try:
             self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if _ends_inside_line(path):
+                os.write(self._descriptor, b"\n")
         except OSError as error:
             raise _explain(path, error) from error
 
     def write_heads(self, session: str, records: Sequence[Record]) -> None:
-        """Anchor the last of the records if one of them ends a run or answers a question."""
-        if any(isinstance(record.event, ANCHORED_EVENTS) for record in records):
-            last = records[-1]
-            self.write(Anchor(session=session, seq=last.seq, head=last.hash, at=last.at))
+        """Anchor every redaction, and the last of the records if one of them ends a run or answers a question."""
+        if session.startswith(CONTROL_LOG_PREFIX):  # such a log starts again when it is full
+            return
+        last = records[-1]
+        has_event = any(isinstance(record.event, ANCHORED_EVENTS) for record in records)
+        for record in records:
+            if isinstance(record.event, ContentRedacted) or (has_event and record is last):
+                self.write(Anchor(session=session, seq=record.seq, head=record.hash, at=record.at))
 
     def write(self, anchor: Anchor) -> None:
+        line = _encode(anchor) + b"\n"
         try:
-            os.write(self._descriptor, _encode(anchor) + b"\n")
+            # A full disk takes a part of the line. Another process may write next, so the whole line follows again.
+            for data in (line, b"\n" + line):
+                if os.write(self._descriptor, data) == len(data):
+                    return
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise _explain(self.path, error) from error
 
@@ -76,8 +88,13 @@ def find_anchor_file(log: Path, given: str | os.PathLike[str] | None) -> Path | 
     return path / f"{log.name}{ENDING}" if path.is_dir() else path
 
 
-def read_anchors(path: Path) -> Iterator[Anchor]:
-    """Yield the anchors in the order they were written. A line that a crash cut off is skipped."""
+class UnreadableLine(Value):
+    number: int
+    error: str
+
+
+def read_anchors(path: Path) -> Iterator[Anchor | UnreadableLine]:
+    """Yield the anchors in the order they were written. A line that a crash cut off at the end is skipped."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except OSError as error:
@@ -86,11 +103,19 @@ def read_anchors(path: Path) -> Iterator[Anchor]:
         try:
             yield msgspec.json.decode(line, type=Anchor)
         except msgspec.MsgspecError as error:
-            if number == len(lines) and not line.endswith(b"\n"):
-                return
-            raise Unusable(
-                f"anchors {path}: line {number} cannot be read ({error}); restore the file"
-            ) from error
+            if number < len(lines) or line.endswith(b"\n"):
+                yield UnreadableLine(number=number, error=str(error))
+
+
+def _ends_inside_line(path: Path) -> bool:
+    """True if a crash or a full disk cut off the last line. A path without an end, such as a pipe, has no such line."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        if not file.seek(0, os.SEEK_END):
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
 
 
 def _explain(path: Path, error: OSError) -> Unusable:

@@ -1,4 +1,4 @@
-"""bridle verify, gc and backup, as a person and as a program use them."""
+"""bridle verify, gc, backup and export, as a person and as a program use them."""
 
 import asyncio
 import json
@@ -21,8 +21,10 @@ from bridle.stores import open_store
 from bridle.testing import FakeClock, scripted
 from bridle.testing.conformance.sample_records import make_prompt, make_records
 from bridle.testing.scripted_model import call_reply
+from bridle.values.calls import ControlRequested, control_log_name
 from bridle.values.errors import SessionNotFound
 from bridle.values.events import RunEnded
+from bridle.values.record import GENESIS, seal_record
 
 OLD = 1_000.0
 """Time of the old sessions, in 1970."""
@@ -136,6 +138,37 @@ def test_a_removed_session_is_gone_and_its_name_is_free(any_log, capsys):
 
     asyncio.run(write_again())
     assert run(capsys, "verify")[0] == 0
+
+
+def test_gc_removes_a_control_log_only_with_its_session(log, capsys):
+    async def request():
+        await write_sessions(log)
+        store = open_store(log)
+        for session in ("finished", "waiting"):
+            event = ControlRequested(action="steer", run="m1", text="hello", by="ann")
+            await store.append(control_log_name(session), 0, (seal_record(1, OLD, event, GENESIS),))
+        await store.close()
+
+    asyncio.run(request())
+    before = list_names(log)
+    _, planned = run(capsys, "gc", "--older-than", "90d")
+    assert not {"control:finished", "control:waiting"} & sessions(planned["removed"])
+    run(capsys, "gc", "--older-than", "90d", "--yes")
+    assert before - list_names(log) == {"finished", "family", "child", "control:finished"}
+    assert run(capsys, "verify")[0] == 0
+
+
+def test_an_export_that_fails_leaves_no_file(log, tmp_path, capsys):
+    asyncio.run(write_sessions(log))
+    target = tmp_path / "session.jsonl"
+    assert main(["export", "no-such-session", "-o", str(target)]) != 0
+    assert not target.exists()
+    assert main(["export", "finished", "-o", str(target)]) == 0
+    assert target.stat().st_mode & 0o777 == 0o600
+    data = target.read_bytes()
+    assert main(["export", "finished", "-o", str(target)]) == 2
+    assert "exists; choose another file" in capsys.readouterr().err
+    assert target.read_bytes() == data
 
 
 def test_gc_keeps_a_session_that_a_run_uses_and_skips_blobs_meanwhile(any_log, capsys):

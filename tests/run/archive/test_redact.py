@@ -9,12 +9,22 @@ from command import bridle
 from in_loop import in_loop
 from postgres_server import change_rows
 
-from bridle import Agent, ContentRedacted, export_session, import_session, redact_record, tool
+from bridle import (
+    Agent,
+    ContentRedacted,
+    KeepRaw,
+    control,
+    export_session,
+    import_session,
+    redact_record,
+    tool,
+)
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.redaction import REMOVED, redact_data
 from bridle.run.archive.redact import redact_blob
 from bridle.stores import open_store
 from bridle.testing import scripted
+from bridle.values.calls import control_log_name
 from bridle.values.errors import Conflict, Corrupt, MisuseError
 from bridle.values.record import Record
 
@@ -311,6 +321,52 @@ def test_the_command_redacts_shows_and_continues(shared_log, tmp_path):
     assert bridle("run", "!say on", "--session", session, BRIDLE_STORE=log).out == "on\n"
     for path in tmp_path.glob("log.db*"):
         assert SECRET.encode() not in path.read_bytes()
+
+
+@in_loop
+async def test_kept_bytes_of_a_call_and_of_later_requests_are_gone(store, tmp_path):
+    agent = Agent("sim:", tools=[pay], store=store, keep_raw=KeepRaw(request=True))
+    await agent.run(f'!call pay {{"card": "{SECRET}"}}\n!then\n!say done', "s")
+    await agent.fork("s", new="fork")
+    await agent.run("!say more", "fork")
+    logs = [await store.read(name) for name in ("s", "fork")]
+    blobs = {hash_ for log in logs for record in log for hash_ in record.event.required_blobs}
+    assert sum([SECRET.encode() in await store.get_blob(hash_) for hash_ in blobs]) >= 3
+    first = await redact_record(store, "s", 2, reason="r", by="b")
+    assert len(first.emptied_requests) == 3
+    await redact_all(store, "s")
+    for name in ("s", "fork"):
+        assert not has_secret(await store.read(name))
+        for record in await store.read(name):
+            for hash_ in record.event.required_blobs:
+                assert SECRET.encode() not in await store.get_blob(hash_)
+    left = [blob for hash_ in blobs if (blob := await store.get_blob(hash_)) is not None]
+    assert not any(SECRET.encode() in blob for blob in left)
+    for path in tmp_path.glob("log.db*"):
+        assert SECRET.encode() not in path.read_bytes(), path
+    assert (await agent.run("!say on", "fork")).text == "on"
+
+
+@in_loop
+async def test_the_request_that_brought_a_steering_message_is_emptied_with_it(tmp_path):
+    store = open_store(tmp_path / "log.db")
+
+    @tool(effect="read")
+    async def ask_for_card() -> str:
+        """Wait for a message."""
+        await control(store, "s").steer(f"my card is {SECRET}", by="ann")
+        return "asked"
+
+    agent = Agent("sim:", tools=[ask_for_card], store=store)
+    await agent.run("!call ask_for_card {}\n!then\n!say done", "s")
+    assert has_secret(await store.read(control_log_name("s")))
+    await redact_all(store, "s")
+    assert not has_secret(await store.read("s"))
+    requests = await store.read(control_log_name("s"))
+    assert not has_secret(requests)
+    assert (requests[0].event.text, requests[0].event.by) == (REMOVED, "ann")
+    assert (await agent.run("!say on", "s")).text == "on"
+    await store.close()
 
 
 def test_a_record_says_that_it_is_redacted():

@@ -5,24 +5,27 @@ a `ContentRedacted` event later in the chain names the digest of what is left. A
 gets the event as well, so that each log proves its own redactions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from bridle.core.recovery.log_repair import fold_log
-from bridle.core.redaction import RedactedBody, redact_data
+from bridle.core.redaction import RAW, RedactedBody, redact_data
 from bridle.ports.clock import Clock
-from bridle.ports.store import RedactableStore, Store
+from bridle.ports.store import RedactableStore, SessionInfo, Store
 from bridle.run.clock import SystemClock
 from bridle.run.validate_input import check_session
 from bridle.values.base import Value
-from bridle.values.calls import ContentRedacted, redaction_key
+from bridle.values.calls import ContentRedacted, control_log_name, redaction_key
 from bridle.values.errors import Corrupt, MisuseError, SessionNotFound
+from bridle.values.message import CallOutcome
 from bridle.values.record import Record, seal_record
 
 from .transfer import SESSIONS_MAX, find_sharing_sessions
 
+RAW_REQUEST = f"{RAW}request"
 SEARCHED_CHARACTERS_MIN = 6
 """Shorter removed texts are not searched for in other records."""
 
@@ -42,6 +45,8 @@ class Redaction(Value):
     """Stored results that stay, because other records refer to them."""
     found_in: tuple[int, ...] = ()
     """Other records of the session that contain a removed text."""
+    emptied_requests: tuple[int, ...] = ()
+    """Later records whose kept request (`Agent(keep_raw=…)`) was removed too, because it repeats the conversation."""
 
 
 async def redact_record(
@@ -65,6 +70,7 @@ async def redact_record(
         raise MisuseError(f"{type(store).__name__} cannot remove content from records")
     infos = await store.sessions(limit=SESSIONS_MAX)
     sharing = find_sharing_sessions(infos, session, record)
+    now = (clock or SystemClock()).now()
     async with AsyncExitStack() as held:
         for name in sharing:
             await held.enter_async_context(store.lease(name))
@@ -78,39 +84,92 @@ async def redact_record(
             )
         old = records[record - 1]
         body = redact_data(record, old.data, field)
-        blobs = tuple(hash_ for hash_ in old.event.required_blobs if hash_ not in body.event.required_blobs)
-        kept = await _find_referenced(store, blobs, sharing, record) if blobs else ()
-        dropped = tuple(hash_ for hash_ in blobs if hash_ not in kept)
-        event = ContentRedacted(
-            record=record,
-            record_hash=old.hash,
-            body=redaction_key(record, body.data).rpartition(":")[2],
-            digest=body.digest,
-            field=field,
-            blobs=blobs,
-            message=_find_changed_message(records, old, body),
-            reason=reason.strip(),
-            by=by.strip(),
-        )
-        now = (clock or SystemClock()).now()
-        evidence = {
-            name: seal_record(len(log) + 1, max(now, log[-1].at), event, log[-1].hash)
-            for name, log in logs.items()
-        }
-        await store.redact(session, record, body.data, evidence, dropped)
+        message = _find_changed_message(records, old, body)
+        redactor = _Redactor(store, infos, reason.strip(), by.strip(), now)
+        # Copies first: after a crash, the same redaction can be repeated and finds those that are left.
+        await redactor.redact_control_request(sharing, old)
+        requests = () if field.startswith(RAW) else await redactor.redact_later_requests(logs, record)
+        dropped, kept = await redactor.redact(session, old, body, field, message)
     found = tuple(each.seq for each in records if each is not old and _contains(each, body.removed))
     return Redaction(
         session=session,
         record=record,
         digest=body.digest,
         field=field,
-        reason=event.reason,
-        by=event.by,
+        reason=redactor.reason,
+        by=redactor.by,
         sessions=sharing,
         dropped_blobs=dropped,
         kept_blobs=kept,
         found_in=found,
+        emptied_requests=requests,
     )
+
+
+class _RedactableLog(Store, RedactableStore, Protocol):
+    pass
+
+
+class _Redactor(NamedTuple):
+    """Removes content from records, for one reason; the caller holds the leases of all sessions that share them."""
+
+    store: _RedactableLog
+    infos: Sequence[SessionInfo]
+    reason: str
+    by: str
+    now: float
+
+    async def redact(
+        self, log: str, old: Record, body: RedactedBody, field: str = "", message: str = ""
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Replace the record and record that; returns the blobs that were dropped and those that stay."""
+        sharing = find_sharing_sessions(self.infos, log, old.seq)
+        blobs = tuple(hash_ for hash_ in old.event.required_blobs if hash_ not in body.event.required_blobs)
+        kept = await _find_referenced(self.store, blobs, sharing, old.seq) if blobs else ()
+        dropped = tuple(hash_ for hash_ in blobs if hash_ not in kept)
+        event = ContentRedacted(
+            record=old.seq,
+            record_hash=old.hash,
+            body=redaction_key(old.seq, body.data).rpartition(":")[2],
+            digest=body.digest,
+            field=field,
+            blobs=blobs,
+            message=message,
+            reason=self.reason,
+            by=self.by,
+        )
+        lasts = {name: (await self.store.read(name))[-1] for name in {log, *sharing}}
+        evidence = {
+            name: seal_record(last.seq + 1, max(self.now, last.at), event, last.hash)
+            for name, last in lasts.items()
+        }
+        await self.store.redact(log, old.seq, body.data, evidence, dropped)
+        return dropped, kept
+
+    async def redact_control_request(self, sharing: Sequence[str], old: Record) -> None:
+        """Remove the text of the control request that brought the content of a record."""
+        request = getattr(old.event, "request", "")
+        for name in map(control_log_name, sharing):
+            for record in await self.store.read(name) if request else ():
+                if record.hash != request:
+                    continue
+                try:
+                    body = redact_data(record.seq, record.data)
+                except MisuseError:
+                    continue  # without content, or redacted already
+                await self.redact(name, record, body)
+
+    async def redact_later_requests(self, logs: Mapping[str, Sequence[Record]], seq: int) -> tuple[int, ...]:
+        """Remove the kept bodies of later requests, which repeat the conversation; returns their records."""
+        found: set[int] = set()
+        for name in logs:
+            for record in (await self.store.read(name))[seq:]:
+                event = record.event
+                if isinstance(event, CallOutcome) and event.raw is not None and event.raw.request:
+                    body = redact_data(record.seq, record.data, RAW_REQUEST)
+                    await self.redact(name, record, body, RAW_REQUEST)
+                    found.add(record.seq)
+        return tuple(sorted(found))
 
 
 async def redact_blob(

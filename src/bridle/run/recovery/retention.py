@@ -2,6 +2,7 @@
 
 A session stays if it is newer than the limit, if a run of it is unfinished or waits for an answer, if a process drives
 it, or if another session that stays shares its records or has it inside a tool call. Budgets and notes always stay.
+The control log of a session goes with it: without its session, its requests would meet a new session of that name.
 """
 
 from collections.abc import Sequence
@@ -10,10 +11,11 @@ from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import Phase
 from bridle.ports.store import PrunableStore, SessionInfo, Store
 from bridle.run.calls.approval import list_pending_approvals
+from bridle.stores.conflicts import RESERVED_PREFIXES
 from bridle.values.base import Value
-from bridle.values.budget import BUDGET_LOG_PREFIX, SubrunStarted
+from bridle.values.budget import SubrunStarted
+from bridle.values.calls import control_log_name
 from bridle.values.errors import Conflict, Corrupt, MisuseError
-from bridle.values.memory import NOTES_PREFIX
 from bridle.values.record import GENESIS, Record
 
 from .verification import list_all_sessions
@@ -31,9 +33,7 @@ class RetainedSession(Value):
 async def list_old_sessions(store: Store, before: float) -> list[RetainedSession]:
     """The sessions last written before a time, forks before their parents."""
     infos = {
-        info.id: info
-        for info in await list_all_sessions(store)
-        if not info.id.startswith((BUDGET_LOG_PREFIX, NOTES_PREFIX))
+        info.id: info for info in await list_all_sessions(store) if not info.id.startswith(RESERVED_PREFIXES)
     }
     kept: dict[str, str] = {}
     for info in infos.values():
@@ -64,6 +64,9 @@ async def remove_session(store: Store, session: str, *, now: float, reason: str)
             records = await store.read(session)
             if waits := _find_open_work(session, records):
                 return waits
+            requests = await store.read(control := control_log_name(session))
+            if requests:
+                await store.remove_session(control, requests[-1].hash, at=now, reason=reason)
             await store.remove_session(
                 session, records[-1].hash if records else GENESIS, at=now, reason=reason
             )

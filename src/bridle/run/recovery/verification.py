@@ -5,7 +5,7 @@ from typing import Literal
 
 from bridle.core.recovery.log_repair import fold_log
 from bridle.ports.store import PrunableStore, RepairableStore, SessionInfo, Store
-from bridle.stores.anchors import Anchor
+from bridle.stores.anchors import Anchor, UnreadableLine
 from bridle.stores.conflicts import RESERVED_PREFIXES
 from bridle.values.base import Value
 from bridle.values.calls import ContentRedacted
@@ -38,15 +38,29 @@ class VerifiedSession(Value):
     """Content that people removed and recorded as removed, one sentence each."""
 
 
-def group_anchors(anchors: Iterable[Anchor]) -> dict[str, list[Anchor]]:
+def group_anchors(lines: Iterable[Anchor | UnreadableLine]) -> dict[str, list[Anchor]]:
     """Anchors by session, without those from before the session was removed."""
     found: dict[str, list[Anchor]] = {}
-    for anchor in anchors:
-        if anchor.removed:
-            found.pop(anchor.session, None)
+    for line in lines:
+        if isinstance(line, UnreadableLine):
+            continue
+        if line.removed:
+            found.pop(line.session, None)
         else:
-            found.setdefault(anchor.session, []).append(anchor)
+            found.setdefault(line.session, []).append(line)
     return found
+
+
+def list_unreadable_anchors(lines: Iterable[Anchor | UnreadableLine]) -> list[Problem]:
+    return [
+        Problem(kind="anchor", text=f"line {line.number} of the anchors cannot be read: {line.error}")
+        for line in lines
+        if isinstance(line, UnreadableLine)
+    ]
+
+
+def list_anchored_heads(anchors: Mapping[str, Sequence[Anchor]]) -> frozenset[str]:
+    return frozenset(anchor.head for group in anchors.values() for anchor in group)
 
 
 async def list_all_sessions(store: Store) -> Sequence[SessionInfo]:
@@ -61,7 +75,8 @@ async def verify_store(
 ) -> tuple[list[VerifiedSession], list[Problem]]:
     """Verify every log of a store; returns also the problems that belong to no log."""
     infos = await list_all_sessions(store)
-    sessions = [await verify_session(store, info.id, anchors.get(info.id, ())) for info in infos]
+    heads = list_anchored_heads(anchors)
+    sessions = [await verify_session(store, info.id, anchors.get(info.id, ()), heads) for info in infos]
     texts = await store.check_file() if isinstance(store, PrunableStore) else ()
     problems = [Problem(kind="file", text=text) for text in texts]
     for session in sorted(anchors.keys() - {info.id for info in infos}):
@@ -71,7 +86,10 @@ async def verify_store(
     return sessions, problems
 
 
-async def verify_session(store: Store, session: str, anchors: Sequence[Anchor] = ()) -> VerifiedSession:
+async def verify_session(
+    store: Store, session: str, anchors: Sequence[Anchor] = (), heads: frozenset[str] = frozenset()
+) -> VerifiedSession:
+    """Verify a session with its anchors; `heads` are those of all sessions, because a fork shares records."""
     problems: list[Problem] = []
     records: Sequence[Record] = ()
     try:
@@ -94,6 +112,8 @@ async def verify_session(store: Store, session: str, anchors: Sequence[Anchor] =
     wrong = [anchor for anchor in anchors if hashes.get(anchor.seq) != anchor.head]
     if wrong:
         problems.append(_explain_anchor(session, wrong[0], len(records), is_there=wrong[0].seq in hashes))
+    if anchors:
+        problems += _list_unproved_redactions(session, records, heads | {anchor.head for anchor in anchors})
     return VerifiedSession(
         session=session,
         length=len(records),
@@ -110,6 +130,17 @@ def _list_redactions(records: Sequence[Record]) -> Iterator[str]:
         if isinstance(event, ContentRedacted):
             place = f"{event.field} of record {event.record}" if event.field else f"record {event.record}"
             yield f"{place} was redacted by {event.by or 'an unnamed person'}: {event.reason or 'no reason given'}"
+
+
+def _list_unproved_redactions(
+    session: str, records: Sequence[Record], heads: frozenset[str]
+) -> Iterator[Problem]:
+    """A redaction anchors itself: one without an anchor was not made by Bridle, or without these anchors."""
+    for record in records:
+        event = record.event
+        if isinstance(event, ContentRedacted) and record.hash not in heads:
+            text = f"record {event.record} was replaced by a redaction (record {record.seq}) that is not anchored"
+            yield Problem(kind="anchor", session=session, seq=event.record, text=text)
 
 
 async def _verify_blobs(store: Store, session: str, record: Record) -> list[Problem]:

@@ -95,6 +95,9 @@ class SqliteStore:
     ) -> None:
         check_session_name(session)
         await self._writer.run(partial(redact_record, session, seq, data, evidence, blobs))
+        if self._anchors is not None:
+            for name, record in evidence.items():
+                self._anchors.write_heads(name, (record,))
         await asyncio.to_thread(truncate_write_ahead_log, self.path)
 
     async def fork(self, session: str, at: int, new: str) -> None:

@@ -6,6 +6,7 @@ share. Importing and exporting again gives the same bytes. `--as-test` writes a 
 
 import argparse
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import BinaryIO
@@ -50,11 +51,16 @@ def execute(options: argparse.Namespace) -> int:
         sys.stdout.buffer.flush()
         return 0
     try:
-        # "x": an existing file is never overwritten, because it may be the only copy of a session.
-        with Path(options.output).open("xb") as file:
-            count = asyncio.run(_write(options, file))
+        # O_EXCL: an existing file is never overwritten, because it may be the only copy of a session.
+        descriptor = os.open(options.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise MisuseError(f"{options.output} exists; choose another file with -o") from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            count = asyncio.run(_write(options, file))
+    except BaseException:
+        Path(options.output).unlink(missing_ok=True)
+        raise
     print_line(f"{options.session}: {count:,} lines written to {options.output}", file=sys.stderr)
     return 0
 

@@ -45,6 +45,9 @@ def execute(options: argparse.Namespace) -> int:
         print_line(f"  its SHA-256 was {each.digest}")
         for blob in each.kept_blobs:
             print_line(f"  blob {blob[:16]} stays: other records refer to it")
+        if each.emptied_requests:
+            requests = ", ".join(map(str, each.emptied_requests))
+            print_line(f"  kept requests that repeat the conversation were removed from record {requests}")
         if each.found_in:
             print_line(f"  the removed text is also in record {', '.join(map(str, each.found_in))}")
     return 0

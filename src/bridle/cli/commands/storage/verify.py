@@ -18,6 +18,8 @@ from bridle.run.recovery.verification import (
     Problem,
     VerifiedSession,
     group_anchors,
+    list_anchored_heads,
+    list_unreadable_anchors,
     verify_session,
     verify_store,
 )
@@ -59,14 +61,16 @@ async def _verify(
 ) -> tuple[Path | None, Sequence[VerifiedSession], Sequence[Problem]]:
     async with use_log(options.store) as store:
         path = _find_anchors(store, options.anchors)
-        anchors = group_anchors(read_anchors(path)) if path is not None else {}
+        lines = [*read_anchors(path)] if path is not None else []
+        anchors, lost = group_anchors(lines), list_unreadable_anchors(lines)
         if options.session is None:
-            return path, *await verify_store(store, anchors)
+            sessions, problems = await verify_store(store, anchors)
+            return path, sessions, [*lost, *problems]
         known = anchors.get(options.session, ())
-        session = await verify_session(store, options.session, known)
+        session = await verify_session(store, options.session, known, list_anchored_heads(anchors))
         if not session.length and not session.problems:
             raise SessionNotFound(f"no session {options.session!r} in this log; `bridle sessions` lists them")
-        return path, [session], []
+        return path, [session], lost
 
 
 def _find_anchors(store: Store, given: str | None) -> Path | None:
