@@ -4,9 +4,9 @@ The recorded digest proves that a rebuilt request is the one that was sent. It d
 whole), which a log records only with `Agent(keep_raw=…)`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -16,13 +16,14 @@ from bridle.core.state import State
 from bridle.ports.codec import HttpRequest
 from bridle.providers.catalogue import auth_headers
 from bridle.run.context.resources import StoreLike
+from bridle.run.private_extras import HIDDEN_MARK
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.events import ModelAsked, ModelFailed, ModelReplied, RunEnded
 from bridle.values.lineage import RecordedCall
 from bridle.values.model import Model
 from bridle.values.record import Record
-from bridle.values.redaction import redact_query
+from bridle.values.redaction import Redactor, find_header_secrets, is_credential_name, redact_query
 
 from .changed_settings import AgentSettingsNow
 from .log_wire import LogWire
@@ -35,6 +36,8 @@ OTHER_DIGEST = (
     "the rebuilt request has another digest: another version or another codec encoded the one that was sent"
 )
 NOT_EXPLAINED = "no decision of this version leads to this request"
+_ADDRESS = re.compile(r"(?i)https?://[^/?#]")
+_USER_INFO = re.compile(r"(?i)^([a-z][a-z0-9+.-]*://)[^/?#]*@")
 
 
 async def read_call(
@@ -126,7 +129,7 @@ class CallReader:
             model=request.model.name,
             method=shown.method,
             url=_make_url(request.model, shown.path),
-            headers=(*shown.headers, *list_credentials(request.model)),
+            headers=_list_headers(request.model, shown),
             signing=list_signing(request.model),
             body=shown.body,
             digest=event.digest,
@@ -142,9 +145,9 @@ class CallReader:
         raw = event.raw if isinstance(event, ModelReplied | ModelFailed) else None
         if raw is not None and asked is not None and raw.streamed != self._stream:
             shown = self._encode_shown(asked, streamed=raw.streamed)
-            url, headers = _make_url(asked.effect.request.model, shown.path), shown.headers
-            keys = list_credentials(asked.effect.request.model)
-            call = replace(call, body=shown.body, url=url, headers=(*headers, *keys))
+            model = asked.effect.request.model
+            url, headers = _make_url(model, shown.path), _list_headers(model, shown)
+            call = replace(call, body=shown.body, url=url, headers=headers)
         return replace(
             call,
             outcome=name_event(event),
@@ -181,7 +184,19 @@ def _describe_outcome(event: object) -> str:
 
 
 def _make_url(model: Model, path: str) -> str:
-    return redact_query(model.endpoint.base_url.rstrip("/") + path, "[key]")
+    address = _USER_INFO.sub(r"\1", model.endpoint.base_url.rstrip("/"))
+    return redact_query(address + path, "[key]")
+
+
+def _list_headers(model: Model, shown: HttpRequest) -> tuple[tuple[str, str], ...]:
+    hidden = ((name, _hide_credentials(name, value)) for name, value in shown.headers)
+    return (*hidden, *list_credentials(model))
+
+
+def _hide_credentials(name: str, value: str) -> str:
+    if is_credential_name(name):
+        return HIDDEN_MARK
+    return Redactor(find_header_secrets(name, value), HIDDEN_MARK).redact_text(value)
 
 
 def list_credentials(model: Model) -> tuple[tuple[str, str], ...]:
@@ -193,7 +208,7 @@ def list_credentials(model: Model) -> tuple[tuple[str, str], ...]:
 def list_signing(model: Model) -> tuple[str, ...]:
     """Service, region and variables of an endpoint whose requests are signed, if it takes no key."""
     endpoint = model.endpoint
-    if not endpoint.signing or endpoint.key_env:
+    if not endpoint.signing or endpoint.key_env or len(endpoint.signing_env) < 2:
         return ()
     service, _, region = endpoint.signing.partition("/")
     return service, region, *endpoint.signing_env[:2]
@@ -201,4 +216,4 @@ def list_signing(model: Model) -> tuple[str, ...]:
 
 def is_addressable(url: str) -> bool:
     """True if a program can send a request there; the built-in simulator has no address."""
-    return bool(urlsplit(url).netloc)
+    return _ADDRESS.match(url) is not None
