@@ -23,7 +23,13 @@ from bridle.values.events import ModelAsked, ModelFailed, ModelReplied, RunEnded
 from bridle.values.lineage import RecordedCall
 from bridle.values.model import Model
 from bridle.values.record import Record
-from bridle.values.redaction import Redactor, find_header_secrets, is_credential_name, redact_query
+from bridle.values.redaction import (
+    Redactor,
+    find_header_secrets,
+    hide_user_info,
+    is_credential_name,
+    redact_query,
+)
 
 from .changed_settings import AgentSettingsNow
 from .log_wire import LogWire
@@ -37,7 +43,6 @@ OTHER_DIGEST = (
 )
 NOT_EXPLAINED = "no decision of this version leads to this request"
 _ADDRESS = re.compile(r"(?i)https?://[^/?#]")
-_USER_INFO = re.compile(r"(?i)^([a-z][a-z0-9+.-]*://)[^/?#]*@")
 
 
 async def read_call(
@@ -184,8 +189,7 @@ def _describe_outcome(event: object) -> str:
 
 
 def _make_url(model: Model, path: str) -> str:
-    address = _USER_INFO.sub(r"\1", model.endpoint.base_url.rstrip("/"))
-    return redact_query(address + path, "[key]")
+    return redact_query(hide_user_info(model.endpoint.base_url.rstrip("/")) + path, "[key]")
 
 
 def _list_headers(model: Model, shown: HttpRequest) -> tuple[tuple[str, str], ...]:
