@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from bridle.core.lineage.replay import AskedCall, LogReplay, name_event
+from bridle.core.lineage.replay import AskedCall, LogReplay, describe_unchecked, name_event
 from bridle.core.lineage.request_difference import PromptSide, add_bodies, compare_requests
 from bridle.core.state import State
 from bridle.ports.codec import HttpRequest
@@ -109,12 +109,12 @@ class CallReader:
     ) -> tuple[RecordedCall, AskedCall | None]:
         asked = self._replay.asked
         if asked is None or asked.record.seq != record.seq:
-            return _make_unknown(record, event, number), None
+            return _make_unknown(record, event, number, self._explain(record, NOT_EXPLAINED)), None
         request = asked.effect.request
         encoded, problem = self._wire.encode(request), self._wire.problem
         is_proven = encoded is not None and encoded.digest == event.digest
         if encoded is not None and not is_proven:
-            problem = OTHER_DIGEST
+            problem = self._explain(record, OTHER_DIGEST)
         shown = self._encode_shown(asked, streamed=self._stream)
         side, difference = PromptSide(request, before), None
         if compares and self._previous is not None:
@@ -145,6 +145,9 @@ class CallReader:
         )
         return call, asked
 
+    def _explain(self, record: Record, otherwise: str) -> str:
+        return describe_unchecked(record.seq) if self._replay.follows_removed else otherwise
+
     def _close_call(self, call: RecordedCall, asked: AskedCall | None, record: Record) -> RecordedCall:
         event = record.event
         raw = event.raw if isinstance(event, ModelReplied | ModelFailed) else None
@@ -169,10 +172,10 @@ class CallReader:
             return HttpRequest(path="", body=b"")
 
 
-def _make_unknown(record: Record, event: ModelAsked, number: int) -> RecordedCall:
+def _make_unknown(record: Record, event: ModelAsked, number: int, problem: str) -> RecordedCall:
     return RecordedCall(
         number=number, seq=record.seq, step=event.step, attempt=event.attempt, model=event.model_key, method="",
-        url="", headers=(), body=b"", digest=event.digest, is_proven=False, problem=NOT_EXPLAINED,
+        url="", headers=(), body=b"", digest=event.digest, is_proven=False, problem=problem,
         is_summary=bool(event.summarizes_until),
     )  # fmt: skip
 
