@@ -8,6 +8,7 @@ from bridle import Agent, ApprovalVerdict, BadTool, Media, MisuseError, RunConte
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from bridle.values.model import Endpoint, Model
 
 
 @dataclass
@@ -43,6 +44,10 @@ async def answer_yes(question):
 
 def ask(approver):
     return Agent(scripted(call_reply(("pay", {})), "ok"), tools=[pay], approver=approver).run_sync("x")
+
+
+def at_endpoint(**given):
+    return Model(id="m", endpoint=Endpoint(name="my", family="openai_chat", **given))
 
 
 def agent(**options):
@@ -107,6 +112,14 @@ REFUSED = {
     "no model": (lambda: Agent(None), "no model was given"),
     "no model of a run": (lambda: agent().run_sync("x", model=None), "no model was given"),
     "model of another type": (lambda: Agent(5), "a model is a name such as 'sim:', .* not 5"),
+    "credential in a header of an endpoint": (
+        lambda: Agent(at_endpoint(headers=(("x-api-key", "secret"),))),
+        r"'x-api-key' .* would be written to the log; .*ModelConnection\(headers=…\)$",
+    ),
+    "password in an address": (
+        lambda: Agent(at_endpoint(base_url="http://ann:secret@127.0.0.1/v1")),
+        r"'my' holds a user or password, .* Endpoint\(key_env=…, auth=…\)$",
+    ),
     "hand-over without a list": (lambda: agent(handover="desk"), "`handover` must be a list .* not 'desk'"),
     "media of nothing": (lambda: Media.from_bytes(b""), "the data is empty"),
     "media of a text": (lambda: Media.from_bytes("hello"), "takes bytes, not str"),
@@ -126,6 +139,7 @@ def test_wrong_input_is_refused_in_one_line(case):
     with pytest.raises((MisuseError, BadTool, TypeError), match=why) as refused:
         act()
     assert "\n" not in str(refused.value)
+    assert "secret" not in str(refused.value)
 
 
 class Server:

@@ -20,9 +20,9 @@ from bridle.providers import load_codec
 from bridle.providers.catalogue import Signer, auth_headers, find_key, find_model, make_signer
 from bridle.run.recovery.breakers import PROCESS_BREAKERS, CircuitBreakers
 from bridle.transports.deadlines import Deadlines
-from bridle.values.errors import Failure, ProviderError
+from bridle.values.errors import Failure, MisuseError, ProviderError
 from bridle.values.model import Model
-from bridle.values.redaction import Redactor, find_header_secrets
+from bridle.values.redaction import Redactor, find_header_secrets, hide_user_info, is_credential_name
 
 from .private_extras import NO_PRIVATE_EXTRAS, PrivateExtras
 
@@ -101,9 +101,22 @@ def _make_transport(model: Model, clock: Clock | None, deadlines: Deadlines | No
 
 
 def resolve_model(given: str | Model | ModelConnection, *, needs_address: bool = True) -> Model:
+    """The model of a name or connection; raises `MisuseError` if its endpoint has a credential that logs would keep."""
     if isinstance(given, ModelConnection):
-        return given.model
-    return find_model_by_name(given, needs_address=needs_address) if isinstance(given, str) else given
+        given = given.model
+    model = find_model_by_name(given, needs_address=needs_address) if isinstance(given, str) else given
+    endpoint = model.endpoint
+    if hide_user_info(endpoint.base_url) != endpoint.base_url:
+        raise MisuseError(
+            f"the address of endpoint {endpoint.name!r} holds a user or password, which would be written to the log;"
+            " remove it, and name the variable with the key: Endpoint(key_env=…, auth=…)"
+        )
+    if named := next((name for name, _ in endpoint.headers if is_credential_name(name)), ""):
+        raise MisuseError(
+            f"header {named!r} of endpoint {endpoint.name!r} is a credential, which would be written to the log;"
+            " name its variable, Endpoint(key_env=…, auth=…), or use ModelConnection(headers=…)"
+        )
+    return model
 
 
 RESPONSE_BYTES_MAX = 8 * 1024 * 1024

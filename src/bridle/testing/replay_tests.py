@@ -19,9 +19,10 @@ from bridle.run.agent import Agent
 from bridle.run.replay.changed_settings import AgentSettingsNow
 from bridle.run.replay.replay_session import describe_difference, make_wire, replay_session
 from bridle.stores.memory import MemoryStore
+from bridle.values.calls import ContentRedacted
 from bridle.values.errors import MisuseError
 from bridle.values.lineage import Replay
-from bridle.values.record import Record, unseal_record
+from bridle.values.record import Record, decode_event, unseal_record
 
 UPDATE_VARIABLE = "BRIDLE_UPDATE_REPLAY"
 TEST_FILE = '''"""Replays the session {session} offline: nothing is sent, and no tool runs.
@@ -67,17 +68,28 @@ def write_fixture(path: Path, sessions: Mapping[str, Sequence[Record]]) -> None:
 
 def read_fixture(path: Path) -> dict[str, list[Record]]:
     """The records of a fixture by session; raises `Corrupt` for a changed one, `MisuseError` for another file."""
-    sessions: dict[str, list[Record]] = {}
+    lines: dict[str, list[FixtureLine]] = {}
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
             read = msgspec.json.decode(line, type=FixtureLine)
         except msgspec.MsgspecError as error:
             raise MisuseError(f"{path}, line {number}: not a record of a log: {error}") from None
-        record = unseal_record(read.seq, read.at, bytes(read.event), read.prev, read.hash)
-        sessions.setdefault(read.session, []).append(record)
-    if not sessions:
+        lines.setdefault(read.session, []).append(read)
+    if not lines:
         raise MisuseError(f"{path} has no records")
-    return sessions
+    return {session: _unseal_records(own) for session, own in lines.items()}
+
+
+def _unseal_records(lines: Sequence[FixtureLine]) -> list[Record]:
+    removals = {
+        event.unique_key: event
+        for line in lines
+        if isinstance(event := decode_event(bytes(line.event)), ContentRedacted)
+    }
+    return [
+        unseal_record(line.seq, line.at, bytes(line.event), line.prev, line.hash, removals.get)
+        for line in lines
+    ]
 
 
 def write_replay_test(

@@ -36,6 +36,7 @@ _SIGNED = re.compile(r"AWS4-\S+ Credential=(?P<key>[^/,\s]+)[^,]*,.*Signature=(?
 _RANDOM = re.compile(r"(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{16,}")
 """Part of a machine-generated word: long, with letters and digits."""
 _QUERY_PART = re.compile(r"(?<=[?&;])([^=&;#]+)=([^&;#]*)")
+_USER_INFO = re.compile(r"(?i)^([a-z][a-z0-9+.-]*://)[^/?#]*@")
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _HALF_SPELLED = re.compile(r"\\{1,4}(?:u[0-9A-Fa-f]{0,3})?|%[0-9A-Fa-f]?")
 """An incomplete escape sequence."""
@@ -145,6 +146,11 @@ def redact_query(url: str, mark: str) -> str:
         return f"{part[1]}={mark}" if _PARAMETER.fullmatch(_decode_percent(part[1])) else part[0]
 
     return _QUERY_PART.sub(replace, url)
+
+
+def hide_user_info(url: str) -> str:
+    """The URL without the user and password before its host."""
+    return _USER_INFO.sub(r"\1", url)
 
 
 def redact_json_strings(data: bytes, texts: Iterable[str], mark: str) -> bytes:

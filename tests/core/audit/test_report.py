@@ -1,11 +1,14 @@
 """The audit report: every decision of a log is in it, with its author, its record and the policy in force."""
 
+import asyncio
 import json
 
+from command import bridle
 from in_loop import in_loop
 
-from bridle import Agent, PermissionRule, Policy, audit_session, redact_record, tool
+from bridle import Agent, Change, PermissionRule, Policy, audit_session, redact_record, tool
 from bridle.core.audit.report import audit_log, hash_policy
+from bridle.hooks import before_tool
 from bridle.stores import open_store
 
 ASKING = Policy(rules=(PermissionRule(decision="ask", tools=("pay",), name="boss"),), version="7")
@@ -71,6 +74,29 @@ async def test_the_report_names_people_rules_policies_effects_and_costs():
     records = await store.read("s")
     assert all(records[entry.record - 1].at == entry.at for entry in report.entries)
     assert report.head == records[-1].hash
+
+
+@in_loop
+async def test_a_hook_that_changed_arguments_is_shown_with_the_tool_and_both_values(tmp_path):
+    def limit(amount):
+        @before_tool(tools=["pay"], name=f"limit {amount}")
+        def change(run, call):
+            return Change(arguments={"amount": amount})
+
+        return change
+
+    store = open_store(tmp_path / "log.db")
+    await Agent("sim:", tools=[pay, look], store=store, hooks=[limit(5), limit(3)]).run(PROMPT, "s")
+    hooks = [entry for entry in (await audit_session(store, "s")).entries if entry.kind == "hook"]
+    assert [
+        (entry.tool, json.loads(entry.arguments), json.loads(entry.edited_arguments)) for entry in hooks
+    ] == [
+        ("pay", {"amount": 7}, {"amount": 5}),
+        ("pay", {"amount": 5}, {"amount": 3}),
+    ]
+    await store.close()
+    shown = (await asyncio.to_thread(bridle, "audit", "s", "--store", str(tmp_path / "log.db"))).out
+    assert "changed: amount: 7 → 5" in " ".join(shown.split())
 
 
 @in_loop

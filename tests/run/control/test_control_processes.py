@@ -290,6 +290,44 @@ async def test_a_request_survives_the_death_of_the_run_at_every_record(home, sta
 
 
 @in_loop
+async def test_a_request_that_a_dying_process_left_is_taken_by_the_next_resume(home, start, shared_log):
+    process = start()
+    await wait_for_start(home)
+    os.kill(process.pid, signal.SIGSTOP)
+    store = open_store(shared_log)
+    steering = asyncio.create_task(asyncio.to_thread(bridle, "steer", "s", "!say steered"))
+
+    async def is_sent():
+        return await store.read(control_log_name("s"))
+
+    await wait_until(is_sent)
+    process.kill()
+    process.wait()
+    told = await steering
+    assert told.code == 2
+    assert "the request stays, and the next `bridle resume s` takes it up" in " ".join(told.err.split())
+    assert events_of(await store.read("s"), Steered) == []
+    (home / "go").touch()
+    assert finish(start("", "s", "--resume"))["stop"] == "done"
+    assert [event.message for event in events_of(await store.read("s"), Steered)] == ["!say steered"]
+    await store.close()
+
+
+@in_loop
+async def test_a_request_that_a_run_missed_by_ending_is_taken_by_none(home, start, shared_log):
+    process = start("!say done", "s")
+    finish(process)
+    store = open_store(shared_log)
+    desk = control(store, "s")
+    request = ControlRequested(action="steer", run="m1", by="ann", text="late")
+    with pytest.raises(Conflict, match="ended before it took the request up, and no later run will"):
+        await desk._wait_until_taken(request, await desk._append(request), 0, 1)
+    finish(start("!say again", "s"))
+    assert events_of(await store.read("s"), Steered) == []
+    await store.close()
+
+
+@in_loop
 async def test_a_controller_that_is_killed_leaves_its_request_or_none(home, start, shared_log):
     """Killed after its append, the request is carried out; killed before it, nothing happens."""
     process = start()

@@ -195,9 +195,12 @@ def _describe_run(event: e.Event, before: State) -> Fields | None:
         case e.Configured(handed_over_to=agent) if agent:
             return {"kind": "handed over", "by": agent}
         case e.HookDecided(hook=hook, action=action) if action != "continue":
+            calls = (item for item in before.calls.batch.pending if item.call.id == event.call_id)
+            tool, arguments = next(((item.call.name, item.arguments) for item in calls), ("", ""))
             return {
                 "kind": "hook", "by": hook, "outcome": f"{action} at {event.point}", "reason": event.reason,
-                "call_id": event.call_id, "edited_arguments": event.arguments or "",
+                "tool": tool, "call_id": event.call_id, "arguments": arguments,
+                "edited_arguments": event.arguments or "",
             }  # fmt: skip
         case SubrunStarted(call_id=call, session=session, name=tool):
             return {"kind": "subrun", "tool": tool, "call_id": call, "session": session}

@@ -5,6 +5,9 @@ core wanted in the state before it. An input is taken from the log. An answer is
 come from the log, and all that follows from the effect and the state is derived. The first event that differs, or
 that no effect explains, is the divergence.
 
+Decisions that were made from content that a person removed later cannot be made again: one that differs is reported as
+not checked, up to the record of the removal. Later requests were made from what is left, and are compared.
+
 With other settings, the same replay finds the first request that these settings would change.
 """
 
@@ -26,6 +29,7 @@ from bridle.core.recovery.log_repair import LogReader
 from bridle.core.state import Phase, State
 from bridle.values import events as e
 from bridle.values.budget import SubrunCharged, SubrunStarted, SubrunWaiting
+from bridle.values.calls import redaction_key
 from bridle.values.errors import Failure
 from bridle.values.lineage import Divergence
 from bridle.values.memory import NoteRemoved, NoteWritten
@@ -119,6 +123,8 @@ class LogReplay:
         """The log with changed settings, if changed requests are accepted."""
         self._has_unknown = False
         """True after a record of a newer version, until its repair is recorded."""
+        self._removals: set[str] = set()
+        """Removals of content from earlier records that the log records later, by their unique keys."""
         self.damage: Divergence | None = None
         """First record that does not fit, until its repair is recorded."""
         self.unchecked: list[str] = []
@@ -128,8 +134,17 @@ class LogReplay:
     def state(self) -> State:
         return self._reader.state
 
+    @property
+    def follows_removed(self) -> bool:
+        """True if the decisions after the latest record were made from content that was removed since."""
+        return bool(self._removals)
+
     def apply_record(self, record: Record) -> Divergence | None:
         """Decide about one record and continue with it; returns the difference if there is one."""
+        if record.is_redacted:
+            self._removals.add(redaction_key(record.seq, record.data))
+        if isinstance(record.event, e.ContentRedacted):
+            self._removals.discard(record.event.unique_key or "")
         if self._changed is not None:
             return self._apply_changed(record)
         before, repairs = self.state, len(self._reader.repairs)
@@ -137,7 +152,9 @@ class LogReplay:
         self._reader.apply_record(record)
         self._follow(record.event, effects, before)
         is_repair, is_damaged = isinstance(record.event, e.LogRepaired), len(self._reader.repairs) > repairs
-        if expected != record.event or is_damaged:
+        if self._removals and expected != record.event and not (repairs or is_damaged):
+            self._note(describe_unchecked(record.seq))
+        elif expected != record.event or is_damaged:
             difference = _describe(record, expected, before)
             if is_repair or not (repairs or is_damaged):
                 return difference
@@ -162,7 +179,10 @@ class LogReplay:
         effects, expected = self._decide(record)
         is_asked = isinstance(record.event, e.ModelAsked) and isinstance(expected, e.ModelAsked)
         if not (is_asked and self._accepts_requests) and not _is_same_decision(record.event, expected):
-            return _describe(record, expected, before)
+            if not self._removals:
+                return _describe(record, expected, before)
+            self._note(describe_unchecked(record.seq))
+            expected = record.event
         if expected is not None:
             self._continue_with(record, expected)
             self._follow(expected, effects, before)
@@ -339,6 +359,11 @@ def _describe(record: Record, expected: e.Event | None, before: State) -> Diverg
 def _cost(asked: AskedCall, usage: Usage | None) -> Decimal | None:
     price = asked.effect.request.model.price
     return price.cost(usage, asked.record.at) if price and usage and usage.is_known else None
+
+
+def describe_unchecked(seq: int) -> str:
+    """The sentence about a record that was made from content that was removed since."""
+    return f"record {seq} follows removed content and is not checked"
 
 
 def name_event(event: e.Event) -> str:

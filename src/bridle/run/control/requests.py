@@ -179,16 +179,26 @@ class SessionControl:
                         record=record.seq,
                     )
             if not had_owner:
-                raise Conflict(
-                    f"the run of session {self._session!r} ended before it took the request up; "
-                    f"see what happened with: bridle show {self._session}"
-                )
+                raise Conflict(await self._explain_not_taken(request))
             left = deadline - self._clock.monotonic()
             if left <= 0:
                 return ControlOutcome(
                     session=self._session, action=request.action, request=hash_, status="sent"
                 )
             await self._wait_for_records(after, min(left, OWNER_CHECK_SECONDS))
+
+    async def _explain_not_taken(self, request: ControlRequested) -> str:
+        """One line about a request that no process was there to take up: an unfinished run still gets it."""
+        state, _ = await self._read_state()
+        if current_run(state) == request.run:
+            return (
+                f"the process that ran session {self._session!r} ended before it took the request up; the request"
+                f" stays, and the next `bridle resume {self._session}` takes it up"
+            )
+        return (
+            f"the run of session {self._session!r} ended before it took the request up, and no later run will; "
+            f"see what happened with: bridle show {self._session}"
+        )
 
     async def _wait_for_records(self, after: int, seconds: float) -> None:
         if not isinstance(self._store, WatchableStore):

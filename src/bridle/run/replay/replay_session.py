@@ -170,7 +170,8 @@ class ReplayPair:
         return replace(found, request=self._compare(before, changed_before))
 
     def list_unchecked(self) -> list[str]:
-        return [*self.recorded.unchecked, *self._problems]
+        changed = self.changed.unchecked if self.changed is not None else ()
+        return [*dict.fromkeys((*self.recorded.unchecked, *changed, *self._problems))]
 
     def _compare(self, before: State, changed_before: State) -> RequestDifference | None:
         assert self.changed is not None

@@ -4,25 +4,32 @@ The recorded digest proves that a rebuilt request is the one that was sent. It d
 whole), which a log records only with `Agent(keep_raw=…)`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from bridle.core.lineage.replay import AskedCall, LogReplay, name_event
+from bridle.core.lineage.replay import AskedCall, LogReplay, describe_unchecked, name_event
 from bridle.core.lineage.request_difference import PromptSide, add_bodies, compare_requests
 from bridle.core.state import State
 from bridle.ports.codec import HttpRequest
 from bridle.providers.catalogue import auth_headers
 from bridle.run.context.resources import StoreLike
+from bridle.run.private_extras import HIDDEN_MARK
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.events import ModelAsked, ModelFailed, ModelReplied, RunEnded
 from bridle.values.lineage import RecordedCall
 from bridle.values.model import Model
 from bridle.values.record import Record
-from bridle.values.redaction import redact_query
+from bridle.values.redaction import (
+    Redactor,
+    find_header_secrets,
+    hide_user_info,
+    is_credential_name,
+    redact_query,
+)
 
 from .changed_settings import AgentSettingsNow
 from .log_wire import LogWire
@@ -35,6 +42,7 @@ OTHER_DIGEST = (
     "the rebuilt request has another digest: another version or another codec encoded the one that was sent"
 )
 NOT_EXPLAINED = "no decision of this version leads to this request"
+_ADDRESS = re.compile(r"(?i)https?://[^/?#]")
 
 
 async def read_call(
@@ -101,12 +109,12 @@ class CallReader:
     ) -> tuple[RecordedCall, AskedCall | None]:
         asked = self._replay.asked
         if asked is None or asked.record.seq != record.seq:
-            return _make_unknown(record, event, number), None
+            return _make_unknown(record, event, number, self._explain(record, NOT_EXPLAINED)), None
         request = asked.effect.request
         encoded, problem = self._wire.encode(request), self._wire.problem
         is_proven = encoded is not None and encoded.digest == event.digest
         if encoded is not None and not is_proven:
-            problem = OTHER_DIGEST
+            problem = self._explain(record, OTHER_DIGEST)
         shown = self._encode_shown(asked, streamed=self._stream)
         side, difference = PromptSide(request, before), None
         if compares and self._previous is not None:
@@ -126,7 +134,7 @@ class CallReader:
             model=request.model.name,
             method=shown.method,
             url=_make_url(request.model, shown.path),
-            headers=(*shown.headers, *list_credentials(request.model)),
+            headers=_list_headers(request.model, shown),
             signing=list_signing(request.model),
             body=shown.body,
             digest=event.digest,
@@ -137,14 +145,17 @@ class CallReader:
         )
         return call, asked
 
+    def _explain(self, record: Record, otherwise: str) -> str:
+        return describe_unchecked(record.seq) if self._replay.follows_removed else otherwise
+
     def _close_call(self, call: RecordedCall, asked: AskedCall | None, record: Record) -> RecordedCall:
         event = record.event
         raw = event.raw if isinstance(event, ModelReplied | ModelFailed) else None
         if raw is not None and asked is not None and raw.streamed != self._stream:
             shown = self._encode_shown(asked, streamed=raw.streamed)
-            url, headers = _make_url(asked.effect.request.model, shown.path), shown.headers
-            keys = list_credentials(asked.effect.request.model)
-            call = replace(call, body=shown.body, url=url, headers=(*headers, *keys))
+            model = asked.effect.request.model
+            url, headers = _make_url(model, shown.path), _list_headers(model, shown)
+            call = replace(call, body=shown.body, url=url, headers=headers)
         return replace(
             call,
             outcome=name_event(event),
@@ -161,10 +172,10 @@ class CallReader:
             return HttpRequest(path="", body=b"")
 
 
-def _make_unknown(record: Record, event: ModelAsked, number: int) -> RecordedCall:
+def _make_unknown(record: Record, event: ModelAsked, number: int, problem: str) -> RecordedCall:
     return RecordedCall(
         number=number, seq=record.seq, step=event.step, attempt=event.attempt, model=event.model_key, method="",
-        url="", headers=(), body=b"", digest=event.digest, is_proven=False, problem=NOT_EXPLAINED,
+        url="", headers=(), body=b"", digest=event.digest, is_proven=False, problem=problem,
         is_summary=bool(event.summarizes_until),
     )  # fmt: skip
 
@@ -181,7 +192,18 @@ def _describe_outcome(event: object) -> str:
 
 
 def _make_url(model: Model, path: str) -> str:
-    return redact_query(model.endpoint.base_url.rstrip("/") + path, "[key]")
+    return redact_query(hide_user_info(model.endpoint.base_url.rstrip("/")) + path, "[key]")
+
+
+def _list_headers(model: Model, shown: HttpRequest) -> tuple[tuple[str, str], ...]:
+    hidden = ((name, _hide_credentials(name, value)) for name, value in shown.headers)
+    return (*hidden, *list_credentials(model))
+
+
+def _hide_credentials(name: str, value: str) -> str:
+    if is_credential_name(name):
+        return HIDDEN_MARK
+    return Redactor(find_header_secrets(name, value), HIDDEN_MARK).redact_text(value)
 
 
 def list_credentials(model: Model) -> tuple[tuple[str, str], ...]:
@@ -193,7 +215,7 @@ def list_credentials(model: Model) -> tuple[tuple[str, str], ...]:
 def list_signing(model: Model) -> tuple[str, ...]:
     """Service, region and variables of an endpoint whose requests are signed, if it takes no key."""
     endpoint = model.endpoint
-    if not endpoint.signing or endpoint.key_env:
+    if not endpoint.signing or endpoint.key_env or len(endpoint.signing_env) < 2:
         return ()
     service, _, region = endpoint.signing.partition("/")
     return service, region, *endpoint.signing_env[:2]
@@ -201,4 +223,4 @@ def list_signing(model: Model) -> tuple[str, ...]:
 
 def is_addressable(url: str) -> bool:
     """True if a program can send a request there; the built-in simulator has no address."""
-    return bool(urlsplit(url).netloc)
+    return _ADDRESS.match(url) is not None

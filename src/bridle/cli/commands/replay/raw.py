@@ -6,6 +6,7 @@ never shown: a header has the name of the variable instead. Without CALL, all mo
 
 import argparse
 import asyncio
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from shlex import quote
@@ -22,11 +23,15 @@ from bridle.run.replay.sent_calls import CallReader, is_addressable, read_call
 from bridle.values.errors import MisuseError
 from bridle.values.lineage import RecordedCall
 from bridle.values.record import Record
+from bridle.values.redaction import is_credential_name
 from bridle.watchers.console import format_count, shorten
 
 from .replay import load_session_agent
 
 NOT_PROVEN = 1
+_CREDENTIAL_HEADER = re.compile(r"[a-z-]+: (?:Bearer )?\$[A-Za-z_][A-Za-z0-9_]*")
+_CREDENTIAL_USER = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*:\$[A-Za-z_][A-Za-z0-9_]*")
+"""A log may come from elsewhere: the shell expands text of these two forms and no other."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -223,14 +228,22 @@ def make_curl(call: RecordedCall) -> str:
         raise MisuseError(
             f"{call.model} is the built-in simulator, which has no address; `bridle sim` serves one"
         )
-    lines = [f"curl -X {call.method} {quote(call.url)}"]
+    # Brackets in an address would be patterns, for which curl sends several requests.
+    globs = " --globoff" if set(call.url) & set("[]{}") else ""
+    lines = [f"curl -X {quote(call.method)}{globs} {quote(call.url)}"]
     for name, value in call.headers:
-        if "$" in value:
-            lines.append(f'-H "{name}: {value}"')
-        else:
-            lines.append(f"-H {quote(f'{name}: {value}')}")
+        is_safe = is_credential_name(name) and _CREDENTIAL_HEADER.fullmatch(f"{name}: {value}")
+        lines.append("-H " + _quote_word(f"{name}: {value}", is_expanded=bool(is_safe)))
     if call.signing:
         service, region, key, secret = call.signing
-        lines += [f"--aws-sigv4 aws:amz:{region}:{service}", f'--user "${key}:${secret}"']
-    lines.append(f"--data-binary {quote(call.body.decode('utf-8', 'backslashreplace'))}")
+        user = f"${key}:${secret}"
+        lines.append("--aws-sigv4 " + quote(f"aws:amz:{region}:{service}"))
+        lines.append("--user " + _quote_word(user, is_expanded=bool(_CREDENTIAL_USER.fullmatch(user))))
+    # Unlike --data-binary, --data-raw reads no file.
+    lines.append("--data-raw " + quote(call.body.decode("utf-8", "backslashreplace")))
     return " \\\n  ".join(lines)
+
+
+def _quote_word(text: str, *, is_expanded: bool) -> str:
+    """The text as one word of the shell, which expands its variables only if it is safe."""
+    return f'"{text}"' if is_expanded else quote(text)
