@@ -224,6 +224,16 @@ def test_a_call_that_needs_approval_ends_the_run_as_waiting_and_is_continued():
     assert "refunded abc" in read_result(result).text and "sold ab" in read_result(result).text
 
 
+def test_a_program_that_made_calls_and_is_then_denied_is_in_doubt():
+    shop = Shop()
+    agent = shop.make_agent()
+    assert agent.run_sync(call("sell('ab')\nrefund('ab')"), "s", tenant="acme").stop == "waiting"
+    deny = Policy(rules=(PermissionRule(decision="deny", tools=("run_code",), name="closed"),))
+    finished = read_result(shop.make_agent(store=shop.store, policy=deny).resume_sync("s"))
+    assert finished.outcome == "unknown" and "not allowed here (closed)" in finished.text
+    assert "It was not run." not in finished.text and shop.done == ["sell ab"]
+
+
 def test_the_approver_of_the_agent_is_asked():
     asked = []
 
