@@ -191,6 +191,11 @@ def test_a_program_that_fails_is_an_error_with_its_traceback_and_output():
     assert (
         result.text.endswith("before") and "program.py" not in result.text and "<string>" not in result.text
     )
+    heading = "[the program failed]"
+    result = read_result(Shop().run(f"print('before {heading}')\nraise ValueError('{heading} twice')"))
+    assert f"ValueError: {heading} twice" in result.text and 'File "<program>", line 2' in result.text
+    assert result.text.endswith(f"[the end of what it printed before]\nbefore {heading}")
+    assert "the program is empty" in read_result(Shop().run(" \n")).text
     assert "SyntaxError" in read_result(Shop().run("def")).text
     assert "SystemExit: 3" in read_result(Shop().run("import sys; sys.exit(3)")).text
     assert read_result(Shop().run("import sys; sys.exit(0)")).text == "[the program printed nothing]"
@@ -416,6 +421,7 @@ print(refund("ab"))
     assert finished.is_error and 'called count({"item":"abc"}) where it had called count({"item":"ab"})' in (
         finished.text.replace('": "', '":"')
     )
+    assert "may have taken effect: 2; the last: refund(" in finished.text
     assert shop.done == ["count ab", "refund ab"], (
         "the approved call ran once, before the program was run again"
     )
@@ -480,10 +486,15 @@ def test_tools_of_programs_are_chosen_by_name():
 def test_wrong_options_are_refused():
     for wrong in (
         {"seconds": 0},
+        {"seconds": float("inf")},
+        {"seconds": float("nan")},
         {"calls_max": -1},
+        {"calls_max": 2.5},
+        {"output_bytes_max": 1000.5},
         {"tools": "count"},
         {"sandbox": "yes"},
         {"memory_bytes": True},
+        {"memory_bytes": 2.0**29},
     ):
         with pytest.raises(MisuseError):
             CodeMode(**wrong)
