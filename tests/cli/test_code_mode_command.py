@@ -66,6 +66,23 @@ def test_without_a_terminal_a_program_needs_permission(folder):
     assert "--yes allows it" in done.err and "saved" not in done.err
 
 
+def test_an_answer_to_a_call_of_a_program_names_the_run_to_resume(folder):
+    (folder / "policy.toml").write_text('[[rules]]\ndecision = "ask"\ntools = ["save"]\n')
+    options = ("--tools", "tools.py", "--code-mode", "--yes", "--policy", "policy.toml", "--json")
+    waiting = json.loads(run(folder, "run", "-m", "sim:", *options, PROMPT).out)
+    session, program = waiting["session"], waiting["subruns"][0]["session"]
+    assert waiting["stop"] == "waiting"
+    for words in ((), ("--tools", "tools.py", "--code-mode")):
+        refused = run(folder, "resume", program, *words)
+        assert refused.code == 2
+        assert f"bridle resume {session} --tools FILE --code-mode" in " ".join(refused.err.split())
+    (question,) = json.loads(run(folder, "approvals", "--json").out)
+    approved = run(folder, "approve", question["id"])
+    assert approved.out.splitlines()[-1] == f"continue with: bridle resume {session} --tools FILE --code-mode"
+    resumed = run(folder, "resume", session, "--tools", "tools.py", "--code-mode", "--yes")
+    assert resumed.code == 0 and "Done." in resumed.out, resumed.err
+
+
 def test_agent_files_have_a_key(folder):
     path = folder / "agent.toml"
     path.write_text('model = "sim:"\ntools = ["tools.py"]\ncode_mode = true\n')

@@ -15,6 +15,7 @@ from bridle.run.validate_input import check_session, check_tenant
 from bridle.stores import open_store
 from bridle.stores.conflicts import RESERVED_PREFIXES
 from bridle.values.errors import Corrupt, MisuseError, SessionNotFound
+from bridle.values.events import Prompted
 from bridle.values.lineage import CrossTenant
 from bridle.values.record import Record
 
@@ -116,6 +117,24 @@ async def list_sessions(store: Store, limit: int) -> list[SessionInfo]:
 
 def fold_state(records: Sequence[Record]) -> State:
     return log_repair.fold_log(records).state
+
+
+def find_parent_session(records: Sequence[Record]) -> str:
+    """The session whose tool started this one; empty if none did."""
+    prompts = [record.event for record in records if isinstance(record.event, Prompted)]
+    return prompts[-1].parent_session if prompts else ""
+
+
+async def find_outer_session(store: Store, session: str) -> str | None:
+    """The session to resume in place of a program's: that of the outermost run. None if it is no program's."""
+    records = await read_session(store, session)
+    if not fold_state(records).settings.model.endpoint.is_program:
+        return None
+    seen = {session}
+    while (parent := find_parent_session(records)) and parent not in seen:
+        session, records = parent, await store.read(parent)
+        seen.add(parent)
+    return session
 
 
 def format_local_time(at: float) -> str:

@@ -313,6 +313,23 @@ def test_nobody_lets_a_call_in_doubt_run_against_a_rule_that_denies():
     assert "closed" in told.text
 
 
+@pytest.mark.parametrize("how", ["deny", "reject"])
+def test_a_call_that_would_be_repeated_and_may_not_stays_in_doubt(how):
+    bank = Bank()
+    made = bank.tool(on_unknown="retry")
+    store = killed(bank, made, took_effect=True)
+    closed = Policy(rules=(PermissionRule(decision="deny" if how == "deny" else "ask", name="closed"),))
+    agent, result = resumed(bank, made, store, policy=closed)
+    if how == "reject":
+        (question,) = asyncio.run(agent.approvals("s"))
+        asyncio.run(agent.reject("s", question.id))
+        result = asyncio.run(agent.resume("s"))
+    (told,) = result.messages[2].results
+    assert (told.outcome, bank.tries) == ("unknown", [])
+    assert "was started" in told.text and "It was not run." not in told.text
+    assert ("not allowed here (closed)" if how == "deny" else "A person decided") in told.text
+
+
 def test_a_call_in_doubt_whose_tool_is_gone_stays_in_doubt():
     bank = Bank()
     store = killed(bank, bank.tool(), took_effect=True)

@@ -191,6 +191,11 @@ def test_a_program_that_fails_is_an_error_with_its_traceback_and_output():
     assert (
         result.text.endswith("before") and "program.py" not in result.text and "<string>" not in result.text
     )
+    heading = "[the program failed]"
+    result = read_result(Shop().run(f"print('before {heading}')\nraise ValueError('{heading} twice')"))
+    assert f"ValueError: {heading} twice" in result.text and 'File "<program>", line 2' in result.text
+    assert result.text.endswith(f"[the end of what it printed before]\nbefore {heading}")
+    assert "the program is empty" in read_result(Shop().run(" \n")).text
     assert "SyntaxError" in read_result(Shop().run("def")).text
     assert "SystemExit: 3" in read_result(Shop().run("import sys; sys.exit(3)")).text
     assert read_result(Shop().run("import sys; sys.exit(0)")).text == "[the program printed nothing]"
@@ -222,6 +227,16 @@ def test_a_call_that_needs_approval_ends_the_run_as_waiting_and_is_continued():
     assert result.stop == "done" and shop.done == ["count ab", "refund abc", "sell ab"]
     assert read_result(result).text.splitlines()[0] == "2"
     assert "refunded abc" in read_result(result).text and "sold ab" in read_result(result).text
+
+
+def test_a_program_that_made_calls_and_is_then_denied_is_in_doubt():
+    shop = Shop()
+    agent = shop.make_agent()
+    assert agent.run_sync(call("sell('ab')\nrefund('ab')"), "s", tenant="acme").stop == "waiting"
+    deny = Policy(rules=(PermissionRule(decision="deny", tools=("run_code",), name="closed"),))
+    finished = read_result(shop.make_agent(store=shop.store, policy=deny).resume_sync("s"))
+    assert finished.outcome == "unknown" and "not allowed here (closed)" in finished.text
+    assert "It was not run." not in finished.text and shop.done == ["sell ab"]
 
 
 def test_the_approver_of_the_agent_is_asked():
@@ -406,6 +421,7 @@ print(refund("ab"))
     assert finished.is_error and 'called count({"item":"abc"}) where it had called count({"item":"ab"})' in (
         finished.text.replace('": "', '":"')
     )
+    assert "may have taken effect: 2; the last: refund(" in finished.text
     assert shop.done == ["count ab", "refund ab"], (
         "the approved call ran once, before the program was run again"
     )
@@ -470,10 +486,15 @@ def test_tools_of_programs_are_chosen_by_name():
 def test_wrong_options_are_refused():
     for wrong in (
         {"seconds": 0},
+        {"seconds": float("inf")},
+        {"seconds": float("nan")},
         {"calls_max": -1},
+        {"calls_max": 2.5},
+        {"output_bytes_max": 1000.5},
         {"tools": "count"},
         {"sandbox": "yes"},
         {"memory_bytes": True},
+        {"memory_bytes": 2.0**29},
     ):
         with pytest.raises(MisuseError):
             CodeMode(**wrong)

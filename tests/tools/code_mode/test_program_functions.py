@@ -62,7 +62,12 @@ def test_names_that_python_does_not_allow_are_mapped_exactly():
     assert len({each.name for each in made}) == len(tools)
 
 
-@pytest.mark.parametrize("name", ["from", "content-type", "a b", "", 'x"): evil(', "1\n2", "self", "é"])
+PARAMETER_NAMES = (
+    "from", "content-type", "a b", "", 'x"): evil(', "1\n2", "self", "é", "__debug__", "call_tool", "more", "f",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARAMETER_NAMES)
 def test_names_of_parameters_are_mapped_exactly(name):
     (made,) = make_functions([Spec("f", {name: {"type": "string"}})])
     sent = []
@@ -70,6 +75,18 @@ def test_names_of_parameters_are_mapped_exactly(name):
     exec(compile(made.source, "<tools>", "exec"), names)
     names["f"]("value")
     assert sent == [{name: "value"}]
+
+
+@pytest.mark.parametrize("name", ["_make", "annotations", "__builtins__", "__debug__", "call_tool"])
+def test_a_tool_cannot_take_a_name_that_the_definitions_need(name):
+    made = make_functions([Spec(name), Spec("other")])
+    called = []
+    names = {"call_tool": lambda tool, arguments, parse: called.append(tool)}
+    for each in made:
+        exec(compile(each.source, "<tools>", "exec"), names)
+    for each in made:
+        names[each.name]()
+    assert called == [name, "other"]
 
 
 @pytest.mark.parametrize("text", ['"""', "\\", "\\N{", 'end"', "a\nb\tc", "\x00", "'''\"\"\"", "{x}%s"])

@@ -76,11 +76,32 @@ def test_garbage_in_the_channel_ends_the_program(attack):
     assert seen == []
 
 
+def test_threads_of_a_program_call_one_at_a_time():
+    code = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(8) as pool:
+    print([*pool.map(lambda at: look(str(at)), range(40))] == [f"saw {at}" for at in range(40)])
+for number in range(8):
+    threading.Thread(target=look, args=("left behind",), daemon=True).start()
+"""
+    found, seen = run_program(code, sandbox=None)
+    assert found.text == "True" and {*seen} >= {str(at) for at in range(40)}
+
+
+def test_text_that_cannot_be_encoded_is_an_error_of_the_line():
+    found, seen = run_program("\nat = '\\ud800'\nlook(at)", sandbox=None)
+    assert found.is_error and "UnicodeEncodeError" in found.text and "look(at)" in found.text and not seen
+    found, _ = run_program("\nraise ValueError('half \\ud800')", sandbox=None)
+    assert found.is_error and "ValueError: half" in found.text
+
+
 def test_a_forged_call_is_an_ordinary_call():
     code = "write(frame({'calls': [{'name': 'look', 'arguments': {'at': 'x'}}]}))\nprint(look('y'))"
     found, seen = run_program(code, sandbox=None)
-    assert found.is_error, "the program broke its own protocol"
-    assert seen in ([], ["x"]), "at most the call that it was allowed to make"
+    # The harness ends it if the second message comes while the first call runs; otherwise both are calls.
+    assert found.is_error or found.text == "saw x"
+    assert seen == ["x", "y"][: len(seen)], "at most the calls that it asked for"
 
 
 def test_a_program_that_claims_to_be_done_is_done():

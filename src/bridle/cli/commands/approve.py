@@ -15,7 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.cli.format.printing import print_json, print_line
-from bridle.cli.log_access import add_store_option, add_tenant_option, fold_state, read_session, use_log
+from bridle.cli.log_access import (
+    add_store_option,
+    add_tenant_option,
+    find_outer_session,
+    fold_state,
+    read_session,
+    use_log,
+)
 from bridle.core.calls.argument_changes import list_changes
 from bridle.ports.tool import Json
 from bridle.run.agent import Agent
@@ -84,7 +91,7 @@ def answer_question(
     options: argparse.Namespace, give: GiveAnswer, word: str, changed: Sequence[str] = ()
 ) -> int:
     """Record the answer and print it; `changed` is filled by `give`."""
-    question, is_live = asyncio.run(_find_and_answer(options, give))
+    question, is_live, outer = asyncio.run(_find_and_answer(options, give))
     if options.json:
         print_json({"answered": word, "approval": question})
     else:
@@ -96,17 +103,21 @@ def answer_question(
             return 0
         configured = any(options.configuration.get(name) for name in ("agent", "tools"))
         tools = "" if configured else " --tools FILE"
-        print_line(f"continue with: bridle resume {quote(question.session)}{tools}")
+        code_mode = "" if outer is None or options.configuration.get("agent") else " --code-mode"
+        print_line(f"continue with: bridle resume {quote(outer or question.session)}{tools}{code_mode}")
     return 0
 
 
-async def _find_and_answer(options: argparse.Namespace, give: GiveAnswer) -> tuple[PendingApproval, bool]:
-    """Answer the question; True if a live run took the answer."""
+async def _find_and_answer(
+    options: argparse.Namespace, give: GiveAnswer
+) -> tuple[PendingApproval, bool, str | None]:
+    """Answer the question; True if a live run took the answer; the session to resume for a call of a program."""
     async with use_log(options.store) as store:
         question = find_pending_approval(await list_questions(store, tenant=options.tenant), options.id)
         # The tools' code is not loaded here; its checks run again when the call runs.
         is_live = await is_run_elsewhere(store, question.session)
-        return await give(Agent(PLACEHOLDER_MODEL, store=store), question), is_live
+        outer = await find_outer_session(store, question.session)
+        return await give(Agent(PLACEHOLDER_MODEL, store=store), question), is_live, outer
 
 
 def answerer_name(options: argparse.Namespace) -> str:

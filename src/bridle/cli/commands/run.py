@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from shlex import quote
 from typing import TextIO
 
 import msgspec
@@ -21,7 +22,14 @@ from bridle.cli.agent_builder import AgentBuilder
 from bridle.cli.agent_options import add_agent_options
 from bridle.cli.attached_files import STANDARD_INPUT, attach_files
 from bridle.cli.format.printing import print_error, print_line, print_text
-from bridle.cli.log_access import add_store_option, fold_state, read_session, tenant_of, use_log
+from bridle.cli.log_access import (
+    add_store_option,
+    find_outer_session,
+    fold_state,
+    read_session,
+    tenant_of,
+    use_log,
+)
 from bridle.cli.main import EXIT_CANCELLED, EXIT_MISUSE
 from bridle.cli.option_values import make_count_parser
 from bridle.core.state import State
@@ -131,6 +139,12 @@ async def _run_session(
         wanted = tenant_of(options) if prompt is None else None
         state = fold_state(await read_session(store, session, wanted)) if session else State()
         before = state.settings
+        if session and before.model.endpoint.is_program:
+            outer = await find_outer_session(store, session) or session
+            raise MisuseError(
+                f"session {session} is that of a program in another run; resume the run that started it:"
+                f" bridle resume {quote(outer)} --tools FILE --code-mode"
+            )
         if prompt is None:
             builder.check_tools(before)
         agent = builder.build(store, before, new_run=prompt is not None)

@@ -233,6 +233,8 @@ class _BatchDispatch:
         elif decision.is_default and decision.permission == "deny" and self._has_been_asked(item, spec):
             # A person was already asked about this call: the answer counts, and the call waits for it.
             self._ask_person(item, spec, decision.rule)
+        elif decision.permission == "deny" and item.in_doubt:
+            self._effects.append(_skip_forbidden_retry(item, decision.rule))
         elif decision.permission == "deny":
             why = CALL_DENIED.format(rule=decision.rule)
             self._effects.append(SkipCall(call=item.call, outcome="denied", why=why, rule=decision.rule))
@@ -361,8 +363,7 @@ class _BatchDispatch:
         """Act on a person's answer."""
         by = f" by {answer.by}" if answer.by else ""
         if answer.answer == "approve" and forbidden is not None:
-            why = f"{_doubt_notice(item)} Running it again is not allowed here ({forbidden})."
-            self._effects.append(SkipCall(call=item.call, outcome="unknown", why=why, rule=forbidden))
+            self._effects.append(_skip_forbidden_retry(item, forbidden))
         elif answer.answer == "approve":
             self._start_call(item, spec, f"approved{by}")
         elif answer.answer == "done":
@@ -428,6 +429,12 @@ def _skip_unwanted(item: PendingCall, notice: str, doubt_suffix: str, reason: st
     why = f"{_doubt_notice(item)} {doubt_suffix}" if item.in_doubt else notice
     why = f"{why} Reason: {reason}" if reason else why
     return SkipCall(call=item.call, outcome="unknown" if item.in_doubt else "denied", why=why, rule=rule)
+
+
+def _skip_forbidden_retry(item: PendingCall, rule: str) -> SkipCall:
+    """Result of a call in doubt that a rule does not allow to run again."""
+    why = f"{_doubt_notice(item)} Running it again is not allowed here ({rule})."
+    return SkipCall(call=item.call, outcome="unknown", why=why, rule=rule)
 
 
 def _doubt_notice(item: PendingCall) -> str:

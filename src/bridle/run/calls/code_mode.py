@@ -5,6 +5,7 @@
 run/calls/code_tool.py makes the tool; it is loaded only for an agent that uses it.
 """
 
+import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,8 +59,9 @@ class CodeMode:
             )
         for option in ("seconds", "calls_max", "output_bytes_max", "memory_bytes"):
             given: object = getattr(self, option)
-            if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
-                raise MisuseError(f"CodeMode({option}={given!r}) must be a number above 0")
+            kinds, kind = ((int, float), "number") if option == "seconds" else ((int,), "whole number")
+            if isinstance(given, bool) or not isinstance(given, kinds) or not 0 < given < math.inf:
+                raise MisuseError(f"CodeMode({option}={given!r}) must be a {kind} above 0")
         if isinstance(self.sandbox, str):
             if self.sandbox != "auto":
                 raise MisuseError(

@@ -43,7 +43,7 @@ from bridle.values.usage import Budget
 
 from .catalogue import ToolLayout
 from .code_mode import BoundCodeMode
-from .program_model import PROBLEM_HEADING, PROGRAM_MODEL, ProgramModel
+from .program_model import PROGRAM_MODEL, ProgramModel, split_problem
 
 CODE_PARAMETER = "code"
 PARAMETERS = msgspec.json.encode(
@@ -133,6 +133,8 @@ class CodeTool:
 
     async def run(self, arguments: Mapping[str, Json], context: RunContext) -> Sequence[Text]:
         code, tail = str(arguments[CODE_PARAMETER]), OutputTail(context)
+        if not code.strip():
+            raise ProgramFailed("the program is empty")
         with tempfile.TemporaryDirectory(prefix="bridle-program-") as folder:
             sandbox = self._open_sandbox(folder)
             place = Path(folder) if sandbox is None else sandbox.workspace
@@ -149,8 +151,8 @@ class CodeTool:
                 tail.close()
                 await finish_despite_cancel(program.close())
         if result.messages[-1].stop is Stop.OTHER:
-            output, _, problem = result.text.rpartition(PROBLEM_HEADING)
-            raise ProgramFailed(_describe_problem(output, problem.strip()))
+            texts = [part for part in result.messages[-1].parts if isinstance(part, Text)]
+            raise ProgramFailed(_describe_problem(*split_problem(texts)))
         return (Text(text=result.text),)
 
     def _open_sandbox(self, folder: str) -> Sandbox | None:

@@ -102,7 +102,7 @@ class ProgramModel:
             if self._process is None or len(recorded) < self._answered:
                 await self._start(messages[0].text)
             for batch in recorded[self._answered :]:
-                self._check_same(batch)
+                self._check_same(batch, recorded)
                 await self._give_results(batch.results)
             return await self._describe_message(sum(len(batch.calls) for batch in recorded))
         except (ProgramStopped, OSError) as error:
@@ -135,18 +135,20 @@ class ProgramModel:
             if call.name not in self._tools or not bytes(call.arguments).startswith(b"{"):
                 raise ProgramStopped("it asked for a call that no function of it can make")
 
-    def _check_same(self, batch: RecordedBatch) -> None:
+    def _check_same(self, batch: RecordedBatch, recorded: Sequence[RecordedBatch]) -> None:
         """Raise `ProgramStopped` unless the program asks for the recorded calls."""
         now = tuple(list_calls(self._message))
         if now == batch.calls:
             return
         pairs = zip((*now, *[("nothing", "")] * len(batch.calls)), batch.calls, strict=False)
         differing = next(((new, old) for new, old in pairs if new != old), (now[-1], ("nothing", "")))
-        new, old = (f"{name}({arguments[:ARGUMENT_CHARACTERS_SHOWN]})" for name, arguments in differing)
+        made = [call for each in recorded for call in each.calls]
+        new, old, last = map(_show_call, (*differing, made[-1]))
         raise ProgramStopped(
-            f"it was interrupted and run again, and called {new} where it had called {old} before. Nothing ran twice,"
-            " and the calls before this one took effect. Look at the current state before you write another program,"
-            " and do not let calls depend on the time or on random values"
+            f"it was interrupted and run again, and called {new} where it had called {old} before. Nothing ran twice."
+            f" Calls that it made before the interruption, which are recorded and may have taken effect: {len(made)};"
+            f" the last: {last}. Look at the current state before you write another program, and do not let calls"
+            " depend on the time or on random values"
         )
 
     async def _describe_message(self, made: int) -> Reply:
@@ -164,8 +166,19 @@ class ProgramModel:
         output = (await self.close()).strip()
         if not problem:
             return _make_reply((Text(text=output or NO_OUTPUT),), Stop.DONE)
-        text = f"{output}\n{PROBLEM_HEADING}\n{problem}".strip()
-        return _make_reply((Text(text=text),), Stop.OTHER)
+        printed = (Text(text=f"{output}\n"),) if output else ()
+        return _make_reply((*printed, Text(text=f"{PROBLEM_HEADING}\n{problem}")), Stop.OTHER)
+
+
+def split_problem(text: Sequence[Text]) -> tuple[str, str]:
+    """What a failed program printed, and its problem, from the text of its last reply."""
+    *printed, failure = (part.text for part in text)
+    return "".join(printed), failure.removeprefix(f"{PROBLEM_HEADING}\n")
+
+
+def _show_call(call: tuple[str, str]) -> str:
+    name, arguments = call
+    return f"{name}({arguments[:ARGUMENT_CHARACTERS_SHOWN]})"
 
 
 def _make_reply(parts: tuple[Part, ...], stop: Stop) -> Reply:

@@ -15,7 +15,13 @@ from bridle.ports.tool import Tool
 from bridle.values.request import ToolSpec
 
 HELPER_NAMES = ("ToolError", "parallel", "call_tool")
-RESERVED_NAMES = frozenset((*dir(builtins), *keyword.kwlist, *keyword.softkwlist, *HELPER_NAMES))
+SOURCE_NAMES = ("_make", "annotations", "__builtins__")
+"""Names that the definitions of functions bind or need in the module of the program."""
+RESERVED_NAMES = frozenset(
+    (*dir(builtins), *keyword.kwlist, *keyword.softkwlist, *HELPER_NAMES, *SOURCE_NAMES)
+)
+RESERVED_PARAMETERS = frozenset((*keyword.kwlist, "__debug__", "call_tool"))
+"""Names that Python forbids for parameters, and the one that the body of a function uses."""
 TYPE_DEPTH_MAX = 4
 """Objects inside one another that a type spells out."""
 ENUM_VALUES_MAX = 12
@@ -53,7 +59,7 @@ def _make_function(tool: Tool, taken: set[str]) -> ProgramFunction:
     schema: JsonSchema = json.loads(spec.parameters)
     properties: JsonSchema = schema.get("properties", {})
     required = [key for key in properties if key in schema.get("required", ())]
-    used: set[str] = set(keyword.kwlist)
+    used = set(RESERVED_PARAMETERS)
     names: dict[str, str] = {}
     for key in (*required, *(key for key in properties if key not in required)):
         names[key] = _make_identifier(key, used)

@@ -38,6 +38,8 @@ class Link:
 
     def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
         self._reader, self._writer = reader, writer
+        self._lock = threading.Lock()
+        """Held from a message to its answer: threads of the program may call functions too."""
         self.batch_max = 1
 
     def receive(self) -> dict[str, Any]:
@@ -54,9 +56,15 @@ class Link:
         """Have the calls run, in as many batches as necessary."""
         results: list[CallResult] = []
         for start in range(0, len(calls), self.batch_max):
-            self.send({"calls": calls[start : start + self.batch_max]})
-            results += self.receive()["results"]
+            with self._lock:
+                self.send({"calls": calls[start : start + self.batch_max]})
+                results += self.receive()["results"]
         return results
+
+    def finish(self, message: dict[str, Any]) -> None:
+        """Send the last message; calls of threads that the program left behind wait for ever."""
+        self._lock.acquire()
+        self.send(message)
 
     def _read(self, count: int) -> bytes:
         data = self._reader.read(count)
@@ -116,15 +124,16 @@ class Program:
             exec(compile(source, "<tools>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
         del module.__dict__["call_tool"]  # the functions have it as a default
         random.seed(0)
-        problem = self._execute(start["code"], module.__dict__)
+        problem = self._execute(start["code"], module.__dict__).encode(errors="backslashreplace").decode()
         sys.stdout.flush()
         sys.stderr.flush()
-        self._link.send({"failed": problem} if problem else {"done": True})
+        self._link.finish({"failed": problem} if problem else {"done": True})
 
     def call_tool(self, name: str, arguments: dict[str, Any], *, parse: bool) -> object:
         """Call a tool: what every generated function does."""
         given = {key: value for key, value in arguments.items() if value is not ...}
-        json.dumps(given, allow_nan=False)  # a TypeError here names the line of the program
+        # An error here names the line of the program; half a character cannot be encoded.
+        json.dumps(given, allow_nan=False, ensure_ascii=False).encode()
         result = self._exchange([{"name": name, "arguments": given}])[0]
         if result["outcome"] != "ok":
             raise ToolError(result["text"], result["outcome"])

@@ -8,19 +8,16 @@ that started them.
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
 from typing import Literal
 
 from bridle.cli.agent_builder import AgentBuilder
 from bridle.cli.commands.run import open_resumed_stream, watch_stream
 from bridle.cli.format.printing import print_json, print_line
-from bridle.cli.log_access import belongs_to_tenant, fold_state, list_sessions, use_log
+from bridle.cli.log_access import belongs_to_tenant, find_parent_session, fold_state, list_sessions, use_log
 from bridle.core.state import Phase, State
 from bridle.ports.store import LeaseInspectable, Store
 from bridle.values.base import Value
 from bridle.values.errors import BridleError, Conflict
-from bridle.values.events import Prompted
-from bridle.values.record import Record
 from bridle.watchers.console import Console, format_dollars
 
 SESSIONS_SEARCHED_MAX = 10_000
@@ -71,7 +68,7 @@ async def _resume_if_due(
     """Continue a session if it is due; None if it is not. A failure is reported, and the next session follows."""
     try:
         records = await store.read(session)
-        if not belongs_to_tenant(records, options.tenant) or _is_subrun(records):
+        if not belongs_to_tenant(records, options.tenant) or find_parent_session(records):
             return None
         state = fold_state(records)
         due = await _find_due(store, state)
@@ -117,8 +114,3 @@ async def _find_due(store: Store, state: State) -> str:
         ):
             return "answered"
     return "waiting"
-
-
-def _is_subrun(records: Sequence[Record]) -> bool:
-    prompts = [record.event for record in records if isinstance(record.event, Prompted)]
-    return bool(prompts and prompts[-1].parent_session)
