@@ -36,6 +36,12 @@ def header(context: Context) -> str:
     return request.headers.get("authorization", "none") if isinstance(request, Request) else "none"
 
 
+@app.tool()
+def long(size: int) -> str:
+    """A long text."""
+    return "x" * size
+
+
 class Title(BaseModel):
     title: str
 
