@@ -37,8 +37,9 @@ def header(context: Context) -> str:
 
 
 @app.tool()
-def long(size: int) -> str:
-    """A long text."""
+async def long(size: int, context: Context) -> str:
+    """A long text, after progress: a server that has more to send than the result sends events."""
+    await context.report_progress(1, 2)
     return "x" * size
 
 
