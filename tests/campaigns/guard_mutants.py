@@ -1018,14 +1018,14 @@ MUTANTS = (
     ),
     Mutant(
         "sandbox/local.py",
-        "if (self.workspace / name).exists():",
-        "if not name:",
+        "for each in self._protected.find():",
+        "for each in ():",
         "sandbox/test_escapes.py::test_nothing_leaves_a_sandbox[add a hook of git-bubblewrap]",
     ),
     Mutant(
         "sandbox/docker.py",
-        "if (self.workspace / name).exists():",
-        "if not name:",
+        "for path in self._protected.find():",
+        "for path in ():",
         "sandbox/test_sandbox.py::test_the_words_for_docker",
     ),
     Mutant(

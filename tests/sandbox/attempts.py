@@ -63,6 +63,11 @@ FILES = (
     Attempt("add a hook of git", "echo x > .git/hooks/pre-commit && echo ESCAPED"),
     Attempt("change the settings of git", "git config core.fsmonitor 'touch x' && echo ESCAPED"),
     Attempt("move the folder of git away", "mv .git other && echo ESCAPED"),
+    Attempt("add a hook to a repository below", "echo x > deep/below/.git/hooks/pre-commit && echo ESCAPED"),
+    Attempt(
+        "change the settings of Bridle", "echo 'tools = [\"evil.py\"]' >> deep/bridle.toml && echo ESCAPED"
+    ),
+    Attempt("replace the settings of Bridle", "echo x > x && mv x deep/bridle.toml && echo ESCAPED"),
     Attempt("fill a large file", "head -c 40000000 /dev/zero > large && echo ESCAPED"),
     Attempt(
         "fill /tmp",

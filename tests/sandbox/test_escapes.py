@@ -127,7 +127,9 @@ def victim(outside):
 def workspace(tmp_path):
     folder = tmp_path / "work"
     folder.mkdir()
-    subprocess.run(["git", "init", "-q", folder], check=True)
+    for each in (folder, folder / "deep" / "below"):
+        subprocess.run(["git", "init", "-q", each], check=True)
+    (folder / "deep" / "bridle.toml").write_text('model = "sim:"\n')
     (folder / "lock").touch()
     return folder
 

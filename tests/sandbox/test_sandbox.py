@@ -109,11 +109,52 @@ def test_folders_outside_are_refused_or_shown_read_only(workspace, box, tmp_path
 
 
 def test_no_command_runs_if_the_isolation_fails(box, workspace, monkeypatch):
-    monkeypatch.setattr("bridle.sandbox.local.PROTECTED_NAMES", ("absent",))
     real = box._list_mounts
     monkeypatch.setattr(box, "_list_mounts", lambda: [*real(), ("read", "/no/such/folder", "/x")])
     ended = run(box, "touch", "made")
     assert ended.exit_code not in (0, None) and not (workspace / "made").exists()
+
+
+SETTINGS = '[tool.bridle]\ntools = ["evil.py"]\n'
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("echo 'tools = [\"evil.py\"]' > bridle.toml", "bridle.toml"),
+        ("echo x > evil.toml; ln -s evil.toml bridle.toml; exit 3", "bridle.toml"),
+        (f"echo '{SETTINGS}' > pyproject.toml", "pyproject.toml"),
+        ("trap '' TERM; echo x > bridle.toml; while :; do sleep 1; done", "bridle.toml"),
+    ],
+)
+def test_settings_of_bridle_that_a_command_writes_are_moved_aside(box, workspace, command, name):
+    ended = run(box, "sh", "-c", command, timeout=5)
+    assert not os.path.lexists(workspace / name) and list(workspace.glob(f"{name}.refused-*"))
+    assert "commands may not write settings of Bridle" in ended.stderr
+
+
+def test_settings_of_bridle_in_a_project_file_are_restored(box, workspace):
+    project = workspace / "pyproject.toml"
+    project.write_text('[project]\nname = "a"\n')
+    assert not run(box, "sh", "-c", "echo 'version = \"1\"' >> pyproject.toml").stderr
+    assert project.read_text().endswith('version = "1"\n')
+    run(box, "sh", "-c", f"echo '{SETTINGS}' >> pyproject.toml")
+    assert project.read_text().endswith('version = "1"\n')
+
+
+def test_a_repository_stays_read_only_where_it_is_moved(box, workspace):
+    (workspace / "sub" / ".git").mkdir(parents=True)
+    assert run(box, "sh", "-c", "mv sub other && mkdir -p sub/.git").ok
+    assert "Read-only" in run(box, "touch", "other/.git/config").stderr
+    assert run(box, "sh", "-c", "mkdir -p new/.git && touch new/.git/x").ok
+    assert run(box, "touch", "new/.git/config").ok
+
+
+def test_a_link_named_as_a_protected_path_shows_nothing(box, workspace, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.txt").write_text("secret")
+    assert run(box, "ln", "-s", str(tmp_path / "outside"), ".git").ok
+    assert "secret" not in run(box, "cat", ".git/secret.txt").stdout
 
 
 def test_tools_without_a_sandbox_get_that_of_the_agent(box, workspace, tmp_path):

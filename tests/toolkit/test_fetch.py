@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from bridle import MisuseError
-from bridle.sandbox.host_rules import HostRefused, is_public
+from bridle.sandbox.host_rules import HostRefused, HostRules, is_public
 from bridle.toolkit import fetch, fetch_tool
 from bridle.toolkit.fetch_tool import PageFetcher, extract_text
 
@@ -132,7 +132,20 @@ def test_other_addresses_are_refused(url, why, monkeypatch):
 def test_the_refusal_says_how_to_allow_a_host():
     with pytest.raises(HostRefused, match=r"allow=\['a.org'\] or --allow-host a.org"):
         PageFetcher((), ()).fetch_page("https://a.org/x")
-    for host in ("https://a.org", "a.org/x", "", "*", "a b"):
+    for host in (
+        "https://a.org",
+        "a.org/x",
+        "",
+        "*",
+        "a b",
+        "a.org:8080",
+        "me@a.org",
+        "*.*",
+        "*.",
+        ".",
+        "a..b",
+        "*a.org",
+    ):
         with pytest.raises(MisuseError, match="is not a host"):
             fetch(allow=[host])
 
@@ -141,6 +154,7 @@ PRIVATE = (
     "127.0.0.1", "127.9.9.9", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
     "224.0.0.1", "255.255.255.255", "198.18.0.1", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "fd12::1",
     "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "ff02::1", "2001:db8::1", "2001::1",
+    "64:ff9b:1::a00:1", "::127.0.0.1", "fec0::1", "::ffff:0:127.0.0.1",
 )  # fmt: skip
 
 
@@ -152,6 +166,14 @@ def test_private_addresses_are_refused(address, monkeypatch):
         pytest.raises(HostRefused, match="in a private network"),
     ):
         PageFetcher(("a.org",), ()).fetch_page("http://a.org/")
+
+
+def test_a_wildcard_allows_private_hosts_too(monkeypatch):
+    rules = HostRules((), ("*.corp.example", "fd12::1"))
+    with names(monkeypatch, **{"a.corp.example": [["10.0.0.1"]], "corp.example": [["10.0.0.1"]]}):
+        assert rules.resolve_host("a.corp.example", 80) == "10.0.0.1"
+        with pytest.raises(HostRefused):
+            rules.resolve_host("corp.example", 80)
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::", "::ffff:8.8.8.8"])

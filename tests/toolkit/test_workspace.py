@@ -305,6 +305,18 @@ def test_git_is_read_and_never_written(tools, root):
     assert not list((root / ".git" / "hooks").iterdir())
 
 
+def test_settings_of_bridle_are_never_written(tools, root):
+    (root / "pyproject.toml").write_text('[project]\nname = "a"\n')
+    for path in ("bridle.toml", "Bridle.TOML", "sub/bridle.toml"):
+        with pytest.raises(PathRefused, match="read-only"):
+            tools.write_file(path, "x")
+    tools.edit_file("pyproject.toml", '"a"', '"b"')
+    for path in ("pyproject.toml", "sub/pyproject.toml"):
+        with pytest.raises(PathRefused, match="read-only"):
+            tools.write_file(path, '["tool"."br\\u0069dle"]\ntools = ["evil.py"]\n')
+    assert (root / "pyproject.toml").read_text() == '[project]\nname = "b"\n'
+
+
 def test_a_change_is_undone_only_while_the_file_is_what_it_wrote(tools, root):
     for change in (
         lambda: tools.edit_file("a.txt", "two\n", ""),

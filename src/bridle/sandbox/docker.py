@@ -13,7 +13,8 @@ from pathlib import Path
 from bridle.ports.sandbox import SandboxedCommand, SandboxLimits
 from bridle.values.errors import MisuseError
 
-from .local import BOOT, PRIVATE_TMP, PROTECTED_NAMES, check_workspace, find_source_folder, resolve_folder
+from .local import BOOT, PRIVATE_TMP, check_workspace, find_source_folder, resolve_folder
+from .protected_paths import ProtectedPaths
 
 
 class DockerSandbox:
@@ -34,6 +35,7 @@ class DockerSandbox:
             raise MisuseError(f"{image!r} is not the name of an image")
         self.workspace = Path(workspace).expanduser().resolve()
         check_workspace(self.workspace)
+        self._protected = ProtectedPaths(self.workspace)
         self._image, self._network, self._program = image, network, program
         self._limits = limits or SandboxLimits()
 
@@ -50,14 +52,13 @@ class DockerSandbox:
             f"--user={os.getuid()}:{os.getgid()}", f"--tmpfs={PRIVATE_TMP}:rw,exec,mode=1777,size={limits.tmp_bytes}",
             f"--mount=type=bind,source={self.workspace},target={self.workspace}", f"--workdir={folder}",
         ]  # fmt: skip
-        for name in PROTECTED_NAMES:
-            if (self.workspace / name).exists():
-                path = self.workspace / name
-                words.append(f"--mount=type=bind,source={path},target={path},readonly")
+        for path in self._protected.find():
+            words.append(f"--mount=type=bind,source={path},target={path},readonly")
         for name in environment:
             if name not in ("HOME", "PATH", "TMPDIR"):
                 words.append(f"--env={name}")  # docker takes the value from its own environment
         words += [f"--env=HOME={PRIVATE_TMP}", "--", self._image, *argv]
-        spec = {"words": words, "remove": [self._program, "rm", "--force", container]}
+        remove = [self._program, "rm", "--force", container]
+        spec = {"words": words, "remove": remove, "workspace": str(self.workspace)}
         made = (sys.executable, "-I", "-S", "-c", BOOT, find_source_folder(), "container", json.dumps(spec))
         return SandboxedCommand(argv=made, environment=environment)

@@ -6,13 +6,20 @@ rebinding) has no effect.  Uses the standard library only: the launcher runs it 
 """
 
 import ipaddress
+import re
 import socket
 from collections.abc import Sequence
 from urllib.parse import SplitResult, urlsplit
 
 PORTS = {"http": 80, "https": 443}
-MAPPED_NETWORKS = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("2002::/16"))
-"""Networks whose addresses contain an IPv4 address that a gateway may reach."""
+MAPPED_NETWORKS = tuple(
+    map(
+        ipaddress.ip_network,
+        ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "::/96", "::ffff:0:0:0/96", "fec0::/10"),
+    )
+)
+"""Networks whose addresses contain an IPv4 address that a gateway may reach, and the former site-local one."""
+HOST_NAME = re.compile(r"[^\W_]([\w-]*\w)?(\.[\w-]*\w)*\.?")
 
 
 class HostRefused(ValueError):
@@ -23,12 +30,12 @@ class HostRules:
     def __init__(self, allow: Sequence[str], allow_private: Sequence[str]) -> None:
         """`allow_private` are hosts that may have addresses in private networks.  Raises ValueError for no host."""
         for host in (*allow, *allow_private):
-            if not isinstance(host, str) or not host or "/" in host or " " in host or host in ("*", "*."):
+            if not isinstance(host, str) or not is_host(host.removeprefix("*.") or "*"):
                 raise ValueError(
-                    f"{host!r} is not a host; write example.com or *.example.com, without https://"
+                    f"{host!r} is not a host; write example.com or *.example.com, without https:// and port"
                 )
         self.allowed = tuple(host.lower().rstrip(".") for host in (*allow, *allow_private))
-        self.private = frozenset(host.lower().rstrip(".") for host in allow_private)
+        self.private = tuple(host.lower().rstrip(".") for host in allow_private)
 
     def parse_url(self, url: str) -> tuple[SplitResult, str, int]:
         """The parts, host and port of an address whose host is on the list; raises `HostRefused` for any other."""
@@ -58,7 +65,7 @@ class HostRules:
         except (OSError, UnicodeError) as error:
             raise ConnectionError(f"the host {host!r} was not found: {error}") from None
         addresses = [str(item[4][0]) for item in found]
-        if host not in self.private:
+        if not _matches(host, self.private):
             for address in addresses:
                 if not is_public(address):
                     raise HostRefused(
@@ -67,9 +74,20 @@ class HostRules:
         return addresses[0]
 
     def _is_allowed(self, host: str) -> bool:
-        return any(
-            host == each or (each.startswith("*.") and host.endswith(each[1:])) for each in self.allowed
-        )
+        return _matches(host, self.allowed)
+
+
+def _matches(host: str, listed: Sequence[str]) -> bool:
+    return any(host == each or (each.startswith("*.") and host.endswith(each[1:])) for each in listed)
+
+
+def is_host(text: str) -> bool:
+    """True for an IP address, or a name of letters, digits, hyphens and underscores between single dots."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return HOST_NAME.fullmatch(text) is not None
+    return True
 
 
 def is_public(address: str) -> bool:

@@ -23,6 +23,7 @@ from bridle.ports.sandbox import Sandbox, SandboxedCommand, SandboxLimits
 from bridle.values.errors import MisuseError
 
 from .host_rules import HostRules
+from .protected_paths import ProtectedPaths
 
 Mechanism = Literal["bubblewrap", "namespaces"]
 MECHANISMS: Final[tuple[Mechanism, ...]] = ("bubblewrap", "namespaces")
@@ -35,8 +36,6 @@ SYSTEM_SETTINGS = (
 )  # fmt: skip
 """Files of /etc that programs need; none of them holds a password or a key."""
 PRIVATE_TMP = "/tmp"  # noqa: S108 - inside the sandbox
-PROTECTED_NAMES = (".git",)
-"""Parts of a workspace that stay read-only: git runs hooks and settings of it outside of the sandbox later."""
 BOOT = "import sys; sys.path.append(sys.argv[1]); from bridle.sandbox.launcher.main import main; main(*sys.argv[2:])"
 PROBE_SECONDS = 20
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -64,6 +63,7 @@ class LocalSandbox:
         """
         self.workspace = Path(workspace).expanduser().resolve()
         check_workspace(self.workspace)
+        self._protected = ProtectedPaths(self.workspace)
         self._mechanism, self._network = mechanism, network
         self.hosts = check_hosts(allow, allow_private, network=network)
         self._allow, self._private = tuple(allow), tuple(allow_private)
@@ -86,6 +86,7 @@ class LocalSandbox:
             "mechanism": self._mechanism,
             "argv": list(argv),
             "cwd": str(folder),
+            "workspace": str(self.workspace),
             "mounts": mounts,
             "network": self._network,
             "hosts": {"allow": self._allow, "private": self._private} if self.hosts else None,
@@ -115,9 +116,8 @@ class LocalSandbox:
             if not path.is_relative_to("/usr"):
                 mounts.append(("read", str(path), str(path)))
         mounts.append(("write", str(self.workspace), str(self.workspace)))
-        for name in PROTECTED_NAMES:
-            if (self.workspace / name).exists():
-                mounts.append(("read", str(self.workspace / name), str(self.workspace / name)))
+        for each in self._protected.find():
+            mounts.append(("read", each, each))
         return sorted(mounts, key=lambda mount: mount[2].count("/"))
 
     def _make_bubblewrap_words(self, mounts: Sequence[tuple[str, str, str]], cwd: str) -> list[str]:

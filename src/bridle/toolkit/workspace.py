@@ -22,7 +22,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from bridle.sandbox.local import PROTECTED_NAMES, check_workspace
+from bridle.sandbox.launcher.settings_guard import PROJECT_FILE, read_settings
+from bridle.sandbox.local import check_workspace
+from bridle.sandbox.protected_paths import PROTECTED_NAMES
 from bridle.values.errors import MisuseError
 from bridle.values.text import escape_text
 
@@ -105,6 +107,8 @@ class Workspace:
             )
         with self._walk(path, folder=False, create=before is None) as place:
             self._check_writable(path, place)
+            if place.name.casefold() == PROJECT_FILE:
+                _check_project_file(path, data, before)
             _replace_file(place, path, data, before)
 
     def remove(self, path: str, before: FileState) -> None:
@@ -251,6 +255,11 @@ def _check_unprotected(path: str, *names: str) -> None:
     for name in names:
         if name.casefold() in PROTECTED_NAMES:
             raise PathRefused(f"{path!r} is read-only: {name} can run programs outside of the sandbox")
+
+
+def _check_project_file(path: str, data: bytes, before: FileState | None) -> None:
+    if read_settings(data) not in (None, read_settings(before.text.encode() if before else None)):
+        raise PathRefused(f"{path!r}: [tool.bridle] is read-only, it can run programs outside of the sandbox")
 
 
 def _read_file(place: Place, path: str) -> tuple[bytes, os.stat_result]:

@@ -66,6 +66,8 @@ def list_tools():
                 annotations={"readOnlyHint": True},
             ),
             tool("broken", inputSchema={"type": "array"}),
+            tool("odd", inputSchema={"type": "object", "properties": [1]}),
+            tool("odd_icons", icons=[1]),
             tool("echo"),
             tool("n" * 100),
             tool("with space/and ünicode"),
@@ -181,6 +183,10 @@ def call(request):
             },
         }
         content = [about[arguments["kind"]]] if arguments["kind"] in about else []
+        if arguments["kind"] == "unknown":
+            content = [{"type": "text", "text": "known"}, {"type": "hologram\x1b[2J", "rays": 3}]
+        if arguments["kind"] == "invalid":
+            content = [{"type": "text", "text": 5}]
         extra = {"structuredContent": {"a": [1, 2]}} if arguments["kind"] == "structured" else {}
         send({"id": request["id"], "result": {"content": content, **extra}})
     elif name == "rich":
@@ -257,6 +263,8 @@ CONTENTS = {
 def handle(request):
     method = request.get("method")
     if method == "initialize":
+        if "mute" in MODES:
+            time.sleep(3600)
         for mode in MODES:
             if mode.startswith("capabilities="):
                 Path(mode.partition("=")[2]).write_text(json.dumps(request["params"]["capabilities"]))

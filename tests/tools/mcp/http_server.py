@@ -36,6 +36,13 @@ def header(context: Context) -> str:
     return request.headers.get("authorization", "none") if isinstance(request, Request) else "none"
 
 
+@app.tool()
+async def long(size: int, context: Context) -> str:
+    """A long text, after progress: a server that has more to send than the result sends events."""
+    await context.report_progress(1, 2)
+    return "x" * size
+
+
 class Title(BaseModel):
     title: str
 

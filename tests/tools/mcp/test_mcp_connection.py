@@ -138,6 +138,23 @@ def test_a_server_that_cannot_be_used_says_why(tmp_path, mode, options, words):
     assert list_session_members(list_pids(pids)) == []
 
 
+def test_cancelling_while_a_server_does_not_answer_ends_its_process_at_once(tmp_path, monkeypatch):
+    pids = tmp_path / "pids"
+    monkeypatch.setattr("bridle.tools.mcp.connection.CLOSE_SECONDS", 3600.0)
+
+    async def main():
+        source = hostile("mute", f"pid={pids}", connect_timeout=3600)
+        listing = asyncio.create_task(source.list_tools())
+        while not list_pids(pids):
+            await asyncio.sleep(0.01)
+        listing.cancel()
+        done, _ = await asyncio.wait((listing,), timeout=60)
+        assert done and listing.cancelled()
+        assert list_session_members(list_pids(pids)) == []
+
+    asyncio.run(main())
+
+
 def test_a_program_that_does_not_exist_is_named():
     async def main():
         listing = await server("no-such-program-anywhere --x").list_tools()
@@ -217,7 +234,9 @@ def test_definitions_are_cleaned_and_what_was_changed_is_noted():
         assert "\\u202e\\u200b\\u001b[2J" in lying.description and len(lying.description) < 4_100
         assert "mcp__h__broken" not in specs
         assert all(len(name) <= 64 for name in specs) and make_tool_name("h", "n" * 100) in specs
-        left_out, cleaned, doubled = listing.notes
+        assert "mcp__h__odd" not in specs and "mcp__h__odd_icons" in specs
+        left_out, odd, cleaned, doubled = listing.notes
+        assert odd == "the tool 'odd' is left out: 'properties' of its schema is invalid"
         assert "written as escapes and was cut from 9,038 to 4,000 characters" in cleaned
         assert left_out == "the tool 'broken' is left out: its schema does not describe an object"
         assert doubled == "the tool 'echo' is listed twice; the first one is used"

@@ -86,6 +86,22 @@ def test_a_server_at_an_address_is_listed_and_called(kind):
         asyncio.run(main(made))
 
 
+@pytest.mark.parametrize("kind", ["http", "json"])
+def test_a_long_answer_arrives_and_one_above_the_limit_is_named(kind, monkeypatch):
+    async def main(made):
+        source = made.source()
+        await source.list_tools()
+        assert len((await source.call("mcp__w__long", {"size": 3_000_000}, CONTEXT))[0].text) == 3_000_000
+        await source.close()
+        monkeypatch.setattr("bridle.tools.mcp.connection.RESPONSE_BYTES_MAX", 500_000)
+        await source.list_tools()
+        with pytest.raises(OutcomeUnknown, match=r"SSE stream failed: |more than 500,000 bytes"):
+            await source.call("mcp__w__long", {"size": 3_000_000}, CONTEXT)
+
+    with serving(kind) as made:
+        asyncio.run(main(made))
+
+
 @KINDS
 def test_a_server_that_dies_in_a_call_leaves_it_in_doubt_and_comes_back(kind):
     async def main(made):

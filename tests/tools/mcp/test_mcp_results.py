@@ -36,12 +36,18 @@ def run_parts(kind, model=DEAF):
         ("text resource", "[resource x://y]\ninside"),
         ("structured", '{"a":[1,2]}'),
         ("nothing", "(no content)"),
+        ("unknown", "known[content of unknown type 'hologram\\u001b[2J']"),
     ],
 )
 @pytest.mark.parametrize("model", [DEAF, HEARING])
 def test_content_that_is_text_becomes_text(kind, text, model):
     found, _ = run_parts(kind, model)
     assert found.text.startswith(text) and not found.is_error
+
+
+def test_an_invalid_answer_says_that_the_call_may_have_taken_effect():
+    found, _ = run_parts("invalid")
+    assert found.is_error and "its answer is invalid, and the call may have taken effect (" in found.text
 
 
 @pytest.mark.parametrize("model", [DEAF, HEARING])

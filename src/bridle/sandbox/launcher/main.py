@@ -21,6 +21,7 @@ from .kernel import (
 )
 from .namespaces import build_root, enter_namespaces, raise_loopback
 from .seccomp import has_filter, install_filter
+from .settings_guard import SettingsGuard
 
 FAILED_CODE = 125
 """Exit code of a launch that failed; the command did not run."""
@@ -39,7 +40,10 @@ def main(stage: str, text: str) -> NoReturn:
         if stage == "outer":
             os._exit(run_outer(spec))
         if stage == "container":
-            os._exit(import_module(CONTAINER_MODULE).run_container(spec["words"], spec["remove"]))
+            guard = SettingsGuard(spec["workspace"])
+            status = import_module(CONTAINER_MODULE).run_container(spec["words"], spec["remove"])
+            write_notes(*guard.undo_changes())
+            os._exit(status)
         run_inner(spec)
     except (LaunchError, OSError) as error:
         sys.stderr.write(f"bridle sandbox: the command was not run: {error}\n")
@@ -58,6 +62,7 @@ def run_outer(spec: Spec) -> int:
             )
         spec["per_process"] = not group.limits_memory
         ends = socket.socketpair() if spec["hosts"] else None
+        guard = SettingsGuard(spec["workspace"])
         ignore_signals()
         adopt_orphans()
         child = os.fork()
@@ -69,12 +74,17 @@ def run_outer(spec: Spec) -> int:
         proxy = start_proxy(spec, *ends) if ends is not None else None
         status = wait_for(child)
         wait_for_rest()
-        for reached in (*group.describe_limits_reached(), *(proxy.describe_refusals() if proxy else ())):
-            sys.stderr.write(f"bridle sandbox: {reached}\n")
-        sys.stderr.flush()
+        refused = proxy.describe_refusals() if proxy else ()
+        write_notes(*group.describe_limits_reached(), *refused, *guard.undo_changes())
         return status
     finally:
         group.remove()
+
+
+def write_notes(*notes: str) -> None:
+    for note in notes:
+        sys.stderr.write(f"bridle sandbox: {note}\n")
+    sys.stderr.flush()
 
 
 def start_proxy(spec: Spec, ours: socket.socket, childs: socket.socket) -> Any:

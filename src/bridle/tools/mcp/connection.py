@@ -41,6 +41,9 @@ CLOSE_SECONDS = 10.0
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 SESSION_TERMINATED = "Session terminated"
 """Message of the `mcp` package for a request to a session that the server does not know (any more)."""
+CONNECTION_CLOSED = "Connection closed"
+"""Message of the `mcp` package for a connection that ended; the reason is elsewhere."""
+PROBLEM_CHARACTERS_MAX = 500
 META_PREFIX = "bridle/"
 
 for _name in ("mcp", "client"):
@@ -85,6 +88,8 @@ class Connection:
     async def close(self) -> None:
         """End the connection and its process; requests in progress fail."""
         self._lost_reason = self._lost_reason or "it was closed"
+        if not self._opened.done():
+            self._owner.cancel()  # a server that does not answer would not read the queue either
         self._queue.put_nowait(None)
         await asyncio.wait((self._owner,), timeout=CLOSE_SECONDS)
         if not self._owner.done():
@@ -186,13 +191,16 @@ class Connection:
         hide = self._settings.hide_secrets
         if isinstance(error, MCPError):
             if error.code == types.CONNECTION_CLOSED:
+                if error.message != CONNECTION_CLOSED:
+                    self._lost_reason = self._lost_reason or error.message
                 return ConnectionLost(self.describe_end())
             if error.message == SESSION_TERMINATED:
                 return RequestNotSent("the server has ended the session")
             return ToolRefusal(hide(f"the server answered with error {error.code}: {error.message}"))
         if isinstance(error, ToolRefusal | ConnectionLost):
             return error
-        return ToolRefusal(hide(f"its answer is invalid ({type(error).__name__}: {describe_error(error)})"))
+        problem = f"{type(error).__name__}: {describe_error(error)[:PROBLEM_CHARACTERS_MAX]}"
+        return ToolRefusal(hide(f"its answer is invalid, and the call may have taken effect ({problem})"))
 
     async def _open_client(self, stack: AsyncExitStack, limit: asyncio.Timeout) -> Client:
         auth = self._settings.auth
@@ -224,7 +232,7 @@ class Connection:
         headers = dict(settings.headers)
         if settings.transport == "sse":
             return sse_client(settings.url, headers=headers, auth=auth)
-        return _open_http(settings.url, headers, auth)
+        return _open_http(settings.url, headers, auth, self._log)
 
     def _on_end(self) -> None:
         self.is_open = False
@@ -236,31 +244,37 @@ class Connection:
 
 
 @asynccontextmanager
-async def _open_http(url: str, headers: dict[str, str], auth: httpx2.Auth | None) -> AsyncGenerator[Any]:
+async def _open_http(
+    url: str, headers: dict[str, str], auth: httpx2.Auth | None, log: ServerLog
+) -> AsyncGenerator[Any]:
     """Streamable HTTP with a client of our own: it has the headers, and limits the size of a response."""
     async with create_mcp_http_client(headers=headers, auth=auth) as client:
-        client.event_hooks = {"request": [], "response": [_limit_size]}
-        async with streamable_http_client(url, http_client=client) as streams:
+        client.event_hooks = {"request": [], "response": [partial(_limit_size, log)]}
+        async with streamable_http_client(
+            url, http_client=client, max_sse_event_size=RESPONSE_BYTES_MAX
+        ) as streams:
             yield streams
 
 
-async def _limit_size(response: httpx2.Response) -> None:
+async def _limit_size(log: ServerLog, response: httpx2.Response) -> None:
     """Limit a response that is one message; a stream of events may be of any length."""
     if not response.headers.get("content-type", "").startswith("text/event-stream"):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _LimitedStream(response.stream)
+        response.stream = _LimitedStream(response.stream, log)
 
 
 class _LimitedStream(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: httpx2.AsyncByteStream, log: ServerLog) -> None:
+        self._stream, self._log = stream, log
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
         async for chunk in self._stream:
             size += len(chunk)
             if size > RESPONSE_BYTES_MAX:
-                raise ConnectionLost(f"it sent a response of more than {RESPONSE_BYTES_MAX:,} bytes")
+                # The call ends before the owner sees the exception.
+                self._log.problem = f"it sent a response of more than {RESPONSE_BYTES_MAX:,} bytes"
+                raise ConnectionLost(self._log.problem)
             yield chunk
 
     async def aclose(self) -> None:

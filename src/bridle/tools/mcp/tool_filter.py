@@ -1,6 +1,6 @@
 """Removes what the `mcp` package would refuse from lists of a server, so that one bad item does not cost all others.
 
-Output schemas are removed from every tool: results are passed on as they are.
+Of a tool only the fields that are used remain.  Output schemas are not: results are passed on as they are.
 """
 
 import logging
@@ -12,6 +12,8 @@ import anyio
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
+from bridle.values.text import escape_text
+
 from .definitions import show_name
 
 LOG = logging.getLogger("bridle")
@@ -19,6 +21,15 @@ TEXT_FIELDS = ("title", "description")
 LISTS = {"resources": ("uri", "name"), "resourceTemplates": ("uriTemplate", "name"), "prompts": ("name",)}
 """Required fields of the items of the lists besides that of tools; only these and texts about them are used."""
 ARGUMENTS_MAX = 100
+TOOL_FIELDS = ("name", *TEXT_FIELDS, "inputSchema", "annotations")
+KEYWORDS: dict[str, tuple[type, type | tuple[type, ...]]] = {
+    "properties": (dict, (dict, bool)),
+    "required": (list, str),
+    "$schema": (str, object),
+}
+"""Type of a keyword's value, and of the items in it."""
+CONTENT_TYPES = ("text", "image", "audio", "resource_link", "resource")
+TYPE_CHARACTERS_MAX = 100
 
 
 @asynccontextmanager
@@ -48,6 +59,8 @@ class FilteredStream:
             result = message.result
             if isinstance(result.get("tools"), list):
                 result["tools"] = keep_valid_tools(result["tools"], self._notes)
+            if isinstance(result.get("content"), list):
+                result["content"] = replace_unknown_content(result["content"])
             for name, required in LISTS.items():
                 if isinstance(listed := result.get(name), list):
                     result[name] = kept = keep_valid_items(listed, required)
@@ -96,6 +109,31 @@ def keep_valid_items(items: list[Any], required: tuple[str, ...]) -> list[Any]:
     return kept
 
 
+def find_wrong_keyword(schema: dict[str, Any]) -> str | None:
+    """The keyword of a schema that the `mcp` package would refuse, and the whole list with it."""
+    for keyword, (kind, items) in KEYWORDS.items():
+        value = schema.get(keyword)
+        listed = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if value is not None and (
+            not isinstance(value, kind) or not all(isinstance(item, items) for item in listed)
+        ):
+            return keyword
+    return None
+
+
+def replace_unknown_content(items: list[Any]) -> list[Any]:
+    """Put a text in the place of content whose type this version does not know: the other parts are still of use."""
+    return [
+        {
+            "type": "text",
+            "text": f"[content of unknown type '{escape_text(item['type'][:TYPE_CHARACTERS_MAX])}']",
+        }
+        if isinstance(item, dict) and isinstance(item.get("type"), str) and item["type"] not in CONTENT_TYPES
+        else item
+        for item in items
+    ]
+
+
 def keep_valid_tools(tools: list[Any], notes: list[str]) -> list[Any]:
     kept: list[Any] = []
     for tool in tools:
@@ -116,6 +154,8 @@ def keep_valid_tools(tools: list[Any], notes: list[str]) -> list[Any]:
             for key, value in (hints.items() if isinstance(hints, dict) else ())
             if key.endswith("Hint") and isinstance(value, bool)
         }
-        tool.pop("outputSchema", None)
-        kept.append(tool)
+        if (wrong := find_wrong_keyword(schema)) is not None:
+            notes.append(f"the tool {show_name(name)} is left out: {wrong!r} of its schema is invalid")
+            continue
+        kept.append({key: tool[key] for key in TOOL_FIELDS if key in tool})
     return kept
