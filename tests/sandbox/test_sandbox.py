@@ -150,6 +150,15 @@ def test_a_repository_stays_read_only_where_it_is_moved(box, workspace):
     assert run(box, "touch", "new/.git/config").ok
 
 
+@pytest.mark.parametrize(("letter", "count"), [("x", 200_000), ("ü", 20_000)])
+def test_a_command_that_is_too_long_is_refused_with_what_to_do(box, workspace, letter, count):
+    tool = bridle.toolkit.shell(workspace, sandbox=box)
+    (part,) = asyncio.run(tool.run({"command": f"echo {letter * 10_000} | wc -m"}, CONTEXT))
+    assert "10001" in part.text or "20001" in part.text  # characters, or bytes without a locale
+    with pytest.raises(ValueError, match="write a file and run it"):
+        asyncio.run(tool.run({"command": f"echo {letter * count}"}, CONTEXT))
+
+
 def test_a_link_named_as_a_protected_path_shows_nothing(box, workspace, tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret.txt").write_text("secret")

@@ -305,6 +305,18 @@ def test_git_is_read_and_never_written(tools, root):
     assert not list((root / ".git" / "hooks").iterdir())
 
 
+def test_paths_with_control_characters_are_not_created(tools, root):
+    for path in ("a\nb.txt", "sub\r/x", "\x1b[2J", "a\u2028b"):
+        with pytest.raises(PathRefused, match="has control characters"):
+            tools.write_file(path, "x")
+    assert not (root / "a\nb.txt").exists()
+    with pytest.raises(PathRefused, match=r"^'/etc/passwd' is outside"):
+        tools.read_file("/etc/passwd")
+    (root / "out").symlink_to("/etc")
+    with pytest.raises(PathRefused, match=r"^'out/passwd' is outside"):
+        tools.read_file("out/passwd")
+
+
 def test_settings_of_bridle_are_never_written(tools, root):
     (root / "pyproject.toml").write_text('[project]\nname = "a"\n')
     for path in ("bridle.toml", "Bridle.TOML", "sub/bridle.toml"):

@@ -138,14 +138,14 @@ class LocalSandbox:
         return [*words, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", cwd, "--"]
 
 
-def check_workspace(root: Path) -> None:
+def check_workspace(root: Path, what: str = "the workspace") -> None:
     """Raise `MisuseError` unless this is a folder without the keys of the user."""
     if not root.is_dir():
-        raise MisuseError(f"the workspace {str(root)!r} is not a folder; create it first")
+        raise MisuseError(f"{what} {str(root)!r} is not a folder; create it first")
     home = Path.home().resolve()
     if home == root or root in home.parents:
         raise MisuseError(
-            f"the workspace {str(root)!r} holds your home folder, with your keys; choose a project folder"
+            f"{what} {str(root)!r} holds your home folder, with your keys; choose a project folder"
         )
 
 

@@ -69,7 +69,11 @@ class SkillReader:
 
     def __init__(self, folders: Sequence[str | os.PathLike[str]], *, name_folders: bool) -> None:
         self._name_folders = name_folders
-        found = [skill for folder in folders for skill in _find_skills(Workspace(folder))]
+        found = [
+            skill
+            for folder in folders
+            for skill in _find_skills(Workspace(folder, what="the folder of skills"))
+        ]
         self.skills = {skill.name: skill for skill in sorted(found, key=lambda skill: skill.name)}
         for skill in found:
             other = self.skills[skill.name].workspace.root

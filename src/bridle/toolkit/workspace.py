@@ -15,6 +15,7 @@ sandboxed command cannot make one, because its workspace is a mount of its own.
 
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,7 @@ DEPTH_MAX = 64
 """Folders below one another; each of them is open while a path is walked."""
 LINKS_MAX = 40
 """Links followed in one path, as in the kernel."""
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 BINARY_PROBE_BYTES = 8192
@@ -69,12 +71,17 @@ class Entry(NamedTuple):
 class Workspace:
     """One folder; all paths are relative to it."""
 
-    def __init__(self, root: str | os.PathLike[str], read_only: Sequence[Path] = ()) -> None:
-        """`read_only` are folders of the workspace that are not written."""
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        read_only: Sequence[Path] = (),
+        what: str = "the workspace",
+    ) -> None:
+        """`read_only` are folders of the workspace that are not written; `what` names it in errors."""
         if not _can_open_safely():
             raise MisuseError("file tools need a system with openat and O_NOFOLLOW, such as Linux or macOS")
         self.root = Path(root).expanduser().resolve()
-        check_workspace(self.root)
+        check_workspace(self.root, what)
         self._read_only = tuple(
             str(path.relative_to(self.root)) for path in read_only if path.is_relative_to(self.root)
         )
@@ -105,6 +112,8 @@ class Workspace:
             raise PathRefused(
                 f"the new content has {len(data):,} bytes; at most {FILE_BYTES_MAX:,} are written"
             )
+        if before is None and CONTROL.search(path):  # receipts and lists have one line for each path
+            raise PathRefused(f"{path!r} has control characters, such as a line break; choose another name")
         with self._walk(path, folder=False, create=before is None) as place:
             self._check_writable(path, place)
             if place.name.casefold() == PROJECT_FILE:
@@ -197,7 +206,9 @@ class _Walk:
         if path.startswith("/"):
             root = str(self._root)
             if path != root and not path.startswith(f"{root.rstrip('/')}/"):
-                raise PathRefused(f"{shown or path!r} is outside of the workspace; paths are relative to it")
+                raise PathRefused(
+                    f"{shown or repr(path)} is outside of the workspace; paths are relative to it"
+                )
             path = path[len(root) :]
             self._go_to_root()
         return [part for part in path.split("/") if part not in ("", ".")]

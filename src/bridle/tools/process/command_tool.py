@@ -17,6 +17,7 @@ that mean success.  While the program runs, viewers of the run see its latest li
 
 import asyncio
 import copy
+import json
 import os
 import re
 import signal
@@ -49,6 +50,8 @@ from .run_process import (
     start_in_turn,
 )
 
+WORD_BYTES_MAX = 80_000
+"""Of one argument as JSON, as the launcher of a sandbox gets it beside its mounts; the kernel takes 128 KiB."""
 ERROR_STDERR_CHARACTERS = 1_200
 ERROR_STDOUT_CHARACTERS = 500
 """Chosen so that an error result holds both with the text around them."""
@@ -116,6 +119,10 @@ class CommandTool(DeclaredTool):
     async def run(self, arguments: Mapping[str, Json], context: RunContext) -> tuple[Text | Media, ...]:
         given = {**self.behavior.arguments, **arguments}
         argv, tail = self.make_argv(given), OutputTail(context)
+        if max(len(json.dumps(word)) for word in argv) > WORD_BYTES_MAX:
+            raise ValueError(
+                f"an argument has more than {WORD_BYTES_MAX:,} bytes; write a file and run it instead"
+            )
         async with start_in_turn():
             program = RunningProcess(
                 argv,
