@@ -638,6 +638,66 @@ MUTANTS = (
         "cli/replay/test_raw_command.py::test_a_curl_command_sends_the_request_and_never_shows_the_key",
     ),
     Mutant(
+        "run/replay/sent_calls.py",
+        "    if is_credential_name(name):\n        return HIDDEN_MARK\n",
+        "",
+        "cli/replay/test_raw_command.py::test_credentials_of_an_endpoint_that_a_log_holds_are_not_shown",
+    ),
+    Mutant(
+        "cli/commands/replay/raw.py",
+        "is_expanded=bool(is_safe)",
+        "is_expanded=True",
+        "cli/replay/test_raw_command.py::test_a_log_from_elsewhere_runs_nothing_through_a_curl_command",
+    ),
+    Mutant(
+        "stores/postgres/rows.py",
+        "data = self._data_by_key.get(escape_nul(key))",
+        'data = next((data for name, data in self._data_by_key.items() if name.startswith("redaction:")), None)',
+        "run/archive/test_redact.py::test_an_unrecorded_removal_or_a_second_change_is_tampering",
+    ),
+    Mutant(
+        "toolkit/workspace.py",
+        "if name.casefold() in PROTECTED_NAMES:",
+        'if name.casefold() == ".git":',
+        "toolkit/test_workspace.py::test_settings_of_bridle_are_never_written",
+    ),
+    Mutant(
+        "sandbox/protected_paths.py",
+        'PROTECTED_NAMES = (".git", "bridle.toml")',
+        'PROTECTED_NAMES = ("bridle.toml",)',
+        "toolkit/test_workspace.py::test_git_is_read_and_never_written",
+    ),
+    Mutant(
+        "sandbox/protected_paths.py",
+        'PROTECTED_NAMES = (".git", "bridle.toml")',
+        'PROTECTED_NAMES = (".git",)',
+        "toolkit/test_workspace.py::test_settings_of_bridle_are_never_written",
+    ),
+    Mutant(
+        "sandbox/protected_paths.py",
+        "if Path(path).exists() and os.path.realpath(path) == path",
+        "if Path(path).exists()",
+        "sandbox/test_sandbox.py::test_a_link_named_as_a_protected_path_shows_nothing",
+    ),
+    Mutant(
+        "sandbox/protected_paths.py",
+        "elif any(_identify(path) != key for key, path in self._known.items()):",
+        "elif False:",
+        "sandbox/test_sandbox.py::test_a_repository_stays_read_only_where_it_is_moved",
+    ),
+    Mutant(
+        "sandbox/launcher/settings_guard.py",
+        "if not self._has_settings and os.path.lexists(self._settings):",
+        "if False:",
+        "sandbox/test_sandbox.py::test_settings_of_bridle_that_a_command_writes_are_moved_aside",
+    ),
+    Mutant(
+        "sandbox/launcher/settings_guard.py",
+        "if after != self._before and read_settings(after) not in (None, read_settings(self._before)):",
+        "if False:",
+        "sandbox/test_sandbox.py::test_settings_of_bridle_in_a_project_file_are_restored",
+    ),
+    Mutant(
         "run/replay/log_wire.py",
         "body = redact_json_strings(body, extras.texts, HIDDEN_MARK)",
         "pass",
@@ -807,7 +867,7 @@ MUTANTS = (
     ),
     Mutant(
         "stores/anchors.py",
-        "self.write(Anchor(session=session, seq=last.seq, head=last.hash, at=last.at))",
+        "self.write(Anchor(session=session, seq=record.seq, head=record.hash, at=record.at))",
         "pass",
         "stores/test_anchors.py::test_an_old_copy_put_back_is_found",
     ),
@@ -849,9 +909,8 @@ MUTANTS = (
     ),
     Mutant(
         "run/calls/tool_runner.py",
-        "        result = await (early or self._run_tool(effect, self._parent_budget.begin_call(call.id)))\n",
-        "        result = await (early or self._run_tool(effect, self._parent_budget.begin_call(call.id)))\n"
-        "        result = await self._run_tool(effect, self._parent_budget.begin_call(call.id))\n",
+        "            result = await self._run_tool(effect, nested)\n",
+        "            result = await self._run_tool(effect, nested)\n            result = await self._run_tool(effect, nested)\n",
         "story/test_kill.py::test_killed_at_every_moment_of_a_payment",
     ),
     Mutant(
@@ -1036,7 +1095,7 @@ MUTANTS = (
     ),
     Mutant(
         "toolkit/workspace.py",
-        "        check_workspace(self.root)",
+        "        check_workspace(self.root, what)",
         "        check_workspace",
         "toolkit/test_workspace.py::test_a_home_folder_is_no_workspace",
     ),
@@ -1264,7 +1323,7 @@ MUTANTS = (
     ),
     Mutant(
         "sandbox/host_rules.py",
-        "if host not in self.private:",
+        "if not _matches(host, self.private):",
         "if not host:",
         "sandbox/test_proxy.py::test_allowed_names_with_private_addresses_are_refused",
     ),
