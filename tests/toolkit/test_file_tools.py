@@ -88,7 +88,8 @@ def test_a_run_is_undone_newest_first_and_stops_at_a_file_that_a_person_changed(
     new = {"path": "sub/new.txt", "content": "x\n"}
     model = scripted(
         call_reply(edit("line 1\n", "one\n")),
-        call_reply(("write_file", new), ("write_file", {"path": "a.txt", "content": "all new\n"})),
+        call_reply(("write_file", new)),
+        call_reply(("write_file", {"path": "a.txt", "content": "all new\n"})),
         "done",
     )
     agent = Agent(model, tools=bridle.toolkit.files(root), store=str(tmp_path / "log.db"))
