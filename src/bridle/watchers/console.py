@@ -349,7 +349,7 @@ def format_count(count: int, noun: str) -> str:
 
 
 def describe_request(event: e.ApprovalAnswered | e.ControlRefused) -> str:
-    """What became of a request; the name of its author follows."""
+    """The outcome of a request; the name of its author follows."""
     if isinstance(event, e.ControlRefused):
         return f"{event.action} refused: {event.why}; requested by"
     return f"{event.answer}: answered by"

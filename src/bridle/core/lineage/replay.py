@@ -128,7 +128,7 @@ class LogReplay:
         self.damage: Divergence | None = None
         """First record that does not fit, until its repair is recorded."""
         self.unchecked: list[str] = []
-        """What could not be checked, one sentence each."""
+        """Parts that could not be checked, one sentence each."""
 
     @property
     def state(self) -> State:

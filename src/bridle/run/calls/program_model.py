@@ -171,7 +171,7 @@ class ProgramModel:
 
 
 def split_problem(text: Sequence[Text]) -> tuple[str, str]:
-    """What a failed program printed, and its problem, from the text of its last reply."""
+    """The output of a failed program and its problem, from the text of its last reply."""
     *printed, failure = (part.text for part in text)
     return "".join(printed), failure.removeprefix(f"{PROBLEM_HEADING}\n")
 

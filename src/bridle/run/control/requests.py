@@ -46,7 +46,7 @@ WAIT_SECONDS_DEFAULT = 30.0
 
 
 class ControlOutcome(Value):
-    """What became of a request."""
+    """The outcome of a request."""
 
     session: str
     action: ControlAction

@@ -61,7 +61,7 @@ class AllowListProxy:
         threading.Thread(target=self._serve, args=(control,), daemon=True).start()
 
     def describe_refusals(self) -> list[str]:
-        """What was refused, each once; only the first ones."""
+        """Refused addresses, each once; only the first ones."""
         return list(self._refusals)
 
     def _serve(self, control: socket.socket) -> None:

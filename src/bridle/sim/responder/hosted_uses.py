@@ -94,7 +94,7 @@ def cite_search(request: Request, parts: Sequence[Part]) -> list[Part]:
 
 
 def count_hosted_parts(request: Request, parts: Sequence[Part]) -> Usage:
-    """What the provider charges for the items of a reply."""
+    """The charge of the provider for the items of a reply."""
     counts: dict[str, int] = {}
     rows = [row for listed in _load_items().get(request.model.endpoint.family, {}).values() for row in listed]
     for part in parts:

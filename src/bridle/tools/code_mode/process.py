@@ -33,7 +33,7 @@ class ProgramCall(Value):
 
 
 class ProgramMessage(Value, forbid_unknown_fields=True):
-    """What a program says: the calls whose results it waits for, or its end."""
+    """A message of a program: the calls whose results it waits for, or its end."""
 
     calls: tuple[ProgramCall, ...] = ()
     done: bool = False

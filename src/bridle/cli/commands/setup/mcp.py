@@ -25,7 +25,7 @@ EXIT_FAILED = 1
 
 
 class ServerOffer(Value, omit_defaults=False):
-    """What one server offers, or the reason why it cannot be used."""
+    """The offers of one server, or the reason why it cannot be used."""
 
     server: str
     error: str = ""
