@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test quick test-newer check format bench footprint docs lock wheel oracles foreign pyright phoenix mcp-servers clean help
+.PHONY: demo test quick test-newer check format bench footprint docs site lock wheel release oracles foreign pyright phoenix temporal mcp-servers front-ends clean help
 
 help:
 	@echo "make demo       watch an agent be killed, resumed, stopped and switched: no key, no network"
@@ -15,15 +15,19 @@ help:
 	@echo "make quick      format, lint and a quick selection of the tests, for the inner loop"
 	@echo "make test-newer all tests with a newer Python, if there is one (python3.x or pyenv's)"
 	@echo "make check      format, lint and types only"
-	@echo "make bench      speed compared with other libraries (installs them)"
+	@echo "make bench      speed, memory and targets beside other libraries (installs them; 20 minutes)"
 	@echo "make footprint  packages, size and import time, compared with another library"
+	@echo "make site       build the documentation site in build/site"
 	@echo "make docs       generate the pages that come from tables"
 	@echo "make oracles    vendors' SDKs and other agent libraries against the simulator (installs them)"
 	@echo "make phoenix    a trace read back from Arize Phoenix (installs it)"
+	@echo "make temporal   a run on Temporal whose worker is killed, with a server and a database of its own"
 	@echo "make mcp-servers  MCP servers of other projects, over standard input, HTTP and SSE (installs them; needs npm)"
+	@echo "make front-ends  clients of the Vercel AI SDK and of AG-UI against bridle serve (installs them; needs npm)"
 	@echo "make pyright    types as pyright infers them (installs it)"
 	@echo "make foreign    clients and servers of other projects, each in its own environment (installs them)"
 	@echo "make lock       update the lock file"
+	@echo "make release    build, check and try the files of a release; publishes nothing (DRAFT=--draft before its date is set)"
 	@echo "make wheel      build, install in an empty environment, and try it"
 
 demo: $(READY)
@@ -80,13 +84,20 @@ footprint: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/generate.py
 
+site: $(READY)
+	@$(BIN)/python docs/site/build.py
+
 lock:
 	$(PYTHON) -m pip install -q uv
 	$(PYTHON) -m uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header \
 	  --no-annotate --python-version 3.11 --extra dev --upgrade pyproject.toml -o requirements.lock
 
+release: $(READY)
+	@$(BIN)/python bench/release.py $(DRAFT)
+
 wheel: $(READY)
 	$(BIN)/python bench/footprint.py --wheel
+	@echo "built, installed and run in a temporary folder; to keep a wheel: $(BIN)/python -m pip wheel --no-deps -w dist ."
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Bridle needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -101,7 +112,7 @@ oracles:
 	@test -x $(ORACLES)/bin/python || $(PYTHON) -m venv $(ORACLES) 2>/dev/null || $(PYTHON) -m venv --without-pip $(ORACLES)
 	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check -e ".[oracles]"
 	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check --no-deps litellm  # only its table of models
-	$(ORACLES)/bin/python -m pytest -rs tests/wire/test_sdks.py tests/providers/test_model_table.py tests/watchers/test_notebook.py tests/docs/test_programs.py
+	$(ORACLES)/bin/python -m pytest -rs tests/wire/test_sdks.py tests/providers/test_model_table.py tests/watchers/test_notebook.py tests/docs/test_programs.py tests/serve/wires/test_served_sdks.py
 	$(ORACLES)/bin/python tests/wire/vendors/make_vendor_shapes.py --check
 	BRIDLE_SCENARIOS=2500 BRIDLE_REPLIES=2000 $(ORACLES)/bin/python -m pytest -s tests/wire/vendors/test_vendor_types.py tests/wire/vendors/test_vendor_replies.py
 	BRIDLE_CAMPAIGN=50 $(ORACLES)/bin/python -m pytest tests/wire/vendors/test_vendor_streams.py
@@ -127,6 +138,9 @@ phoenix: $(READY)
 	  http://127.0.0.1:$(PHOENIX_AT)/healthz 2>/dev/null && break; sleep 1; done; \
 	BRIDLE_PHOENIX=http://127.0.0.1:$(PHOENIX_AT) $(BIN)/python -m pytest -rs tests/watchers/test_otel_phoenix.py
 
+temporal: $(READY)
+	@$(BIN)/python tests/engines/run_demo.py examples/temporal_refunds.py
+
 # The database server and the proxy run with the first major version of the protocol's package, the others with the newest.
 MCP_SERVERS := bench/.work/mcp-servers
 mcp-servers: $(READY)
@@ -140,9 +154,15 @@ mcp-servers: $(READY)
 	  filesystem memory sequential-thinking)
 	BRIDLE_MCP_SERVERS=$(CURDIR)/$(MCP_SERVERS) $(BIN)/python -m pytest -rs -s tests/tools/mcp/test_mcp_reference_servers.py
 
+FRONT_ENDS := bench/.work/front-ends
+front-ends: $(READY)
+	@npm install --prefix $(FRONT_ENDS) --no-audit --no-fund --silent ai@6 @ag-ui/core@1 @ag-ui/client@1
+	BRIDLE_FRONT_ENDS=$(CURDIR)/$(FRONT_ENDS) $(BIN)/python -m pytest -rs tests/serve/test_front_ends.py
+
 foreign: $(READY)
 	@failed=0; \
 	$(BIN)/python bench/foreign/run.py --install --write || failed=1; \
+	$(BIN)/python bench/foreign/run.py --install --served --write || failed=1; \
 	$(BIN)/python bench/foreign/servers.py --install --write || failed=1; \
 	exit $$failed
 

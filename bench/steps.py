@@ -1,6 +1,6 @@
 """What one step costs: function calls, which are the same every time, and CPU time.
 
-    python bench/steps.py [--steps 50] [--cpu | --telemetry] [--json] [KIND ...]
+    python bench/steps.py [--steps 50] [--cpu | --telemetry | --growth] [--json] [KIND ...]
 
 A step is one tool call: ask the model, hear its reply, run the tool.  Replies are ready before anything is
 counted and come from an application in this process, so that nothing is counted but Bridle and what it
@@ -9,6 +9,9 @@ once is not in it, and what grows with the conversation shows when there are mor
 
 `own` counts the functions of the package alone, `all` also those of Python and of libraries.  KIND is a row of
 the table, such as `anthropic/streamed`; `with a key` is a line whose replies are searched for its key.
+
+`--growth` counts the instructions of the interpreter in ten early steps and in the last ten: a loop over the
+conversation shows there and not in the calls.
 
 `--telemetry` compares the CPU time with that of a session whose trace is exported to a receiver in another process, sending
 included.
@@ -152,6 +155,38 @@ def calls_per_step(kind, steps):
     }
 
 
+def opcodes_by_phase(kind, steps):
+    """The interpreter's instructions of one step: early in a session, and at its end."""
+    counts, marks, requests, answer = [0], {}, 0, Replies.__call__
+
+    async def mark_request(replies, outgoing):
+        nonlocal requests
+        requests += 1
+        marks[requests] = counts[0]
+        return await answer(replies, outgoing)
+
+    def trace(frame, _event, _argument):
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return count
+
+    def count(_frame, event, _argument):
+        counts[0] += event == "opcode"
+        return count
+
+    asyncio.run(session(kind, WARM_STEPS)())
+    gc.disable()
+    Replies.__call__ = mark_request
+    sys.settrace(trace)
+    try:
+        asyncio.run(session(kind, steps)())
+    finally:
+        sys.settrace(None)
+        Replies.__call__ = answer
+        gc.enable()
+    early, late = (round((marks[end] - marks[end - 10]) / 10) for end in (20, steps))
+    return {"early": early, "late": late}
+
+
 async def measure_cpu(kind, steps, telemetry=False):
     run = session(kind, steps, telemetry)
     gc.collect()
@@ -193,15 +228,19 @@ def main():
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--telemetry", action="store_true")
+    parser.add_argument("--growth", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     measure = cpu_per_step if options.cpu else telemetry_ratio if options.telemetry else calls_per_step
+    measure = opcodes_by_phase if options.growth else measure
     figures = {kind: measure(kind, options.steps) for kind in options.kinds or KINDS}
     if options.json:
         print(json.dumps(figures))
         return
     for kind, figure in figures.items():
-        if options.telemetry:
+        if options.growth:
+            told = f"{figure['early']:,} opcodes of an early step, {figure['late']:,} of a late one"
+        elif options.telemetry:
             told = f"{figure:.3f} of the CPU time without"
         else:
             told = (

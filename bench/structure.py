@@ -28,8 +28,11 @@ NOT_PARTICIPLES = frozenset(
 """Words that only look like participles."""
 BUDGET_KINDS = ("usd", "tokens", "steps", "seconds", "tool_calls")
 FRAGMENT_LINES = 60
+SIMULATOR_SIDE = (".decode_request", ".encode_reply", ".reply_encoding", ".request_reader")
+"""Modules of a wire family that a provider needs and a run does not."""
 KEPT_FRAGMENTS = {
     "bridle.core.budget.hosted": "the worst case of one kind of cost, apart from the limits",
+    "bridle.cli.commands.evals.progress": "the screen of a command, apart from its arguments",
     "bridle.hosted": "users import it",
     "bridle.mcp": "users import it",
     "bridle.sandbox.docker": "one mechanism per file",
@@ -42,6 +45,7 @@ KEPT_FRAGMENTS = {
     "bridle.providers.openai_responses.conversations": "a provider object of its own: its requests beside their replies",
     "bridle.providers.ownership": "reads ownership.toml; its importer is another layer",
     "bridle.run.replay.raw_recorder": "loaded only if an agent keeps bytes",
+    "bridle.serve.health": "one mount of a server per file",
     "bridle.sim.bedrock.endpoints": "every simulated family has a file of this name",
     "bridle.sim.openai_chat.cache_report": "families that report cache use have a file of this name",
     "bridle.sim.openai_chat.prompt": "every simulated family has a file of this name",
@@ -250,7 +254,8 @@ def trace_standard_run() -> list[str]:
         asyncio.run(run())
     finally:
         sys.setprofile(None)
-    return sorted(name for name in seen if name.startswith("bridle.") and not name.startswith("bridle.sim"))
+    own = (name for name in seen if name.startswith("bridle.") and not name.startswith("bridle.sim"))
+    return sorted(name for name in own if not name.endswith(SIMULATOR_SIDE))
 
 
 def main(arguments: list[str]) -> None:

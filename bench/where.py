@@ -30,7 +30,7 @@ LAYERS = (
     ("calls", ("core/calls/",)),
     ("budget", ("core/budget/", "run/budget/", "values/usage", "values/budget")),
     ("other decisions", ("core/",)),
-    ("model call", ("run/model_call", "run/model_connection", "run/recovery/", "run/model_chain")),
+    ("model call", ("run/model_call", "run/model_connection", "run/recovery/")),
     ("tool", ("run/calls/", "tools/")),
     ("record", ("values/record", "stores/", "run/recovery/session_log")),
     ("watch", ("watchers/", "run/stream")),

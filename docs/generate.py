@@ -17,6 +17,19 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
+from generate_performance import (
+    delta_costs,
+    durable_steps,
+    early_starts,
+    long_runs,
+    many_sessions,
+    measured_on,
+    memory_use,
+    speed_targets,
+    start_costs,
+    step_calls,
+    step_costs,
+)
 from generate_programs import from_langgraph, from_openai_agents, from_openai_sdk, from_pydantic_ai, programs
 from generate_reference import (
     agent_file_keys,
@@ -29,6 +42,7 @@ from generate_reference import (
     phases,
     run_parameters,
     table,
+    task_file_keys,
     value_types,
     variables,
     vendor_variables,
@@ -239,13 +253,13 @@ def rules() -> str:
 def _rules_by_profile(family: str) -> str:
     own, *others = list_profiles(family)
     shown = {rule.id for rule in list_rules(family, own.name)}
-    parts = [f"### {family}\n\n{rules_as_markdown(list_rules(family, own.name))}\n"]
+    parts = [f"## {family}\n\n{rules_as_markdown(list_rules(family, own.name))}\n"]
     for profile in others:
         every = list_rules(family, profile.name)
         fresh = [rule for rule in every if rule.id not in shown]
         shared = _names([rule.id for rule in every if rule.id in shown])
         parts.append(
-            f"#### {family}, {profile.name}\n\n{profile.description.capitalize()}.\nFrom above: {shared}.\n"
+            f"### {family}, {profile.name}\n\n{profile.description.capitalize()}.\nFrom above: {shared}.\n"
         )
         parts += [f"{rules_as_markdown(fresh)}\n"] if fresh else []
         shown |= {rule.id for rule in fresh}
@@ -256,7 +270,7 @@ def signatures() -> str:
     """Rules of every family about the signatures it gave out."""
     tables = ((family, signature_rules(family)) for family in list_families())
     return "\n".join(
-        f"### {family}: signatures\n\n{rules_as_markdown(rules)}\n" for family, rules in tables if rules
+        f"## {family}: signatures\n\n{rules_as_markdown(rules)}\n" for family, rules in tables if rules
     )
 
 
@@ -335,7 +349,7 @@ def cache_verdicts() -> str:
     rows = [
         [f"`{name}`", what, "yes" if name in MISS_OUTCOMES else "no"] for name, what in CACHE_OUTCOMES.items()
     ]
-    return table(["verdict", "meaning", "a miss"], rows)
+    return table(["outcome", "meaning", "a miss"], rows)
 
 
 def cache_alarms() -> str:
@@ -376,6 +390,17 @@ def strategies() -> str:
 
 
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
+    ("performance.md", measured_on),
+    ("performance.md", speed_targets),
+    ("performance.md", step_costs),
+    ("performance.md", step_calls),
+    ("performance.md", delta_costs),
+    ("performance.md", long_runs),
+    ("performance.md", many_sessions),
+    ("performance.md", durable_steps),
+    ("performance.md", early_starts),
+    ("performance.md", memory_use),
+    ("performance.md", start_costs),
     ("caching.md", cache_verdicts),
     ("programs.md", programs),
     ("migrating.md", from_pydantic_ai),
@@ -391,6 +416,7 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("reference/cli.md", commands),
     ("configuration.md", configured),
     ("configuration.md", agent_file_keys),
+    ("evals.md", task_file_keys),
     ("reference/environment.md", variables),
     ("reference/environment.md", vendor_variables),
     ("reference/environment.md", exit_codes),

@@ -7,7 +7,10 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import get_args
+
+import msgspec
 
 import bridle
 from bridle.cli.chat.slash_commands import CHAT_COMMANDS
@@ -17,6 +20,7 @@ from bridle.config import agent_file
 from bridle.config.settings import KIND_MEANINGS, SETTINGS
 from bridle.core.loop import TRANSITIONS
 from bridle.core.state import Phase
+from bridle.evals import task
 from bridle.providers.tables import load_tables
 from bridle.run import agent as agent_module
 from bridle.run import agent_settings
@@ -208,9 +212,29 @@ def configured() -> str:
 
 def agent_file_keys() -> str:
     """Every key of an agent file, and of its `[[commands]]`."""
+    return _key_tables(
+        agent_file, {"Keys": agent_file.AgentFile, "Keys of `[[commands]]`": agent_file.CommandEntry}
+    )
+
+
+def task_file_keys() -> str:
+    """Every key of a task file and of suite.toml."""
+    titles = {
+        "Keys of a task": task.Task,
+        "Keys of `[expect]`": task.Expect,
+        "Keys of `[[expect.calls]]`": task.ExpectedCall,
+        "Keys of `[expect.files.NAME]`": task.ExpectedFile,
+        "Keys of `[expect.judge]`": task.JudgeRubric,
+        "Keys of `[tool_faults.NAME]`": task.ToolFault,
+        "Keys of `suite.toml`": task.SuiteFile,
+    }
+    return _key_tables(task, titles)
+
+
+def _key_tables(module: ModuleType, kinds: Mapping[str, type[msgspec.Struct]]) -> str:
     parts = []
-    for title, kind in (("Keys", agent_file.AgentFile), ("Keys of `[[commands]]`", agent_file.CommandEntry)):
-        types, meanings = _field_types(agent_file, kind.__name__), _field_docstrings(kind)
+    for title, kind in kinds.items():
+        types, meanings = _field_types(module, kind.__name__), _field_docstrings(kind)
         rows = [
             [f"`{name}`", _code(types[name]), _escaped(meanings[name])] for name in kind.__struct_fields__
         ]

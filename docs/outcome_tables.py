@@ -31,12 +31,12 @@ OUTCOME_POLICY: dict[Outcome, RecoveryRow] = {
     "cancelled": RecoveryRow(
         action="tell",
         description="The run ended first (reported when it is resumed)",
-        example="Ctrl-C during a call",
+        example="Ctrl-C before the call started",
     ),
     "unknown": RecoveryRow(
         action="tell",
         description="The call may have taken effect; reported if the tool's `on_unknown` does not resolve it",
-        example="the process crashed between the start of a call and its receipt",
+        example="the process crashed, or the run was cancelled, between the start of a call and its receipt",
     ),
 }
 

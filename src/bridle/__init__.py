@@ -4,6 +4,7 @@ Every public name is listed here once and found in its module when it is first u
 importing the package does nothing and costs next to nothing.
 """
 
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from bridle.run.stream import RunView as RunView
     from bridle.run.stream import Stream as Stream
     from bridle.run.stream import to_sse as to_sse
+    from bridle.tools.external_tool import ExternalTool as ExternalTool
+    from bridle.tools.external_tool import external_tool as external_tool
     from bridle.tools.function.function_tool import tool as tool
     from bridle.tools.function.options import ToolOptions as ToolOptions
     from bridle.tools.function.raw_tool import RawTool as RawTool
@@ -122,6 +125,7 @@ if TYPE_CHECKING:
     from bridle.values.events import ToolsChanged as ToolsChanged
     from bridle.values.events import ToolsRevealed as ToolsRevealed
     from bridle.values.events import ToolStarted as ToolStarted
+    from bridle.values.events import TrialScored as TrialScored
     from bridle.values.events import UnknownEvent as UnknownEvent
     from bridle.values.events import ViewChanged as ViewChanged
     from bridle.values.hooks import Answer as Answer
@@ -194,6 +198,7 @@ if TYPE_CHECKING:
     from bridle.watchers.otel.settings import Telemetry as Telemetry
 
 __version__ = "0.1.0"
+__loaded_at__ = time.time()
 
 _HOMES = {
     "config.agent_file": ("load_agent",),
@@ -224,6 +229,7 @@ _HOMES = {
     "run.replay.sent_calls": ("read_call",),
     "run.stream": ("RunHandle", "RunView", "Stream", "to_sse"),
     "run.context.telemetry": ("flush_telemetry",),
+    "tools.external_tool": ("ExternalTool", "external_tool"),
     "tools.function.function_tool": ("tool",),
     "tools.function.options": ("ToolOptions",),
     "tools.function.raw_tool": ("RawTool",),
@@ -249,7 +255,7 @@ _HOMES = {
         "PrefixMoved", "Prompted", "Reprompted", "RequestAdjusted", "Resumed", "RunEnded", "ServerAnswered",
         "ServerAsked", "Steered", "SteeringTaken",
         "ToolFinished", "ToolInterrupted", "ToolProbed", "ToolStarted", "ToolsChanged", "ToolsRevealed",
-        "UnknownEvent", "ViewChanged",
+        "TrialScored", "UnknownEvent", "ViewChanged",
     ),
     "values.lineage": (
         "Branch", "Comparison", "CrossTenant", "Divergence", "Fork", "RecordedCall", "Replay", "RequestDifference",
@@ -282,7 +288,7 @@ _HOMES = {
     "watchers.otel.prometheus": ("PrometheusMetrics",),
     "watchers.otel.settings": ("Telemetry",),
 }  # fmt: skip
-_SUBMODULES = ("hosted", "mcp", "toolkit")
+_SUBMODULES = ("evals", "hosted", "mcp", "serve", "toolkit")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605

@@ -661,6 +661,7 @@ SAMPLINGS = {
     "many stops": Sampling(stop_sequences=tuple(f"s{number}" for number in range(30))),
 }
 NOT_DRAWN = {
+    "reprompts_max": "a gateway has none; tried in test_gateway",
     "model": "every turn has one",
     "tools": "every life has the same, with random results",
     "budget": "every turn has one; the final turns have a large one",

@@ -7,73 +7,30 @@ in the middle of a write, of a commit, or while it merges the write-ahead log.  
     python tests/campaigns/run_campaign.py killed_appends KILLS [FIRST_SEED]
 """
 
-import asyncio
 import os
 import random
-import select
-import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from crashes import kill_appending_child
 
 KILLS = 60 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 KILLS_PER_FILE = 40
 SESSIONS = ("a", "b", "c", "d")
-SIZES = (10, 10, 500, 5_000, 70_000)
-FIRST_APPEND_SECONDS = 10
 LONGEST_LIFE_SECONDS = 0.008
 """Time from the first acknowledged append to the kill."""
 
 
-async def append_forever(path, chance, acknowledge):
-    from bridle.stores.sqlite.store import SqliteStore
-    from bridle.values.events import Prompted
-    from bridle.values.message import Text
-    from bridle.values.record import GENESIS, seal_record
-
-    store = SqliteStore(path)
-
-    async def drive(session):
-        known = await store.read(session)
-        seq, prev = (known[-1].seq, known[-1].hash) if known else (0, GENESIS)
-        while True:
-            records = []
-            for _ in range(chance.randint(1, 3)):
-                seq += 1
-                event = Prompted(parts=(Text(text=chance.choice("abc") * chance.choice(SIZES)),))
-                records.append(seal_record(seq, float(seq), event, prev))
-                prev = records[-1].hash
-            await store.append(session, records[0].seq - 1, records, epoch=0)
-            os.write(acknowledge, f"{session} {seq} {prev}\n".encode())
-
-    await asyncio.gather(*(drive(session) for session in SESSIONS))
-
-
 def live_once(path, chance):
-    """Start a child and kill it; returns the last acknowledged record of each session."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        try:
-            asyncio.run(append_forever(path, random.Random(chance.random()), writing))
-        finally:
-            os._exit(9)  # it never ends by itself
-    os.close(writing)
-    if chance.random() < 0.9:  # else it may die while it opens the file
-        select.select([reading], [], [], FIRST_APPEND_SECONDS)
-    time.sleep(chance.random() * LONGEST_LIFE_SECONDS)
-    os.kill(child, signal.SIGKILL)
-    with open(reading, encoding="utf-8") as pipe:  # noqa: PTH123 - a descriptor
-        lines = [line.split() for line in pipe if line.endswith("\n")]
-    status = os.waitpid(child, 0)[1]
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, "the child failed before it was killed"
+    """Start a child and kill it; returns the last acknowledged record of each session, and the number of appends."""
+    from bridle.stores.sqlite.store import SqliteStore
+
+    lines = kill_appending_child(lambda: SqliteStore(path), SESSIONS, chance, LONGEST_LIFE_SECONDS)
     return {session: (int(seq), hash_) for session, seq, hash_ in lines}, len(lines)
 
 

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from contextlib import closing
 from pathlib import Path
 
@@ -308,9 +309,20 @@ def test_ctrl_c_keeps_what_was_said(home):
 
 
 def test_a_closed_pipe_is_no_accident():
-    command = f"{sys.executable} -m bridle.cli.main sessions --help | head -c 1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
-    assert "Traceback" not in done.stderr
+    for words in (["models"], ["models", "--json"]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [sys.executable, "-m", "bridle.cli.main", *words]
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (141, ""), words
+
+
+@pytest.mark.parametrize("words", [["--modle", "x"], ["--modle=x"]])
+def test_unknown_option_gets_the_nearest_one(capsys, words):
+    with pytest.raises(SystemExit):
+        main(["run", *words, "hi"])
+    assert "unknown option --modle; did you mean --model?" in told(capsys)[1]
 
 
 PAYING = (
@@ -481,3 +493,35 @@ def test_resume_keeps_the_options_of_a_run_unless_others_are_given(capsys, home,
     shown = told(capsys)[0]
     assert "has its own model, tool_choice, tools" in shown
     assert ("gpt-5.4" in shown) == bool(flags)
+
+
+def test_interruption_while_modules_are_loaded_prints_no_traceback(home):
+    (home / "argparse.py").write_text("raise KeyboardInterrupt\n")
+    script = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = script["bridle"].partition(":")
+    ended = subprocess.run(
+        [sys.executable, "-c", f"import sys, {module}; sys.exit({module}.{function}())", "serve"],
+        env={**os.environ, "PYTHONPATH": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (130, "")
+
+
+@pytest.mark.parametrize("more", [", approve=True", ", approve=lambda amount: amount > 5"])
+def test_call_whose_tool_requires_approval_waits_without_a_terminal(capsys, home, more):
+    assert main(["run", PROMPT, "--tools", paying(home, more), "--json"]) == 1
+    out, err = told(capsys)
+    session = json.loads(out)["session"]
+    assert (json.loads(out)["stop"], "PAID" in err) == ("waiting", False)
+    assert main(["approvals", "--json"]) == 0
+    (question,) = json.loads(told(capsys)[0])
+    assert main(["approve", question["id"]]) == 0
+    assert main(["resume", session, "--tools", paying(home, more)]) == 0
+    assert "PAID 7" in told(capsys)[1]
+
+
+def test_call_that_its_tool_does_not_ask_about_is_denied_without_a_terminal(capsys, home):
+    assert main(["run", PROMPT, "--tools", paying(home, ", approve=lambda amount: amount > 100")]) == 0
+    assert "PAID" not in told(capsys)[1]

@@ -72,10 +72,10 @@ def test_an_answer_to_a_call_of_a_program_names_the_run_to_resume(folder):
     waiting = json.loads(run(folder, "run", "-m", "sim:", *options, PROMPT).out)
     session, program = waiting["session"], waiting["subruns"][0]["session"]
     assert waiting["stop"] == "waiting"
-    for words in ((), ("--tools", "tools.py", "--code-mode")):
+    for words, tools in (((), "FILE"), (("--tools", "tools.py", "--code-mode"), "tools.py")):
         refused = run(folder, "resume", program, *words)
         assert refused.code == 2
-        assert f"bridle resume {session} --tools FILE --code-mode" in " ".join(refused.err.split())
+        assert f"bridle resume {session} --tools {tools} --code-mode" in " ".join(refused.err.split())
     (question,) = json.loads(run(folder, "approvals", "--json").out)
     approved = run(folder, "approve", question["id"])
     assert approved.out.splitlines()[-1] == f"continue with: bridle resume {session} --tools FILE --code-mode"

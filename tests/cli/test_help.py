@@ -1,75 +1,20 @@
 """The help of the command: complete, narrow enough, with examples that work as they stand."""
 
-import base64
 import io
 import json
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 
 import pytest
+from command_lines import ENDLESS, NEEDING_A_RUN, split_line, write_named_files
 
 from bridle.cli.help_texts import HELP_WIDTH, list_exit_codes, load_help, make_epilog
-from bridle.cli.main import COMMANDS, main, make_parser
+from bridle.cli.main import COMMANDS, GROUPS, main, make_parser
 
-GROUPED = [name for names in load_help().groups.values() for name in names]
+GROUPED = [name for names in GROUPS.values() for name in names]
 EXAMPLES = [(name, line) for name in GROUPED for line, _ in load_help().examples[name]]
-ENDLESS = ("bridle sim --port 8090", "bridle sim --script", "bridle tail SESSION --follow")
-"""Beginnings of examples that end with Ctrl-C only."""
-NEEDING_A_RUN = ("bridle cancel", "bridle steer", "bridle pause")
-"""Beginnings of examples that need a run of another process; tests/run/control executes them."""
-PICTURE = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-TOOLS = """
-from bridle import tool
-
-@tool(effect="write")
-def refund(order: int, usd: int) -> str:
-    '''Pay an order back.'''
-    return f"refunded {usd}"
-"""
-AGENT = """
-tools = ["tools.py"]
-
-[[policy.rules]]
-decision = "ask"
-tools = ["refund"]
-"""
-SERVER = """
-from mcp.server.mcpserver import MCPServer
-
-app = MCPServer("notes")
-
-@app.tool()
-def read(name: str) -> str:
-    '''Reads a note.'''
-    return "empty"
-
-app.run()
-"""
-APP = """
-from bridle import Agent
-
-agent = Agent("sim:", instructions="Be short.")
-"""
-
-
-def split_line(line):
-    """Words of the `bridle` command in a line, and the text that a pipe gives it."""
-    *before, rest = line.split(" | ")
-    words = shlex.split(rest)
-    assert words[0] == "bridle"
-    if ">" in words or ">>" in words:
-        del words[next(at for at, word in enumerate(words) if word in (">", ">>")) :]
-    given = (
-        "".join(word.encode().decode("unicode_escape") for word in shlex.split(before[0])[1:])
-        if before
-        else ""
-    )
-    return words[1:], given
 
 
 def test_every_command_is_in_one_group_and_has_examples():
@@ -110,7 +55,7 @@ def test_the_overview_lists_every_command_by_task(capsys):
     shown = capsys.readouterr().out
     assert [line for line in shown.splitlines() if len(line) > HELP_WIDTH] == []
     assert re.findall(r"^  (\w+) {2,}\S", shown, re.MULTILINE) == GROUPED
-    assert re.findall(r"^([a-z ]+):$", shown, re.MULTILINE) == list(load_help().groups)
+    assert re.findall(r"^([a-z ]+):$", shown, re.MULTILINE) == list(GROUPS)
 
 
 @pytest.mark.parametrize(("name", "line"), EXAMPLES)
@@ -133,14 +78,7 @@ def simulator(tmp_path):
 def test_the_examples_work_in_a_folder_with_the_files_they_name(tmp_path, monkeypatch, capsys, simulator):
     for name, value in {**simulator, "HOME": str(tmp_path), "BRIDLE_STORE": str(tmp_path / "log.db")}.items():
         monkeypatch.setenv(name, value)
-    for name in ("src", "recordings", "starter"):
-        (tmp_path / name).mkdir()
-    for name, text in {"tools.py": TOOLS, "support.toml": AGENT, "app.py": APP, "src/app.py": APP}.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "server.py").write_text(SERVER)
-    servers = {"mcpServers": {"notes": {"command": sys.executable, "args": [str(tmp_path / "server.py")]}}}
-    (tmp_path / "servers.json").write_text(json.dumps(servers))
-    (tmp_path / "screen.png").write_bytes(PICTURE)
+    write_named_files(tmp_path)
     monkeypatch.chdir(tmp_path)
 
     def run(words, given=""):

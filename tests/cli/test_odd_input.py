@@ -12,7 +12,7 @@ from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 
 
-def refused(capsys, *command):
+def read_refusal(capsys, *command):
     """The one line with which a command is refused."""
     try:
         code = main(list(command))
@@ -33,21 +33,21 @@ def store(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("limit", ["99999999999999999999", "9" * 5000, "-1", "0", "nan", "", "1.5", "\udcff"])
-def test_a_limit_that_is_none(store, capsys, limit):
-    assert len(refused(capsys, "sessions", "--limit", limit)) < 300
+def test_an_invalid_limit(store, capsys, limit):
+    assert len(read_refusal(capsys, "sessions", "--limit", limit)) < 300
 
 
 @pytest.mark.parametrize(
     "text",
     ["[1]", "null", "", "{", '{"a":NaN}', "\udcff", '{"a":' * 5000, '{"a":' + "9" * 5000 + "}"],
 )
-def test_arguments_that_are_none(store, capsys, text):
-    assert "--arguments is not a JSON object" in refused(capsys, "approve", "x", "--arguments", text)
+def test_invalid_arguments(store, capsys, text):
+    assert "--arguments is not a JSON object" in read_refusal(capsys, "approve", "x", "--arguments", text)
 
 
 @pytest.mark.parametrize("command", ["show", "log", "fork", "resume", "approvals", "cost", "cache"])
-def test_a_session_id_that_is_no_text(store, capsys, command):
-    assert "cannot be encoded as UTF-8" in refused(capsys, command, "s\udcff")
+def test_a_session_id_that_is_not_text(store, capsys, command):
+    assert "cannot be encoded as UTF-8" in read_refusal(capsys, command, "s\udcff")
 
 
 SCRIPTS = {
@@ -66,11 +66,11 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("name", [*SCRIPTS, "missing.json", "."])
-def test_a_script_that_is_none(tmp_path, capsys, name):
+def test_an_invalid_script(tmp_path, capsys, name):
     path = tmp_path / name
     if name in SCRIPTS:
         path.write_bytes(SCRIPTS[name])
-    refused(capsys, "sim", "--port", "0", "--script", str(path))
+    read_refusal(capsys, "sim", "--port", "0", "--script", str(path))
 
 
 ECHO = [sys.executable, "-c", "import sys; print(sys.argv[1:])"]
@@ -81,7 +81,7 @@ PARAMETERS = {"type": "object", "properties": {"n": {}}, "required": ["n"]}
 @pytest.mark.parametrize(
     ("words", "runs"), [(["{n}"], False), (["-n", "{n}"], False), (["--", "{n}"], True), (["--n={n}"], True)]
 )
-def test_a_negative_number_is_no_option(value, words, runs):
+def test_a_negative_number_is_not_an_option(value, words, runs):
     act = CommandTool("act", "Act.", [*ECHO, *words], parameters=PARAMETERS)
     agent = Agent(scripted(call_reply(("act", {"n": value})), "ok"), tools=[act])
     (result,) = asyncio.run(agent.run("go")).messages[2].results

@@ -82,6 +82,8 @@ def test_every_extra_of_the_package_is_listed_with_what_to_type(tmp_path):
         "mcp",
         "otel",
         "postgres",
+        "serve",
+        "temporal",
     ]
     described = tmp_path / "other" / f"bridle-{bridle_package.__version__}.dist-info"
     described.mkdir(parents=True)

@@ -7,6 +7,7 @@ import pytest
 from command import bridle
 
 from bridle import load_agent
+from bridle.config.toml_file import read_policy_file
 from bridle.values.errors import MisuseError
 
 TOOLS = '''
@@ -169,7 +170,7 @@ def test_structured_output_of_a_file(folder):
         ('\ntools = ["tools.py:doubel"]\n', 2, "has no 'doubel'; did you mean 'double'?"),
         ('tools = ["tools.py:NOTHING"]\n', 1, "is not a tool"),
         ('tools = ["tools.py", "tools.py:double"]\n', 1, "double"),
-        ('policy = "nowhere.toml"\n', 1, "cannot read the policy"),
+        ('policy = "nowhere.toml"\n', 1, "nowhere.toml"),
         ('[[policy.rules]]\ndecision = "maybe"\n', 2, "maybe"),
         ('instructions = "a"\ninstructions_file = "support.md"\n', 2, "not both"),
         ('instructions_file = "nowhere.md"\n', 1, "cannot read 'nowhere.md'"),
@@ -211,3 +212,25 @@ def test_a_file_declares_hosted_tools_without_credentials(folder, monkeypatch):
         path.write_text(f'model = "sim:openai/gpt-6.1-sol"\nhosted = [{wrong}]\n')
         with pytest.raises(MisuseError, match=message):
             load_agent(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            '[[rules]]\ndecision = "aks"\n',
+            "line 2: rules.decision: invalid enum value 'aks'; choose one of: allow, ask, deny",
+        ),
+        (
+            '[[rules]]\ndecision = "ask"\ntolls = ["x"]\n',
+            "line 3: unknown key 'tolls' in [rules]; did you mean 'tools'?",
+        ),
+        ("version = 3\n", "line 1: version: expected `str`, got `int`"),
+    ],
+)
+def test_mistakes_in_a_policy_have_the_line_and_the_valid_names(tmp_path, text, problem):
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    with pytest.raises(MisuseError) as refused:
+        read_policy_file(path)
+    assert problem in str(refused.value)

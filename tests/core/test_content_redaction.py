@@ -18,16 +18,17 @@ KEPT = {
         parent_call_id parent_session nested_session pool prompt_head prompt_ids rejected_parts reply_id run
         same_as_call session stored_prompt summarized_until summarizes_until traceparent version wire_id
         ViewChange.message ApprovalAnswered.request Steered.request PauseRequested.request RunEnded.request
-        ControlRefused.request""",
+        ControlRefused.request RunEnded.in_doubt""",
     "the identity of a person, a tenant or an agent": """
         across by caller callers cross_tenant handed_over_to owner owners proof tenant tenants""",
     "the name of a tool, a model, a rule, a server or an option": """
         alternative code compensation concept discarded_tools display effort family functions handover hook
         missing mode model model_key name names option omitted_extras omitted_tools reveals_tools rule
-        server step_functions strategies term terms tool tools validator validators ToolsChanged.changed""",
+        server step_functions strategies term terms tool tools validator validators ToolsChanged.changed
+        TrialScored.task TrialScored.cell TrialScored.tags TrialScored.suite TrialScored.stop TrialScored.plan TrialScored.planned TrialScored.source TrialScored.python""",
     "a definition by the program: of a model, a tool, an output or a rule": """
         allowance_mode app PermissionRule.arguments base_url base_url_env custom_address description dialect display_default
-        document_types effort_default efforts endpoint headers hosted hosted_refused image_types json key_env
+        document_types effort_default efforts endpoint headers hosted hosted_counts hosted_refused image_types json key_env
         mode_efforts ToolSpec.native native_to parameters restrictions signing signing_env stop_sequences
         thinking thinking_default unforced_while unshown_modes unsupported_models skipped_models""",
     "a sentence of the harness, which quotes no content": """

@@ -17,7 +17,7 @@ from bridle.core.effects import (
     RunTool,
     SkipCall,
 )
-from bridle.core.evaluate_reply import PAUSES_MAX, REJECTED_ANSWERS_MAX, REPROMPTS_MAX, STOP_HANDLERS
+from bridle.core.evaluate_reply import PAUSES_MAX, REJECTED_ANSWERS_MAX, STOP_HANDLERS
 from bridle.core.loop import TRANSITIONS, apply_event, next_effects
 from bridle.core.recovery.failure_policy import FAILURE_POLICY
 from bridle.core.state import Phase, State
@@ -209,6 +209,7 @@ ONE_OF_EACH = (
     e.LogRepaired(items=()),
     e.ContentRedacted(record=1, record_hash="", body="", digest=""),
     e.ControlRequested(action="pause", run="m1"),
+    e.TrialScored(task="t", number=1),
     e.ControlRefused(request="", action="pause", why=""),
     e.UnknownEvent(),
 )
@@ -302,7 +303,7 @@ def test_every_stop_reason_has_one_end(stop, content):
     """Whatever a model keeps answering, the run ends, and never with an illegal transcript."""
     story = Story(budget=Budget(steps=None))
     reply = says("words", stop=stop) if content == "words" else says(stop=stop, more=EMPTY[content])
-    for _ in range(PAUSES_MAX + REPROMPTS_MAX + 5):
+    for _ in range(PAUSES_MAX + SETTINGS.reprompts_max + 5):
         story.reply(reply)
         effect = story.perform()
         if isinstance(effect, EndRun):

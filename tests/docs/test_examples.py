@@ -67,3 +67,13 @@ def test_the_example_of_telemetry_shows_metadata_only():
     assert "WARNING tool_finished" in shown and "reply.usage.input=" in shown
     assert 'duration_seconds_count{gen_ai_operation_name="invoke_agent"' in shown
     assert "jane" not in shown
+
+
+def test_the_gateway_serves_two_wires_until_a_budget_ends():
+    program = [sys.executable, str(EXAMPLES / "gateway.py")]
+    shown = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    rows = [line.split()[:3] for line in shown.splitlines()]
+    assert rows == [
+        ["alice", "chat", "200"], ["alice", "messages", "200"], ["bob", "chat", "200"], ["bob", "messages", "402"],
+    ]  # fmt: skip
+    assert shown.count("Hello from behind the gateway.") == 3

@@ -22,6 +22,9 @@ def copy_docs(folder):
     """The pages, and the programs that they show."""
     shutil.copytree(DOCS, folder)
     shutil.copytree(DOCS.parent / "examples", folder.parent / "examples")
+    (folder.parent / "bench").mkdir()
+    for name in ("targets.py", "speed.json"):
+        shutil.copy(DOCS.parent / "bench" / name, folder.parent / "bench" / name)
 
 
 def test_the_pages_are_up_to_date():

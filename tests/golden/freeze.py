@@ -10,6 +10,7 @@ new since then are listed under `added` and left out of the comparison.
 """
 
 # ruff: noqa: E402 - the helpers of the tests are found by path, also when this file is run as a program
+import ast
 import asyncio
 import contextlib
 import hashlib
@@ -200,12 +201,25 @@ def freeze_names() -> Iterator[str]:
     for name in sorted({*bridle.__all__} - ADDED_NAMES):
         found = getattr(bridle, name)
         with contextlib.suppress(TypeError, ValueError):
-            whole = inspect.signature(found)
+            whole = read_signature(found)
             known = [each for each in whole.parameters.values() if f"{name}.{each.name}" not in ADDED_FIELDS]
             signature = re.sub(r" at 0x[0-9a-f]+", "", str(whole.replace(parameters=known)))
             yield restore_signature(f"{name}{signature}")
             continue
         yield name
+
+
+def read_signature(found: object) -> inspect.Signature:
+    """The signature; annotations that only type checkers read are evaluated with the imports that these see."""
+    module = sys.modules[getattr(found, "__module__", "builtins")]
+    if not hasattr(module, "annotations"):  # from __future__ import annotations
+        return inspect.signature(found)
+    names = {**vars(module)}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            imports: list[ast.stmt] = [each for each in node.body if isinstance(each, ast.ImportFrom)]
+            exec(compile(ast.Module(imports, []), module.__name__, "exec"), names)
+    return inspect.signature(found, globals=names, eval_str=True)
 
 
 def restore_signature(line: str) -> str:

@@ -2,7 +2,10 @@
 
 import asyncio
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import msgspec
@@ -95,6 +98,72 @@ def test_a_migration_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     asyncio.run(SqliteStore(path).close())
 
 
+KILLED = """
+import os, signal, sys
+from bridle.stores.sqlite import database_file
+from bridle.stores.sqlite.store import SqliteStore
+
+rows, pack = int(sys.argv[2]), database_file._pack_hash
+
+def pack_and_die(text):
+    global rows
+    rows -= 1
+    if rows < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return pack(text)
+
+database_file._pack_hash = pack_and_die
+SqliteStore(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("rows", [0, 1, 20, 10_000])
+def test_a_migration_that_is_killed_begins_again(rows, tmp_path):
+    path = tmp_path / "log.db"
+    restore_file(FOLDER / "3" / "store.sql", path)
+    done = subprocess.run([sys.executable, "-c", KILLED, path, str(rows)], check=False)
+    assert done.returncode == (0 if rows == 10_000 else -signal.SIGKILL)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (4 if rows == 10_000 else 3,)
+
+    async def main():
+        store = SqliteStore(path)
+        sessions, problems = await verify_store(store, {})
+        assert problems == []
+        assert len(sessions) == len(LOGS) // len(STORES)
+        assert not [session.problems for session in sessions if session.problems]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_damage_in_an_old_file_is_found_after_its_migration(tmp_path):
+    path = tmp_path / "log.db"
+    restore_file(FOLDER / "3" / "store.sql", path)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE events SET hash = upper(hash) WHERE gseq = 2")
+        db.execute("UPDATE events SET hash = CAST(x'ff00' AS TEXT) WHERE gseq = 30")
+        db.execute(
+            "INSERT INTO events SELECT 999, 77, seq, at, once, hash, blob, data FROM events WHERE gseq = 1"
+        )
+        damaged = {uid for (uid,) in db.execute(
+            "SELECT uid FROM sessions JOIN events USING (sid) WHERE gseq IN (2, 30)"
+        )}  # fmt: skip
+        db.commit()
+
+    async def main():
+        store = SqliteStore(path)
+        sessions, problems = await verify_store(store, {})
+        found = {session.session for session in sessions if session.problems}
+        assert damaged <= found
+        assert [problem.text for problem in problems] == [
+            "row 999 of table events refers to a row of sessions that does not exist"
+        ]
+        await store.close()
+
+    asyncio.run(main())
+
+
 def test_many_processes_may_migrate_the_same_file(tmp_path):
     restore_file(STORES[0], tmp_path / "log.db")
 
@@ -112,6 +181,32 @@ def test_a_file_of_a_newer_format_is_refused_in_one_line(tmp_path):
     asyncio.run(SqliteStore(path).close())
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {database_file.FORMAT + 1}")
-    with pytest.raises(Unusable, match=r"written by a newer Bridle \(format 3, this one knows 2\)") as caught:
+    with pytest.raises(Unusable, match=r"written by a newer Bridle \(format 5, this one knows 4\)") as caught:
         SqliteStore(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [dump for dump in STORES if dump.parent.name != str(database_file.FORMAT)],
+    ids=lambda path: path.parent.name,
+)
+def test_a_migration_leaves_no_copy_of_content_in_free_pages(dump, tmp_path, monkeypatch):
+    """Builds of SQLite differ in what they do with the pages of a removed table; a redaction would not find them."""
+    monkeypatch.setattr(database_file, "PRAGMAS", (*database_file.PRAGMAS, "PRAGMA secure_delete = OFF"))
+    path = tmp_path / "log.db"
+    restore_file(dump, path)
+
+    async def open_and_read():
+        store = SqliteStore(path)
+        (first, *_) = await store.read("tools")
+        await store.close()
+        return first.data[:200]
+
+    content = asyncio.run(open_and_read())
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        copies = path.read_bytes().count(content)
+        db.execute("VACUUM")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert copies == path.read_bytes().count(content) > 0

@@ -52,8 +52,8 @@ def test_a_vendor_and_a_model():
         mode_efforts=(("between_tools", ("low", "medium", "high")),),
         system_messages=True,
         hosted=(
-            ("web_search", ("allowed_domains", "blocked_domains")),
-            ("web_fetch", ("allowed_domains", "blocked_domains")),
+            ("web_search", ("allowed_domains", "blocked_domains", "max_uses")),
+            ("web_fetch", ("allowed_domains", "blocked_domains", "max_uses")),
             ("code_execution", ()),
             ("remote_mcp", ("allowed_tools", "authorization")),
         ),

@@ -15,11 +15,10 @@ from uuid import UUID
 import msgspec
 import pytest
 from pydantic import BaseModel, Field, create_model
+from sim_families import put
 
 from bridle import Agent
 from bridle.core.recovery.fallback import set_model
-from bridle.ports.transport import OutgoingRequest
-from bridle.providers import load_codec
 from bridle.run.model_connection import find_model_by_name
 from bridle.run.sync import run_in_background
 from bridle.sim.simulator import Simulator
@@ -289,14 +288,7 @@ def test_the_simulator_refuses_what_the_provider_cannot_compile(model, prefix, w
     output = OutputSpec(name=shape.name, parameters=shape.schema)
     message = Message(id="m1", role="user", parts=(Text(text="Hello"),))
     request = Request(model=sent, messages=(message,), output=output, stream=False)
-    encoded = load_codec(sent.endpoint.family).encode(request)
-    outgoing = OutgoingRequest(
-        method="POST",
-        url=f"sim://{sent.endpoint.family}{encoded.path}",
-        headers=(*encoded.headers, ("authorization", "Bearer k")),
-        body=encoded.body,
-    )
-    timeline = run_in_background(Simulator().answer(outgoing))
+    timeline = put(Simulator(), request)
     assert timeline.status == 400
     said = timeline.body.decode()
     assert prefix in said and words in json.loads(said).get("message", said)

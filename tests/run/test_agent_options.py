@@ -5,6 +5,7 @@ import pytest
 
 from bridle import Agent, MisuseError
 from bridle.run.agent_settings import NUMBER_OPTIONS, AgentOptions
+from bridle.run.validate_input import NUMBER_MINIMUMS
 from bridle.values.settings import Settings
 
 
@@ -44,4 +45,4 @@ def test_what_belongs_to_the_settings_alone_cannot_be_slipped_in():
 @pytest.mark.parametrize("name", NUMBER_OPTIONS)
 def test_numbers_are_looked_at(name):
     with pytest.raises(MisuseError, match=name):
-        Agent("sim:", **{name: 0})
+        Agent("sim:", **{name: NUMBER_MINIMUMS.get(name, 1) - 1})

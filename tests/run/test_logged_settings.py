@@ -7,7 +7,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, PermissionRule, Policy, tool
+from bridle import Agent, PermissionRule, Policy, SessionNotFound, tool
 from bridle.cli.main import main
 from bridle.run.model_connection import find_model_by_name
 from bridle.stores import open_store
@@ -140,3 +140,11 @@ def test_extras_of_a_log_bring_no_address_and_no_credential(home, capsys):
         return [r.event.settings for r in records if isinstance(r.event, e.Configured)][-1]
 
     assert [extra.name for extra in asyncio.run(last()).extras] == ["service_tier"]
+
+
+def test_a_session_that_was_never_prompted_is_begun_by_run(home):
+    """A process that died before the prompt leaves the settings alone; a program then resumes, else runs."""
+    agent = Agent("sim:", store=foreign_log(home))
+    with pytest.raises(SessionNotFound, match="never prompted"):
+        agent.resume_sync("s")
+    assert agent.run_sync("!say begun", "s").text == "begun"

@@ -2,7 +2,7 @@
 
 Names in double braces are replaced by test_escapes.py: {{outside}} is a folder with secret.txt, log.db and canary.txt,
 {{pid}} a process of the same user, {{port}}, {{abstract}} and {{socket}} a server that answers with the token, {{skills}}
-a folder outside with a skill.  The sandbox of an attempt with `hosts` reaches the host 127.0.0.2 through its proxy.
+a folder outside with a skill.  The sandbox of an attempt with `hosts` reaches two ports of 127.0.0.2 through its proxy.
 """
 
 from typing import NamedTuple
@@ -214,6 +214,7 @@ PROXY = (
     through_proxy("reach a server of the machine by a mapped address", "reach('[::ffff:127.0.0.1]', {{port}})"),
     through_proxy("reach a server of the machine by any address", "reach('0.0.0.0', {{port}})"),
     through_proxy("reach a server of the machine by its host name", "reach(socket.gethostname() if not os.environ.get('HTTP_PROXY') else '{{hostname}}', {{port}})"),
+    through_proxy("reach another port of the allowed host", "reach('127.0.0.2', {{other_port}})"),
     through_proxy("reach a server by a plain request", "reach('127.0.0.1', {{port}}, 'GET http://{}:{}/ HTTP/1.1')"),
     through_proxy("reach a server by a user name", "reach('127.0.0.1', {{port}}, 'GET http://127.0.0.2@{}:{}/ HTTP/1.1')"),
     through_proxy("reach a server by a header", "reach('127.0.0.1', {{port}}, 'GET http://127.0.0.2/ HTTP/1.1', 'Host: 127.0.0.1:{{port}}\\r\\n')"),

@@ -72,9 +72,10 @@ def servers(tmp_path_factory):
     path = f"{tmp_path_factory.mktemp('s')}/s"
     ip, ip6 = listen(socket.AF_INET, ("127.0.0.1", 0)), listen(socket.AF_INET6, ("::1", 0))
     abstract, named = listen(socket.AF_UNIX, f"\0bridle-{TOKEN[-8:]}"), listen(socket.AF_UNIX, path)
+    other = listen(socket.AF_INET, ("127.0.0.2", 0))
     udp = listen(socket.AF_INET, ("127.0.0.1", 0), socket.SOCK_DGRAM)
     stop, told = socket.socketpair()
-    thread = threading.Thread(target=serve, args=([ip, ip6, abstract, named, udp], stop))
+    thread = threading.Thread(target=serve, args=([ip, ip6, abstract, named, other, udp], stop))
     thread.start()
     libc = ctypes.CDLL(None)
     libc.shmat.restype = ctypes.c_void_p
@@ -85,6 +86,7 @@ def servers(tmp_path_factory):
     shared.write_text(TOKEN)
     yield {
         "port": ip.getsockname()[1],
+        "other_port": other.getsockname()[1],
         "port6": ip6.getsockname()[1],
         "udp": udp.getsockname()[1],
         "abstract": f"bridle-{TOKEN[-8:]}",
@@ -94,7 +96,7 @@ def servers(tmp_path_factory):
     }
     told.send(b"x")
     thread.join()
-    for each in (ip, ip6, abstract, named, udp, stop, told):
+    for each in (ip, ip6, abstract, named, other, udp, stop, told):
         each.close()
     libc.shmctl(segment, 0, None)
     shared.unlink()
@@ -178,7 +180,7 @@ def test_nothing_leaves_a_sandbox(attempt, mechanism, workspace, outside, victim
     elif attempt.name == NEEDS_GROUPS and not limits_all_memory_together():
         pytest.skip("memory is limited per process here: no control group can be made")
     else:
-        hosts = ["127.0.0.2"] if attempt.hosts else []
+        hosts = ["127.0.0.2", f"127.0.0.2:{servers['port']}"] if attempt.hosts else []
         sandbox = LocalSandbox(
             workspace,
             mechanism=mechanism,

@@ -66,11 +66,12 @@ def port():
 
 
 @pytest.fixture(params=MECHANISMS)
-def box(request, tmp_path):
+def box(request, tmp_path, port):
     if problem := find_problem(request.param):
         pytest.skip(f"{request.param}: {problem}")
     (tmp_path / "work").mkdir()
-    return LocalSandbox(tmp_path / "work", mechanism=request.param, allow=["pypi.test"], allow_private=[HOST])
+    hosts = {"allow": ["pypi.test"], "allow_private": [f"{HOST}:{port}"]}
+    return LocalSandbox(tmp_path / "work", mechanism=request.param, **hosts)
 
 
 def run(box, *argv, **options):
@@ -117,8 +118,8 @@ def test_everything_else_is_refused_and_the_refusal_names_the_way(box, port):
     refused = run(box, "curl", "-sS", "https://evil.test/")
     assert refused.exit_code != 0
     assert (
-        "bridle sandbox: not connected: the host 'evil.test' is not allowed (allowed: pypi.test, 127.0.0.2); the user"
-        " can allow it with allow=['evil.test'] or --allow-host evil.test"
+        "bridle sandbox: not connected: the host 'evil.test' is not allowed (allowed: pypi.test,"
+        f" 127.0.0.2:{port}); the user can allow it with allow=['evil.test'] or --allow-host evil.test"
     ) in refused.stderr
     assert "403" in run(box, "curl", "-sSi", f"http://127.0.0.3:{port}/").stdout
     redirect = run(box, "curl", "-sSL", f"http://{HOST}:{port}/to/http://127.0.0.1:{port}/x")
@@ -224,13 +225,14 @@ def make_proxied(monkeypatch):
 
 
 @pytest.fixture
-def proxied(make_proxied):
-    return make_proxied()
+def proxied(make_proxied, port):
+    return make_proxied(private=(HOST, f"{HOST}:{port}"))
 
 
 def test_the_address_that_was_checked_is_the_one_that_is_used(make_proxied, monkeypatch, port):
     """The name server gives the private address of the server at the second question, which is not asked."""
-    proxied = make_proxied(allow=["a.test"], private=(), names={"a.test": ["93.184.216.34", HOST]})
+    rule = f"a.test:{port}"
+    proxied = make_proxied(allow=[rule], private=(), names={"a.test": ["93.184.216.34", HOST]})
     monkeypatch.setattr("bridle.sandbox.launcher.proxy.CONNECT_SECONDS", 0.2)
     assert b" 502 " in proxied.ask(f"CONNECT a.test:{port} HTTP/1.1\r\n\r\n".encode())
     assert proxied.opened == [("93.184.216.34", port)] and proxied.asked.count("a.test") == 1
@@ -251,6 +253,7 @@ REFUSED = (
     "GET / HTTP/1.1", "GET https://127.0.0.2/ HTTP/1.1", "GET http://127.0.0.3/ HTTP/1.1", "GET file:///etc/passwd HTTP/1.1",
     "GET http://127.0.0.2\\@127.0.0.3/ HTTP/1.1", "GET http://2130706434/ HTTP/1.1", "GET http://0x7f000002/ HTTP/1.1",
     "GET http://127.0.0.2\t/ HTTP/1.1", "GET http://127.0.0.2/\x00 HTTP/1.1", "GET //127.0.0.2/ HTTP/1.1", "", "\x16\x03\x01", "SSH-2.0-x",
+    "CONNECT 127.0.0.2:22 HTTP/1.1", "CONNECT 127.0.0.2:0 HTTP/1.1", "GET http://127.0.0.2:5432/ HTTP/1.1",
     "GET http://localhost/ HTTP/1.1", "GET http://127.0.0.2.evil.test/ HTTP/1.1", "OPTIONS * HTTP/1.1",
 )  # fmt: skip
 
@@ -274,7 +277,7 @@ def test_requests_that_servers_could_read_differently_are_refused(proxied, port,
     assert answer.startswith(b"HTTP/1.1 400 ") and proxied.opened == []
 
 
-def test_a_request_names_the_host_of_its_address_and_no_second_one_follows(proxied):
+def test_a_request_names_the_host_of_its_address_and_no_second_one_follows(make_proxied):
     """The server keeps reading after its answer: nothing else may arrive."""
     received = []
 
@@ -288,6 +291,7 @@ def test_a_request_names_the_host_of_its_address_and_no_second_one_follows(proxi
 
     listener = socket.create_server((HOST, 0))
     port = listener.getsockname()[1]
+    proxied = make_proxied(private=(f"{HOST}:{port}",))
     thread = threading.Thread(target=serve, args=(listener,))
     thread.start()
     first = f"GET http://{HOST}:{port}/one HTTP/1.1\r\nHost: other.test\r\nProxy-Authorization: x\r\nX-Mine: y\r\n\r\n"
@@ -329,4 +333,15 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=14).map("".join))
 def test_no_request_opens_a_connection_to_another_host(proxied, text):
     proxied.ask(text.encode("latin-1") + b"\r\n\r\n")
-    assert {host for host, _ in proxied.opened} <= {HOST}
+    assert {*proxied.opened} <= {(HOST, 80), (HOST, 443)}
+
+
+@pytest.mark.parametrize("rules", [[HOST], [f"{HOST}:443"], [f"*.{HOST}", f"{HOST}:1"]])
+def test_a_host_is_reached_at_its_ports_only(make_proxied, port, rules):
+    """A listed host has ports 80 and 443; another port is listed with it, and stands for itself."""
+    proxied = make_proxied(private=rules)
+    answer = proxied.ask(f"CONNECT {HOST}:{port} HTTP/1.1\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 403 ") and f"--allow-host {HOST}:{port}".encode() in answer
+    if rules != [HOST]:
+        assert b" 403 " in proxied.ask(f"GET http://{HOST}/ HTTP/1.1\r\n\r\n".encode())
+    assert proxied.opened == []

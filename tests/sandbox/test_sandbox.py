@@ -142,6 +142,76 @@ def test_settings_of_bridle_in_a_project_file_are_restored(box, workspace):
     assert project.read_text().endswith('version = "1"\n')
 
 
+@pytest.mark.parametrize("name", ["bridle.toml", "pyproject.toml"])
+def test_settings_of_bridle_below_the_top_are_moved_aside(box, workspace, name):
+    (workspace / "old" / "below").mkdir(parents=True)
+    (workspace / "old" / "pyproject.toml").write_text('[project]\nname = "a"\n')
+    write = f"mkdir new; for f in new old old/below; do echo '{SETTINGS}' >> $f/{name}; done"
+    ended = run(box, "sh", "-c", write, timeout=20)
+    for folder in ("new", "old/below"):
+        assert not (workspace / folder / name).exists() and list(
+            (workspace / folder).glob(f"{name}.refused-*")
+        )
+        assert f" {folder}/{name} was renamed to {folder}/{name}.refused-" in ended.stderr
+    assert (workspace / "old" / "pyproject.toml").read_text() == '[project]\nname = "a"\n'
+    assert not run(box, "sh", "-c", "echo '# more' >> old/pyproject.toml").stderr, "no settings of Bridle"
+
+
+PLANTED = {
+    "a repository": ("git init -q new", "'new/.git' (git)"),
+    "a bare repository": ("git init -q --bare fresh && mv fresh deep/hidden", "'deep/hidden' (git)"),
+    "a folder renamed to a repository": ("mv data .git", "'.git' (git)"),
+    "a link to a repository": ("echo 'gitdir: ../data' > deep/.git", "'deep/.git' (git)"),
+    "a hook": ("echo 'rm -rf /' > kept/.git/hooks/post-checkout", "'kept/.git' (git)"),
+    "a setting of a repository": (
+        "printf '[core]\\nfsmonitor = x\\n' >> kept/.git/config",
+        "'kept/.git' (git)",
+    ),
+    "a task of an editor": (
+        "mkdir deep/.vscode && echo {} > deep/.vscode/tasks.json",
+        "'deep/.vscode' (Visual Studio",
+    ),
+    "a changed task": ("echo {} > .vscode/tasks.json", "'.vscode' (Visual Studio Code)"),
+    "an environment": ("echo x > deep/.envrc", "'deep/.envrc' (direnv)"),
+    "servers of agents": ("echo {} > .mcp.json", "'.mcp.json' (agents)"),
+    "a name with a line break": ("mkdir 'a\nb' && echo x > 'a\nb/.envrc'", r"'a\nb/.envrc' (direnv)"),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_settings_of_other_programs_that_a_command_writes_are_reported(box, workspace, what):
+    for folder in ("data", "deep", ".vscode"):
+        (workspace / folder).mkdir()
+    (workspace / ".vscode" / "tasks.json").write_text("[]")
+    made = run(
+        box, "sh", "-c", "git init -q kept && git -C kept config user.name A && mkdir kept/.git/hooks -p"
+    )
+    assert "'kept/.git' (git)" in made.stderr
+    code, told = PLANTED[what]
+    ended = run(box, "sh", "-c", code)
+    assert (
+        ended.ok
+        and f"bridle sandbox: new or changed: {told}" in ended.stderr
+        and "\n" not in ended.stderr[:-1]
+    )
+    work = "cd kept && echo x > a && git add a && git -c user.email=a@b commit -qm x; touch ../deep/file; cat ../.vscode/*"
+    assert "bridle sandbox" not in run(box, "sh", "-c", work).stderr, "ordinary work is not reported"
+
+
+def test_many_new_settings_are_one_line(box):
+    ended = run(box, "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do mkdir p$i; echo x > p$i/.envrc; done")
+    assert ended.stderr.count("\n") == 1 and "and 3 more" in ended.stderr
+
+
+def test_a_sandbox_without_a_workspace_leaves_nothing(box):
+    private = LocalSandbox(None, mechanism=box.name)
+    done = run(private, "sh", "-c", "pwd; echo x > kept; ls; touch /x /usr/x && echo written", timeout=20)
+    assert done.stdout == "/tmp\nkept\n" and done.stderr.count("cannot touch") == 2
+    assert run(private, "ls", "-a").stdout.split() == [".", ".."]
+    with pytest.raises(MisuseError, match="outside of the workspace"):
+        private.wrap(["true"], cwd="/usr", environment={})
+
+
 def test_a_repository_stays_read_only_where_it_is_moved(box, workspace):
     (workspace / "sub" / ".git").mkdir(parents=True)
     assert run(box, "sh", "-c", "mv sub other && mkdir -p sub/.git").ok

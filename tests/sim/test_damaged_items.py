@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bridle import MisuseError
-from bridle.sim.openai_responses.encode_reply import encode_reply
+from bridle.providers.openai_responses.encode_reply import encode_reply
 from bridle.values.message import Opaque, Reply, Stop
 from bridle.values.model import Origin
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from command import bridle
 
+from bridle import Agent
 from bridle.run.archive.redact import redact_record
 from bridle.run.recovery.verification import (
     group_anchors,
@@ -22,6 +23,7 @@ from bridle.stores import find_store_file, open_store
 from bridle.stores.anchors import Anchor, AnchorFile, find_anchor_file, read_anchors
 from bridle.stores.sqlite.origins import _hash_origin
 from bridle.stores.sqlite.store import SqliteStore
+from bridle.testing import scripted
 from bridle.testing.conformance.sample_records import make_prompt, make_records
 from bridle.testing.conformance.store_blobs import make_blob_receipt
 from bridle.values.calls import ContentRedacted, redaction_key
@@ -83,7 +85,7 @@ def reseal(db, sid, rows):
         record = seal_record(seq, at, event, prev)
         db.execute(
             "INSERT INTO events (sid, seq, at, once, hash, data) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))",
-            (sid, seq, at, event.unique_key, record.hash, record.data),
+            (sid, seq, at, event.unique_key, bytes.fromhex(record.hash), record.data),
         )
         prev, first = record.hash, first or record.hash
     uid = db.execute("SELECT uid FROM sessions WHERE sid = ?", (sid,)).fetchone()[0]
@@ -127,7 +129,7 @@ def insert(db, sid, chance):
     for seq in range(len(rows), at - 1, -1):
         db.execute("UPDATE events SET seq = ? WHERE sid = ? AND seq = ?", (seq + 1, sid, seq))
     copied = chance.choice(rows)
-    hash_ = f"{chance.getrandbits(256):064x}"
+    hash_ = chance.randbytes(32)
     db.execute(
         "INSERT INTO events (sid, seq, at, hash, data) VALUES (?, ?, ?, ?, CAST(? AS TEXT))",
         (sid, at, copied[1], hash_, copied[2]),
@@ -268,6 +270,20 @@ def test_verify_goes_on_after_an_unreadable_line(written, tmp_path):
     assert f"{SESSIONS} sessions anchored" in shown.out
 
 
+def forge_redaction(line):
+    """Other bytes for the first of two records, and the record that claims a redaction."""
+    data = line[0].data.replace(b"5000", b"5")
+    event = ContentRedacted(
+        record=1,
+        record_hash=line[0].hash,
+        body=redaction_key(1, data).rpartition(":")[2],
+        digest="0" * 64,
+        reason="typo",
+        by="ann",
+    )
+    return data, {"s": seal_record(3, line[1].at, event, line[1].hash)}
+
+
 @pytest.mark.parametrize("forged", [False, True])
 def test_a_redaction_is_anchored_and_a_forged_one_is_found_out(tmp_path, forged):
     async def main():
@@ -278,16 +294,7 @@ def test_a_redaction_is_anchored_and_a_forged_one_is_found_out(tmp_path, forged)
         await store.close()
         store = SqliteStore(tmp_path / "log.db", **own)
         if forged:
-            data = line[0].data.replace(b"5000", b"5")
-            event = ContentRedacted(
-                record=1,
-                record_hash=line[0].hash,
-                body=redaction_key(1, data).rpartition(":")[2],
-                digest="0" * 64,
-                reason="typo",
-                by="ann",
-            )
-            await store.redact("s", 1, data, {"s": seal_record(3, line[1].at, event, line[1].hash)})
+            await store.redact("s", 1, *forge_redaction(line))
         else:
             await redact_record(store, "s", 1, reason="typo", by="ann")
         await store.fork("s", 3, "fork")
@@ -303,6 +310,73 @@ def test_a_redaction_is_anchored_and_a_forged_one_is_found_out(tmp_path, forged)
     found = verify(tmp_path / "log.db", tmp_path / "log.db.anchors")
     text = "record 1 was replaced by a redaction (record 3) that is not anchored"
     assert [problem.text for problem in found] == ([text, text] if forged else [])
+
+
+@pytest.mark.parametrize("forged", [False, True])
+def test_a_fork_that_repeats_a_forged_redaction_is_found_out(tmp_path, forged):
+    """The run in the fork records the redaction of its parent and anchors it; the one of the parent is not anchored."""
+    log = tmp_path / "log.db"
+
+    async def main():
+        store = SqliteStore(log, anchors=tmp_path)
+        line = make_records(make_prompt("pay 5000"), RunEnded(stop="done"))
+        await store.append("s", 0, line)
+        await store.close()
+        store = SqliteStore(log, **({} if forged else {"anchors": tmp_path}))
+        await redact_record(store, "s", 1, reason="typo", by="ann")
+        await store.fork("s", 2, "fork")
+        await store.fork("fork", 2, "fork of the fork")
+        await store.close()
+        store = SqliteStore(log, anchors=tmp_path)
+        for name in ("fork", "fork of the fork"):
+            await Agent(scripted("Fine."), store=store).run("Go on.", name)
+            events = [record.event for record in (await store.read(name))[2:]]
+            assert [type(event) for event in events].count(ContentRedacted) == 1
+        await store.close()
+
+    asyncio.run(main())
+    told = ["--anchors", str(tmp_path / "log.db.anchors"), "--store", str(log)]
+    for name in ("fork", "fork of the fork"):
+        shown = bridle("verify", name, *told)
+        assert shown.code == int(forged), shown.out
+        assert ("record 1 was replaced by a redaction" in shown.out) is forged
+
+
+def test_a_forger_who_writes_the_anchors_too_is_found_with_a_head_kept_elsewhere(tmp_path):
+    """The forgery is written as Bridle writes a redaction, so nothing in the log or in its anchors shows it."""
+    log, told = str(tmp_path / "log.db"), tmp_path / "log.db.anchors"
+    line = make_records(make_prompt("pay 5000"), RunEnded(stop="done"))
+
+    async def write(act):
+        store = SqliteStore(log, anchors=tmp_path)
+        await act(store)
+        await store.close()
+
+    asyncio.run(write(lambda store: store.append("s", 0, line)))
+    first = bridle("verify", "s", "--anchors", str(told), "--store", log)
+    head = f"2:{line[1].hash}"
+    assert first.out.endswith(f"\nhead: {head}\n")
+    data, evidence = forge_redaction(line)
+    asyncio.run(write(lambda store: store.redact("s", 1, data, evidence)))
+    assert bridle("verify", "s", "--anchors", str(told), "--store", log).code == 0, (
+        "it can be found after all"
+    )
+    for anchors in ([], ["--anchors", str(told)]):
+        shown = bridle("verify", "s", "--head", head, *anchors, "--store", log)
+        assert shown.code == 1, shown.err
+        assert (
+            "record 1 was replaced by a redaction (record 3) after the given head, by ann: typo" in shown.out
+        )
+    later = f"3:{evidence['s'].hash}"
+    assert bridle("verify", "s", "--head", later, "--store", log).code == 0
+    wrong = bridle("verify", "s", "--head", f"2:{'0' * 64}", "--store", log)
+    assert (wrong.code, "record 2 or one before it was rewritten" in wrong.out) == (1, True)
+    for arguments, words in (
+        (["s", "--head", "2"], "is not a head; write SEQ:HASH"),
+        (["--head", head], "one session"),
+    ):
+        refused = bridle("verify", *arguments, "--store", log)
+        assert (refused.code, words in refused.err) == (2, True)
 
 
 def test_anchors_that_cannot_be_written_are_refused_when_the_store_is_opened(tmp_path):

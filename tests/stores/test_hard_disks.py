@@ -15,12 +15,14 @@ from pathlib import Path
 import pytest
 
 from bridle import Agent, tool
+from bridle.cli.main import main
 from bridle.run.recovery.verification import verify_store
 from bridle.stores.sqlite.store import SqliteStore
 from bridle.testing import FakeClock, scripted
+from bridle.testing.conformance.sample_records import make_prompt, make_records
 from bridle.testing.scripted_model import call_reply
 from bridle.values.errors import Unusable
-from bridle.values.events import ModelAsked
+from bridle.values.events import ModelAsked, RunEnded
 
 DISK_KILOBYTES = 2_000
 
@@ -105,6 +107,79 @@ def test_a_full_disk_ends_the_run_before_the_next_model_call(small_disk):
     assert "the disk is full; make room and resume" in run_spoiled(path, fill)
     (small_disk / "ballast").unlink()
     check_log(path)
+
+
+def fill_disk(folder, room):
+    """Fill a disk up to some kilobytes."""
+    with (folder / "ballast").open("wb", buffering=0) as ballast:
+        with suppress(OSError):
+            while True:
+                ballast.write(bytes(4096))
+        ballast.truncate(max(ballast.tell() - room * 1024, 0))
+
+
+COMMANDS = {
+    "backup": ["backup", "copy.db"],
+    "export": ["export", "s1", "-o", "out.jsonl"],
+    "redact": ["redact", "s1", "--record", "1", "--reason", "r", "--by", "b"],
+    "gc": ["gc", "--older-than", "1970-01-02", "--yes"],
+    "verify": ["verify"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_on_a_full_disk_says_so_and_leaves_no_file(
+    small_disk, command, tmp_path, monkeypatch, capsys
+):
+    """With any room between none and enough, it succeeds or is one line that names the cause and what to do."""
+    path, saved = small_disk / "log.db", tmp_path / "saved.db"
+
+    async def write():
+        store = SqliteStore(saved)
+        for name in ("s1", "s2"):
+            line = make_records(make_prompt(name + "x" * 50_000), RunEnded(stop="done"), at=1_000.0)
+            await store.append(name, 0, line)
+        await store.put_blob(b"unused" * 10_000)
+        await store.close()
+
+    asyncio.run(write())
+    monkeypatch.chdir(small_disk)
+    monkeypatch.setenv("BRIDLE_STORE", str(path))
+    outcomes = []
+    for room in (0, 4, 12, 36, 44, 60, 76, 100, 140, 200, 300, 500, 900):
+        for left in small_disk.iterdir():
+            left.unlink()
+        shutil.copy(saved, path)
+        fill_disk(small_disk, room)
+        code = main(COMMANDS[command])
+        told = capsys.readouterr().err
+        names = {each.name for each in small_disk.iterdir()} - {"log.db-wal", "log.db-shm", "log.db-held"}
+        (small_disk / "ballast").unlink()
+        made = {"backup": {"copy.db"}, "export": {"out.jsonl"}}.get(command, set()) if code == 0 else set()
+        assert names - {"ballast"} == {"log.db", *made}
+        if code != 0:
+            assert (code, told.count("\n")) == (2, 1), told
+            assert "the disk is full; make room" in told
+        assert main(["verify"]) == 0, "the log was torn"
+        capsys.readouterr()
+        outcomes.append(code)
+    assert outcomes[0] == 2
+    assert outcomes[-1] == 0
+
+
+def test_a_full_disk_of_the_anchors_is_named_and_the_log_stays_whole(small_disk, tmp_path):
+    anchors = small_disk / "anchors"
+
+    async def main():
+        store = SqliteStore(tmp_path / "log.db", anchors=anchors)
+        agent, _ = make_agent(store, lambda: fill_disk(small_disk, 0))
+        with pytest.raises(Unusable, match="the disk is full; make room and resume"):
+            await agent.run("Go.", "s")
+        await store.close()
+
+    asyncio.run(main())
+    (small_disk / "ballast").unlink()
+    check_log(tmp_path / "log.db")
 
 
 def test_a_disk_that_cannot_be_written_is_refused_before_the_first_model_call(small_disk):

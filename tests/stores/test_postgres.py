@@ -18,7 +18,8 @@ import asyncpg
 import pytest
 from command import bridle
 from patience import PATIENCE_SECONDS
-from postgres_server import PostgresServer, find_binaries
+from postgres_server import change_rows
+from postgres_stores import line, run_with
 
 from bridle import Agent
 from bridle.stores import find_store_file, name_store, open_store
@@ -38,32 +39,6 @@ WAITING_LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND N
 @pytest.fixture
 def url(postgres):
     return postgres.new_url()
-
-
-@pytest.fixture
-def own_server():
-    """A server that the test may stop and set up as it likes."""
-    binaries = find_binaries()
-    if binaries is None:
-        pytest.skip("there is no PostgreSQL server to run")
-    server = PostgresServer(binaries)
-    yield server
-    server.remove()
-
-
-def run_with(url, act):
-    async def main():
-        store = open_store(url)
-        try:
-            return await act(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(main())
-
-
-def line(*texts, prefix=()):
-    return make_records(*map(make_prompt, texts), prefix=prefix)
 
 
 # The address.
@@ -191,6 +166,25 @@ def test_a_role_without_privileges_and_a_read_only_server_are_told(own_server):
         run_with(own_server.url(), lambda store: store.append("b", 0, line("x")))
 
 
+def test_a_takeover_without_a_connection_for_its_lock_leaves_the_session_to_its_owner(own_server):
+    own_server.sql("CREATE ROLE guest LOGIN PASSWORD 'secret' CONNECTION LIMIT 1")
+    guest = own_server.url().replace("bridle:secret", "guest:secret")
+
+    async def main(store):
+        await store.append("a", 0, line("x"))
+        own_server.sql("GRANT USAGE ON SCHEMA bridle TO guest")
+        own_server.sql("GRANT SELECT, UPDATE ON ALL TABLES IN SCHEMA bridle TO guest")
+        async with store.lease("a") as lease:
+            other = open_store(guest)
+            with pytest.raises(Unusable, match="too many connections"):
+                async with other.lease("a", take_over=True):
+                    raise AssertionError
+            await other.close()
+            await store.append("a", 1, line("x", "y")[1:], epoch=lease.epoch)
+
+    run_with(own_server.url(), main)
+
+
 def test_an_error_of_the_server_is_told_and_keeps_what_is_stored(own_server):
     """A constraint that somebody else added stands for everything that the server can refuse."""
     records = line("x" * 100, "y")
@@ -216,7 +210,7 @@ def test_tables_of_a_newer_version_and_of_others_are_refused(postgres, url):
     run_with(url, lambda store: store.append("a", 0, line("x")))
     schema = parse_address(url).schema
     postgres.sql(f"UPDATE {schema}.format SET version = 9")
-    with pytest.raises(Unusable, match=r"newer Bridle \(format 9, this one knows 1\); upgrade"):
+    with pytest.raises(Unusable, match=r"newer Bridle \(format 9, this one knows 2\); upgrade"):
         run_with(url, lambda store: store.read("a"))
     postgres.sql(f"CREATE SCHEMA {schema}x; CREATE TABLE {schema}x.customers (id int)")
     with pytest.raises(Unusable, match="tables of another program"):
@@ -224,12 +218,22 @@ def test_tables_of_a_newer_version_and_of_others_are_refused(postgres, url):
     assert postgres.sql(f"SELECT count(*) FROM pg_tables WHERE schemaname = '{schema}x'") == "1"
 
 
+@pytest.mark.parametrize("change", ["UPDATE format SET version = 0", "DELETE FROM format"])
+def test_a_format_that_another_program_changed_is_told(postgres, url, change):
+    run_with(url, lambda store: store.append("a", 0, line("x")))
+    change_rows(url, change)
+    with pytest.raises(
+        Unusable, match=r"another program changed it; restore .* or correct the row in .*format$"
+    ):
+        run_with(url, lambda store: store.read("a"))
+
+
 def test_older_tables_are_brought_up_to_date_once(postgres, url, monkeypatch, tmp_path):
     records = line("x", "y")
     run_with(url, lambda store: store.append("a", 0, records[:1]))
-    script = tmp_path / "second.sql"
+    script = tmp_path / "third.sql"
     script.write_text("ALTER TABLE sessions ADD COLUMN more integer NOT NULL DEFAULT 7;")
-    monkeypatch.setattr(tables, "FORMAT_SCRIPTS", ("schema.sql", str(script)))
+    monkeypatch.setattr(tables, "FORMAT_SCRIPTS", (*tables.FORMAT_SCRIPTS, str(script)))
 
     def use(number):
         run_with(url, lambda store: store.append(f"s{number}", 0, records))
@@ -238,7 +242,7 @@ def test_older_tables_are_brought_up_to_date_once(postgres, url, monkeypatch, tm
         list(pool.map(use, range(8)))
     run_with(url, lambda store: store.append("a", 1, records[1:]))
     schema = parse_address(url).schema
-    assert postgres.sql(f"SELECT version FROM {schema}.format") == "2"
+    assert postgres.sql(f"SELECT version FROM {schema}.format") == "3"
     assert postgres.sql(f"SELECT sum(more) FROM {schema}.sessions") == str(9 * 7)
     monkeypatch.undo()
     with pytest.raises(Unusable, match="newer Bridle"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from postgres_server import PostgresServer, find_binaries
-from test_store_crashes import appender, check_acknowledged
+from test_store_crashes import append_in_turns, check_acknowledged
 
 from bridle.stores import open_store
 from bridle.testing.conformance.sample_records import make_prompt, make_records
@@ -33,19 +33,8 @@ def test_a_killed_client_loses_nothing(postgres):
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own sessions", "one session"])
 def test_several_processes_take_turns(postgres, shared):
-    url, count = postgres.new_url(), 20 * CAMPAIGN
-    children = [
-        appender(url, number, count, *(["shared"] if shared else [f"{number}.{n}" for n in range(3)]))
-        for number in range(3)
-    ]
-    acknowledged = []
-    for child in children:
-        # All of them make the tables at the same time.
-        out, error = child.communicate(timeout=300)
-        assert (child.returncode, error) == (0, "")
-        acknowledged += [line.split() for line in out.splitlines()]
-    assert len({(session, seq) for session, seq, _ in acknowledged}) == len(acknowledged), "two got one place"
-    check_acknowledged(url, acknowledged)
+    url = postgres.new_url()
+    check_acknowledged(url, append_in_turns(url, 20 * CAMPAIGN, shared=shared))
 
 
 async def write_until(store, session, ended, acknowledged, chance):

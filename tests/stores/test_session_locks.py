@@ -1,6 +1,7 @@
 """One driver per session: by any path, after kills, with many sessions."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import shutil
@@ -14,8 +15,12 @@ import pytest
 from kill_agent import SESSION, Ledger, paying_agent
 from leases import hold
 
+from bridle import Agent, tool
 from bridle.stores import open_store
 from bridle.stores.sqlite import database_file
+from bridle.testing import scripted
+from bridle.testing.conformance.sample_records import make_prompt, make_records
+from bridle.testing.scripted_model import call_reply
 from bridle.values.errors import Conflict, Unusable
 
 PROGRAM = Path(__file__).parents[1] / "story" / "kill_agent.py"
@@ -64,6 +69,29 @@ async def main():
     async with open_store(sys.argv[1]).lease("s"):
         start(sys.argv[2])
         threading.Event().wait()
+asyncio.run(main())
+"""
+
+
+WRITING = """
+import asyncio, sys
+from bridle.stores import open_store
+from bridle.testing.conformance.sample_records import make_prompt, make_records
+from bridle.values.errors import Conflict
+async def main():
+    store = open_store(sys.argv[1])
+    async with store.lease("s") as lease:
+        line = make_records(make_prompt("first"), make_prompt("second"), make_prompt("third"))
+        await store.append("s", 0, line[:1], epoch=lease.epoch)
+        print("held", flush=True)
+        for place in (1, 2):
+            sys.stdin.readline()
+            try:
+                await store.append("s", place, line[place:place + 1], epoch=lease.epoch)
+                print("written", flush=True)
+            except Conflict as error:
+                print(error, flush=True)
+    await store.close()
 asyncio.run(main())
 """
 
@@ -145,6 +173,53 @@ def test_a_mutating_call_is_not_run_by_a_second_driver_that_came_through_a_link(
     assert [amount for amount, _ in Ledger(path.parent).lines()] == [1]
 
 
+@pytest.mark.parametrize("how", ["removed", "replaced", "moved", "removed and taken"])
+def test_an_owner_whose_lock_file_is_gone_writes_no_more(path, how):
+    """Another process can lock a new file, so the first one stops: never do both write."""
+    lock_file = path.with_name(f"{path.name}-held")
+    with Child(WRITING, path, "held") as first:
+        first.stdin.write("\n")
+        first.stdin.flush()
+        assert first.stdout.readline() == "written\n"
+        if how == "moved":
+            lock_file.rename(lock_file.with_suffix(".away"))
+        else:
+            lock_file.unlink()
+        if how == "replaced":
+            lock_file.touch()
+        store = open_store(path)
+        with contextlib.ExitStack() as held:
+            lease = held.enter_context(hold(store, "s")) if how == "removed and taken" else None
+            first.stdin.write("\n")
+            first.stdin.flush()
+            told = first.stdout.readline()
+            assert f"{lock_file} was removed or replaced while session 's' was driven" in told
+            assert told.endswith("resume the session\n")
+            records = asyncio.run(store.read("s"))
+            assert len(records) == 2
+            if lease is not None:
+                mine = make_records(make_prompt("mine"), prefix=records)
+                asyncio.run(store.append("s", 2, mine, epoch=lease.epoch))
+                assert len(asyncio.run(store.read("s"))) == 3
+        asyncio.run(store.close())
+
+
+def test_a_run_whose_lock_file_is_removed_ends_before_the_next_model_call(path):
+    @tool
+    def remove() -> str:
+        """Remove the lock file."""
+        path.with_name(f"{path.name}-held").unlink()
+        return "removed"
+
+    store, script = open_store(path), (call_reply(("remove", {})), "Done.")
+    model = scripted(*script)
+    with pytest.raises(Conflict, match="was removed or replaced while session 's' was driven"):
+        asyncio.run(Agent(model, tools=[remove], store=store).run("Go.", "s"))
+    assert len(model.script.requests) == 1
+    assert asyncio.run(Agent(scripted(*script), tools=[remove], store=store).resume("s")).stop == "done"
+    asyncio.run(store.close())
+
+
 def test_a_file_with_a_second_name_is_refused(path, tmp_path):
     asyncio.run(open_store(path).close())
     os.link(path, tmp_path / "other.db")
@@ -178,28 +253,25 @@ def test_a_file_mounted_at_a_second_path_is_refused(path, tmp_path):
     assert "mount its folder instead" in done.stderr
 
 
-def test_a_child_that_a_tool_forked_does_not_keep_the_lock_of_a_killed_driver(path):
+def check_freed_by_kill(path, child):
     store = open_store(path)
-    with Child(FORKING, path, "forked") as driver:
+    with child as driver:
         with pytest.raises(Conflict), hold(store, "s"):
             pass
         driver.send_signal(signal.SIGKILL)
         driver.wait()
         with hold(store, "s"):
             pass
+
+
+def test_a_child_that_a_tool_forked_does_not_keep_the_lock_of_a_killed_driver(path):
+    check_freed_by_kill(path, Child(FORKING, path, "forked"))
 
 
 @pytest.mark.parametrize("how", ["subprocess", "preexec", "posix_spawn", "system"])
 def test_a_program_that_a_tool_started_does_not_keep_the_lock_of_a_killed_driver(path, how):
     """Python's hook for forks does not see these; the descriptor is closed on exec."""
-    store = open_store(path)
-    with Child(STARTING, path, "started", how) as driver:
-        with pytest.raises(Conflict), hold(store, "s"):
-            pass
-        driver.send_signal(signal.SIGKILL)
-        driver.wait()
-        with hold(store, "s"):
-            pass
+    check_freed_by_kill(path, Child(STARTING, path, "started", how))
 
 
 def test_a_fork_that_python_does_not_see_keeps_the_lock_until_it_ends_and_lets_nobody_in(path):
@@ -283,3 +355,40 @@ def test_too_many_open_files_are_named_as_the_cause(path):
     """
     done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
     assert "ulimit -n" in done.stdout
+
+
+def test_a_takeover_that_cannot_open_the_lock_file_leaves_the_session_to_its_owner(path):
+    program = """if True:
+        import asyncio, os, resource, sys
+        from bridle.stores import open_store
+        store = open_store(sys.argv[1])
+        async def main():
+            await store.put_blob(b"x")  # opens the database
+            await store.read("s")
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+            try:
+                while True:
+                    os.dup(0)
+            except OSError:
+                pass
+            async with store.lease("s", take_over=True):
+                pass
+        try:
+            asyncio.run(main())
+        except Exception as error:
+            print(error)
+    """
+
+    async def main():
+        store, records = open_store(path), make_records(make_prompt("one"), make_prompt("two"))
+        await store.append("s", 0, records[:1])
+        async with store.lease("s") as lease:
+            command = [sys.executable, "-c", program, str(path)]
+            done = await asyncio.to_thread(
+                subprocess.run, command, capture_output=True, text=True, check=True
+            )
+            assert "ulimit -n" in done.stdout
+            await store.append("s", 1, records[1:], epoch=lease.epoch)
+        await store.close()
+
+    asyncio.run(main())

@@ -10,6 +10,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from bridle import redact_record
+from bridle.stores.anchors import read_anchors
 from bridle.stores.sqlite import database_file
 from bridle.stores.sqlite.database_file import explain_error, find_file_system
 from bridle.stores.sqlite.rows import BLOB_BYTES
@@ -161,13 +163,34 @@ def test_a_copy_made_while_in_use_is_a_store(path, tmp_path):
     assert using(tmp_path / "copy.db", lambda store: store.read("b")) == ()
 
 
+# Pages.
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_page_finds_the_damage_of_its_own_records(path, cut):
+    """Damage inside a log is never taken for a torn end, though it may be at the end of a page."""
+    fill(path, mine=make_records(*(make_prompt(f"words {n}") for n in range(9))))
+    change = "substr(data, 1, 20)" if cut else "replace(data, 'words', 'Words')"
+    sql(path, f"UPDATE events SET data = {change} WHERE seq = 6")
+
+    async def act(store):
+        assert [record.seq for record in await store.read("mine", 0, 5)] == [1, 2, 3, 4, 5]
+        assert [record.seq for record in await store.read("mine", 6, 5)] == [7, 8, 9]
+        for after, limit in ((5, 1), (0, 6), (4, 3), (2, None)):
+            with pytest.raises(Corrupt) as raised:
+                await store.read("mine", after, limit)
+            assert (raised.value.last_good, raised.value.torn) == (5, False)
+
+    using(path, act)
+
+
 # Tampering.
 
 TAMPERINGS = {
     "edited": ("UPDATE events SET data = replace(data, 'four', 'vier') WHERE seq = 4", "record 4"),
     "other time": ("UPDATE events SET at = at + 1 WHERE seq = 4", "record 4"),
     "other hash": (
-        "UPDATE events SET hash = replace(hash, substr(hash, 1, 1), 'f') || '' WHERE seq = 4",
+        "UPDATE events SET hash = CAST(substr(hash, 2) || substr(hash, 1, 1) AS BLOB) WHERE seq = 4",
         "record ",
     ),
     "other name": ("UPDATE events SET once = 'receipt:other' WHERE seq = 6", "record 6"),
@@ -187,8 +210,14 @@ TAMPERINGS = {
     ),
     "long edited": ("UPDATE blobs SET bytes = zeroblob(length(bytes))", "record 5"),
     "long removed": ("DELETE FROM blobs", "record 5"),
-    "other end": ("UPDATE sessions SET head = (SELECT hash FROM events WHERE seq = 6)", "record 7"),
-    "cut": ("UPDATE sessions SET seq = 6, head = (SELECT hash FROM events WHERE seq = 6)", "record 6"),
+    "other end": (
+        "UPDATE sessions SET head = (SELECT lower(hex(hash)) FROM events WHERE seq = 6)",
+        "record 7",
+    ),
+    "cut": (
+        "UPDATE sessions SET seq = 6, head = (SELECT lower(hex(hash)) FROM events WHERE seq = 6)",
+        "record 6",
+    ),
     "other length": ("UPDATE sessions SET seq = 9", "records 8 to 9"),
     "made a fork": ("UPDATE sessions SET fork_seq = 3", "record 1"),
 }
@@ -299,6 +328,38 @@ def test_a_store_of_a_newer_version(path):
     refused(path, "newer Bridle", "upgrade Bridle")
 
 
+@pytest.mark.parametrize("version", [-1, 0, 1])
+def test_a_format_that_another_program_set_back_is_told(path, version):
+    fill(path, a=make_records(make_prompt("x")))
+    sql(path, f"PRAGMA user_version = {version}")
+    refused(
+        path, f"it says that it has format {version}", "its tables have format 4", "PRAGMA user_version = 4"
+    )
+    sql(path, "PRAGMA user_version = 4")
+    assert len(using(path, lambda store: store.read("a"))) == 1
+
+
+def test_a_format_that_another_program_set_forward_is_told(path):
+    fill(path, a=make_records(make_prompt("x")))
+    sql(path, "ALTER TABLE sessions DROP COLUMN epoch")
+    refused(path, "it says that it has format 4", "its tables have format 1")
+
+
+@pytest.mark.parametrize("table", ["blobs", "events", "origins", "removals", "sessions"])
+def test_a_table_that_another_program_removed_is_told(path, table):
+    fill(path, a=make_records(make_prompt("x")))
+    sql(path, f"DROP TABLE {table}")
+    refused(path, f"it lacks the tables {table}", "restore it from a backup")
+
+
+def test_the_table_of_snapshots_is_added_again(path):
+    line = make_records(make_prompt("x"))
+    fill(path, a=line)
+    sql(path, "DROP TABLE snapshots")
+    assert using(path, lambda store: store.read("a")) == tuple(line)
+    assert using(path, lambda store: store.read_with_snapshot("a", lambda *_: None)) == (None, tuple(line))
+
+
 def test_what_may_not_be_written():
     """In a child without privileges: the superuser may write anywhere."""
     program = """if True:
@@ -396,3 +457,24 @@ def test_a_file_that_is_gone_acknowledges_nothing(path, then):
         assert path.exists() == (then == "another store"), "a removed file came back empty"
 
     using(path, act)
+
+
+def test_a_text_that_cannot_be_removed_does_not_prevent_the_anchor_of_a_removal(tmp_path, caplog):
+    records = make_records(make_prompt("one"), make_prompt("two"))
+
+    async def main():
+        store = SqliteStore(tmp_path / "log.db", anchors=tmp_path / "anchors")
+        await store.append("s", 0, records)
+        await store.append("r", 0, records)
+        for session in "rs":
+            await store.read_live(session)
+        for file in (tmp_path / "log.db-live").iterdir():  # a link is refused
+            file.rename(tmp_path / file.name)
+            file.symlink_to(tmp_path / file.name)
+        await redact_record(store, "r", 1, reason="r", by="b")
+        await store.remove_session("s", records[-1].hash, at=1.0, reason="old")
+        await store.close()
+
+    asyncio.run(main())
+    assert [anchor.session for anchor in read_anchors(tmp_path / "anchors") if anchor.removed] == ["s"]
+    assert sum("was not removed" in record.getMessage() for record in caplog.records) == 2

@@ -2,15 +2,14 @@
 
 import asyncio
 import gc
-import sqlite3
 import subprocess
 import sys
 import threading
 import weakref
-from contextlib import closing, contextmanager
 
 import pytest
 from patience import PATIENCE_SECONDS
+from test_sqlite import write_lock
 
 from bridle.stores.sqlite.store import SqliteStore
 from bridle.testing.conformance.sample_records import make_prompt, make_records
@@ -21,15 +20,6 @@ from bridle.values.record import GENESIS, seal_record
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "log.db"
-
-
-@contextmanager
-def write_lock(path):
-    """Another process is in the middle of a write: what is asked meanwhile has to wait."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("BEGIN IMMEDIATE")
-        yield
-        db.execute("ROLLBACK")
 
 
 EARLIER: set[threading.Thread] = set()

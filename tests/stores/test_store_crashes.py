@@ -114,35 +114,37 @@ def test_a_process_killed_while_it_appends_loses_nothing(tmp_path):
     assert len(acknowledged) > 8
 
 
+def wait_for_all(children):
+    """The lines that processes which append at the same time have printed: session, number, hash."""
+    acknowledged = []
+    for child in children:
+        out, error = child.communicate(timeout=300)
+        assert (child.returncode, error) == (0, "")
+        acknowledged += [line.split() for line in out.splitlines()]
+    return acknowledged
+
+
+def append_in_turns(place, count, *, shared):
+    """Three processes append to a new store, which they also set up at the same time."""
+    sessions = [["shared"] if shared else [f"{number}.{n}" for n in range(3)] for number in range(3)]
+    acknowledged = wait_for_all([appender(place, at, count, *own) for at, own in enumerate(sessions)])
+    assert len({(session, seq) for session, seq, _ in acknowledged}) == len(acknowledged), "two got one place"
+    return acknowledged
+
+
 @pytest.mark.parametrize("shared", [False, True], ids=["own sessions", "one session"])
 def test_several_processes_on_one_file_take_turns(tmp_path, shared):
     path = tmp_path / "log.db"
     count = 25 * CAMPAIGN
-    children = [
-        appender(path, number, count, *(["shared"] if shared else [f"{number}.{n}" for n in range(3)]))
-        for number in range(3)
-    ]
-    acknowledged = []
-    for child in children:
-        # All of them make the file at the same time, so this also tries the making of it.
-        out, error = child.communicate(timeout=300)
-        assert (child.returncode, error) == (0, "")
-        acknowledged += [line.split() for line in out.splitlines()]
+    acknowledged = append_in_turns(path, count, shared=shared)
     assert len(acknowledged) >= count * 3 * (1 if shared else 3)
-    assert len({(session, seq) for session, seq, _ in acknowledged}) == len(acknowledged), "two got one place"
     check_kept(path, acknowledged)
 
 
 def test_many_processes_may_make_the_same_file(tmp_path):
     for round_ in range(2 * CAMPAIGN):
         path = tmp_path / f"{round_}.db"
-        children = [appender(path, number, 1, f"s{number}") for number in range(6)]
-        acknowledged = []
-        for child in children:
-            out, error = child.communicate(timeout=300)
-            assert (child.returncode, error) == (0, "")
-            acknowledged += [line.split() for line in out.splitlines()]
-        check_kept(path, acknowledged)
+        check_kept(path, wait_for_all([appender(path, number, 1, f"s{number}") for number in range(6)]))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits on a process are POSIX")

@@ -5,6 +5,7 @@ bug it has that bug, which is how the conformance check and the model test are t
 """
 
 import asyncio
+import itertools
 import os
 import subprocess
 import sys
@@ -28,10 +29,12 @@ from postgres_server import PostgresServer
 from bridle.ports.store import Lease, SessionInfo, Store
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
+from bridle.stores.sqlite import maintenance
+from bridle.stores.sqlite.store import SqliteStore
 from bridle.testing.conformance.sample_records import make_prompt, make_records, make_tool_finish
 from bridle.testing.conformance.store import check_store
 from bridle.testing.conformance.store_blobs import make_blob_receipt
-from bridle.values.errors import BridleError, Conflict, MisuseError, SessionNotFound
+from bridle.values.errors import BridleError, Conflict, MissingBlob, MisuseError, SessionNotFound
 from bridle.values.record import GENESIS, Record, seal_record
 
 CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
@@ -71,7 +74,7 @@ class ListStore:
                 raise MisuseError("not a line")
             dangling = any(hash_ not in self.blobs for hash_ in record.event.required_blobs)
             if dangling and self.bug != "refers to nothing":
-                raise MisuseError("dangling")
+                raise MissingBlob("dangling")
             if record.event.unique_key in names:
                 if self.bug == "drops repetitions":
                     return
@@ -85,14 +88,15 @@ class ListStore:
         self.lines[self.key(session)] = line
         self.touch(session)
 
-    async def read(self, session, after=0):
+    async def read(self, session, after=0, limit=None):
         key = self.key(session)
         if self.bug == "makes what it reads":
             self.touch(session)
         if self.bug == "raises for unknown" and key not in self.lines:
             raise SessionNotFound(session)
         start = after + 1 if self.bug == "reads one too few" and after else after
-        return tuple(self.lines.get(key, [])[start:])
+        end = None if limit is None or self.bug == "ignores the limit" else start + max(limit, 0)
+        return tuple(self.lines.get(key, [])[start:end])
 
     async def fork(self, session, at, new):
         if session not in self.lines and self.bug != "forks nothing":
@@ -192,7 +196,7 @@ MANGLED = {
 BUGS = (
     *MANGLED, "folds names", "merges", "ignores prev", "forgets names", "forgets inherited names",
     "drops repetitions", "takes anything", "keeps half", "makes what it reads", "raises for unknown",
-    "reads one too few", "forks nothing", "forks anywhere", "overwrites", "shows more than the fork point",
+    "reads one too few", "ignores the limit", "forks nothing", "forks anywhere", "overwrites", "shows more than the fork point",
     "refers to nothing", "names blobs its own way", "cuts blobs", "forgets blobs", "guesses blobs",
     "keeps half a blob", "raises for unknown blobs",
     "ignores epochs", "takes over nothing", "keeps the epoch", "lets two in", "raises the epoch too late",
@@ -233,6 +237,53 @@ def test_the_check_finds_a_store_that(bug):
     with pytest.raises(AssertionError) as caught:
         asyncio.run(check_store(make))
     assert ":" in str(caught.value), "the message names the promise and what was seen"
+
+
+class KeepsSession(SqliteStore):
+    async def remove_session(self, session, head, *, at, reason):
+        pass
+
+
+class IgnoresHead(SqliteStore):
+    async def remove_session(self, session, head, *, at, reason):
+        records = await self.read(session)
+        await super().remove_session(session, records[-1].hash if records else GENESIS, at=at, reason=reason)
+
+
+class RemovesWhileDriven(SqliteStore):
+    async def remove_unused_blobs(self, *, dry_run):
+        if dry_run:
+            return await super().remove_unused_blobs(dry_run=True)
+        return await self._writer.run(maintenance.delete_unused_blobs)
+
+
+class IgnoresDryRun(SqliteStore):
+    async def remove_unused_blobs(self, *, dry_run):
+        return await super().remove_unused_blobs(dry_run=False)
+
+
+class SeesProblems(SqliteStore):
+    async def check_file(self):
+        return ("a problem",)
+
+
+class Overwrites(SqliteStore):
+    async def back_up(self, target):
+        target.unlink(missing_ok=True)
+        await super().back_up(target)
+
+
+@pytest.mark.parametrize(
+    "broken", [KeepsSession, IgnoresHead, RemovesWhileDriven, IgnoresDryRun, SeesProblems, Overwrites]
+)
+def test_the_check_finds_a_store_that_is_pruned_wrongly(broken, tmp_path):
+    numbers = itertools.count()
+
+    async def make():
+        return broken(tmp_path / f"{next(numbers)}.db")
+
+    with pytest.raises(AssertionError, match=r"removed session|unused blobs|whole store|copy"):
+        asyncio.run(check_store(make))
 
 
 async def outcome(act):

@@ -66,8 +66,8 @@ def read(path, session):
             (
                 "UPDATE events SET sid = 3 - sid, seq = seq + 100",
                 "UPDATE events SET seq = seq - 100",
-                "UPDATE sessions SET head = (SELECT hash FROM events WHERE sid = 1 AND seq = 2) WHERE sid = 1",
-                "UPDATE sessions SET head = (SELECT hash FROM events WHERE sid = 2 AND seq = 2) WHERE sid = 2",
+                "UPDATE sessions SET head = (SELECT lower(hex(hash)) FROM events WHERE sid = 1 AND seq = 2) WHERE sid = 1",
+                "UPDATE sessions SET head = (SELECT lower(hex(hash)) FROM events WHERE sid = 2 AND seq = 2) WHERE sid = 2",
             ),
             "b",
             "belong to another session",

@@ -8,33 +8,46 @@ import asyncio
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from fork_server import ForkServer
 from kill_agent import MOMENTS, POLICIES, SESSION, Ledger, paying_agent
+from kill_agent import main as pay
 
 from bridle.cli.main import main as command
 
 CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
-PROGRAM = Path(__file__).parent / "kill_agent.py"
 
 
-def start(folder, policy, moment, *amounts):
-    return subprocess.Popen(
-        [sys.executable, PROGRAM, folder, policy, moment, *map(str, amounts)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+class Payers(ForkServer):
+    """Starts and ends processes that pay."""
+
+    @contextmanager
+    def pay(self, folder, policy, moment, *amounts):
+        """The id of a process, and the lines that it prints."""
+        pipe = folder / "printed"
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        child = self.start("pay_all", str(folder), policy, moment, amounts, output=pipe)
+        with pipe.open() as lines:
+            yield child, lines
+
+    def kill(self, child):
+        os.kill(child, signal.SIGKILL)
+        assert self.wait(child) == -signal.SIGKILL
 
 
-def kill(child):
-    child.send_signal(signal.SIGKILL)
-    rest = child.stdout.read()
-    assert child.stderr.read() == ""
-    assert child.wait() == -signal.SIGKILL
-    return rest
+@pytest.fixture(scope="module")
+def payers():
+    with Payers(__file__) as started:
+        yield started
+
+
+def pay_all(folder, policy, moment, amounts):
+    asyncio.run(pay(Path(folder), policy, moment, amounts))
 
 
 def shown(folder, capsys):
@@ -58,15 +71,14 @@ EXPECTED = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_killed_at_every_moment_of_a_payment(tmp_path, capsys, policy, moment):
+def test_killed_at_every_moment_of_a_payment(tmp_path, capsys, payers, policy, moment):
     for round_ in range(CAMPAIGN):
         folder = tmp_path / str(round_)
         folder.mkdir()
-        with start(folder, policy, moment, 1, 2) as child:
-            while (line := child.stdout.readline()) not in (f"{moment} 2\n", ""):
-                pass
-            assert line, child.stderr.read()
-            kill(child)
+        with payers.pay(folder, policy, moment, 1, 2) as (child, lines):
+            assert f"{moment} 2\n" in lines
+            payers.kill(child)
+            assert lines.read() == ""
         _check(folder, policy, moment, capsys)
 
 
@@ -110,7 +122,7 @@ def _check(folder, policy, moment, capsys):
 
 
 @pytest.mark.parametrize("policy", ["retry", "probe", "report"])
-def test_killed_again_and_again_at_any_moment(tmp_path, policy):
+def test_killed_again_and_again_at_any_moment(tmp_path, payers, policy):
     """Nobody waits for the kill here: it comes while the process goes on."""
     chance = random.Random(f"{policy} {CAMPAIGN}")
     amounts = list(range(1, 9))
@@ -118,16 +130,16 @@ def test_killed_again_and_again_at_any_moment(tmp_path, policy):
         folder = tmp_path / str(round_)
         folder.mkdir()
         for kills_left in (2, 1, 0):
-            with start(folder, policy, "never", *amounts) as child:
+            with payers.pay(folder, policy, "never", *amounts) as (child, lines):
                 if kills_left:
                     for _ in range(chance.randint(1, 8)):
-                        child.stdout.readline()
-                    if "ended" in kill(child):
+                        lines.readline()
+                    payers.kill(child)
+                    if "ended" in lines.read():
                         break
                 else:
-                    out, error = child.communicate()
-                    assert error == ""
-                    assert out.endswith("ended done\n")
+                    assert [*lines][-1] == "ended done\n"
+                    assert payers.wait(child) == 0
         _check_all(folder, policy, amounts)
 
 

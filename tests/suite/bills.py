@@ -20,19 +20,32 @@ USD_PER_MILLION = {
 class BilledModel:
     """A simulated model that appends the tokens of each of its answers to a file, also of a process that is killed."""
 
-    def __init__(self, path):
-        self._path = path
+    def __init__(self, path, find_run=None):
+        """`find_run` returns the name of the run that a request belongs to."""
+        self._path, self._find_run = path, find_run
         self._simulator = Simulator(log=self._write)
 
     def _write(self, exchange):
         if exchange.answer.status == 200:
+            usage = find_usage(exchange.answer.body)
+            if self._find_run is not None:
+                usage["run"] = self._find_run(exchange.body)
             with self._path.open("a") as file:
-                file.write(json.dumps(json.loads(exchange.answer.body)["usage"]) + "\n")
+                file.write(json.dumps(usage) + "\n")
 
     def connect(self):
         model = find_model_by_name("sim:")
         transport = InProcessTransport(self._simulator.answer)
         return ModelConnection(model=model, codec=load_codec(model.endpoint.family), transport=transport)
+
+
+def find_usage(body):
+    """The usage of an answer, whole or streamed, with its id: the last event that has a usage has all counts."""
+    if not body.startswith(b"event:"):
+        reply = json.loads(body)
+        return {**reply["usage"], "id": reply["id"]}
+    data = [json.loads(line[5:]) for line in body.splitlines() if line.startswith(b"data:")]
+    return {**[each["usage"] for each in data if "usage" in each][-1], "id": data[0]["message"]["id"]}
 
 
 def read_bill(path):

@@ -46,7 +46,13 @@ JUDGED = (
 )
 INVENTED = "the provider sent an item of a type that does not exist, and gets it back"
 GATEWAY = "a gateway gave members of its own, and wants them back"
+SERVED = "a server under test hears the client; its own requests go to a strict simulator"
 ELSEWHERE = {
+    "test_gateway.py::test_clients_of_every_wire_get_a_stream_of_errors_they_know": SERVED,
+    "test_gateway.py::test_next_model_of_the_chain_is_used_if_one_fails": NOBODY,
+    "test_served_wires.py::test_an_agent_uses_a_served_agent_as_its_model": SERVED,
+    "test_wire_sessions.py::test_conversation_is_found_after_a_restart": SERVED,
+    "test_gateway_pairs.py::test_every_wire_reaches_every_provider": SERVED,
     "test_agent.py::test_no_key_ever_reaches_the_log": NOBODY,
     "test_bounds.py::test_an_error_page_is_not_read_to_its_end": MADE_UP,
     "test_bounds.py::test_a_reply_that_is_too_long_is_given_up_and_not_asked_for_again": MADE_UP,
@@ -63,10 +69,12 @@ ELSEWHERE = {
     "test_recordings.py::test_a_recorded_run_is_replayed_without_anybody_there": RECORDED,
     "test_recordings.py::test_the_difference_is_shown_where_it_is_however_long_a_prompt_begins_alike": RECORDED,
     "test_recordings.py::test_what_was_never_recorded_is_told_with_the_difference": RECORDED,
-    "test_tools_page.py::test_the_page_that_replays_a_recording_runs": RECORDED,
+    "test_code_blocks.py::test_the_page_that_replays_a_recording_runs": RECORDED,
     "test_switch.py::test_there_and_back": JUDGED,
     "test_switch.py::test_there_and_back_through_a_file_that_is_opened_anew_for_every_prompt": JUDGED,
 }
+KILLED = {"test_killed_workers.py::test_killed_workers", "test_killed_workers.py::test_killed_servers"}
+"""Tests that kill processes at any moment, also between a request and the simulator that hears it."""
 """Tests whose requests no strict simulator hears, and why."""
 UNTYPED = {
     "test_foreign_servers.py::test_a_signature_kept_in_an_id_reaches_the_server_that_put_it_there": GATEWAY,
@@ -82,15 +90,15 @@ BYTES = {
         """
         sim_families.py test_anthropic_summary.py test_codecs.py test_decoder.py test_eventstream.py
         test_foreign_reasoning.py test_fuzz.py test_kit_decode.py test_kit_failures.py
-        test_missing_fields.py test_mutated_replies.py test_openai_chat_encode.py
+        test_missing_fields.py test_mutated_replies.py test_openai_chat_decode.py test_openai_chat_encode.py
         test_openai_chat_quirks.py test_openai_prompts.py test_openai_responses_wire.py
-        test_recorded_costs.py test_reference_decoder.py test_scripted.py test_sim.py test_tool_names.py
-        test_vendor_streams.py vendor_replies.py wire_kit.py
+        test_recorded_costs.py test_reference_decoder.py test_scripted.py test_serving_wires.py test_sim.py
+        test_tool_names.py test_vendor_streams.py vendor_replies.py wire_kit.py
         """,
     ),
     "sockets": (
         r"HttpTransport\(",
-        "local_server.py test_cancel.py test_connection_pool.py test_http.py test_http1.py",
+        "local_server.py test_cancel.py test_connection_pool.py test_http.py test_http1.py wire_clients.py",
     ),
     "applications": (
         r"InProcessTransport\(",
@@ -194,6 +202,8 @@ def closed(item, account):
     untyped = [] if mark is not None or place in UNTYPED else list(account.untyped)
     _TOTALS.update(typed=0 if mark is not None else len(account.bodies), untyped=len(untyped))
     in_vain = mark is not None and not mark.args and not account.refusals
+    if place in KILLED:
+        account.heard |= account.asked
     return list(judged(account, unasked, untyped, in_vain=in_vain, listed=place in ELSEWHERE))
 
 

@@ -7,6 +7,8 @@ MODELS = (
     "sim:gemini/gemini-3.8-flash",
     "sim:bedrock/global.anthropic.claude-sonnet-5-5",
 )
+VENDOR_MODELS = tuple(model.removeprefix("sim:").replace("/", ":", 1) for model in MODELS)
+"""The same models at their vendors."""
 SCHEMA_MODELS = (
     "sim:anthropic/claude-sonnet-5-5",
     "sim:bedrock_converse/global.anthropic.claude-sonnet-4-6",

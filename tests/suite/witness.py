@@ -25,8 +25,8 @@ from vendor_types import judge
 
 LISTS = ("messages", "input", "contents")
 HEAD = ("model", "tools", "system", "instructions", "systemInstruction", "cachedContent")
-SAID = ("PrefixMoved", "PromptStored", "PromptDropped")
-"""What begins otherwise from here on: because it moved, or because a name stands for it, or no longer does."""
+SAID = ("PrefixMoved", "PromptStored", "PromptDropped", "ContentRedacted")
+"""What begins otherwise from here on: it moved or was removed, or a name stands for it, or no longer does."""
 CHAINED = ("previous_response_id", "conversation")
 """Where a provider is told to go on from what it kept, its prompt does not stand in the request."""
 BARE = "/responses/compact"

@@ -19,10 +19,15 @@ MAY_IMPORT = {
     **{edge: BELOW | {edge} for edge in EDGES},
     "toolkit": BELOW | {"tools", "sandbox", "toolkit"},
     "run": BELOW | EDGES | {"core", "run"},
+    "serve": BELOW | EDGES | {"core", "run", "config", "serve"},
+    "engines": BELOW | EDGES | {"core", "run", "engines"},
     "config": BELOW | EDGES | {"core", "run", "toolkit", "config"},
     "sim": BELOW | EDGES | {"core", "run", "sim"},
     "testing": BELOW | EDGES | {"core", "run", "sim", "testing"},
-    "cli": BELOW | EDGES | {"core", "run", "config", "sim", "testing", "toolkit", "cli"},
+    "evals": BELOW | EDGES | {"core", "run", "config", "sim", "testing", "toolkit", "evals"},
+    "cli": BELOW
+    | EDGES
+    | {"core", "run", "config", "engines", "evals", "serve", "sim", "testing", "toolkit", "cli"},
 }
 PURE = {"values", "core"}
 PURE_MAY_USE = {
@@ -69,7 +74,7 @@ def test_imports_only_point_down(path):
     if not layer_of(path):
         return
     for ours, target, line in list_imports(path):
-        if ours and target != "__version__":
+        if ours and target not in ("__version__", "__loaded_at__", "__file__"):
             assert target in MAY_IMPORT[layer_of(path)], f"{path}:{line} imports from {target}"
 
 

@@ -2,11 +2,13 @@
 
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
 import pytest
+from patience import PATIENCE_SECONDS
 
 from bridle import MisuseError
 from bridle.sandbox.host_rules import HostRefused, HostRules, is_public
@@ -65,8 +67,8 @@ def port():
 
 
 @pytest.fixture
-def local():
-    return PageFetcher((), ("localhost",))
+def local(port):
+    return PageFetcher((), (f"localhost:{port}",))
 
 
 @contextmanager
@@ -118,6 +120,9 @@ def test_pages_become_text(local, port):
         ("docs.example.com", "only https:// and http://"),
         ("http:///path", "write the host"),
         ("http://docs.example.com:99999/", "is not an address"),
+        ("http://docs.example.com:22/", "port 22 of the host 'docs.example.com' is not allowed"),
+        ("http://docs.example.com:0/", "port 0 of the host"),
+        ("http://a.wild.com:8080/", "allow=['a.wild.com:8080'] or --allow-host a.wild.com:8080"),
         ("http://[::1", "is not an address"),
     ],
 )
@@ -138,16 +143,43 @@ def test_the_refusal_says_how_to_allow_a_host():
         "",
         "*",
         "a b",
-        "a.org:8080",
+        "a.org:http",
+        ":80",
+        "[a.org",
         "me@a.org",
         "*.*",
         "*.",
         ".",
         "a..b",
         "*a.org",
+        "müller.de",
+        "\uff11.2.3.4",
+        "[a.org]:80",
+        "[1.2.3.4]",
+        "a.org:",
     ):
         with pytest.raises(MisuseError, match="is not a host"):
             fetch(allow=[host])
+    for host in ("a.org:0", "a.org:65536", "a.org:999999", "[fd12::1]:0"):
+        with pytest.raises(MisuseError, match=r"no valid port; ports are 1 to 65535"):
+            fetch(allow=[host])
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[2001:4860::8888]/", "http://[2001:4860::8888]:8080/", "http://a.org:8080/", "http://1.2.3.4/"],
+)
+def test_what_a_refusal_proposes_allows_the_address(url):
+    with pytest.raises(HostRefused) as refused:
+        HostRules((), ()).parse_url(url)
+    proposed = str(refused.value).rpartition(" ")[2]
+    assert HostRules((proposed,), ()).parse_url(url)
+
+
+@pytest.mark.parametrize("rule", ["2606:4700:0:0::1111", "[2606:4700::1111]", "[2606:4700::1111]:80"])
+@pytest.mark.parametrize("host", ["2606:4700::1111", "2606:4700:0:0:0:0:0:1111"])
+def test_spellings_of_an_address_are_the_same(rule, host):
+    assert HostRules((rule,), ()).parse_url(f"http://[{host}]/")[1:] == ("2606:4700::1111", 80)
 
 
 PRIVATE = (
@@ -172,8 +204,32 @@ def test_a_wildcard_allows_private_hosts_too(monkeypatch):
     rules = HostRules((), ("*.corp.example", "fd12::1"))
     with names(monkeypatch, **{"a.corp.example": [["10.0.0.1"]], "corp.example": [["10.0.0.1"]]}):
         assert rules.resolve_host("a.corp.example", 80) == "10.0.0.1"
-        with pytest.raises(HostRefused):
-            rules.resolve_host("corp.example", 80)
+        for host, port in (("corp.example", 80), ("a.corp.example", 22)):
+            with pytest.raises(HostRefused):
+                rules.resolve_host(host, port)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reached"),
+    [
+        ("a.org", {("a.org", 80), ("a.org", 443)}),
+        ("A.org.", {("a.org", 80), ("a.org", 443)}),
+        ("a.org:8080", {("a.org", 8080)}),
+        ("*.a.org:8080", {("x.a.org", 8080)}),
+        ("fd12::1", {("fd12::1", 80), ("fd12::1", 443)}),
+        ("[fd12::1]:8080", {("fd12::1", 8080)}),
+    ],
+)
+def test_a_rule_names_its_ports(rule, reached):
+    hosts, found = ("a.org", "x.a.org", "b.org", "fd12::1"), set()
+    for host in hosts:
+        for port in (22, 80, 443, 8080):
+            url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+            try:
+                found.add(HostRules((rule,), ()).parse_url(url)[1:])
+            except HostRefused:
+                continue
+    assert found == reached
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::", "::ffff:8.8.8.8"])
@@ -225,7 +281,69 @@ def test_endless_and_slow_pages_end(local, port, monkeypatch):
         local.fetch_page(f"http://localhost:{port}/slow")
 
 
+SLOW_STARTS = {
+    "nothing": ("http", b""),
+    "status": ("http", b"HTTP/1.1 2"),
+    "header": ("http", b"HTTP/1.1 200 OK\r\nX-Slow: "),
+    "headers": ("http", b"HTTP/1.1 100 Continue\r\nX: "),
+    "chunk size": (
+        "http",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ),
+    "redirect": ("http", b"HTTP/1.1 302 Found\r\nLocation: /x\r\nX: "),
+    "handshake": ("https", b"\x16\x03\x03\x3f\xff\x02\x00\x3f\xfb"),
+}
+
+
+@pytest.mark.parametrize("start", SLOW_STARTS)
+def test_a_server_that_sends_slowly_holds_no_thread_and_no_socket(start, monkeypatch):
+    """Each byte comes in time for a timeout of the socket; the deadline is for all of them together."""
+    scheme, data = SLOW_STARTS[start]
+    closed = threading.Event()
+
+    def drip(listener):
+        with listener, listener.accept()[0] as client:
+            try:
+                client.sendall(data)
+                for _ in range(2_000):
+                    client.sendall(b"0")
+                    pause.wait(0.02)
+            except OSError:
+                closed.set()
+
+    monkeypatch.setattr(fetch_tool, "SECONDS_MAX", 0.5)
+    listener = socket.create_server(("127.0.0.1", 0))
+    rule = f"localhost:{listener.getsockname()[1]}"
+    thread = threading.Thread(target=drip, args=(listener,))
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"not complete after 0\.5 s"):
+        PageFetcher((), (rule,)).fetch_page(f"{scheme}://{rule}/")
+    took = time.monotonic() - began
+    assert closed.wait(PATIENCE_SECONDS), "the socket is closed"
+    assert took < 10, "20 times the deadline, on a busy machine"
+    thread.join()
+
+
 def test_text_of_odd_pages():
     assert extract_text("<p>a<br>b</p><style>c</style><script>d") == "a\nb"
     assert extract_text("<head><title>x<body>y") == "y"
     assert extract_text("plain &lt;b&gt;") == "plain <b>"
+    assert extract_text("a < b <3 </ c> d") == "a < b <3 d"
+    assert extract_text("<p title='a>b' id=x\">c</p><!-- <p>no --><?no?>d") == "c\nd"
+    assert extract_text("<svg/>a<script>if (a</b) '</scripts>'</SCRIPT >b<a") == "ab"
+    assert extract_text(f"a&#{'9' * 5_000};b&#x{'f' * 5_000}c") == "a\ufffdb\ufffd"
+
+
+MARKUP = ("<", "<!", "</", "<a ", "<a x='", '<a x="', "<a =", "<!--", "&", "<?", "<![", "<script>", "</a ", "<!a",
+          "<title>", "<script></", "<![CDATA[", "<head>", "<svg>", "&#", "&#1", "= ", "<a b=\"'")  # fmt: skip
+
+
+@pytest.mark.parametrize("markup", MARKUP)
+def test_large_pages_are_read_in_time(markup):
+    """An eighth of the largest page, in an eighth of the time; html.parser would take hours for some of them."""
+    count = fetch_tool.BODY_BYTES_MAX // 8 // len(markup)
+    began = time.process_time()
+    for page in (markup * count, f"<a {markup * count}>"):
+        extract_text(page)
+    assert time.process_time() - began < fetch_tool.SECONDS_MAX / 8

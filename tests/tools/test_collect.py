@@ -1,30 +1,18 @@
 """Tools from types and from raw JSON Schema, and the collecting of tools of every kind."""
 
-import asyncio
-import json
 from typing import TypedDict
 
 import msgspec
 import pytest
+from test_tools import run, schema
 
 from bridle.ports.run_context import RunContext
-from bridle.tools import FunctionTool, RawTool, TypedTool, collect_tools, tool
-from bridle.tools.collect_tools import collect_compensations
+from bridle.tools import FunctionTool, RawTool, TypedTool, tool
+from bridle.tools.collect_tools import collect_compensations, collect_tools
 from bridle.tools.schema.json_types import JsonMismatch
 from bridle.values.errors import BadTool
 from bridle.values.message import Text
 from bridle.values.request import ToolSpec
-
-CONTEXT = RunContext(context=None, session="s1", call_id="c1", idempotency_key="k1")
-
-
-def run(made, **arguments):
-    (part,) = asyncio.run(made.run(arguments, CONTEXT))
-    return part.text
-
-
-def schema(made):
-    return json.loads(made.spec.parameters)
 
 
 @tool

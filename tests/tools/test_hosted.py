@@ -123,6 +123,10 @@ def test_every_ability_of_the_tables_has_a_form_and_every_option_a_member():
                 form = find_hosted_form(codec.hosted_forms(model), concept, model)
                 assert form is not None, (model.name, concept)
                 assert set(restrictions) <= set(dict(form.options)), (model.name, concept)
+                assert ("max_uses" in restrictions) == ("max_uses" in dict(form.options)), (
+                    model.name,
+                    concept,
+                )
                 listed += 1
     assert listed > 100
 

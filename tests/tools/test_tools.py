@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from bridle.ports.run_context import RunContext
-from bridle.tools import collect_tools, tool
+from bridle.tools import tool
+from bridle.tools.collect_tools import collect_tools
 from bridle.tools.schema.json_types import JsonMismatch
 from bridle.values.errors import BadTool
 from bridle.values.request import TOOL_SECONDS_DEFAULT, ToolSpec

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import assert_type
 
 from bridle.ports.tool import Tool
-from bridle.tools import RawTool, TypedTool, collect_tools, make_output_type, tool
+from bridle.tools import RawTool, TypedTool, make_output_type, tool
+from bridle.tools.collect_tools import collect_tools
 
 @tool
 def plain(city: str, days: int = 3) -> str:

@@ -6,13 +6,11 @@ import json
 
 import msgspec
 import pytest
+from sim_families import put
 
 from bridle import Agent, Media, Text, tool
 from bridle.core.context.media import find_unsupported_media
-from bridle.ports.transport import OutgoingRequest
-from bridle.providers import load_codec
 from bridle.run.model_connection import find_model_by_name
-from bridle.run.sync import run_in_background
 from bridle.sim.simulator import Simulator
 from bridle.testing import simulator
 from bridle.values.errors import MisuseError
@@ -222,14 +220,7 @@ def test_abilities_for_films_and_sounds_are_facts_of_the_table():
 def test_the_simulator_refuses_media_in_the_familys_words(model, media, words):
     sent = find_model_by_name(f"sim:{model}")
     message = Message(id="m1", role="user", parts=(media, Text(text="Hello")))
-    encoded = load_codec(sent.endpoint.family).encode(Request(model=sent, messages=(message,), stream=False))
-    outgoing = OutgoingRequest(
-        method="POST",
-        url=f"sim://{sent.endpoint.family}{encoded.path}",
-        headers=(*encoded.headers, ("authorization", "Bearer k")),
-        body=encoded.body,
-    )
-    timeline = run_in_background(Simulator().answer(outgoing))
+    timeline = put(Simulator(), Request(model=sent, messages=(message,), stream=False))
     assert timeline.status == 400
     assert words in json.dumps(json.loads(timeline.body), ensure_ascii=False).replace('\\"', '"')
 

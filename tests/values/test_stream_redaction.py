@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle import Agent, TextDelta, tool
-from bridle.run.model_call import StreamRedactor
+from bridle.run.context.shown_deltas import StreamRedactor
 from bridle.run.model_connection import connect_model, find_model_by_name
 from bridle.values.message import ToolCall
 from bridle.values.redaction import Redactor
@@ -30,13 +30,13 @@ KINDS = {
 }
 
 
-def shown_pieces(pieces, secrets=(KEY, SHORT), kind="text"):
-    seen, (make, words) = [], KINDS[kind]
-    stream = StreamRedactor(Redactor(secrets, "[key]"), seen.append)
-    for piece in pieces:
-        stream.take(make(piece))
-    stream.flush()
-    return [words(delta) for delta in seen]
+def shown_pieces(pieces, secrets=(KEY, SHORT), kind="text", together=1):
+    """The pieces as they are shown if so many of them arrive `together`."""
+    make, words = KINDS[kind]
+    stream, seen, deltas = StreamRedactor(Redactor(secrets, "[key]")), [], [make(piece) for piece in pieces]
+    for start in range(0, len(deltas), together):
+        seen += stream.take(deltas[start : start + together])
+    return [words(delta) for delta in [*seen, *stream.flush()]]
 
 
 def cut(text, size):
@@ -48,7 +48,9 @@ def cut(text, size):
 @pytest.mark.parametrize("spelled", [KEY, ESCAPED, PERCENT, UNICODE], ids=["plain", "json", "%", "unicode"])
 def test_a_key_split_over_deltas_is_not_shown(spelled, kind, size):
     text = f"your key is {spelled}, sk-an"
-    assert "".join(shown_pieces(cut(text, size), kind=kind)) == "your key is [key], sk-an"
+    for together in (1, 2, 50):
+        shown = shown_pieces(cut(text, size), kind=kind, together=together)
+        assert "".join(shown) == "your key is [key], sk-an"
 
 
 @given(
@@ -56,18 +58,20 @@ def test_a_key_split_over_deltas_is_not_shown(spelled, kind, size):
         st.sampled_from(
             [KEY, KEY[:9], KEY[5:], SHORT, "s", "sk", " ", "k3", "\\", "\\u00", "%", "%7", "é", "x"]
         ),
-        max_size=12,
+        max_size=24,
     ),
     st.lists(st.integers(1, 9), min_size=1, max_size=9),
     st.sampled_from([(KEY,), (SHORT,), (KEY, SHORT), ("abcabcab", KEY), (KEY, KEY + "more"), ()]),
+    st.integers(1, 40),
 )
-def test_what_is_shown_is_what_is_kept(words, sizes, secrets):
+def test_what_is_shown_is_what_is_kept(words, sizes, secrets, together):
     text, pieces, at = "".join(words), [], 0
     while at < len(text):
         size = sizes[len(pieces) % len(sizes)]
         pieces.append(text[at : at + size])
         at += size
-    assert "".join(shown_pieces(pieces, secrets)) == Redactor(secrets, "[key]").redact_text(text)
+    shown = shown_pieces(pieces, secrets, together=together)
+    assert "".join(shown) == Redactor(secrets, "[key]").redact_text(text)
 
 
 @pytest.mark.parametrize("size", range(1, 12))
@@ -75,30 +79,37 @@ def test_a_key_that_overlaps_itself_is_not_shown(size):
     assert "".join(shown_pieces(cut("-abcabcabcab-", size), ["abcabcab"])) == "-[key]cab-"
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [["aaa", "ab", "aaaaab", "aaa"], ["aaaaabaa", "aaa", "ab", "aaaaab", "aaa"], ["ab", "aaaaab", "aa"]],
+)
+def test_a_key_that_begins_in_what_was_shown_is_not_shown(pieces):
+    secret = "aaaaabaa"
+    assert "".join(shown_pieces(pieces, [secret])) == Redactor([secret], "[key]").redact_text("".join(pieces))
+
+
 def test_nothing_waits_but_what_may_be_a_key():
     assert shown_pieces(["one ", "two", " three ", "and"]) == ["one ", "two", " three ", "and"]
     assert shown_pieces(["a s", "o ", "b"]) == ["a ", "so ", "b"]
+    assert shown_pieces(["a s", "o ", "b"], together=3) == ["a s", "o ", "b"]
     assert shown_pieces(["a s", "k-ant", KEY], secrets=()) == ["a s", "k-ant", KEY]
 
 
 def test_without_a_key_a_delta_is_the_very_same_object():
-    seen, delta = [], TextDelta(text="s")
-    StreamRedactor(Redactor((), "[key]"), seen.append).take(delta)
-    assert seen[0] is delta
+    delta = TextDelta(text="s")
+    assert StreamRedactor(Redactor((), "[key]")).take([delta])[0] is delta
 
 
 def test_order_is_kept_between_parts_of_a_reply():
-    seen = []
-    stream = StreamRedactor(Redactor((KEY,), "[key]"), seen.append)
+    stream = StreamRedactor(Redactor((KEY,), "[key]"))
     call = ToolCall(id="c", name="pay", arguments=json.dumps({"with": KEY}))
-    for delta in (
+    seen = stream.take([
         TextDelta(text="yes"),
         ToolCallDelta(index=1, name="pay", arguments=""),
         ToolCallDelta(index=1, name="pay", arguments='{"with": "sk'),
         ToolCallDelta(index=2, name="pay", arguments="-ant"),
         CallReady(index=0, call=call),
-    ):
-        stream.take(delta)
+    ])  # fmt: skip
     assert [getattr(each, "text", "") or getattr(each, "arguments", "") for each in seen[:-1]] == [
         "ye", "s", "", '{"with": "', "sk", "-ant",
     ]  # fmt: skip

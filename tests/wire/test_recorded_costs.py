@@ -150,6 +150,40 @@ def test_a_stream_costs_what_the_whole_reply_costs(family):
         assert len(costs) == 1, recording.id
 
 
+HOSTED_USES = {
+    # As the message lists them: searches, pages opened, runs of code.
+    "chat-genai-4b574897dc-00": (1, 1, 0),
+    "chat-genai-5dcc7da593-00": (3, 3, 0),  # streamed, each of them twice
+    "chat-genai-7c6b35957e-00": (0, 0, 1),
+    "chat-genai-94432b8b89-00": (1, 2, 0),
+    "chat-genai-b6d63d80d6-00": (1, 1, 0),
+    "chat-langchain-23f82aaeed-00": (1, 0, 0),
+    "chat-langchain-23f82aaeed-01": (1, 0, 0),
+    "chat-pydai-517d2c9802-00": (1, 1, 0),
+    # As the server counts them.
+    "chat-pydai-00dea9c1da-00": (1, 0, 0),
+    "chat-pydai-422cb4b410-00": (1, 0, 0),
+}
+
+
+def test_uses_of_hosted_tools_are_those_that_the_server_tells():
+    codec, request = (
+        load_codec("openai_chat"),
+        Request(model=find_model("groq:openai/gpt-oss-20b", environ={})),
+    )
+    by_id = {each.id: each for each in corpus("openai-chat")}
+    for name, told in HOSTED_USES.items():
+        reply = decode_recording(codec, request, by_id[name])
+        usage = reply.usage
+        assert (usage.searches, usage.pages, usage.containers, usage.terms) == (*told, ()), name
+        for stream in (True, False):
+            spoken = find_family(codec.family).encode_reply(reply, stream=stream)
+            decoder = codec.new_decoder(request, spoken.status, dict(spoken.headers))
+            for chunk in spoken.frames:
+                decoder.feed(chunk)
+            assert decoder.close().usage == usage, name
+
+
 def by_hand(sums):
     if sums == UNKNOWN:
         return None

@@ -2,16 +2,18 @@
 
 For every part the first of these that has it wins: option, agent file, log of the session, settings of the
 environment and of files. Tools and the policy are not taken from a log, so for them the settings come third.
+A session is also resumed with an agent of a Python file, which has all its parts.
 """
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from bridle.config.agent_file import read_agent_file
+from bridle.config.agent_loader import load_agents
 from bridle.config.configuration import Configuration
 from bridle.config.toml_file import show_path
 from bridle.config.tool_loader import load_tools
@@ -22,7 +24,9 @@ from bridle.run.agent import Agent
 from bridle.run.agent_settings import AgentOptions
 from bridle.run.calls.approval import Approver
 from bridle.run.calls.code_mode import CODE_TOOL_NAME
-from bridle.run.logged_settings import take_logged_instructions
+from bridle.run.calls.handover import HandoverAgent, list_successors
+from bridle.run.context.resources import copy_agent
+from bridle.run.logged_settings import take_logged_instructions, take_logged_output
 from bridle.toolkit.instruction_files import make_project_instructions
 from bridle.tools.mcp.config_file import load_servers
 from bridle.values.errors import MisuseError
@@ -47,27 +51,95 @@ from .agent_options import (
 )
 from .attached_files import read_schema_file
 
+PROGRAMMED_PARTS = (
+    "model", "fallback", "tools", "mcp", "toolkit", "skills", "code_mode", "policy", "trust_policy", "yes",
+)  # fmt: skip
+"""Options for parts that an agent of a Python file has itself."""
+
+
+def list_code_parts(settings: Settings) -> dict[str, Sequence[str]]:
+    """Names of the functions other than tools that a run needs again to be resumed, by their kind."""
+    return {
+        "hooks": [hook.name for hook in settings.hooks],
+        "validators of the answer": settings.validators,
+        "output functions": settings.output_functions,
+    }
+
+
+def _find_member(agent: Agent[Any, Any], name: str) -> HandoverAgent | None:
+    """The agent of this name among an agent and those that it hands over to."""
+    members = (agent, *list_successors(agent.handovers))
+    return next((each for each in members if name and each.settings.name == name), None)
+
 
 class AgentBuilder:
     """Loads what the options name, and builds the agent once the session is known."""
 
     def __init__(
-        self, options: argparse.Namespace, console: Console, approver: Approver | None = None
+        self,
+        options: argparse.Namespace,
+        console: Console,
+        approver: Approver | None = None,
+        *,
+        is_resume: bool = False,
     ) -> None:
         # Loaded before the event loop starts: a tools file may run its own loop while it is loaded.
         self._options, self._console = options, console
         self._approver = approver or make_approver(options, console)
-        self._defined = read_agent_file(options.agent) if options.agent else None
+        is_python = bool(options.agent) and (":" in options.agent or options.agent.endswith(".py"))
+        if is_python and not is_resume:
+            raise MisuseError(
+                f"-a takes an agent file (.toml), not {options.agent!r}: run a Python agent with Python or"
+                " `bridle serve`; `bridle resume -a` continues its sessions"
+            )
+        self._programmed = self._load_programmed() if is_python else {}
+        self._defined = read_agent_file(options.agent) if options.agent and not is_python else None
         self._policy = read_policy_option(options) or (self._defined.policy if self._defined else None)
         schema: str | None = getattr(options, "output", None)
         self._output = read_schema_file(schema) if schema else None
         self._code_mode = make_code_mode(options, self._defined.code_mode if self._defined else None)
-        given = (*load_tools(options.tools), *make_toolkit(options))
+        given = (*load_tools(() if is_python else options.tools), *make_toolkit(options))
         self._tools = [*(self._defined.tools if self._defined else ()), *given]
         self._servers = [
             *(self._defined.servers if self._defined else ()),
             *(made for path in getattr(options, "mcp", ()) for made in load_servers(path)),
         ]
+
+    def _load_programmed(self) -> Mapping[str, Agent[Any, Any]]:
+        """The agents of the Python file that `-a` names; raises `MisuseError` for options that they have themselves."""
+        for name in PROGRAMMED_PARTS:
+            value, setting = getattr(self._options, name), self._configuration.get(name)
+            if value and value != (list(setting) if isinstance(setting, tuple) else setting):
+                raise MisuseError(
+                    f"--{name.replace('_', '-')}: the agent of {self._options.agent} has its own"
+                )
+        return load_agents([self._options.agent])
+
+    def _find_programmed(self, session: Settings) -> Agent[Any, Any]:
+        """The agent with the name of the session's, or one that hands over to it; the only one if one has no name."""
+        found = self._programmed.get(session.name)
+        if found is None:
+            found = next(
+                (each for each in self._programmed.values() if _find_member(each, session.name)), None
+            )
+        if found is None and len(self._programmed) == 1:
+            found = next(iter(self._programmed.values()))
+            if session.name and found.settings.name:
+                raise MisuseError(
+                    f"this session is one of the agent {session.name!r}, and {self._options.agent} has only"
+                    f" {found.settings.name!r}; name the Python file of its agent: -a FILE.py"
+                )
+        if found is None:
+            raise MisuseError(
+                f"{self._options.agent} has several agents, and none has the name of the session's: {session.name!r};"
+                f" choose one: -a {self._options.agent}:NAME"
+            )
+        return found
+
+    @property
+    def keeps_model(self) -> bool:
+        """True if the log says which model continues a run that was given one."""
+        return bool(self._programmed)
 
     @property
     def _configuration(self) -> Configuration:
@@ -97,7 +169,11 @@ class AgentBuilder:
         return make_budget(self._options, replace(Budget(), **{**given, **limits}))
 
     def check_tools(self, before: Settings) -> None:
-        """Raise `MisuseError` if a session is resumed without its tools."""
+        """Raise `MisuseError` if a session is resumed without its tools or another part that is code."""
+        if self._programmed:
+            self._check_programmed(before)
+            return
+        self._check_functions(before)
         ours = (REMEMBER_TOOL, FORGET_TOOL)
         names = ", ".join(spec.name for spec in before.tools if spec.native is None and spec not in ours)
         if names and not self._tools and not self._servers:
@@ -111,6 +187,38 @@ class AgentBuilder:
                 "this session uses code mode; add --code-mode, or -a FILE if an agent file has it"
             )
 
+    def _check_programmed(self, before: Settings) -> None:
+        """Raise `MisuseError` if the agent of the Python file lacks a part that the session has, such as a guard."""
+        agent = self._find_programmed(before)
+        member = _find_member(agent, before.name) or agent
+        own, prefixes = member.settings, tuple(source.prefix for source in agent.parts.sources)
+        known = {*member.tools, *(spec.name for spec in own.tools)}
+        known |= {name for override in before.overrides for name in override.code}  # `resume` asks for those
+        lost = {
+            part: [name for name in names if name not in list_code_parts(own)[part]]
+            for part, names in list_code_parts(before).items()
+        }
+        lost["tools"] = [
+            spec.name
+            for spec in before.tools
+            if spec.native is None and spec.name not in known and not spec.name.startswith(prefixes)
+        ]
+        for part, names in lost.items():
+            if names:
+                raise MisuseError(
+                    f"this session has {part} ({', '.join(names)}) that the agent of {self._options.agent} lacks;"
+                    " name the Python file of its agent: -a FILE.py, or resume it in Python"
+                )
+
+    def _check_functions(self, before: Settings) -> None:
+        """Raise `MisuseError` if the agent of the session has functions that only its Python file has."""
+        for part, names in list_code_parts(before).items():
+            if names:
+                raise MisuseError(
+                    f"this session has {part} ({', '.join(names)}), whose code is not in the log;"
+                    " name the Python file of its agent: -a FILE.py, or resume it in Python"
+                )
+
     def build(
         self, store: Store, session: Settings, *, new_run: bool, compaction: Compaction | None = None
     ) -> Agent[object, object]:
@@ -118,6 +226,10 @@ class AgentBuilder:
 
         `compaction` replaces the options of the agent file.
         """
+        if self._programmed:
+            agent: Agent[object, object] = self._find_programmed(session)
+            watchers = () if self._options.json else (self._console,)
+            return copy_agent(agent, store=store, watchers=watchers, approver=self._approver)
         before = self._complete_settings(session) if new_run or self._defined else session
         options, console, defined = self._options, self._console, self._defined
         report_hosted_tools(before, {tool.spec.name for tool in self._tools}, console)
@@ -143,9 +255,11 @@ class AgentBuilder:
             instructions=self._add_project_instructions(before, is_new=not session.model.id),
             budget=self.make_budget(new_run=new_run),
             store=store,
-            output=self._output or (defined.output if defined else None),
+            output=self._output
+            or (defined.output if defined else None)
+            or (None if new_run else take_logged_output(before)),
             sandbox=defined.sandbox if defined else None,
-            policy=add_default_rule(policy, options),
+            policy=add_default_rule(policy, options, self._tools),
             code_mode=self._code_mode,
             approver=self._approver,
             thinking=self._choose_thinking(before),

@@ -1,23 +1,23 @@
 """Options shared by `run` and `resume`: model, tools, permissions and budget.
 
 A tool that may change something needs confirmation on a terminal and is denied without one, unless `--yes` or
-a policy allows it. A library user who registers a tool has agreed to it; a command-line user has only named a
-file.
+a policy allows it; a call whose tool requires approval waits for it. A library user who registers a tool has agreed
+to it; a command-line user has only named a file.
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from importlib import import_module
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from bridle.cli.format.printing import print_line
+from bridle.config.toml_file import read_policy_file
 from bridle.ports.tool import Tool
-from bridle.run.agent_settings import read_policy
-from bridle.run.calls.approval import Approver, wait_for_answers
+from bridle.run.calls.approval import Approver
 from bridle.run.calls.code_mode import CodeMode
 from bridle.run.logged_settings import (
     ForeignEndpoint,
@@ -36,7 +36,7 @@ from bridle.values.usage import LIMIT_KINDS, STEPS_DEFAULT, Budget
 from bridle.watchers.console import Console, format_count
 
 from .option_values import make_count_parser, parse_amount, parse_share
-from .terminal_approver import TerminalApprover
+from .terminal_approver import TerminalApprover, WaitingApprover
 
 MUTATING_EFFECTS: tuple[ToolEffect, ...] = ("write", "exclusive", "undeclared")
 
@@ -146,7 +146,7 @@ def add_toolkit_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="HOST",
-        help="host that --toolkit and its commands may reach, such as pypi.org or *.example.com; repeatable",
+        help="host that --toolkit and its commands may reach: pypi.org, *.example.com, a.org:8080; repeatable",
     )
     add(
         "--no-sandbox",
@@ -214,7 +214,7 @@ def make_budget(options: argparse.Namespace, defaults: Budget | None = None) -> 
 
 def read_policy_option(options: argparse.Namespace) -> Policy | None:
     """The policy in the file, or None if no file is given."""
-    return read_policy(options.policy) if options.policy else None
+    return read_policy_file(options.policy) if options.policy else None
 
 
 def take_policy_from_log(options: argparse.Namespace, before: Settings, console: Console) -> Policy:
@@ -248,8 +248,12 @@ def report_hosted_tools(before: Settings, given: Collection[str], console: Conso
             console.note(f"the hosted tool {spec.name!r} of the log {held} is not offered", "yellow")
 
 
-def add_default_rule(policy: Policy, options: argparse.Namespace) -> Policy:
-    """The policy with a default for tools that may change something: allow, ask or deny."""
+def add_default_rule(policy: Policy, options: argparse.Namespace, tools: Iterable[Tool]) -> Policy:
+    """The policy with a default for tools that may change something: allow, ask or deny.
+
+    A call of a tool that requires approval itself is not denied: without a terminal it waits.
+    """
+    tool_asks_first = False
     if options.yes:
         own = PermissionRule(decision="allow", name="--yes")
     elif is_interactive() or getattr(options, "wait", False):
@@ -260,7 +264,8 @@ def add_default_rule(policy: Policy, options: argparse.Namespace) -> Policy:
             name="it may change something and there is no terminal to ask on; --yes allows it",
             effects=MUTATING_EFFECTS,
         )
-    return replace(policy, otherwise=own)
+        tool_asks_first = any(tool.spec.approve != "never" for tool in tools)
+    return replace(policy, otherwise=own, tool_asks_first=tool_asks_first)
 
 
 def make_code_mode(options: argparse.Namespace, defined: CodeMode | None) -> CodeMode | None:
@@ -272,7 +277,7 @@ def make_approver(options: argparse.Namespace, console: Console) -> Approver | N
     """The person at the terminal; with --wait, people elsewhere (who may answer in both cases)."""
     if is_interactive() and not getattr(options, "wait", False):
         return TerminalApprover(console).ask
-    return wait_for_answers if getattr(options, "wait", False) else None
+    return WaitingApprover(console).ask if getattr(options, "wait", False) else None
 
 
 def is_interactive() -> bool:

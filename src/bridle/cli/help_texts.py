@@ -1,14 +1,20 @@
-"""Texts of the help besides the arguments: the overview of all commands, examples and exit codes."""
+"""The help of a command: its arguments, examples and exit codes."""
 
+import argparse
+import shutil
 import tomllib
-from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from textwrap import fill
+from typing import NoReturn
 
 import msgspec
 
+from bridle.cli.format.printing import print_error
 from bridle.values.base import Value
+
+from .main import EXIT_MISUSE
 
 HELP_WIDTH = 80
 HELP_FILE = Path(__file__).with_name("help.toml")
@@ -17,8 +23,6 @@ HELP_FILE = Path(__file__).with_name("help.toml")
 class HelpTable(Value):
     """The file help.toml."""
 
-    groups: dict[str, tuple[str, ...]]
-    """Names of commands, by the title of their group."""
     examples: dict[str, tuple[tuple[str, str], ...]]
     """By command: lines to type, each with what it does."""
     exit_codes: dict[str, str]
@@ -31,23 +35,27 @@ def load_help() -> HelpTable:
     return msgspec.convert(tomllib.loads(HELP_FILE.read_text(encoding="utf-8")), HelpTable)
 
 
-def make_overview(commands: Mapping[str, str]) -> str:
-    """The help of `bridle`, from the commands and what each does."""
-    width = max(map(len, commands))
-    lines = ["usage: bridle COMMAND [options]", ""]
-    lines += ["A model-agnostic agent harness: one log, a pure core, a byte-stable wire.", ""]
-    for title, names in load_help().groups.items():
-        lines += [f"{title}:", *(f"  {name:<{width}}  {commands[name]}" for name in names), ""]
-    return "\n".join(
-        [
-            *lines,
-            "`bridle help COMMAND` explains a command, with examples. Without a model and an",
-            'API key, the simulator answers:  bridle run "What is 17 * 23 minus 100?"',
-            "",
-            "Exit codes: 0 success, 1 no answer or something was found, 2 something to",
-            "correct (one line says what), 130 stopped with Ctrl-C.",
-        ]
-    )
+class OneLineParser(argparse.ArgumentParser):
+    """Reports a wrong argument in one line instead of printing the usage; its help ends with examples."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = message.partition("unrecognized arguments: ")[2].split()
+        for word in unknown:
+            near = get_close_matches(word.partition("=")[0], self._option_string_actions, n=1)
+            if word.startswith("-") and near:
+                message = f"unknown option {word.partition('=')[0]}; did you mean {near[0]}?"
+                break
+        print_error(f"{message}; see `{self.prog} --help`")
+        raise SystemExit(EXIT_MISUSE)
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        width = min(HELP_WIDTH, shutil.get_terminal_size().columns)
+        return argparse.RawDescriptionHelpFormatter(self.prog, width=width - 2)
+
+    def format_help(self) -> str:
+        _, command, *_ = self.prog.split()
+        self.description, self.epilog = wrap_description(self.description or ""), make_epilog(command)
+        return super().format_help()
 
 
 def make_epilog(command: str) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -10,12 +11,12 @@ from pathlib import Path
 from bridle.cli.configured_options import add_config_options
 from bridle.core.recovery import log_repair
 from bridle.core.state import State
-from bridle.ports.store import RepairableStore, SessionInfo, Store
+from bridle.ports.store import Store
+from bridle.run.archive.sessions import find_parent_session
+from bridle.run.recovery.session_log import read_intact_records
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.stores import open_store
-from bridle.stores.conflicts import RESERVED_PREFIXES
-from bridle.values.errors import Corrupt, MisuseError, SessionNotFound
-from bridle.values.events import Prompted
+from bridle.values.errors import MisuseError, SessionNotFound
 from bridle.values.lineage import CrossTenant
 from bridle.values.record import Record
 
@@ -65,6 +66,36 @@ def data_folder() -> Path:
     return Path(data) / "bridle"
 
 
+REPEATED_OPTIONS = (
+    "agent", "tools", "mcp", "toolkit", "workspace", "allow_host", "no_sandbox", "skills", "code_mode", "policy",
+    "tenant", "store", "config", "no_config",
+)  # fmt: skip
+"""Options that the next command for the same session needs too."""
+
+
+def format_resume(options: argparse.Namespace, session: str, *more: str) -> str:
+    """The command that continues a session, with the options that were given to this one; settings are left out."""
+    words = ["bridle", "resume", session]
+    for name in REPEATED_OPTIONS:
+        value, setting = getattr(options, name, None), options.configuration.get(name)
+        if not value or value == (list(setting) if isinstance(setting, tuple) else setting):
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if name == "store" and "://" in value:
+            words += [flag, "URL"]  # it may hold a password
+        else:
+            words += (
+                [flag]
+                if value is True
+                else [
+                    word
+                    for each in (value if isinstance(value, list) else [value])
+                    for word in (flag, str(each))
+                ]
+            )
+    return shlex.join([*words, *more])
+
+
 def open_log(given: str | None, *, to_read: bool = False) -> Store:
     """Open the log; with `to_read`, a missing one is an error instead of being created."""
     path = store_path(given)
@@ -86,12 +117,7 @@ async def use_log(given: str | None, *, to_read: bool = True) -> AsyncIterator[S
 async def read_session(store: Store, session: str, tenant: str | None = None) -> Sequence[Record]:
     """Records of a session; the intact ones if its end is torn off. Fails if it belongs to another tenant."""
     check_session(session)
-    try:
-        records = await store.read(session)
-    except Corrupt as error:
-        if not error.torn or not isinstance(store, RepairableStore):
-            raise
-        records = await store.read_intact(session)
+    records = await read_intact_records(store, session)
     if not records:
         raise SessionNotFound(f"no session {session!r} in this log; `bridle sessions` lists them")
     if tenant is not None:
@@ -104,25 +130,8 @@ def belongs_to_tenant(records: Sequence[Record], tenant: str | None) -> bool:
     return tenant is None or fold_state(records).identity.owner == tenant
 
 
-async def list_sessions(store: Store, limit: int) -> list[SessionInfo]:
-    """The most recently updated sessions, without the logs of budgets, notes and control requests."""
-    asked = limit
-    while True:
-        infos = await store.sessions(limit=asked)
-        found = [info for info in infos if not info.id.startswith(RESERVED_PREFIXES)]
-        if len(found) >= limit or len(infos) < asked:
-            return found[: max(limit, 0)]
-        asked *= 2
-
-
 def fold_state(records: Sequence[Record]) -> State:
     return log_repair.fold_log(records).state
-
-
-def find_parent_session(records: Sequence[Record]) -> str:
-    """The session whose tool started this one; empty if none did."""
-    prompts = [record.event for record in records if isinstance(record.event, Prompted)]
-    return prompts[-1].parent_session if prompts else ""
 
 
 async def find_outer_session(store: Store, session: str) -> str | None:

@@ -1,20 +1,19 @@
-"""The `bridle` command: loads the module of one subcommand and reports expected errors in one line."""
+"""The `bridle` command: loads the module of one subcommand and reports expected errors in one line.
 
-import argparse
-import difflib
+The overview of all commands imports next to nothing, so that it is there at once.
+"""
+
 import io
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from bridle import __version__
-from bridle.cli.configured_options import apply_configuration
-from bridle.cli.format.printing import print_error, print_line, print_text
-from bridle.cli.help_texts import HELP_WIDTH, make_epilog, make_overview, wrap_description
-from bridle.values.errors import BridleError
+
+if TYPE_CHECKING:
+    import argparse
 
 COMMANDS = {
     "run": "run an agent on a prompt",
@@ -38,6 +37,7 @@ COMMANDS = {
     "memory": "list, add and remove notes of a tenant or session",
     "cache": "show prompt-cache hits and explain misses",
     "lock": "detect changes of tools and instructions",
+    "eval": "run a suite of tasks, score it, compare it with a baseline",
     "lint": "find code that makes prompts uncacheable",
     "cost": "show spending by session, model, tool, day or tenant",
     "budgets": "show shared budgets: spent and reserved",
@@ -48,6 +48,10 @@ COMMANDS = {
     "export": "write a session as lines of JSON",
     "import": "read an exported session, verified",
     "redact": "remove content from a record, and record why",
+    "serve": "serve agents over HTTP: API, event streams, metrics",
+    "worker": "perform runs of agents that were started on Temporal",
+    "gateway": "budgets, fallback and the log between any client and any provider",
+    "inspect": "show sessions in a browser: timeline, transcript, cost",
     "sim": "serve simulated providers on a local port",
     "wire": "check the codecs against recorded provider traffic",
     "init": "write a starter project: agent, tools, test, policy",
@@ -57,6 +61,17 @@ COMMANDS = {
     "mcp": "show what MCP servers offer: tools, resources, prompts",
     "completion": "print a completion script for bash, zsh or fish",
 }
+GROUPS = {
+    "start": ("init", "run", "chat"),
+    "continue": ("resume", "approvals", "approve", "reject", "compensate", "fork"),
+    "control": ("cancel", "steer", "pause"),
+    "look": ("inspect", "sessions", "show", "tail", "log", "diff", "replay", "raw", "cost", "cache", "audit"),
+    "manage": ("memory", "budgets", "verify", "gc", "backup", "export", "import", "redact"),
+    "serve": ("serve", "gateway", "worker"),
+    "test": ("eval", "lint", "lock", "sim", "wire"),
+    "set up": ("config", "doctor", "models", "mcp", "completion"),
+}
+"""Commands by the title of their group in the overview."""
 SETUP_COMMANDS = ("init", "config", "doctor", "models", "mcp", "completion")
 CONTROL_COMMANDS = ("cancel", "steer", "pause")
 STORAGE_COMMANDS = ("verify", "gc", "backup", "audit", "export", "redact")
@@ -67,6 +82,8 @@ COMMAND_MODULES = {
     **{name: f"commands.storage.{name}" for name in STORAGE_COMMANDS},
     **{name: f"commands.replay.{name}" for name in ("replay", "raw")},
     **{name: f"commands.control.{name}" for name in CONTROL_COMMANDS},
+    **{name: f"commands.serving.{name}" for name in ("serve", "gateway", "inspect", "worker")},
+    "eval": "commands.evals.eval",
     "import": "commands.storage.import_session",
     "chat": "chat.command",
     "show": "show.command",
@@ -74,24 +91,7 @@ COMMAND_MODULES = {
 }
 """Modules of the commands that are not in the folder commands."""
 
-EXIT_MISUSE, EXIT_CANCELLED = 2, 130
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """Reports a wrong argument in one line instead of printing the usage; its help ends with examples."""
-
-    def error(self, message: str) -> NoReturn:
-        print_error(f"{message}; see `{self.prog} --help`")
-        raise SystemExit(EXIT_MISUSE)
-
-    def _get_formatter(self) -> argparse.HelpFormatter:
-        width = min(HELP_WIDTH, shutil.get_terminal_size().columns)
-        return argparse.RawDescriptionHelpFormatter(self.prog, width=width - 2)
-
-    def format_help(self) -> str:
-        _, command, *_ = self.prog.split()
-        self.description, self.epilog = wrap_description(self.description or ""), make_epilog(command)
-        return super().format_help()
+EXIT_MISUSE, EXIT_CANCELLED, EXIT_PIPE = 2, 130, 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,18 +102,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 errors="backslashreplace"
             )  # an unprintable character must not stop the command
     try:
-        return _dispatch(given)
-    except BridleError as error:
-        print_error(str(error))
-        return EXIT_MISUSE
+        code = _dispatch(given)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a closed pipe shows here, not while Python exits
+        return code
     except KeyboardInterrupt:
         return EXIT_CANCELLED
     except BrokenPipeError:
         # The reader closed the pipe. Without this, Python reports it again while flushing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return EXIT_PIPE
     except OSError as error:
-        print_error(f"cannot write the output: {error.strerror or error}")
+        _print_error(f"cannot write the output: {error.strerror or error}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -122,31 +122,62 @@ def _dispatch(given: list[str]) -> int:
     if given[:1] == ["help"] and len(given) > 1:
         given = [given[1], "--help"]
     if not given or given[0] in ("-h", "--help", "help"):
-        print_text(make_overview(COMMANDS))
+        print(make_overview())
         return 0
     if given[0] in ("-V", "--version"):
-        print_line(f"bridle {__version__}")
+        print(f"bridle {__version__}")
         return 0
     name, *rest = given
+    errors = import_module("bridle.values.errors")
+    try:
+        return _run_command(name, rest)
+    except errors.BridleError as error:
+        _print_error(str(error))
+        return EXIT_MISUSE
+
+
+def _run_command(name: str, rest: list[str]) -> int:
     if name not in COMMANDS and name not in HIDDEN_COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        near = import_module("difflib").get_close_matches(name, COMMANDS, n=1)
         hint = f"; did you mean `bridle {near[0]}`?" if near else "; `bridle --help` lists the commands"
-        print_error(f"unknown command {name!r}{hint}")
+        _print_error(f"unknown command {name!r}{hint}")
         return EXIT_MISUSE
     parser = make_parser(name)
     options = parser.parse_args(rest)
-    with apply_configuration(parser, options):
+    # The help does not read the settings, so it does not load their modules.
+    with import_module(".configured_options", __package__).apply_configuration(parser, options):
         code: int = _load_command(name).execute(options)
     return code
 
 
-def make_parser(name: str) -> argparse.ArgumentParser:
+def _print_error(message: str) -> None:
+    import_module(".format.printing", __package__).print_error(message)
+
+
+def make_overview() -> str:
+    """The help of `bridle`: all commands and what each does."""
+    width = max(map(len, COMMANDS))
+    lines = ["usage: bridle COMMAND [options]", ""]
+    lines += ["A model-agnostic agent harness: one log, a pure core, a byte-stable wire.", ""]
+    for title, names in GROUPS.items():
+        lines += [f"{title}:", *(f"  {name:<{width}}  {COMMANDS[name]}" for name in names), ""]
+    return "\n".join(
+        [
+            *lines,
+            "`bridle help COMMAND` explains a command, with examples. Without a model and an",
+            'API key, the simulator answers:  bridle run "What is 17 * 23 minus 100?"',
+            "",
+            "Exit codes: 0 success, 1 no answer or something was found, 2 something to",
+            "correct (one line says what), 130 stopped with Ctrl-C.",
+        ]
+    )
+
+
+def make_parser(name: str) -> "argparse.ArgumentParser":
     """The argument parser of a command; its description is the docstring of the command's module."""
     module = _load_command(name)
-    parser = OneLineParser(
-        prog=f"bridle {name}",
-        description=module.__doc__,
-    )
+    make: type[argparse.ArgumentParser] = import_module(".help_texts", __package__).OneLineParser
+    parser = make(prog=f"bridle {name}", description=module.__doc__)
     module.add_arguments(parser)
     return parser
 

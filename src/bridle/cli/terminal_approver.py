@@ -15,6 +15,7 @@ import msgspec
 from bridle.cli.commands.approvals import INDENT, format_question
 from bridle.cli.format.columns import screen_width
 from bridle.core.calls.argument_changes import list_changes
+from bridle.run.calls.approval import wait_for_answers
 from bridle.values.calls import ApprovalVerdict, PendingApproval
 from bridle.values.text import escape_text
 from bridle.watchers.console import Console
@@ -28,6 +29,25 @@ CHOICES = {
 """Answers by kind of question."""
 
 
+def show_question(console: Console, question: PendingApproval, *more: str) -> None:
+    first, *rest = format_question(question, screen_width() - len(INDENT))
+    console.note(first, "yellow")
+    for line in (*rest, *more):
+        console.note(f"{INDENT}{line}", "dim")
+
+
+class WaitingApprover:
+    """Shows a question, and waits until another process answers it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    async def ask(self, question: PendingApproval) -> ApprovalVerdict | None:
+        hint = f"waiting; in another terminal: bridle approve {question.id}"
+        show_question(self._console, question, hint)
+        return await wait_for_answers(question)
+
+
 class TerminalApprover:
     def __init__(self, console: Console, read_answer: Callable[[], Awaitable[str]] | None = None) -> None:
         """`read_answer` reads a line, if the terminal is read elsewhere meanwhile; empty at the end of the input."""
@@ -36,11 +56,7 @@ class TerminalApprover:
     async def ask(self, question: PendingApproval) -> ApprovalVerdict | None:
         if question.question == "elicitation":
             return await self._ask_values(question)
-        doubt = question.question == "in_doubt"
-        first, *rest = format_question(question, screen_width() - len(INDENT))
-        self._console.note(first, "yellow")
-        for line in rest:
-            self._console.note(f"{INDENT}{line}", "dim")
+        show_question(self._console, question)
         while True:
             answer = await self._read(f"{CHOICES[question.question]}: ")
             match answer.strip().lower():
@@ -56,7 +72,7 @@ class TerminalApprover:
                             self._console.note(f"  changed: {line}", "yellow")
                         return ApprovalVerdict(answer="approve", arguments=edited.strip(), by="terminal")
                     self._console.note("not a JSON object", "red")
-                case "d" | "done" if doubt:
+                case "d" | "done" if question.question == "in_doubt":
                     result = await self._read("its result: ")
                     return ApprovalVerdict(answer="done", reason=result.strip() or "done", by="terminal")
                 case "w" | "wait":
@@ -94,7 +110,7 @@ class TerminalApprover:
 
 
 def _describe_field(name: str, field: object) -> str:
-    """The name of a field, what it means and which values it accepts, all in the words of a server."""
+    """Name, meaning and accepted values of a field, in the words of the server."""
     about = field if isinstance(field, dict) else {}
     choices = about.get("enum") or [
         one.get("const") for one in about.get("oneOf", ()) if isinstance(one, dict)
@@ -107,7 +123,7 @@ def _describe_field(name: str, field: object) -> str:
 
 
 def _parse_value(text: str, field: object) -> object:
-    """The value that a person typed: a text for a field of texts, JSON for any other."""
+    """The value that a person typed: text for a string field, JSON for any other."""
     if isinstance(field, dict) and field.get("type") == "string":
         return text
     try:

@@ -20,15 +20,18 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import asdict
 
+from bridle.ports.clock import Clock
 from bridle.ports.sandbox import Sandbox
 from bridle.ports.tool import Tool
 from bridle.ports.watcher import Watcher
 from bridle.run.agent import Agent
-from bridle.run.agent_settings import AgentOptions, read_policy
+from bridle.run.agent_settings import AgentOptions
+from bridle.run.budget.sources import BudgetPool
 from bridle.run.calls.approval import Approver
 from bridle.run.calls.code_mode import CALLS_DEFAULT, SECONDS_DEFAULT, CodeMode
 from bridle.run.context.resources import StoreLike
-from bridle.run.model_chain import ModelLike
+from bridle.run.hooks import Hook
+from bridle.run.model_connection import ModelLike
 from bridle.sandbox.local import find_sandbox
 from bridle.toolkit.instruction_files import make_project_instructions
 from bridle.toolkit.skill_tool import make_skill_tool
@@ -49,7 +52,7 @@ from bridle.values.settings import CacheTtl, Compaction, PrefixRule
 from bridle.values.usage import Budget
 
 from .configuration import resolve_reference
-from .toml_file import KeyPath, TomlFile, convert_table, read_toml_file
+from .toml_file import KeyPath, TomlFile, convert_table, read_policy_file, read_toml_file
 from .tool_loader import load_reference, load_tools
 
 
@@ -192,6 +195,11 @@ def read_agent_file(path: str | os.PathLike[str]) -> AgentDefinition:
     """Read an agent file and load what it names; raises `MisuseError` with the file and the line."""
     file = read_toml_file(Path(path))
     assert file is not None  # without a root there is always a table
+    return read_agent_table(file)
+
+
+def read_agent_table(file: TomlFile) -> AgentDefinition:
+    """Load what a table of agent keys names; an agent without a name is called like the file."""
     read = convert_table(file, AgentFile)
     options = AgentOptions(name=read.name or file.path.stem)
     if read.memory:
@@ -236,9 +244,25 @@ def load_agent(
         raise MisuseError(
             f'{os.fspath(path)} names no model; add: model = "sim:", or pass load_agent(model=…)'
         )
+    return build_agent(definition, models, store=store, approver=approver, watchers=watchers)
+
+
+def build_agent(
+    definition: AgentDefinition,
+    models: ModelLike | Sequence[ModelLike],
+    *,
+    tools: Sequence[Tool] = (),
+    store: StoreLike = None,
+    approver: Approver | None = None,
+    watchers: Sequence[Watcher] = (),
+    hooks: Sequence[Hook[object]] = (),
+    pool: BudgetPool = None,
+    clock: Clock | None = None,
+) -> Agent[object, object]:
+    """The agent of a definition, with these models; `tools` are added to its own."""
     return Agent(
         models,
-        tools=(*definition.tools, *definition.servers),
+        tools=(*definition.tools, *tools, *definition.servers),
         instructions=_collect_instructions(definition),
         sandbox=definition.sandbox,
         policy=definition.policy,
@@ -250,6 +274,9 @@ def load_agent(
         store=store,
         approver=approver,
         watchers=watchers,
+        hooks=hooks,
+        pool=pool,
+        clock=clock,
         **definition.options,
     )
 
@@ -372,7 +399,7 @@ def _read_policy(file: TomlFile, read: AgentFile) -> Policy | None:
     if not isinstance(read.policy, str):
         return read.policy
     try:
-        return read_policy(file.resolve_path(read.policy))
+        return read_policy_file(file.resolve_path(read.policy))
     except BridleError as error:
         raise file.fail(("policy",), str(error)) from None
 

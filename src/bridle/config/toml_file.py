@@ -18,6 +18,7 @@ import msgspec
 from msgspec import inspect
 
 from bridle.config.key_check import explain_credential
+from bridle.values.calls import Policy
 from bridle.values.errors import BridleError, MisuseError
 
 KeyPath = tuple[str | int, ...]
@@ -36,7 +37,7 @@ class TomlFile:
     path: Path
     text: str
     table: Mapping[str, object]
-    root: tuple[str, ...] = ()
+    root: KeyPath = ()
     """Path of `table` in the file, such as `tool.bridle`."""
 
     @property
@@ -185,10 +186,19 @@ def convert_table(file: TomlFile, kind: type[T]) -> T:
         found = _MSGSPEC_PATH.search(message)
         path = _parse_path(found["path"]) if found else ()
         problem = message[: found.start()] if found else message
+        if choices := _list_choices(inspect.type_info(kind), path):
+            problem = f"{problem}; choose one of: {', '.join(choices)}"
         name = ".".join(str(step) for step in path if isinstance(step, str))
         raise file.fail(path, f"{name}: {lower_first(problem)}" if name else lower_first(problem)) from None
     except BridleError as error:
         raise file.fail(_guess_path(str(error), file.table), str(error)) from None
+
+
+def read_policy_file(path: str | os.PathLike[str]) -> Policy:
+    """Read a policy from a TOML file; raises `MisuseError` with the line and the nearest valid name."""
+    file = read_toml_file(Path(path))
+    assert file is not None  # without a root there is always a table
+    return convert_table(file, Policy)
 
 
 def _check_names(file: TomlFile, kind: inspect.Type, value: object, path: KeyPath) -> None:
@@ -206,6 +216,24 @@ def _check_names(file: TomlFile, kind: inspect.Type, value: object, path: KeyPat
             if name not in fields:
                 raise file.fail((*path, name), explain_unknown_name(name, fields, path))
             _check_names(file, fields[name], inner, (*path, name))
+
+
+def _list_choices(kind: inspect.Type, path: KeyPath) -> list[str]:
+    """The values that a key with fixed values takes; empty for other keys."""
+    if isinstance(kind, inspect.UnionType):
+        return [choice for each in kind.types for choice in _list_choices(each, path)]
+    if not path:
+        return [str(value) for value in kind.values] if isinstance(kind, inspect.LiteralType) else []
+    if isinstance(kind, inspect.StructType):
+        return [
+            choice
+            for field in kind.fields
+            if field.encode_name == path[0]
+            for choice in _list_choices(field.type, path[1:])
+        ]
+    if isinstance(kind, inspect.VarTupleType | inspect.ListType):
+        return _list_choices(kind.item_type, path[1:])
+    return _list_choices(kind.value_type, path[1:]) if isinstance(kind, inspect.DictType) else []
 
 
 def explain_unknown_name(name: str, known: Iterable[str], path: KeyPath = ()) -> str:

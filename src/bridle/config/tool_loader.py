@@ -11,7 +11,8 @@ The file's folder, or the current one for a module, can be imported from, as whe
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from difflib import get_close_matches
 from importlib import import_module, util
 from pathlib import Path
@@ -24,6 +25,7 @@ from bridle.values.request import ToolSpec
 
 PRIVATE_NAME = "bridle_tools_{}"
 """Module name of a tools file: a file called json.py must not replace the json module."""
+_SHARED_FILES: ContextVar[dict[Path, ModuleType] | None] = ContextVar("_SHARED_FILES", default=None)
 
 
 def load_tools(names: Sequence[str], folder: Path | None = None) -> list[Tool]:
@@ -118,13 +120,28 @@ def load_module(name: str, beside: Path | None = None) -> ModuleType:
         raise MisuseError(f"{name}{_error_line(error, path)}: {type(error).__name__}: {error}") from error
 
 
+@contextmanager
+def share_loaded_files() -> Iterator[None]:
+    """Load each file once inside this context, so that all who name it see the same classes and variables."""
+    token = _SHARED_FILES.set({})
+    try:
+        yield
+    finally:
+        _SHARED_FILES.reset(token)
+
+
 def _import_file(path: Path) -> ModuleType:
+    shared, place = _SHARED_FILES.get(), path.resolve()
+    if shared is not None and place in shared:
+        return shared[place]
     name = PRIVATE_NAME.format(path.stem)
     spec = util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    if shared is not None:
+        shared[place] = module
     return module
 
 

@@ -27,7 +27,6 @@ from bridle.values.text import parse_json
 from .effects import CheckOutput, Effect, EndRun, Reprompt, SkipCall
 from .state import OutputProgress, ReplyEvaluation, State
 
-REPROMPTS_MAX = 2
 PAUSES_MAX = 10
 REJECTED_ANSWERS_MAX = 2
 NO_WORDS = "Your reply had no words in it. Please answer in words."
@@ -247,8 +246,10 @@ def _handle_missing_calls(state: State) -> Effect:
 
 def _reprompt_or_end(state: State, why: str, notice: str, stop: RunStop = "failed") -> Effect:
     """Reprompt within the limit; then end the run as `stop`."""
-    if state.run.evaluation.reprompts >= REPROMPTS_MAX:
-        return EndRun(stop=stop, reason=f"{why}, {state.run.evaluation.reprompts + 1} times in a row")
+    reprompts = state.run.evaluation.reprompts
+    if reprompts >= state.settings.reprompts_max:
+        times = f", {reprompts + 1} times in a row" if reprompts else ""
+        return EndRun(stop=stop, reason=f"{why}{times}")
     return Reprompt(why=why, message=notice)
 
 
@@ -347,15 +348,15 @@ def _find_cycle_of_period(batches: tuple[str, ...], period: int) -> Cycle:
 
 def batch_signature(answered: tuple[tuple[ToolCall, ToolResult], ...]) -> str:
     """Digest that is equal exactly if the same calls had the same results."""
-    digest = sha256()
+    pieces: list[bytes] = []
     for call, result in answered:
-        parts = msgspec.json.encode(result.parts)  # images included: a new screenshot is new information
-        for piece in (call.name, _canonical_arguments(call.arguments), result.outcome):
-            digest.update(piece.encode("utf-8", "surrogatepass"))
-            digest.update(b"\0")
-        digest.update(parts)
-        digest.update(b"\0")
-    return digest.hexdigest()
+        texts = f"{call.name}\0{_canonical_arguments(call.arguments)}\0{result.outcome}\0"
+        pieces += (
+            texts.encode("utf-8", "surrogatepass"),
+            msgspec.json.encode(result.parts),  # images included: a new screenshot is new information
+            b"\0",
+        )
+    return sha256(b"".join(pieces)).hexdigest()
 
 
 def _canonical_arguments(arguments: str) -> str:

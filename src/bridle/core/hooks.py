@@ -19,9 +19,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bridle.core.calls.dispatch import callable_tools, find_call_problem
+from bridle.core.calls.compensation import compensation_notices
+from bridle.core.calls.dispatch import find_call_problem
 from bridle.core.calls.pending import CallHooks, PendingCall, canonical_arguments, find_call
 from bridle.core.calls.transitions import apply_tool_finished, update_call
+from bridle.core.context.assemble import callable_tools
 from bridle.core.context.token_estimate import append_message
 from bridle.values import events as e
 from bridle.values.hooks import HookDecided, HookPoint, HookSpec
@@ -134,15 +136,14 @@ def _set_progress(state: State, progress: HookProgress) -> State:
 
 
 def _add_decision(progress: HookProgress, event: HookDecided) -> HookProgress:
+    """Progress after a decision; a hook that failed or refused is due again if the run is resumed before its end."""
     progress = replace(progress, is_used=True)
-    decided = (*progress.decided, event.hook)
     match event.action:
         case "fail":
             return replace(progress, failure=HOOK_FAILED.format(hook=event.hook, reason=event.reason))
         case "refuse":
-            refusal = REFUSED_BY.format(hook=event.hook, reason=event.reason)
-            return replace(progress, decided=decided, refusal=refusal)
-    return replace(progress, decided=decided)
+            return replace(progress, refusal=REFUSED_BY.format(hook=event.hook, reason=event.reason))
+    return replace(progress, decided=(*progress.decided, event.hook))
 
 
 def apply_before_model(state: State, event: HookDecided, at: float) -> State:
@@ -183,17 +184,17 @@ def _apply_after_model(state: State, event: HookDecided, at: float, proof: str) 
     if event.action == "retry":
         return _reject_reply(state, event, at, proof)
     if event.action in ("answer", "change"):
-        held = replace(held, reply=_change_reply(held.reply, event), output_error=event.output_error)
+        held = replace(held, reply=change_reply(held.reply, event), output_error=event.output_error)
         state = _forget_server_state(state)
     after = _set_progress(state, replace(progress, unreviewed=held))
     is_open = _find_due_hook(state, "after_model", progress.decided) is not None
     if is_open or progress.failure or progress.refusal:
         return after
     accepted = _set_progress(after, replace(progress, decided=(), unreviewed=None))
-    return apply_model_replied(accepted, held, at, proof)
+    return _apply_reviewed(accepted, held, at, proof)
 
 
-def _change_reply(reply: Reply, event: HookDecided) -> Reply:
+def change_reply(reply: Reply, event: HookDecided) -> Reply:
     """The reply with the hook's text; without its provider id, because the provider has another text."""
     text: tuple[Part, ...] = (Text(text=event.replacement or ""),)
     if event.action == "answer":
@@ -211,9 +212,53 @@ def _forget_server_state(state: State) -> State:
     )
 
 
-def drop_unreviewed_reply(state: State, at: float, proof: str) -> State:
-    """State after a reply that no hook accepted: it is paid for, and not part of the conversation."""
-    return _close_review(state, (), at, proof)
+def end_review(state: State, at: float, proof: str) -> State:
+    """State before the end of a run; a reply that no hook accepted is paid for, and not part of the conversation."""
+    review = state.run.evaluation.hooks
+    kept = (review.unreviewed, review.decided) if review.unreviewed is not None else None
+    after = _close_review(state, (), at, proof)
+    return _set_progress(after, replace(after.run.evaluation.hooks, decided=(), cancelled=kept))
+
+
+def hooks_after_resume(state: State) -> HookProgress:
+    """Progress after a resume: hooks that failed or refused are called again, and those of the end for the next end."""
+    progress = replace(state.run.evaluation.hooks, failure="", refusal="")
+    return replace(progress, decided=()) if state.phase is Phase.IDLE else progress
+
+
+def has_open_reply(state: State) -> bool:
+    """True if the run was cancelled after a complete reply and before its end, and nothing was undone since."""
+    evaluation = state.run.evaluation
+    replies = (evaluation.reply, evaluation.output, evaluation.hooks.cancelled)
+    is_cancelled = state.phase is Phase.IDLE and state.run.end.stop == "cancelled"
+    return is_cancelled and any(each is not None for each in replies) and not compensation_notices(state)
+
+
+def drop_open_reply(state: State) -> State:
+    """State of a run that does not return to its last reply."""
+    hooks = replace(state.run.evaluation.hooks, cancelled=None)
+    evaluation = replace(state.run.evaluation, reply=None, output=None, continued_text="", hooks=hooks)
+    return replace(state, run=replace(state.run, evaluation=replace(evaluation, suspected_truncation="")))
+
+
+def reopen_reply(state: State) -> State:
+    """State of a resumed run that evaluates the reply before the cancel, or continues its review by hooks."""
+    progress = state.run.evaluation.hooks
+    if progress.cancelled is None:
+        return replace(state, phase=Phase.EVALUATING_REPLY)
+    reply, decided = progress.cancelled
+    reviewing = replace(progress, unreviewed=reply, decided=decided)
+    return _set_progress(replace(state, phase=Phase.REVIEWING_REPLY), reviewing)
+
+
+def _apply_reviewed(state: State, held: e.ModelReplied, at: float, proof: str) -> State:
+    """State after a reviewed reply; one whose run was cancelled before is counted already."""
+    after = apply_model_replied(state, held, at, proof)
+    progress = after.run.evaluation.hooks
+    if progress.cancelled is None:
+        return after
+    counted = replace(after.run, budget=state.run.budget)
+    return _set_progress(replace(after, run=counted, totals=state.totals), replace(progress, cancelled=None))
 
 
 def _close_review(state: State, parts: tuple[Part, ...], at: float, proof: str) -> State:
@@ -224,7 +269,7 @@ def _close_review(state: State, parts: tuple[Part, ...], at: float, proof: str) 
         return state
     kept = replace(held, reply=replace(held.reply, parts=parts, stop=Stop.DONE, id=""))
     cleared = _set_progress(state, replace(progress, unreviewed=None, decided=()))
-    after = _forget_server_state(apply_model_replied(cleared, kept, at, proof))
+    after = _forget_server_state(_apply_reviewed(cleared, kept, at, proof))
     return replace(
         after,
         phase=Phase.CALLING_MODEL,
@@ -323,9 +368,10 @@ def _apply_on_end(state: State, event: HookDecided, at: float, proof: str) -> St
             failure = HOOK_FAILED.format(hook=event.hook, reason=event.reason)
             end = replace(end, reason=f"{end.reason}; {failure}" if end.reason else failure)
     evaluation = replace(state.run.evaluation, hooks=progress)
-    if event.action in ("change", "answer", "refuse"):
-        is_structured = state.settings.output is not None and event.action != "refuse"
-        evaluation = replace(evaluation, output=event.replacement if is_structured else None)
+    if event.action == "refuse":
+        evaluation = replace(evaluation, output=None)
+    elif event.action in ("change", "answer") and end.stop == "done" and state.settings.output is not None:
+        evaluation = replace(evaluation, output=event.replacement)
     return replace(state, run=replace(state.run, end=end, evaluation=evaluation))
 
 

@@ -39,10 +39,8 @@ from bridle.core.calls.compensation import (
     mark_compensations_reported,
 )
 from bridle.core.calls.dispatch import choose_call_effects
-from bridle.core.calls.orphaned import LOG_TRANSITIONS, SERVER_EVENTS
+from bridle.core.calls.orphaned import LOG_TRANSITIONS, SERVER_EVENTS, close_calls, recheck_calls
 from bridle.core.calls.transitions import (
-    abandon_calls,
-    append_results,
     apply_approval_answered,
     apply_approval_asked,
     apply_call_reviewed,
@@ -54,14 +52,12 @@ from bridle.core.calls.transitions import (
     apply_tools_revealed,
     doubt_if_running,
     exclude_waiting_time,
-    recheck_calls,
-    remember_abandoned_call,
 )
 from bridle.core.compaction.plan import apply_compacted
 from bridle.core.compaction.strategies import cap_estimate
 from bridle.core.compaction.summary import progress_after_resume
 from bridle.core.context.assemble import apply_options_chosen
-from bridle.core.context.token_estimate import append_message, append_prompt
+from bridle.core.context.token_estimate import append_history, append_message, append_prompt
 from bridle.core.context.view import rebuild_view
 from bridle.core.recovery.fallback import apply_model_switched
 from bridle.values import events as e
@@ -82,8 +78,12 @@ from .hooks import (
     HOOK_TRANSITIONS,
     REVIEW_TRANSITIONS,
     apply_before_model,
-    drop_unreviewed_reply,
+    drop_open_reply,
+    end_review,
+    has_open_reply,
+    hooks_after_resume,
     insert_hooks,
+    reopen_reply,
 )
 from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_prompt_errors, take_over_prompt
 from .model_turn import apply_model_asked, apply_model_failed, apply_model_replied, choose_next_effect
@@ -140,14 +140,13 @@ def is_replaced(state: State, effect: Effect) -> bool:
 
 def _apply_configured(state: State, event: e.Configured, at: float, proof: str) -> State:
     phase = Phase.IDLE if state.phase is Phase.NEW else state.phase
-    session = state.identity.id or event.session
     # Only a driver that takes over brings other settings; before that, no driver was active.
     after = exclude_waiting_time(state, at)
     after = replace(
         after,
         phase=phase,
         settings=event.settings,
-        identity=replace(after.identity, id=session),
+        identity=replace(after.identity, id=state.identity.id or event.session),
         calls=replace(after.calls, batch=CallBatch(pending=after.calls.batch.pending)),
     )
     if event.settings.all_tools != state.settings.all_tools:
@@ -158,6 +157,8 @@ def _apply_configured(state: State, event: e.Configured, at: float, proof: str) 
         )
     if event.settings.prompt_head != state.settings.prompt_head:
         after = mark_all_stale(after)
+    if event.settings.output != state.settings.output and state.run.end.stop not in (None, "done"):
+        after = drop_open_reply(after)  # it answers a request for another type
     if event.handed_over_to:
         after = replace(after, run=replace(after.run, origin=add_agent(state, event.handed_over_to)))
         return take_over_prompt(rebuild_view(after), at)
@@ -166,9 +167,7 @@ def _apply_configured(state: State, event: e.Configured, at: float, proof: str) 
 
 def _apply_imported(state: State, event: e.Imported, at: float, proof: str) -> State:
     after = replace(state, conversation=replace(state.conversation, imported_instructions=event.instructions))
-    for message in (replace(message, provenance="import") for message in event.messages):
-        after = append_prompt(after, message) if message.role == "user" else append_message(after, message)
-    return after
+    return append_history(after, [replace(message, provenance="import") for message in event.messages])
 
 
 def _apply_view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> State:
@@ -205,8 +204,13 @@ def _settle_refusal(state: State) -> Run:
 def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=event.parts, at=at, provenance="person")
     prompt, notice = begin_prompt(state, event.parts), compensation_notices(state)
-    if waiting := state.run.prompt.steering.waiting:  # the run before could not take them up
+    waiting = state.run.prompt.steering.waiting
+    if waiting and not state.calls.batch.pending:  # the run before could not take them up
         state = append_waiting(state, len(waiting), at)
+    held: tuple[Message, ...] = ()
+    if state.calls.batch.pending:  # they are settled first
+        held = (*state.run.prompt.held, message)
+        prompt = replace(prompt, held=held, steering=Steering(waiting=state.run.prompt.steering.waiting))
     run = Run(
         budget=BudgetUse(limits=event.budget, started_at=at),
         origin=RunOrigin(caller=event.caller, tenant=event.tenant, traceparent=event.traceparent),
@@ -223,7 +227,10 @@ def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> S
         totals=replace(state.totals, earlier_seconds=earlier),
         cache=replace(state.cache, server_conversation=conversation),
     )
-    return append_prompt(_append_notice(prepared, notice, at) if notice else prepared, message)
+    if held:
+        return replace(prepared, phase=Phase.RUNNING_TOOLS)
+    prepared = _append_notice(prepared, notice, at) if notice else prepared
+    return append_prompt(prepared, message) if event.parts else prepared
 
 
 def _append_notice(state: State, parts: tuple[Text, ...], at: float) -> State:
@@ -251,8 +258,7 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
             reprompts=0,
             output_progress=restart_output_progress(run.evaluation.output_progress),
             pauses=0,
-            suspected_truncation="",
-            hooks=replace(run.evaluation.hooks, failure="", refusal=""),
+            hooks=hooks_after_resume(state),
         ),
         adjustments=RequestAdjustments(
             recorded_notes=run.adjustments.recorded_notes, step_options=run.adjustments.step_options
@@ -270,18 +276,18 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
         calls=replace(state.calls, batch=CallBatch(pending=calls)),
         cache=replace(state.cache, server_conversation=allow_new_conversation(state)),
     )
-    if state.phase is Phase.AWAITING_APPROVAL:
+    if state.phase is Phase.AWAITING_APPROVAL or (state.phase is Phase.IDLE and calls):
         return replace(resumed, phase=Phase.RUNNING_TOOLS)
     if state.phase is not Phase.IDLE:
         return resumed
-    prepared = mark_compensations_reported(replace(resumed, phase=Phase.CALLING_MODEL))
-    to_continue = (
-        state.conversation.transcript.messages[-1].role == "assistant"
-        and not state.run.prompt.steering.waiting
-    )
+    if event.continues_reply and has_open_reply(state):
+        return reopen_reply(resumed)
+    prepared = mark_compensations_reported(drop_open_reply(replace(resumed, phase=Phase.CALLING_MODEL)))
+    last, waiting = state.conversation.transcript.messages[-1], state.run.prompt.steering.waiting
+    to_continue = last.role == "assistant" and not waiting
     notices = (*compensation_notices(state), *((Text(text=CONTINUE_NOTICE),) if to_continue else ()))
     if not notices and run.evaluation.output is not None and run.evaluation.output_progress.function:
-        return replace(prepared, phase=Phase.EVALUATING_REPLY)  # its output function is not called again
+        return replace(resumed, phase=Phase.EVALUATING_REPLY)  # its output function is not called again
     return _append_notice(prepared, notices, at) if notices else prepared
 
 
@@ -308,8 +314,8 @@ def _apply_reprompted(state: State, event: e.Reprompted, at: float, proof: str) 
 
 def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     """End the run with a transcript that any later request can continue."""
-    if state.phase is Phase.REVIEWING_REPLY:
-        state = drop_unreviewed_reply(state, at, proof)
+    if state.phase is Phase.REVIEWING_REPLY or state.run.evaluation.hooks.decided:
+        state = end_review(state, at, proof)
     after = charge_partial_reply(state, event.usage, event.usd)
     after = replace(
         after,
@@ -319,18 +325,15 @@ def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> 
         run = replace(after.run, end=replace(after.run.end, stop=event.stop, reason=event.reason))
         return replace(after, phase=Phase.AWAITING_APPROVAL, run=run)
     if state.calls.batch.pending:
-        closed = abandon_calls(state.calls.batch.pending)
-        for before, item in zip(state.calls.batch.pending, closed, strict=True):
-            if before.result is None:
-                after = remember_abandoned_call(after, item, at)
-        after = append_results(after, closed, at)
+        after = close_calls(after, event, at)
     partial = event.partial_text.strip()
     if partial:
         parts = (Text(text=partial),)
         message = Message(role="assistant", parts=parts, at=at, stop=Stop.OTHER, provenance="model")
         after = append_message(after, message)
     answer, output = conclude_answer(state, event.stop, partial)
-    evaluation = replace(after.run.evaluation, output=output, reply=None, continued_text="")
+    ended = after if event.stop == "cancelled" else drop_open_reply(after)
+    evaluation = replace(ended.run.evaluation, output=output)
     if state.calls.batch.pending:
         evaluation = keep_function_answer(state, evaluation)
     run = replace(
@@ -360,6 +363,7 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
     (Phase.NEW, e.Configured): _apply_configured,
     (Phase.REVIEWING_REPLY, e.RunEnded): _apply_run_ended,
     (Phase.IDLE, e.Imported): _apply_imported,
+    (Phase.IDLE, e.ApprovalAnswered): apply_approval_answered,
     (Phase.IDLE, e.Prompted): _apply_prompted,
     (Phase.IDLE, e.CompensationStarted): apply_compensation_started,
     (Phase.IDLE, e.CompensationFinished): apply_compensation_finished,

@@ -13,7 +13,6 @@ from bridle.core.budget.limits import (
     deadline,
     find_reached_limit,
     model_call_spending,
-    sum_spending,
     wrap_up_reprompt,
 )
 from bridle.core.cache.diagnosis import record_call_answered, record_call_sent
@@ -91,6 +90,7 @@ from .effects import (
     SwitchModel,
 )
 from .evaluate_reply import (
+    CYCLE_LENGTH_MAX,
     NOTICE_BEFORE_END,
     REJECTED_ANSWERS_MAX,
     end_output_rejected,
@@ -114,9 +114,11 @@ def choose_next_effect(state: State) -> Effect:
     steering = state.run.prompt.steering
     if (steering.waiting or steering.pause_reason) and (steered := plan_steering(state)):
         return steered
-    refused = end_if_prefix_moved(state) or end_if_adjusted(state)
-    if refused is not None:
-        return refused
+    adjustments = state.run.adjustments
+    if adjustments.prefix_change is not None or adjustments.refused_adjustments:
+        refused = end_if_prefix_moved(state) or end_if_adjusted(state)
+        if refused is not None:
+            return refused
     repetition = _check_repetition(state)
     if repetition is not None:
         return repetition
@@ -136,9 +138,10 @@ def choose_next_effect(state: State) -> Effect:
         if fallback_state is None:
             return switch_or_end(state, wait.why)
         state, wait = fallback_state, RetryWait(seconds=0.0, source="repair")
-    preparation: Effect | None = plan_memory_load(state) or plan_retrieval(state, deadline(state))
+    until = deadline(state)
+    preparation: Effect | None = plan_memory_load(state) or plan_retrieval(state, until)
     if preparation is None and state.settings.instruction_functions:
-        preparation = plan_instruction(state, deadline(state))
+        preparation = plan_instruction(state, until)
     if preparation is not None:
         return preparation
     if steering.waiting and (steered := plan_steering(state, prepared=True)):
@@ -146,13 +149,13 @@ def choose_next_effect(state: State) -> Effect:
     change = find_due_view_change(state) or stale_reasoning(state)
     if change:
         return ChangeView(changes=change.changes, why=change.why, model_key=change.model_key)
-    tools = plan_tool_reveal(state, deadline(state))
+    tools = plan_tool_reveal(state, until)
     if tools is not None:
         return tools
-    return _plan_request(state, wait)
+    return _plan_request(state, wait, until)
 
 
-def _plan_request(state: State, wait: RetryWait) -> Effect:
+def _plan_request(state: State, wait: RetryWait, until: float | None) -> Effect:
     """Compaction, options of the step, a conversation or prompt at the provider; then the model call."""
     compaction = plan_compaction(state)
     if isinstance(compaction, EndRun) and (model := next_model(state)):
@@ -170,18 +173,20 @@ def _plan_request(state: State, wait: RetryWait) -> Effect:
             return forced
     request, notes = (compaction.request, ()) if compaction else assemble_request(state, choice)
     if compaction is None:
-        conversation = plan_conversation(state)
-        if conversation is not None:
-            return conversation
-        storage = plan_stored_prompt(state, request)
-        if storage is not None:
-            return storage
-        if name := stored_prompt_name(state, request):
-            request = replace(request, stored_prompt=name)
+        settings, cache = state.settings, state.cache
+        if (settings.chain or cache.server_conversation is not None) and (moved := plan_conversation(state)):
+            return moved
+        if settings.cache_by_name or cache.stored_prompt is not None:
+            storage = plan_stored_prompt(state, request)
+            if storage is not None:
+                return storage
+            if name := stored_prompt_name(state, request):
+                request = replace(request, stored_prompt=name)
         if lost := list_unsent_options(state, choice):
             return RecordFinding(event=e.RequestAdjusted(adjustments=lost))
-    if moved := find_prefix_change(state, request, aside=compaction is not None, chosen=choice is not None):
-        return RecordFinding(event=moved)
+    change = find_prefix_change(state, request, aside=compaction is not None, chosen=choice is not None)
+    if change is not None:
+        return RecordFinding(event=change)
     failure = state.run.attempt.failure
     return AskModel(
         request=request,
@@ -190,7 +195,7 @@ def _plan_request(state: State, wait: RetryWait) -> Effect:
         after_failure=failure.kind if failure else None,
         wait_seconds=wait.seconds,
         wait_source=wait.source,
-        deadline=deadline(state),
+        deadline=until,
         notes=notes,
         summarizes_until=compaction.summarized_until if compaction else "",
     )
@@ -210,9 +215,11 @@ def _use_own_summarizer(state: State) -> State | None:
 
 
 def _check_repetition(state: State) -> Effect | None:
-    run, limit = state.run, state.settings.repeats_max
-    cycle = find_cycle(run.evaluation.batch_signatures)
-    if limit is None or cycle.repeats <= 1:
+    batches, limit = state.run.evaluation.batch_signatures, state.settings.repeats_max
+    if limit is None or not batches or batches[-1] not in batches[-1 - CYCLE_LENGTH_MAX : -1]:
+        return None
+    cycle = find_cycle(batches)
+    if cycle.repeats <= 1:
         return None
     calls = _latest_calls(state, cycle.period)
     if cycle.repeats >= limit:
@@ -276,7 +283,9 @@ def apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str) 
             state.cache,
             last_request=snapshot_request(sent, event.tool_choice),
             history=record_call_sent(state, event, at),
-            server_conversation=mark_conversation_sent(state, event),
+            server_conversation=mark_conversation_sent(state, event)
+            if state.cache.server_conversation is not None
+            else None,
         ),
     )
 
@@ -292,7 +301,7 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
     spent = model_call_spending(usage, event.usd, steps=1)
     run = replace(
         run,
-        budget=replace(run.budget, spent=sum_spending(run.budget.spent, spent), tool_call_limit=""),
+        budget=replace(run.budget, spent=run.budget.spent + spent, tool_call_limit=""),
         attempt=Attempt(),
         evaluation=replace(
             evaluation,
@@ -316,7 +325,7 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
     # A refused reply may be shown, but its calls and reasoning are not sent on.
     parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
     conversation = state.conversation
-    if any(is_substantial(part) for part in parts):
+    if pending or any(is_substantial(part) for part in parts):
         message = _make_reply_message(reply, parts, at)
         conversation = extend_conversation(conversation, state.settings.model, message)
     return replace(
@@ -327,13 +336,15 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
         run=run,
         totals=replace(
             state.totals,
-            spent=sum_spending(state.totals.spent, spent),
+            spent=state.totals.spent + spent,
             reply_count=state.totals.reply_count + 1,
         ),
         cache=replace(
             state.cache,
             history=record_call_answered(state, reply),
-            server_conversation=mark_conversation_answered(state, reply),
+            server_conversation=mark_conversation_answered(state, reply)
+            if state.cache.server_conversation is not None
+            else None,
         ),
         estimate=estimate_after_reply(state, reply, doubted=bool(event.usage_doubt)),
     )

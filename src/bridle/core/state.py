@@ -94,6 +94,8 @@ class CurrentPrompt(Value):
     """Instructions that functions wrote for this prompt, each after the id of the message that ends with it."""
     instruction_error: str = ""
     """Reason why a function that writes instructions failed."""
+    held: tuple[Message, ...] = ()
+    """Prompts that join the conversation once the calls in doubt before them are settled."""
     steering: Steering = Steering()
 
 
@@ -229,16 +231,16 @@ class HookProgress(Value):
     """Step whose request all `before_model` hooks have decided about."""
     unreviewed: ModelReplied | None = None
     """Reply that `after_model` hooks have not decided about yet; not part of the conversation."""
-    refusal: str = ""
-    """Reason of a hook that ends the run as refused."""
-    failure: str = ""
-    """Reason why a hook ends the run as failed."""
+    cancelled: tuple[ModelReplied, tuple[str, ...]] | None = None
+    """Reply whose review a cancel interrupted, and the hooks that had decided; its cost is counted."""
+    refusal: str = ""  # reason of a hook that ends the run as refused
+    failure: str = ""  # reason why a hook ends the run as failed
 
 
 class ReplyEvaluation(Value):
     """The reply being evaluated (`reply`) and the evaluations of the run so far."""
 
-    reply: Reply | None = None
+    reply: Reply | None = None  # kept at a cancel, so that a resumed run evaluates it
     output_error: str = ""
     """Validation error of that reply against the output type."""
     output: str | None = None

@@ -1,8 +1,10 @@
-"""Sources of time and randomness.
+"""Sources of time and randomness, and turns: the order in which the tasks of one event loop proceed.
 
 Every random draw is recorded with its event, so that a log can be folded without the source.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -23,3 +25,35 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None: ...
+
+
+class Turns:
+    """A semaphore of one event loop that costs one call while turns are left; `asyncio.Semaphore` costs five."""
+
+    def __init__(self, count: float) -> None:
+        self._free = count
+        self._waiting: deque[asyncio.Future[None]] | None = None
+        """Made when a task has to wait: most never do, and an empty queue takes 700 bytes."""
+
+    async def take(self) -> None:
+        if self._free > 0:
+            self._free -= 1
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self.give_back()  # the turn came at the same time
+            raise
+
+    def give_back(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._free += 1

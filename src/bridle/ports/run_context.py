@@ -5,17 +5,19 @@ model never sees that parameter. `context` is the object that the caller passed 
 stored: a resumed run is given it again.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Generic, Protocol
 
 import msgspec
 
 from bridle.values.calls import ServerReply, ServerRequest
-from bridle.values.result import Progress
 from bridle.values.text import repair_surrogates
 from bridle.values.usage import Limits, Usage
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from bridle.values.result import Progress
 
     T_co = TypeVar("T_co", covariant=True, default=object)
 else:
@@ -33,7 +35,7 @@ class RunMonitor(Protocol):
     @property
     def budget_left(self) -> Limits: ...
 
-    def show_progress(self, progress: Progress) -> None: ...
+    def show_progress(self, progress: "Progress") -> None: ...
 
     async def answer_request(self, call_id: str, request: ServerRequest) -> ServerReply:
         """Put a request of a tool's server to the model or to a person; raises `RequestRefused`."""
@@ -92,8 +94,9 @@ class RunContext(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, eq=Fa
         if fraction is not None and not 0 <= fraction <= 1:
             raise ValueError(f"progress(…, fraction) must be between 0 and 1, not {fraction!r}")
         if self.monitor is not None and not self.cancelled:
+            # The module of results and events is not needed to declare a tool.
             self.monitor.show_progress(
-                Progress(
+                import_module("bridle.values.result").Progress(
                     name=self.name,
                     call_id=self.call_id,
                     message=repair_surrogates(message),

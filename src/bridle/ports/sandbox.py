@@ -12,6 +12,8 @@ from typing import Protocol
 from bridle.values.base import Value
 
 MEBIBYTE = 1024 * 1024
+OUTPUT_BYTES_MAX = 64 * 1024
+"""Bytes kept of a program's output, per stream: about 16,000 tokens, half from its start and half from its end."""
 
 
 class SandboxLimits(Value):

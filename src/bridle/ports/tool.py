@@ -6,7 +6,6 @@ cancelled. When cancelled at its deadline (`is_deadline_cancel`), it may raise a
 progress: the result is then a timeout with that message.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -18,6 +17,8 @@ from .run_context import RunContext
 from .sandbox import Sandbox
 
 if TYPE_CHECKING:
+    import asyncio
+
     from typing_extensions import TypeVar
 
     # A tool of unknown context type, as the harness holds it, is `Tool` without a type.
@@ -34,7 +35,7 @@ DEADLINE_CANCEL = "the tool's time is up"
 """Cancellation message for a tool that reached its deadline."""
 
 
-def is_deadline_cancel(error: asyncio.CancelledError) -> bool:
+def is_deadline_cancel(error: "asyncio.CancelledError") -> bool:
     """True if a tool was cancelled at its deadline, not together with its run."""
     return error.args == (DEADLINE_CANCEL,)
 

@@ -4,13 +4,15 @@ A codec states which settings its wire supports. An unsupported one is omitted f
 goes to the log.
 """
 
+from bridle.ports.codec import Decoder
 from bridle.values.base import Value
 from bridle.values.model import Model
 from bridle.values.request import OutputSpec, Request
 
-from .schema.tool_schema import explain_unsupported_output, list_schema_losses
+from .schema.tool_schema import explain_unsupported_output, find_renamed, list_schema_losses, restore_fields
 from .wire.hosted import HostedForms, list_hosted_losses
 from .wire.message_form import MessageForm
+from .wire.tool_names import ToolNameRules, restore_tool_names
 
 
 class SupportedSettings(Value):
@@ -67,9 +69,19 @@ class BaseCodec:
     """Members that only message lists of this wire have."""
     tool_dialect: str
     output_dialect: str
+    tool_names: ToolNameRules | None = None
+    """Rules for names of tools; None if the decoder restores renamed tools itself."""
 
     def recognizes_item(self, item: object) -> bool:
         return self.message_form.matches(item)
+
+    def restore_tools(self, decoder: Decoder, request: Request) -> Decoder:
+        """Wrap a decoder if names of tools or of their fields were changed on this wire."""
+        tools = (*request.tools, *request.deferred_tools) if request.deferred_tools else request.tools
+        names, fields = find_renamed(tools, self.tool_names, self.tool_dialect)
+        if names:
+            decoder = restore_tool_names(decoder, names)
+        return restore_fields(decoder, fields, self.tool_dialect) if fields else decoder
 
     def list_losses(self, request: Request) -> tuple[str, ...]:
         losses = (

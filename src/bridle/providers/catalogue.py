@@ -32,6 +32,7 @@ from .tables import EndpointRow, Tables, load_tables
 
 WORD_LIKENESS_MIN = 0.75
 """Minimum similarity at which a word counts as a misspelling of another; 1 is equal."""
+MODELS_SHOWN_MAX = 3
 NAMES_SHOWN_MAX = 12
 SIMULATED_ENDPOINT_HEADER = "x-simulated-endpoint"
 """Tells a simulator which endpoint to simulate; sent for endpoints that serve any model."""
@@ -266,10 +267,15 @@ def _resolve_simulated_endpoint(name: str, vendor: str, tables: Tables) -> tuple
 
 def _explain_unknown_vendor(string: str, vendor: str, tables: Tables) -> str:
     vendors = list(tables.endpoints)
+    like: list[str] = []
     for name, row in tables.endpoints.items():
         for model in tables.model_ids(row):
             if string.strip().endswith(model):
                 return f"{string!r} names no known vendor; did you mean `{name}:{model}`?"
+            if ":" not in string and string.strip() and string.strip().lower() in model:
+                like.append(f"`{name}:{model}`")
+    if like:
+        return f"{string!r} names no vendor; write VENDOR:MODEL, for example {', '.join(like[:MODELS_SHOWN_MAX])}"
     near = get_close_matches(vendor.lower(), vendors, n=1, cutoff=0.5)
     hint = f"did you mean `{near[0]}:`?" if near else f"write for example `{tables.example_model_name}`"
     return f"{string!r} names no known vendor ({', '.join(vendors[:NAMES_SHOWN_MAX])}); {hint}"

@@ -8,36 +8,17 @@
 All use the same driver (run/driver.py) and write the same log.  The sessions of a store hold conversations.
 """
 
+from __future__ import annotations
+
 import os
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Generic, Unpack
+from typing import TYPE_CHECKING, Generic
 
-from bridle.ports.clock import Clock, RandomSource
-from bridle.ports.sandbox import Sandbox
-from bridle.ports.store import Store
-from bridle.ports.tool import Json, Tool, ToolSource
-from bridle.ports.tool_index import ToolIndex
-from bridle.ports.watcher import Watcher
-from bridle.run.budget.nested import NestedRun, apply_parent_context, current_nested_run
-from bridle.run.budget.sources import BudgetPool, check_pool, check_tenant_budget
-from bridle.run.calls.agent_tool import AgentTool, AgentToolOptions
-from bridle.run.calls.approval import Approver, encode_arguments
-from bridle.run.calls.code_mode import BoundCodeMode, CodeMode
-from bridle.run.calls.handover import Handover, SessionOptions, add_handover_tools, collect_handovers
-from bridle.run.context.instructions import C_contra, Instructions
-from bridle.run.context.registered_hooks import register_hooks
-from bridle.run.context.run_context import check_context, list_certain_needs
-from bridle.run.context.run_options import RunOptions, open_to_resume, override_parts
-from bridle.run.memory.notes import Notes
-from bridle.run.memory.retrieval import Facts, Retrieval, Retrieve, Retriever
-from bridle.transports.deadlines import Deadlines
-from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval, Policy
-from bridle.values.lineage import Branch, Comparison, CrossTenant, Fork, ForkPlace
-from bridle.values.message import Prompt
-from bridle.values.request import Extra
-from bridle.values.result import History, Result
+from bridle import run as runtime
+from bridle.values.calls import ApprovalVerdict
+from bridle.values.lineage import CrossTenant
 from bridle.values.settings import (
     TOOL_TOKENS_DEFAULT,
     TOOLS_AT_ONCE_DEFAULT,
@@ -47,52 +28,77 @@ from bridle.values.settings import (
 )
 from bridle.values.usage import Budget
 
-from .agent_settings import (
-    NO_TOOLS,
-    TEXT_OUTPUT,
-    AgentInputs,
-    AgentOptions,
-    OutputLike,
-    SamplingInput,
-    TextOutputDefault,
-    ThinkingInput,
-    ToolChoiceInput,
-    check_options,
-    load_policy,
-    make_parts,
-    resolve_summarizer,
-)
-from .clock import SystemClock
-from .context.resources import RunResources, StoreLike
-from .hooks import Hook
-from .lineage import compare_sessions, fork_session, list_branches
-from .model_chain import ModelLike
-from .result import Validator, make_result
-from .session import Session
-from .stream import RunControl, Stream
-from .sync import run_in_background
-from .validate_input import (
-    check_given,
-    check_hosted_tools,
-    check_session,
-    check_types,
-    make_prompted,
-    resolve_session,
-)
-
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+    from typing import Unpack
+
     from typing_extensions import TypeVar
 
-    from .context.telemetry import TelemetryInput, TracingChoice
+    from bridle.ports.clock import Clock, RandomSource
+    from bridle.ports.sandbox import Sandbox
+    from bridle.ports.store import Store
+    from bridle.ports.tool import Json, Tool, ToolSource
+    from bridle.ports.tool_index import ToolIndex
+    from bridle.ports.watcher import Watcher
+    from bridle.transports.deadlines import Deadlines
+    from bridle.values.calls import Compensation, PendingApproval, Policy
+    from bridle.values.events import Prompted
+    from bridle.values.lineage import Branch, Comparison, Fork, ForkPlace
+    from bridle.values.message import Prompt
+    from bridle.values.request import Extra
+    from bridle.values.result import History, Result
+
+    from .agent_settings import (
+        NO_TOOLS,
+        TEXT_OUTPUT,
+        AgentOptions,
+        AgentParts,
+        OutputLike,
+        SamplingInput,
+        ThinkingInput,
+        ToolChoiceInput,
+    )
+    from .budget.nested import NestedRun
+    from .budget.sources import BudgetPool
+    from .calls.agent_tool import AgentTool, AgentToolOptions
+    from .calls.approval import Approver, CallResult
+    from .calls.code_mode import CodeMode
+    from .calls.handover import Handover, SessionOptions
+    from .context.instructions import C_contra, Instructions
+    from .context.resources import StoreLike
+    from .context.run_options import RunOptions
+    from .context.telemetry import TelemetryInput
+    from .control.gate import EffectGate
+    from .hooks import Hook
+    from .memory.notes import Notes
+    from .memory.retrieval import Facts, Retrieval, Retrieve
+    from .model_connection import ModelLike
+    from .result import Validator
+    from .session import Session
+    from .stream import RunControl, Stream
 
     T = TypeVar("T", default=str)
 else:
     from typing import TypeVar
 
-    T = TypeVar("T")
+    C_contra, T = TypeVar("C_contra", contravariant=True), TypeVar("T")
+    NO_TOOLS, TEXT_OUTPUT = (), None
 
-
+TELEMETRY_MODULE = "bridle.run.context.telemetry"
 TELEMETRY_VARIABLE = "BRIDLE_TELEMETRY"
+
+
+class TextOutputDefault:
+    """Makes `Agent[Context]` mean `Agent[Context, str]` at run time too.
+
+    Before Python 3.13 only type checkers know the defaults of type variables.
+    """
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, types: object) -> object:
+            given = types if isinstance(types, tuple) else (types, str)
+            return super().__class_getitem__(given)
 
 
 class Agent(TextOutputDefault, Generic[C_contra, T]):
@@ -138,37 +144,38 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         hooks: Sequence[Hook[C_contra]] = (),
         sandbox: Sandbox | None = None,
         code_mode: CodeMode | None = None,
-        handover: "Sequence[Agent[C_contra, T] | Handover | str]" = (),
+        handover: Sequence[Agent[C_contra, T] | Handover | str] = (),
         extras: Sequence[Extra] = (),
         deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
-        telemetry: "TelemetryInput" = None,
+        telemetry: TelemetryInput = None,
         clock: Clock | None = None,
         random_source: RandomSource = random.random,
         **options: Unpack[AgentOptions],
     ) -> None:
-        check_given(budget=budget, store=store, extras=extras, watchers=watchers)
-        check_pool(pool)
-        check_options(options, Agent.__init__)
-        check_given(approver=approver, clock=clock, random_source=random_source)
-        retriever, hooking = Retriever.create(retrieve, facts), register_hooks(hooks)
+        runtime.check_given(budget=budget, store=store, extras=extras, watchers=watchers)
+        runtime.check_pool(pool)
+        runtime.check_options(options, Agent.__init__)
+        runtime.check_given(approver=approver, clock=clock, random_source=random_source)
+        retriever, hooking = runtime.Retriever.create(retrieve, facts), runtime.register_hooks(hooks)
         settings = Settings(
             catalogue=ToolCatalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max),
-            policy=load_policy(policy),
+            policy=runtime.load_policy(policy),
             tools_at_once_max=tools_at_once,
             extras=tuple(extras),
             retrieval=retriever.settings if retriever else None,
             hooks=hooking.specs,
-            **resolve_summarizer(options),
+            **runtime.resolve_summarizer(options),
         )
-        given = add_handover_tools(tools, handover), tool_index, tool_choice, instructions
-        self.parts = make_parts(AgentInputs(
+        given = runtime.add_handover_tools(tools, handover), tool_index, tool_choice, instructions
+        self.parts = runtime.make_parts(runtime.AgentInputs(
             settings, model, deadlines, *given, thinking, sampling, output, validate, context_type, hooking,
-            sandbox, store, None if code_mode is None else BoundCodeMode(code_mode, lambda: self._resources),
+            sandbox, store, None if code_mode is None else runtime.BoundCodeMode(code_mode, lambda: self._resources),
         ))  # fmt: skip
-        check_hosted_tools(self.parts.settings)
-        self._budget, self._clock, self._pool = budget or Budget(), clock or SystemClock(), pool
-        self._resources = RunResources(
+        runtime.check_hosted_tools(self.parts.settings)
+        self._budget, self._clock, self._pool = budget or Budget(), clock or runtime.SystemClock(), pool
+        is_traced = telemetry is not None or TELEMETRY_VARIABLE in os.environ
+        self._resources = runtime.RunResources(
             store_location=store,
             pool=pool,
             deadlines=deadlines,
@@ -178,8 +185,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             approver=approver,
             retriever=retriever,
             hooks=hooking.match_tools(self.parts.tool_layout.tools, self.parts.sources),
-            handovers=collect_handovers(handover, self.settings, self.tools),
-            tracing=_open_tracing(telemetry),
+            handovers=runtime.collect_handovers(handover, self.settings, self.tools),
+            tracing=import_module(TELEMETRY_MODULE).open_tracing(telemetry) if is_traced else None,
         )
 
     @property
@@ -206,7 +213,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     @property
     def notes(self) -> Notes:
         """The notes of tenants and sessions: list, add, remove."""
-        return Notes(self.store, memory=self.parts.settings.memory, clock=self._clock)
+        return runtime.Notes(self.store, memory=self.parts.settings.memory, clock=self._clock)
 
     async def run(
         self,
@@ -250,7 +257,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         **options: Unpack[RunOptions],
     ) -> Result[T]:
         given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
-        return run_in_background(self._prepare_run(*given)[1]())
+        return runtime.run_in_background(self._prepare_run(*given)[1]())
 
     def stream(
         self,
@@ -275,7 +282,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """
         given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
         name, start = self._prepare_run(*given, stream=deltas)
-        return Stream(name, start, lambda: self._read_result(name), self.parts.output_type)
+        return runtime.Stream(name, start, lambda: self._read_result(name), self.parts.output_type)
 
     async def resume(
         self,
@@ -285,16 +292,17 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str | None = None,
         trust_approvals: bool = False,
         take_over: bool = False,
+        results: Mapping[str, CallResult] | None = None,
         context: C_contra | None = None,
         **options: Unpack[RunOptions],
     ) -> Result[T]:
         """Finish an unfinished run, with a new budget if one is given.  `context` must be given again.
 
-        With a `tenant`, raises `MisuseError` for another tenant's session.  Another user's approvals in the log count
-        only with `trust_approvals`.  `take_over` takes the session from a process that is alive and does not answer.
+        With a `tenant`, raises `MisuseError` for another tenant's session.  Another user's approvals count only with
+        `trust_approvals`.  `take_over` takes the session from a live process.  `results`: of `external_calls`, by id.
         """
-        flags = trust_approvals, take_over
-        return await self._prepare_resume(session, budget, tenant, context, options, flags)()
+        given = session, budget, tenant, context, options, (trust_approvals, take_over, results)
+        return await self._prepare_resume(*given)()
 
     def resume_sync(
         self,
@@ -304,11 +312,12 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str | None = None,
         trust_approvals: bool = False,
         take_over: bool = False,
+        results: Mapping[str, CallResult] | None = None,
         context: C_contra | None = None,
         **options: Unpack[RunOptions],
     ) -> Result[T]:
-        given = session, budget, tenant, context, options, (trust_approvals, take_over)
-        return run_in_background(self._prepare_resume(*given)())
+        given = session, budget, tenant, context, options, (trust_approvals, take_over, results)
+        return runtime.run_in_background(self._prepare_resume(*given)())
 
     def resume_stream(
         self,
@@ -318,13 +327,14 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str | None = None,
         trust_approvals: bool = False,
         take_over: bool = False,
+        results: Mapping[str, CallResult] | None = None,
         context: C_contra | None = None,
         **options: Unpack[RunOptions],
     ) -> Stream[T]:
         """`resume`, yielding deltas and events."""
-        given = session, budget, tenant, context, options, (trust_approvals, take_over)
+        given = session, budget, tenant, context, options, (trust_approvals, take_over, results)
         start = self._prepare_resume(*given, stream=True)
-        return Stream(session, start, lambda: self._read_result(session), self.parts.output_type)
+        return runtime.Stream(session, start, lambda: self._read_result(session), self.parts.output_type)
 
     async def approvals(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
         """List what a run that ended with `stop == "waiting"` waits for."""
@@ -344,7 +354,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
         `approval` is the id of the pending approval or of its call.  Approving a call in doubt runs it again.
         """
-        edited = encode_arguments(arguments)
+        edited = runtime.encode_arguments(arguments)
         verdict = ApprovalVerdict(answer="approve", arguments=edited, reason=reason, by=by)
         return await self.open_session(session).answer(approval, verdict, tenant)
 
@@ -386,14 +396,14 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         **options: Unpack[AgentToolOptions],
     ) -> AgentTool[C_contra]:
         """This agent as a tool of another: each call is a run in a session of its own, within `budget`."""
-        check_types(budget)
+        runtime.check_types(budget)
 
         def run(prompt: str, session: str | None, context: object) -> Coroutine[None, None, Result[T]]:
-            given = prompt, session, None, budget, None, "", "", "", context, False, RunOptions()
-            return self._prepare_run(*given, inside=current_nested_run())[1]()
+            given = prompt, session, None, budget, None, "", "", "", context, False, runtime.RunOptions()
+            return self._prepare_run(*given, inside=runtime.current_nested_run())[1]()
 
         types = (need.type for need in self.parts.context_needs)
-        return AgentTool(name or self.settings.name, description, run, next(types, None), options)
+        return runtime.AgentTool(name or self.settings.name, description, run, next(types, None), options)
 
     async def fork(
         self, session: str, at: ForkPlace = None, *, new: str | None = None, tenant: str | None = None
@@ -402,15 +412,15 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
         Copies and undoes nothing; `completed_actions` lists what the old session did after that point.
         """
-        return await fork_session(self.store, session, at, new, clock=self._clock, tenant=tenant)
+        return await runtime.fork_session(self.store, session, at, new, clock=self._clock, tenant=tenant)
 
     async def branches(self, session: str, *, tenant: str | None = None) -> tuple[Branch, ...]:
         """List the session's family: every fork of it, and the session it was forked from."""
-        return await list_branches(self.store, session, tenant=tenant)
+        return await runtime.list_branches(self.store, session, tenant=tenant)
 
     async def compare(self, a: str, b: str, *, tenant: str | None = None) -> Comparison:
         """Compare two sessions: the messages they share, and what each did afterwards."""
-        return await compare_sessions(self.store, a, b, tenant=tenant)
+        return await runtime.compare_sessions(self.store, a, b, tenant=tenant)
 
     def _prepare_run(
         self,
@@ -428,32 +438,47 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         *,
         stream: bool = False,
         inside: NestedRun | None = None,
+        gate: EffectGate | None = None,
     ) -> tuple[str, Callable[..., Coroutine[None, None, Result[T]]]]:
         """Check the arguments of a run, `inside` a tool call or not; returns the session and the run's function."""
-        check_types(budget, history)
-        parts = override_parts(self.parts, options) if options else self.parts
-        if not traceparent and (tracing := self._resources.tracing) and current_nested_run() is None:
+        runtime.check_types(budget, history)
+        parts = runtime.override_parts(self.parts, options) if options else self.parts
+        if not traceparent and (tracing := self._resources.tracing) and runtime.current_nested_run() is None:
             traceparent = tracing.read_caller()
-        check_context(list_certain_needs(parts.context_needs), context, "run")
-        check_context((need for each in self.handovers for need in each.list_context_needs()), context, "run")
-        given = make_prompted(prompt, budget or self._budget, caller, tenant, traceparent)
-        prompted = apply_parent_context(given)
-        check_tenant_budget(prompted.budget, prompted.tenant)
-        name, fresh = resolve_session(session, new=new, now=self._clock.now())
+        runtime.check_context(runtime.list_certain_needs(parts.context_needs), context, "run")
+        runtime.check_context(
+            (need for each in self.handovers for need in each.list_context_needs()), context, "run"
+        )
+        given = runtime.make_prompted(prompt, budget or self._budget, caller, tenant, traceparent, history)
+        prompted = runtime.apply_parent_context(given)
+        runtime.check_tenant_budget(prompted.budget, prompted.tenant)
+        name, fresh = runtime.resolve_session(session, new=new, now=self._clock.now())
         # A run inside a tool inherits the tenant of the outer run unless it names another.
         owner = tenant if isinstance(tenant, CrossTenant) else prompted.tenant
+        own = runtime.SessionOptions(stream=stream, context=context, inside=inside, gate=gate)
+        return name, partial(self._start_run, name, parts, own, prompted, history, fresh, owner, queue)
 
-        async def start(control: RunControl | None = None) -> Result[T]:
-            parts.model_chain.check_price(prompted.budget, self._pool, self._clock.now())
-            own = SessionOptions(stream=stream, control=control, context=context, inside=inside)
-            opened = self._resources.open_session(name, parts, **own)
-            if inside is not None:
-                state = await opened.prompt_once(prompted)
-            else:
-                state = await opened.prompt(prompted, history, new=fresh, tenant=owner, queue=queue)
-            return make_result(name, state, self.parts.output_type)
-
-        return name, start
+    async def _start_run(
+        self,
+        name: str,
+        parts: AgentParts[T],
+        options: SessionOptions,
+        prompted: Prompted,
+        history: History | None,
+        new: bool | None,  # noqa: FBT001
+        owner: str,
+        queue: bool,  # noqa: FBT001
+        control: RunControl | None = None,
+    ) -> Result[T]:
+        """Run a prompt that was checked; not a closure, which would hold a cell for each argument."""
+        parts.model_chain.check_price(prompted.budget, self._pool, self._clock.now())
+        options["control"] = control
+        opened = self._resources.open_session(name, parts, **options)
+        if options.get("inside") is not None:
+            state = await opened.prompt_once(prompted)
+        else:
+            state = await opened.prompt(prompted, history, new=new, tenant=owner, queue=queue)
+        return runtime.make_result(name, state, self.parts.output_type)
 
     def _prepare_resume(
         self,
@@ -462,19 +487,18 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         tenant: str | None,
         context: object,
         options: RunOptions,
-        flags: tuple[bool, bool],
+        flags: tuple[bool, bool, Mapping[str, CallResult] | None],
         *,
         stream: bool = False,
     ) -> Callable[..., Coroutine[None, None, Result[T]]]:
         """Check the arguments of `resume`; returns the function that finishes the run."""
-        check_types(budget)
-        check_session(session)
-        shared = self._resources, session, self.parts, options, budget
+        runtime.check_types(budget)
+        shared = self._resources, runtime.check_session(session), self.parts, options, budget
 
         async def start(control: RunControl | None = None) -> Result[T]:
-            opened = open_to_resume(*shared, stream=stream, control=control, context=context)
-            state = await opened.resume(budget, tenant, trusts_approvals=flags[0], take_over=flags[1])
-            return make_result(session, state, self.parts.output_type)
+            opened = runtime.open_to_resume(*shared, stream=stream, control=control, context=context)
+            done = await opened.resume(budget, tenant, runtime.ResumeFlags(*flags))
+            return runtime.make_result(session, done, self.parts.output_type)
 
         return start
 
@@ -486,12 +510,4 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """Build the result from the log as it is."""
         driver = self.open_session(session).new_driver()
         await driver.restore()
-        return make_result(session, driver.state, self.parts.output_type)
-
-
-def _open_tracing(telemetry: "TelemetryInput") -> "TracingChoice":
-    """The tracing that an agent asks for, or the environment; its modules are imported only then."""
-    if telemetry is None and TELEMETRY_VARIABLE not in os.environ:
-        return None
-    opened: TracingChoice = import_module("bridle.run.context.telemetry").open_tracing(telemetry)
-    return opened
+        return runtime.make_result(session, driver.state, self.parts.output_type)

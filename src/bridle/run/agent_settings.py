@@ -50,8 +50,7 @@ from bridle.values.settings import (
 )
 from bridle.values.usage import RateLimit
 
-from .model_chain import ModelChain, ModelLike, make_model_chain
-from .model_connection import resolve_model
+from .model_connection import ModelChain, ModelLike, make_model_chain, resolve_model
 from .private_extras import PrivateExtras, hide_extras, label_owners
 from .result import OutputChecker, parse_validators
 from .validate_input import (
@@ -76,6 +75,8 @@ class AgentOptions(TypedDict, total=False):
     """Maximum tokens of one reply."""
     repeats_max: int | None
     """Identical results of the same call after which the run ends; None for no limit."""
+    reprompts_max: int
+    """Notices in a row to a model whose reply was cut off, empty or malformed; 0 ends the run with that reply."""
     attempts_max: int
     """Requests per reply to one model."""
     handovers_max: int | None
@@ -91,8 +92,7 @@ class AgentOptions(TypedDict, total=False):
     keep_raw: KeepRaw | None
     """Keep the bytes of replies, and of requests if wanted, in the store for `bridle raw`; None for neither."""
     chain: ServerStateStrategy
-    """Store the conversation at a provider that supports it and send only what is new: True refers to the
-    previous reply, `"conversation"` uses a conversation object."""
+    """Let the provider store the conversation: True refers to the previous reply, `"conversation"` to an object."""
     cache_ttl: CacheTtl
     """Minimum cache lifetime, where a provider offers a choice; `auto` follows the pauses of the session."""
     cache_by: CacheBy
@@ -118,7 +118,7 @@ class AgentOptions(TypedDict, total=False):
 
 NUMBER_OPTIONS = (
     "cache_shards", "max_tokens", "repeats_max", "attempts_max", "result_characters", "context_tokens",
-    "reply_calls_max", "reply_bytes_max", "handovers_max",
+    "reply_calls_max", "reply_bytes_max", "handovers_max", "reprompts_max",
 )  # fmt: skip
 
 
@@ -252,19 +252,6 @@ def check_policy_rules(settings: Settings, tools: Mapping[str, Tool]) -> Setting
     if fault:
         raise MisuseError(fault)
     return settings
-
-
-class TextOutputDefault:
-    """Makes `Agent[Context]` mean `Agent[Context, str]` at run time too.
-
-    Before Python 3.13 only type checkers know the defaults of type variables.
-    """
-
-    if not TYPE_CHECKING:
-
-        def __class_getitem__(cls, types: object) -> object:
-            given = types if isinstance(types, tuple) else (types, str)
-            return super().__class_getitem__(given)
 
 
 NO_TOOLS: tuple[Tool[object], ...] = ()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from bridle.core.calls.orphaned import list_doubts
 from bridle.core.effects import (
     AskModel,
     AwaitApprovals,
@@ -42,7 +43,7 @@ from bridle.core.effects import (
 from bridle.core.loop import apply_event, is_replaced, next_effects
 from bridle.core.model_turn import describe_reply
 from bridle.core.state import State
-from bridle.ports.clock import Clock, RandomSource
+from bridle.ports.clock import Clock, RandomSource, Turns
 from bridle.ports.codec import EncodedHistory
 from bridle.ports.store import Store
 from bridle.ports.tool import Tool, ToolSource
@@ -64,32 +65,42 @@ from bridle.stores.conflicts import taken_over
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
 from bridle.values.errors import Failure, ProviderError
-from bridle.values.record import GENESIS, seal_record
+from bridle.values.record import GENESIS, Record, seal_record
 from bridle.values.request import Request, StepOptions, ToolChoice
-from bridle.values.result import CallReady, Delta, ToolCallDelta
+from bridle.values.result import CallReady
 from bridle.values.text import escape_text
 from bridle.values.usage import Usage
 
 from .cache import open_conversation, update_stored_prompt
 from .clock import SessionClock
 from .context.reply_filter import HookRefusal, ReplyFilter
+from .context.shown_deltas import DeltaCallIds
 from .hooks import HookRunner
-from .model_call import DeltaCallIds, ModelCall, describe_restart
+from .model_call import ModelCall, describe_restart
 from .model_connection import ModelConnection
 from .result import NO_CHECKS, OutputChecker
 from .stream import WatcherGroup
 
 if TYPE_CHECKING:
+    from bridle.run.control.gate import EffectGate
+
     from .context.telemetry import SessionTracer, Tracing, TracingChoice
 
 LOG = logging.getLogger("bridle")
 IMMEDIATE_EFFECTS = (SkipCall, RequestApproval, RecordFinding)
 """Effects that only append a record."""
-CALL_DELTAS = (ToolCallDelta, CallReady)
 RUN_TIME_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
 
 
 class Driver:
+    __slots__ = (
+        "__weakref__", "_asked_at", "_broken", "_budget_sources", "_choose_options", "_clock", "_connections",
+        "_encoded_histories", "_head", "_hooks", "_length", "_log", "_memory_runner", "_model_call",
+        "_noted_requests", "_output", "_parent_budget", "_random_source", "_record_turn", "_reply_filter",
+        "_tool_runner", "_tools", "_watchers", "answer", "approver", "contexts", "fence", "gate", "is_watched",
+        "result_store", "session", "show", "state", "store", "streams", "tool_runner", "tracer", "tracing",
+    )  # fmt: skip
+
     def __init__(
         self,
         session: str,
@@ -113,13 +124,19 @@ class Driver:
         tracing: "TracingChoice" = None,
         sources: Sequence[ToolSource] = (),
         fence: WriteEpoch | None = None,
+        gate: "EffectGate | None" = None,
         ask_model: AskModelForServer | None = None,
     ) -> None:
-        """`connections` are by model key; `output` checks answers; `fence` refuses to write after a takeover."""
+        """`connections` are by model key; `output` checks answers; `fence` refuses to write after a takeover.
+
+        `gate` lets an engine perform the run in parts.
+        """
         self.session, self.state, self.approver = session, State(), approver
         self._connections, self.store, self._random_source = connections, store, random_source
         self._clock = clock = SessionClock(clock)
-        self.show = WatcherGroup(session, (*watchers, *forwarding_watcher())).notify
+        self._watchers = WatcherGroup(session, (*watchers, *forwarding_watcher()))
+        self.is_watched = bool(watchers)
+        self.show = self._watchers.notify
         self.streams, self._choose_options, self._output = stream, choose_options, output
         nested = current_nested_run()
         if tracing is None and nested is not None:
@@ -130,15 +147,14 @@ class Driver:
         self._parent_budget = ParentBudget(self, clock, self._budget_sources)
         self._length, self._head, self._asked_at, self._log = 0, GENESIS, 0.0, EMPTY_LOG
         self._broken: BaseException | None = None
-        self.fence = fence or WriteEpoch()
-        self._record_lock = asyncio.Lock()
+        self.fence, self.gate = fence or WriteEpoch(), gate
+        self._record_turn = Turns(1)
         self._encoded_histories: dict[str, EncodedHistory] = {
             key: connection.codec.new_history() for key, connection in connections.items()
         }
         self._model_call: ModelCall | None = None
         self._reply_filter: ReplyFilter | None = None
         self._noted_requests: set[tuple[str, ToolChoice]] = set()
-        self._call_ids = DeltaCallIds(turn=0)
         self.contexts = RunContexts(self, context, clock, self.show)
         self.result_store = ResultStore(store, lambda: self.state)
         self._memory_runner = MemoryRunner(self, self.contexts, store, clock, retriever, instructions)
@@ -156,6 +172,11 @@ class Driver:
     def has_begun(self) -> bool:
         """True if the session has records; a fork has them from the start."""
         return self._length > 0
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """Number and hash of the last record."""
+        return self._length, self._head
 
     @property
     def is_broken(self) -> bool:
@@ -189,20 +210,20 @@ class Driver:
         """Tools that were started early for a reply that was never completed."""
         return self._tool_runner.early_calls.discarded_tools
 
-    async def restore(self) -> None:
-        """Read the log; write nothing."""
+    async def restore(self, *, keeps_snapshot: bool = False) -> None:
+        """Read the log; write nothing but a snapshot of it, if that is wanted."""
         self.tracer = tracer = self.tracing.open_session(self.session) if self.tracing is not None else None
         observe = tracer.read_record if tracer is not None else None
-        self._log = log = await load_log(self.store, self.session, observe)
+        self._log = log = await load_log(self.store, self.session, observe, keeps_snapshot=keeps_snapshot)
         self.state, self._length, self._head = log.state, log.length, log.head
         self._clock.start_after(log.state.now)
         self._budget_sources.set_session(self.session, log.length)
 
     async def restore_and_repair(self) -> None:
         """Read the log and record what had to be repaired in it."""
-        await self.restore()
-        if self._log.repairs:
-            await self.record(e.LogRepaired(items=self._log.repairs, records_lost=self._log.is_torn))
+        await self.restore(keeps_snapshot=True)
+        for event in self._log.list_repairs():
+            await self.record(event)
 
     async def review_calls(self, *, trusts_approvals: bool) -> None:
         """Record which approvals and claims of pending calls a resumed run does not accept from the log."""
@@ -210,47 +231,72 @@ class Driver:
         for event in review_calls(store, self.session, self.state, tools, trusts_approvals=trusts_approvals):
             await self.record(event)
 
-    async def record(self, event: e.Event, due: Effect | None = None) -> None:
-        """Apply the event (core may reject it), store it, show it; unless steering replaced the `due` effect."""
-        async with self._record_lock:
+    async def record(self, event: e.Event, due: Effect | None = None, *, then: e.Event | None = None) -> None:
+        """Apply the event (core may reject it), store it, show it; unless steering replaced the `due` effect.
+
+        `then` is recorded in the same append: the log has both events or neither.
+        """
+        await self._record_turn.take()
+        try:
             if self._broken is not None:
                 raise self._broken
             if due is not None and is_replaced(self.state, due):
                 return
             record = seal_record(self._length + 1, self._clock.now(), event, self._head)
+            records: tuple[Record, ...] = (record,)
             state = apply_event(self.state, record.event, record.at, record.hash)
+            states: tuple[State, ...] = (self.state, state)
+            if then is not None:
+                second = seal_record(record.seq + 1, self._clock.now(), then, record.hash)
+                records = (record, second)
+                states = (*states, apply_event(state, second.event, second.at, second.hash))
             try:
-                torn, epoch = self._log.is_torn, self.fence.epoch
-                await append_record(self.store, self.session, record, torn=torn, epoch=epoch)
+                epoch, blobs, torn = self.fence.epoch, self.result_store.unrecorded_blobs, self._log.is_torn
+                if (blobs or torn) and then is None:
+                    await append_record(self.store, self.session, record, torn=torn, epoch=epoch, blobs=blobs)
+                else:
+                    await self.store.append(self.session, self._length, records, epoch=epoch)
             except BaseException as error:
                 self._broken = error
                 raise
             if self.tracer is not None:
-                self.tracer.on_record(record, self.state, state)
-            self.state, self._length, self._head = state, record.seq, record.hash
+                for each, before, after in zip(records, states[:-1], states[1:], strict=True):
+                    self.tracer.on_record(each, before, after)
+            self.state, self._length, self._head = states[-1], records[-1].seq, records[-1].hash
             self._log = EMPTY_LOG
-        sys.audit("bridle.recorded", self.session, record)
-        self.show(record)
+        finally:
+            self._record_turn.give_back()
+        for record in records:
+            sys.audit("bridle.recorded", self.session, record)
+            self.show(record)
 
     async def check_owned(self) -> None:
         """Raise `Conflict` if another process has continued the session."""
-        async with self._record_lock:
+        await self._record_turn.take()
+        try:
             if await self.store.read(self.session, self._length):
                 raise taken_over(self.session)
+        finally:
+            self._record_turn.give_back()
 
     async def run_effects(self) -> None:
-        """Perform effects until core has none left."""
+        """Perform effects until core has none left, or the gate admits none."""
         running: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
-                new = [effect for effect in next_effects(self.state) if effect.name not in running]
-                at_once = [effect for effect in new if isinstance(effect, IMMEDIATE_EFFECTS)]
-                if at_once or (len(new) == 1 and not running):
-                    for effect in at_once or new:
-                        await self._perform(effect)
+                effects: Sequence[Effect] = next_effects(self.state)
+                if self.gate is not None:
+                    effects = self.gate.admit(effects)
+                at_once = effects
+                if len(effects) > 1 or running:
+                    at_once = [effect for effect in effects if isinstance(effect, IMMEDIATE_EFFECTS)]
+                for effect in at_once:
+                    await self._perform(effect)
+                if at_once:
                     continue
-                for effect in new:
-                    running[effect.name] = asyncio.create_task(self._perform(effect))
+                for effect in effects:
+                    if effect.name not in running:
+                        running[effect.name] = asyncio.create_task(self._perform(effect))
                 if not running:
                     return
                 await asyncio.wait(running.values(), return_when=asyncio.FIRST_COMPLETED)
@@ -303,6 +349,7 @@ class Driver:
                 discarded = await self._tool_runner.early_calls.discard()
                 partial = self.state.run.attempt.partial_text
                 end = e.RunEnded(stop=stop, reason=reason, partial_text=partial, discarded_tools=discarded)
+                end = replace(end, in_doubt=list_doubts(self.state))
                 await self.record(replace(end, usage=self.usage, usd=self.usd, latency=self.latency), effect)
                 self._model_call = None  # set if a hook blocked its reply
             case _:
@@ -312,7 +359,9 @@ class Driver:
         if effect.attempt > 1 or effect.after_failure is not None:
             self.show(describe_restart(effect, self.state))
         if effect.wait_seconds > 0:
-            await self._clock.sleep(effect.wait_seconds)
+            # An engine has waited elsewhere since the last record.
+            passed = self._clock.wall.now() - self.state.now if self.gate is not None else 0.0
+            await self._clock.sleep(max(effect.wait_seconds - passed, 0.0))
         left = self._clock.seconds_left(effect.deadline)
         async with reserve(self._budget_sources, self.state, effect, left, self._length) as held:
             connection = self._connections[effect.request.model.model_key]
@@ -339,34 +388,24 @@ class Driver:
             connection, request, history, stream=self.streams, now=now, bytes_max=limit, keep_raw=keep
         )
         notes = (*notes, *self._new_codec_notes(connection, request))
-        await self.record(
-            e.ModelAsked(
-                step=effect.step,
-                attempt=effect.attempt,
-                digest=call.digest,
-                tool_choice=request.tool_choice,
-                max_tokens=request.max_tokens,
-                notes=notes,
-                after_failure=effect.after_failure,
-                wait_seconds=effect.wait_seconds,
-                wait_source=effect.wait_source,
-                reservation=held.reservation,
-                breakpoints=request.breakpoints,
-                stored_prompt=request.stored_prompt,
-                conversation=request.conversation,
-                summarizes_until=aside,
-                model_key="" if key == self.state.settings.model.model_key else key,
-                asks_native_summary=request.asks_native_summary,
-            )
-        )
+        asked = e.ModelAsked(
+            step=effect.step, attempt=effect.attempt, digest=call.digest, tool_choice=request.tool_choice,
+            max_tokens=request.max_tokens, notes=notes, after_failure=effect.after_failure,
+            wait_seconds=effect.wait_seconds, wait_source=effect.wait_source, reservation=held.reservation,
+            breakpoints=request.breakpoints, stored_prompt=request.stored_prompt,
+            conversation=request.conversation, summarizes_until=aside,
+            model_key="" if key == self.state.settings.model.model_key else key,
+            asks_native_summary=request.asks_native_summary,
+        )  # fmt: skip
+        await self.record(asked)
         self._model_call, self._asked_at = call, self.state.now
-        self._call_ids = DeltaCallIds(self.state.totals.reply_count + 1)
+        deltas = DeltaCallIds(self.state.totals.reply_count + 1, self._watchers, self._start_early)
         try:
             async with self._clock.limit_time(effect.deadline):
-                show = self._show_delta if not aside else lambda _: None
+                show = deltas.show_all if not aside else lambda _: None
                 if self._hooks and not aside:
-                    self._reply_filter = ReplyFilter(self._hooks, show, self.state)
-                    show = self._reply_filter.take
+                    self._reply_filter = ReplyFilter(self._hooks, deltas.show, self.state)
+                    show = self._reply_filter.take_all
                 reply = await held.send(
                     call, show, self._clock.wall.now(), admitted.record_answer_begun, self._cost
                 )
@@ -389,15 +428,12 @@ class Driver:
         if key in self._noted_requests:
             return ()
         self._noted_requests.add(key)
-        return tuple(
-            note
-            for note in connection.codec.list_losses(request)
-            if note not in self.state.run.adjustments.recorded_notes
-        )
+        recorded = self.state.run.adjustments.recorded_notes
+        return tuple(note for note in connection.codec.list_losses(request) if note not in recorded)
 
     async def _record_reply(self, call: ModelCall, event: e.ModelReplied) -> None:
         reply, aside = event.reply, event.summarizes_until
-        raw = await call.raw.save(self.store, self._reply_filter) if call.raw else None
+        raw = await call.raw.save(self.result_store.put_blob, self._reply_filter) if call.raw else None
         usd, self._model_call = self._cost(reply.usage), None
         for warning in filter(None, (event.truncation_hint, event.usage_doubt)):
             LOG.warning("%s", escape_text(f"session {self.session}: {warning}"))
@@ -415,28 +451,17 @@ class Driver:
     async def _record_failure(self, call: ModelCall, failure: Failure) -> None:
         usage, usd, partial = self.usage, self.usd, self.partial_text
         self._model_call = None
-        await self.record(
-            e.ModelFailed(
-                failure=failure,
-                rejected_parts=call.locate_rejected_parts(failure),
-                partial_text=partial,
-                usage=usage,
-                usd=usd,
-                discarded_tools=await self._tool_runner.early_calls.discard(),
-                random_draw=self._random_source(),
-                latency=call.latency,
-                raw=await call.raw.save(self.store, self._reply_filter) if call.raw else None,
-            )
-        )
+        failed = e.ModelFailed(
+            failure=failure, rejected_parts=call.locate_rejected_parts(failure), partial_text=partial, usage=usage,
+            usd=usd, discarded_tools=await self._tool_runner.early_calls.discard(),
+            random_draw=self._random_source(), latency=call.latency,
+            raw=await call.raw.save(self.result_store.put_blob, self._reply_filter) if call.raw else None,
+        )  # fmt: skip
+        await self.record(failed)
 
-    def _show_delta(self, delta: Delta) -> None:
-        if not isinstance(delta, CALL_DELTAS):
-            self.show(delta)
-            return
-        delta = self._call_ids.identify(delta)
-        self.show(delta)
-        if isinstance(delta, CallReady):
-            self._tool_runner.start_early(self.state, delta)
+    def _start_early(self, ready: CallReady) -> None:
+        if self.gate is None:
+            self._tool_runner.start_early(self.state, ready)
 
     def _cost(self, usage: Usage | None) -> Decimal | None:
         price = (self._model_call or self.state.settings).model.price

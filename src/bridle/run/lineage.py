@@ -20,7 +20,7 @@ from bridle.core.recovery.fallback import set_model
 from bridle.core.recovery.log_repair import LogReader, fold_log
 from bridle.core.state import SessionIdentity, State
 from bridle.ports.clock import Clock
-from bridle.ports.store import RepairableStore, SessionInfo, Store
+from bridle.ports.store import RepairableStore, SessionInfo, Store, supports
 from bridle.values.budget import Spending
 from bridle.values.calls import ContentRedacted
 from bridle.values.errors import Conflict, Corrupt, SessionNotFound
@@ -274,7 +274,7 @@ async def _read_trusted(store: Store, session: str, after: int = 0) -> tuple[Seq
     try:
         return await store.read(session, after), ""
     except Corrupt as error:
-        if error.last_good is None or not isinstance(store, RepairableStore):
+        if error.last_good is None or not supports(store, RepairableStore):
             raise
         intact = (await store.read_intact(session))[: error.last_good]
         return [record for record in intact if record.seq > after], str(error)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from bridle.providers.catalogue import find_model, missing_address
 from bridle.run.context.instructions import TurnInstruction, per_turn
+from bridle.tools.schema.output_type import OutputType
 from bridle.values.calls import Policy
 from bridle.values.errors import MisuseError
 from bridle.values.memory import FilledPrompt
@@ -31,6 +32,14 @@ class ForeignEndpoint(MisuseError):
     def __init__(self, message: str, host: str) -> None:
         super().__init__(message)
         self.host = host
+
+
+def take_logged_output(logged: Settings) -> OutputType[object] | None:
+    """The output type by its logged schema, with answers as JSON; None without one, or if functions make the answer."""
+    spec = logged.output
+    if spec is None or not spec.name:
+        return None
+    return OutputType(spec.parameters, spec.name, spec.description, lambda answer: answer)
 
 
 def resolve_logged_model(logged: Model, environ: Mapping[str, str], trusted_host: str = "") -> Model:

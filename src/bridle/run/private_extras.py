@@ -19,8 +19,7 @@ from msgspec.structs import replace
 
 from bridle.core.cache.breakpoints import TTL_SECONDS
 from bridle.providers.ownership import find_field_owners, find_tool_owners
-from bridle.providers.schema.tool_schema import describe_hidden_tool
-from bridle.providers.wire.extras import parse_extra
+from bridle.providers.wire.extras import describe_hidden_tool, parse_extra
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.events import Configured
 from bridle.values.redaction import find_header_secrets

@@ -17,6 +17,7 @@ from bridle.core.effects import CheckOutput
 from bridle.core.evaluate_reply import find_structured_answer
 from bridle.core.state import ReplyEvaluation, State
 from bridle.ports.run_context import RunContext
+from bridle.run.calls.approval import list_external_calls
 from bridle.run.calls.run_tool import ToolFailure, run_with_deadline
 from bridle.run.context.run_context import ContextNeed
 from bridle.tools.function.context_parameter import find_context_parameter
@@ -67,6 +68,8 @@ def make_result(session: str, state: State, output_type: OutputType[T] | None) -
         steps=run.budget.spent.steps,
         compensations=list_compensations(state) if run.end.stop not in STOPS_WITHOUT_UNDO else (),
         failure=run.attempt.failure if run.end.stop == "failed" else None,
+        external_calls=list_external_calls(state) if run.end.stop == "waiting" else (),
+        _is_output_missing=output_type is not None and run.evaluation.output is None,
     )
 
 

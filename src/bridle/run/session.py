@@ -8,20 +8,27 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from bridle.core.calls.catalogue import is_handover_due
+from bridle.core.calls.orphaned import describe_doubts
 from bridle.core.context.view import rename_imported_calls
+from bridle.core.hooks import has_open_reply
 from bridle.core.loop import next_effects
 from bridle.core.recovery.fallback import keep_model
 from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock
-from bridle.ports.store import Store, SupportsApprovalKey, WatchableStore
+from bridle.ports.store import Store, SupportsApprovalKey, WatchableStore, supports
 from bridle.run.budget.nested import current_nested_run
 from bridle.run.budget.sources import check_tenant_budget
-from bridle.run.calls.approval import find_pending_approval, list_pending_approvals
+from bridle.run.calls.approval import (
+    CallResult,
+    find_pending_approval,
+    list_pending_approvals,
+    match_results,
+)
 from bridle.run.calls.compensation import ABANDONED_REASON, close_programs, run_compensations
 from bridle.run.calls.handover import (
     Successor,
@@ -32,7 +39,7 @@ from bridle.run.calls.handover import (
 )
 from bridle.run.calls.tool_sources import connect_tools
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
-from bridle.run.recovery.session_log import WriteEpoch, take_over_subruns
+from bridle.run.recovery.session_log import WriteEpoch, find_doubts, has_engine, take_over_subruns
 from bridle.stores.locks import wait_for_lease
 from bridle.tools.collect_tools import collect_compensations
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval
@@ -57,7 +64,20 @@ CANCELLED_REASON = "cancelled by the caller"
 CLOSE_ATTEMPTS_MAX = 5
 
 
-@dataclass(frozen=True, kw_only=True)
+class ResumeFlags(NamedTuple):
+    """How a run is resumed."""
+
+    trusts_approvals: bool = False  # of other users in the log
+    take_over: bool = False  # from a process that is alive and does not answer
+    results: Mapping[str, CallResult] | None = None  # of calls that the caller ran, by id
+    stopped_at: str = ""  # hash of the record after which the gate of an engine stopped the run
+    engine: bool = False  # an engine resumes it, in parts
+
+
+NO_FLAGS = ResumeFlags()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
     session: str
     settings: Callable[[], Settings]  # for a new prompt
@@ -108,15 +128,25 @@ class Session:
             check_new(self.session, new, begun=driver.has_begun)
             opened, driver = await connect_tools(self, driver) if self.parts.sources else (self, driver)
             opened.check_context(driver, "run")
-            prompted = replace(prompted, cross_tenant=check_tenant(self.session, driver.state, tenant))
+            across = check_tenant(self.session, driver.state, tenant)
+            if not take_over and await has_engine(self.store, self.session, driver.state):
+                raise Conflict(
+                    f"session {self.session!r} has an unfinished run on an engine; wait for it, or cancel it with"
+                    f" run.cancel(). If its workflow is gone: engine.resume({self.session!r}), or without the engine:"
+                    f" bridle resume {self.session} --take-over"
+                )
+            prompted = replace(prompted, cross_tenant=across, engine=driver.gate is not None)
             if driver.state.phase not in (Phase.NEW, Phase.IDLE):
-                await driver.record(RunEnded(stop="cancelled", reason=ABANDONED_REASON))
+                await driver.record(await opened._end_cancelled(driver, ABANDONED_REASON))
             imported = history.instructions if history is not None else ""
             await opened._configure(driver, opened.settings(), imported)
             await opened._finish_hooks(driver)
             if history is not None:
-                await opened._import_history(driver, history)
-            await driver.record(prompted)
+                await driver.record(opened._make_imported(driver, history), then=prompted)
+            else:
+                await driver.record(prompted)
+            if driver.state.calls.batch.pending:  # in doubt; they are settled before the prompt is sent
+                await driver.review_calls(trusts_approvals=False)
             if (outer := current_nested_run()) is not None:
                 await outer.record_program(self.session)
             return await opened._drive(driver)
@@ -125,24 +155,35 @@ class Session:
         self,
         budget: Budget | None,
         tenant: str | None = None,
-        *,
-        trusts_approvals: bool = False,
-        take_over: bool = False,
+        flags: ResumeFlags = NO_FLAGS,
     ) -> State:
-        """Finish the run; `take_over` takes it from a process that is alive and does not answer."""
-        async with self.lease(take_over=take_over):
+        """Finish the run."""
+        async with self.lease(take_over=flags.take_over):
             driver = self.new_driver()
             await driver.restore_and_repair()
             if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             if driver.state.run.origin.agents:
-                return await list_agents(self, driver.state)[-1].continue_run(
-                    budget, tenant, trusts=trusts_approvals
-                )
-            return await self.continue_run(budget, tenant, trusts=trusts_approvals, driver=driver)
+                return await list_agents(self, driver.state)[-1].continue_run(budget, tenant, flags)
+            return await self.continue_run(budget, tenant, flags, driver)
+
+    async def advance(self, driver: Driver) -> State:
+        """Drive on a run that its gate stopped; raises `Conflict` if another process has written since."""
+        async with self.lease():
+            await driver.check_owned()
+            return await self._drive(driver)
+
+    async def close(self, request: CancelRequest | None, *, take_over: bool = False) -> State:
+        """End an unfinished run as cancelled."""
+        async with self.lease(take_over=take_over):
+            return await self._close(await open_driver(self), request)
 
     async def continue_run(
-        self, budget: Budget | None, tenant: str | None, *, trusts: bool, driver: Driver | None = None
+        self,
+        budget: Budget | None,
+        tenant: str | None,
+        flags: ResumeFlags,
+        driver: Driver | None = None,
     ) -> State:
         """Resume the run with the agent that has it; the caller holds the lease."""
         if driver is None:
@@ -150,8 +191,9 @@ class Session:
             await driver.restore()
         state = driver.state
         if not state.conversation.transcript.messages:
-            raise MisuseError(f"session {self.session!r} was never prompted: there is nothing to resume")
+            raise SessionNotFound(f"session {self.session!r} was never prompted: there is nothing to resume")
         across = check_tenant(self.session, state, tenant)
+        match_results(self.session, state, flags.results or {})
         is_finished = state.phase is Phase.IDLE and state.run.end.stop in FINISHED_STOPS
         if is_finished and not state.run.prompt.steering.waiting:
             return await self._finish_hooks(driver)
@@ -164,33 +206,51 @@ class Session:
         opened, driver = await connect_tools(opened, driver) if opened.parts.sources else (opened, driver)
         opened.check_context(driver, "resume")
         await opened._configure(driver, keep_model(opened.settings(), state))
-        took_over = self.fence.took_over
-        await driver.record(Resumed(budget=budget, cross_tenant=across, took_over=took_over))
-        if took_over:  # after the record, by which the old process notices the takeover
-            await take_over_subruns(self.store, state, self.fence.taken_subruns)
-        await driver.review_calls(trusts_approvals=trusts)
+        if driver.place[1] == flags.stopped_at:  # nothing is in doubt
+            return await opened._drive(driver)
+        resumed = Resumed(
+            budget=budget, cross_tenant=across, took_over=self.fence.took_over, engine=flags.engine
+        )
+        await driver.record(replace(resumed, continues_reply=has_open_reply(driver.state)))
+        if self.fence.epoch:  # after the record, by which the old process notices the takeover
+            await take_over_subruns(self.store, state, self.fence.epoch, self.fence.taken_subruns)
+        await self._finish_external(driver, flags.results or {})
+        await driver.review_calls(trusts_approvals=flags.trusts_approvals)
         return await opened._drive(driver)
 
     async def prompt_once(self, prompted: Prompted, history: History | None = None) -> State:
         """Run a prompt in a session of its own; a run that is there is finished, or its end is the result."""
         driver = self.new_driver()
         await driver.restore()
-        state, outer = driver.state, current_nested_run()
-        take_over = outer is not None and driver.has_begun and outer.claim_takeover(self.session)
+        outer = current_nested_run()
         if outer is not None and not driver.has_begun and self.parts.tool_layout.tools:
             outer.check_stored(self.session)
+        take_over = outer is not None and outer.claim_takeover(self.session)
+        if take_over and not driver.has_begun:
+            driver = await self._begin_before_others(driver)
+        state = driver.state
         if not state.conversation.prompt_ids:
             return await self.prompt(prompted, history, take_over=take_over)
         if outer is not None:
             await outer.record_program(self.session)
             await outer.charge_missing(self.session, state)
-        if state.phase is Phase.IDLE and state.run.end.stop != "cancelled":
+        is_left = state.run.end.stop == "cancelled" or state.calls.batch.pending
+        if state.phase is Phase.IDLE and not is_left:
             async with self.lease(take_over=take_over):
                 return await self._finish_hooks(await open_driver(self))
-        state = await self.resume(None, take_over=take_over)
+        state = await self.resume(None, flags=ResumeFlags(take_over=take_over))
         if outer is not None:  # replies under review were not counted before
             await outer.charge_missing(self.session, state)
         return state
+
+    async def _begin_before_others(self, driver: Driver) -> Driver:
+        """Begin a session without its lease, which a process that was replaced may hold; then it can be taken over."""
+        try:
+            await self._configure(driver, self.settings())
+        except Conflict:  # that process has begun it
+            driver = self.new_driver()
+            await driver.restore()
+        return driver
 
     def check_context(self, driver: Driver, method: str) -> None:
         needs = self.list_context_needs(prompting=method == "run")
@@ -230,6 +290,20 @@ class Session:
             await driver.answer(question, verdict)
             return question
 
+    async def record_results(self, results: Mapping[str, CallResult], tenant: str | None = None) -> None:
+        """Record results of calls that the caller ran, without continuing the run."""
+        async with self.lease():
+            driver = await open_driver(self)
+            across = check_tenant(self.session, driver.state, tenant)
+            match_results(self.session, driver.state, results)
+            await driver.record(Resumed(cross_tenant=across))
+            await self._finish_external(driver, results)
+
+    async def _finish_external(self, driver: Driver, results: Mapping[str, CallResult]) -> None:
+        """Record the results of calls that the caller ran."""
+        for call, result in match_results(self.session, driver.state, results):
+            await driver.tool_runner.finish(call, result, source="caller")
+
     async def compensate(
         self, settled: Collection[str] = (), tenant: str | None = None
     ) -> tuple[Compensation, ...]:
@@ -246,7 +320,7 @@ class Session:
             drivers = await close_programs(driver, self.open_other, held)
             return await run_compensations(drivers, tools, settled, across)
 
-    async def _import_history(self, driver: Driver, history: History) -> None:
+    def _make_imported(self, driver: Driver, history: History) -> Imported:
         if driver.state.conversation.transcript.messages:
             raise MisuseError(
                 f"session {self.session!r} already exists; a history can only start a new session"
@@ -255,7 +329,7 @@ class Session:
         repairs, own = history.repairs, driver.state.settings.instructions
         if imported and own != imported:
             repairs = (*repairs, OWN_INSTRUCTIONS_NOTE)
-        await driver.record(Imported(messages=messages, repairs=repairs, instructions=imported))
+        return Imported(messages=messages, repairs=repairs, instructions=imported)
 
     async def _configure(self, driver: Driver, settings: Settings, imported: str = "") -> None:
         """Record changed settings.  `imported` is the system prompt of a history about to be imported."""
@@ -277,11 +351,13 @@ class Session:
     async def _drive(self, driver: Driver) -> State:
         session = self
         # No other process can open a store that holds its own key: the one in memory.
-        is_shared = isinstance(self.store, WatchableStore) and not isinstance(self.store, SupportsApprovalKey)
+        is_shared = supports(self.store, WatchableStore) and not supports(self.store, SupportsApprovalKey)
         listener = ControlListener(self.store, self.session) if is_shared else None
         try:
             async with listener or nullcontext():
                 session.attach_control(driver, listener)
+                if driver.gate is not None and listener is not None:
+                    await listener.wait_until_read()
                 await driver.run_effects()
                 while is_handover_due(driver.state):
                     session, driver = await hand_over(session, driver)
@@ -293,6 +369,8 @@ class Session:
             if listener is None or not listener.absorb_cancel():
                 raise
             return state
+        if driver.gate is not None:
+            driver.gate.keep(session, driver)
         return driver.state
 
     def attach_control(self, driver: Driver, listener: ControlListener | None) -> None:
@@ -300,6 +378,12 @@ class Session:
             listener.attach(driver)
         if self.control is not None:
             self.control.attach(driver.record)
+
+    async def _end_cancelled(self, driver: Driver, reason: str) -> RunEnded:
+        """The end of a cancelled run, with the calls that it leaves in doubt."""
+        calls = await find_doubts(self.store, driver.state)
+        told = describe_doubts(driver.state, calls)
+        return RunEnded(stop="cancelled", reason=f"{reason}; {told}" if told else reason, in_doubt=calls)
 
     async def _close(self, driver: Driver, request: CancelRequest | None) -> State:
         """Record the end of a cancelled run, with a fresh driver if a write of this one was interrupted."""
@@ -311,9 +395,9 @@ class Session:
                     await driver.restore_and_repair()
                 if driver.state.phase in (Phase.NEW, Phase.IDLE):
                     break
-                end = RunEnded(
-                    stop="cancelled",
-                    reason=f"cancelled by {request.by}" if request else CANCELLED_REASON,
+                reason = f"cancelled by {request.by}" if request else CANCELLED_REASON
+                end = replace(
+                    await self._end_cancelled(driver, reason),
                     by=request.by if request else "",
                     request=request.hash if request else "",
                     partial_text=partial,

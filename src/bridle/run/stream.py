@@ -18,8 +18,6 @@ weakly: leaving the loop is enough to stop watching.
 
 import asyncio
 import logging
-import weakref
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Generic, Self, TypeVar, get_args
@@ -28,6 +26,7 @@ import msgspec
 
 from bridle.ports.watcher import Watcher
 from bridle.run.cancellation import finish_despite_cancel
+from bridle.run.context.shown_deltas import StreamItem, ViewerBuffer, ViewerBuffers
 from bridle.tools.schema.json_form import to_json_form
 from bridle.tools.schema.output_type import OutputType
 from bridle.tools.schema.partial_output import PartialTracker
@@ -36,9 +35,7 @@ from bridle.values.errors import MisuseError
 from bridle.values.events import Event, PauseRequested, Steered
 from bridle.values.record import Record, encode_item
 from bridle.values.result import (
-    DELTA_TYPES,
     Delta,
-    DeltasSkipped,
     FinalAnswer,
     PartialOutput,
     Result,
@@ -48,7 +45,6 @@ from bridle.values.text import escape_text, locate_error, repair_surrogates
 T = TypeVar("T")
 
 
-StreamItem = Event | Delta | DeltasSkipped
 STREAM_TYPES = frozenset(get_args(StreamItem))
 DELTAS_BUFFERED_MAX = 1_000
 """About a page of text, in the smallest deltas that providers send."""
@@ -92,91 +88,6 @@ def _describe_result(result: Result[T]) -> dict[str, object]:
     return described
 
 
-class ViewerBuffer:
-    """Items one viewer has not taken yet.  Belongs to one event loop."""
-
-    __slots__ = ("__weakref__", "_count", "_deltas_max", "_skipped", "_waiter", "items")
-
-    def __init__(self, deltas_max: int | None) -> None:
-        self.items: deque[StreamItem] = deque()
-        self._deltas_max, self._count, self._skipped = deltas_max, 0, 0
-        self._waiter: asyncio.Future[None] | None = None
-
-    def put(self, item: Event | Delta) -> None:
-        if self._deltas_max is not None and not self._has_room(item, self._deltas_max):
-            self._skipped += 1
-        else:
-            if self._skipped:
-                self._close_gap()
-            self.items.append(item)
-        waiter = self._waiter
-        if waiter is not None:
-            self._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def take(self) -> StreamItem:
-        """Remove and return the oldest item."""
-        item = self.items.popleft()
-        if self._deltas_max is not None:
-            if isinstance(item, DELTA_TYPES):
-                self._count -= 1
-            if self._skipped and not self.items:
-                self._close_gap()
-        return item
-
-    def wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    def wait_for_more(self) -> "asyncio.Future[None]":
-        """Wait for an item or for `wake`.  Only one task may wait at a time."""
-        self._waiter = waiter = asyncio.get_running_loop().create_future()
-        return waiter
-
-    def _has_room(self, item: Event | Delta, deltas_max: int) -> bool:
-        if not isinstance(item, DELTA_TYPES):
-            return True
-        if self._count >= deltas_max or (self._skipped and self._count > deltas_max // 2):
-            return False
-        self._count += 1
-        return True
-
-    def _close_gap(self) -> None:
-        self.items.append(DeltasSkipped(count=self._skipped))
-        self._skipped = 0
-
-
-class ViewerBuffers:
-    """A watcher that copies everything to the current viewers."""
-
-    def __init__(self) -> None:
-        self._buffers: tuple[weakref.ref[ViewerBuffer], ...] = ()
-
-    def add_viewer(self, deltas_max: int | None) -> ViewerBuffer:
-        """Add a viewer, which sees everything from now on."""
-        buffer = ViewerBuffer(deltas_max)
-        self._buffers = (*self._buffers, weakref.ref(buffer, self._remove_buffer))
-        return buffer
-
-    def on_event(self, session: str, happening: Record | Delta) -> None:
-        item = happening.event if isinstance(happening, Record) else happening
-        for reference in self._buffers:
-            buffer = reference()
-            if buffer is not None:
-                buffer.put(item)
-
-    def wake(self) -> None:
-        for reference in self._buffers:
-            buffer = reference()
-            if buffer is not None:
-                buffer.wake()
-
-    def _remove_buffer(self, reference: "weakref.ref[ViewerBuffer]") -> None:
-        self._buffers = tuple(each for each in self._buffers if each is not reference)
-
-
 RUN_OVER = "the run has ended; send a new prompt with agent.run(…, session={session!r})"
 PAUSE_REASON = "paused by the caller"
 
@@ -187,20 +98,29 @@ class RunControl:
     def __init__(self, session: str) -> None:
         self._session, self.viewers = session, ViewerBuffers()
         self._record: Callable[[Event], Coroutine[None, None, None]] | None = None
-        self._begun = asyncio.Event()
+        self._has_begun = False
+        self._begun: asyncio.Event | None = None
+        """Made when a caller waits for the run to begin."""
 
     def attach(self, record: Callable[[Event], Coroutine[None, None, None]]) -> None:
         """`record` writes to the log of the run, which has begun."""
         self._record = record
-        self._begun.set()
+        self._begin()
 
     def close(self) -> None:
         self._record = None
-        self._begun.set()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._has_begun = True
+        if self._begun is not None:
+            self._begun.set()
 
     async def record(self, event: Event) -> None:
         """Record the event once the run has begun; the event is durable when this returns."""
-        await self._begun.wait()
+        if not self._has_begun:
+            self._begun = self._begun or asyncio.Event()
+            await self._begun.wait()
         if self._record is None:
             raise MisuseError(RUN_OVER.format(session=self._session))
         try:
@@ -215,6 +135,14 @@ class WatcherGroup:
 
     def __init__(self, session: str, watchers: Sequence[Watcher]) -> None:
         self._session, self._watchers = session, tuple(watchers)
+
+    def notify_all(self, deltas: Sequence[Delta]) -> None:
+        """Show deltas that arrived together; viewers are woken once."""
+        if len(self._watchers) == 1 and isinstance(viewers := self._watchers[0], ViewerBuffers):
+            viewers.on_deltas(deltas)
+        else:
+            for delta in deltas:
+                self.notify(delta)
 
     def notify(self, happening: Record | Delta) -> None:
         for watcher in self._watchers:
@@ -259,18 +187,19 @@ class RunHandle(Generic[T]):
             if self._has_begun:
                 self._task.cancel()
 
-    async def steer(self, text: str) -> None:
+    async def steer(self, text: str, *, by: str = "") -> None:
         """Add a message to the run, which takes it up before its next request; it is durable at once.
 
         A run that was about to end continues with it.  Raises `MisuseError` if the run has ended.
         """
         if not isinstance(text, str) or not text.strip():
             raise MisuseError(f"steer takes the text of a message, not {text!r}")
-        await self._control.record(Steered(message=repair_surrogates(text)))
+        await self._control.record(Steered(message=repair_surrogates(text), by=by))
 
-    async def pause(self) -> None:
+    async def pause(self, *, by: str = "") -> None:
         """Ask the run to stop as `paused` after its current step; `agent.resume` continues it."""
-        await self._control.record(PauseRequested(reason=PAUSE_REASON))
+        reason = f"paused by {by}" if by else PAUSE_REASON
+        await self._control.record(PauseRequested(reason=reason, by=by))
 
     async def result(self) -> Result[T]:
         """Wait for the result.  Cancelling the wait does not cancel the run."""
@@ -320,7 +249,7 @@ class RunView(Generic[T]):
         return self
 
     async def __anext__(self) -> StreamItem | FinalAnswer[T]:
-        while not self._buffer.items:
+        while not self._buffer:
             if self._is_finished:
                 raise StopAsyncIteration
             if self._run.done:
@@ -376,8 +305,10 @@ class Stream(Generic[T]):
         buffer = run.add_viewer(None)
         try:
             while True:
-                while buffer.items:
-                    yield buffer.take()
+                while items := buffer.items:
+                    buffer.items = []
+                    for item in items:
+                        yield item
                 if run.done:
                     break
                 await buffer.wait_for_more()
@@ -403,8 +334,8 @@ class Stream(Generic[T]):
         buffer, latest = run.add_viewer(None), None
         try:
             while True:
-                while buffer.items:
-                    is_due = tracker.apply(buffer.take()) and len(buffer.items) < PARTIALS_BEHIND_MAX
+                while buffer:
+                    is_due = tracker.apply(buffer.take()) and len(buffer) < PARTIALS_BEHIND_MAX
                     partial = tracker.read() if is_due else None
                     if partial is not None and partial != latest:
                         latest = partial

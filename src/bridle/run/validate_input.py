@@ -46,7 +46,7 @@ SESSION_ID_LENGTH = 8
 SESSION_ID_PATTERN = re.compile(rf"\d{{8}}-[{SESSION_ID_ALPHABET}]{{{SESSION_ID_LENGTH}}}")
 TOOL_CHOICES = {"auto": ToolChoice(), "any": ToolChoice(mode="any"), "none": ToolChoice(mode="none")}
 TOOLS_NAMED_MAX = 30
-NUMBER_MINIMUMS = {"repeats_max": 2, "result_characters": RESULT_CHARACTERS_MIN}
+NUMBER_MINIMUMS = {"repeats_max": 2, "reprompts_max": 0, "result_characters": RESULT_CHARACTERS_MIN}
 """Minimums other than one."""
 
 
@@ -271,15 +271,29 @@ def is_generated_id(session: str) -> bool:
 
 def new_session_id(now: float) -> str:
     day = datetime.fromtimestamp(now, UTC).strftime("%Y%m%d")
-    return f"{day}-{''.join(secrets.choice(SESSION_ID_ALPHABET) for _ in range(SESSION_ID_LENGTH))}"
+    number, letters = secrets.randbelow(len(SESSION_ID_ALPHABET) ** SESSION_ID_LENGTH), []
+    for _ in range(SESSION_ID_LENGTH):
+        number, letter = divmod(number, len(SESSION_ID_ALPHABET))
+        letters.append(SESSION_ID_ALPHABET[letter])
+    return f"{day}-{''.join(letters)}"
 
 
 def make_prompted(
-    prompt: Prompt, budget: Budget, caller: str, tenant: str, traceparent: str = ""
+    prompt: Prompt,
+    budget: Budget,
+    caller: str,
+    tenant: str,
+    traceparent: str = "",
+    history: History | None = None,
 ) -> Prompted:
-    """The event of a prompt; raises `MisuseError` for bad input."""
+    """The event of a prompt; raises `MisuseError` for bad input.
+
+    A `history` that ends with the results of calls can be continued with an empty prompt: `()`.
+    """
+    continues = prompt == () and history is not None and bool(history.messages[-1:])
+    continues = continues and history is not None and history.messages[-1].role == "tool"
     return Prompted(
-        parts=parse_prompt(prompt),
+        parts=() if continues else parse_prompt(prompt),
         budget=budget,
         caller=check_text(caller=caller),
         tenant=str(check_text(tenant=tenant)),

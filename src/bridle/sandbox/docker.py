@@ -52,13 +52,14 @@ class DockerSandbox:
             f"--user={os.getuid()}:{os.getgid()}", f"--tmpfs={PRIVATE_TMP}:rw,exec,mode=1777,size={limits.tmp_bytes}",
             f"--mount=type=bind,source={self.workspace},target={self.workspace}", f"--workdir={folder}",
         ]  # fmt: skip
-        for path in self._protected.find():
+        protected = self._protected.find()
+        for path in protected:
             words.append(f"--mount=type=bind,source={path},target={path},readonly")
         for name in environment:
             if name not in ("HOME", "PATH", "TMPDIR"):
                 words.append(f"--env={name}")  # docker takes the value from its own environment
         words += [f"--env=HOME={PRIVATE_TMP}", "--", self._image, *argv]
         remove = [self._program, "rm", "--force", container]
-        spec = {"words": words, "remove": remove, "workspace": str(self.workspace)}
+        spec = {"words": words, "remove": remove, "workspace": str(self.workspace), "protected": protected}
         made = (sys.executable, "-I", "-S", "-c", BOOT, find_source_folder(), "container", json.dumps(spec))
         return SandboxedCommand(argv=made, environment=environment)

@@ -47,7 +47,7 @@ class LocalSandbox:
 
     def __init__(
         self,
-        workspace: str | os.PathLike[str],
+        workspace: str | os.PathLike[str] | None,
         *,
         mechanism: Mechanism = "bubblewrap",
         readable: Sequence[str | os.PathLike[str]] = (),
@@ -56,14 +56,19 @@ class LocalSandbox:
         allow_private: Sequence[str] = (),
         limits: SandboxLimits | None = None,
     ) -> None:
-        """`readable` are more folders to show, read-only; `network` gives full access to the network.
+        """`workspace` is the folder to write, or None: then commands run in their private /tmp, and nothing stays.
 
-        `allow` are hosts that commands can reach through a proxy (`*.example.com` means those below one); hosts
-        in private networks are refused, except those that `allow_private` names.
+        `readable` are more folders to show, read-only; `network` gives full access to the network.
+
+        `allow` are hosts that commands can reach through a proxy: `example.com` at ports 80 and 443,
+        `example.com:8080` at another, `*.example.com` for those below.  Hosts in private networks are refused,
+        except those that `allow_private` names.
         """
-        self.workspace = Path(workspace).expanduser().resolve()
-        check_workspace(self.workspace)
-        self._protected = ProtectedPaths(self.workspace)
+        self.workspace, self._protected = Path(PRIVATE_TMP), None
+        if workspace is not None:
+            self.workspace = Path(workspace).expanduser().resolve()
+            check_workspace(self.workspace)
+            self._protected = ProtectedPaths(self.workspace)
         self._mechanism, self._network = mechanism, network
         self.hosts = check_hosts(allow, allow_private, network=network)
         self._allow, self._private = tuple(allow), tuple(allow_private)
@@ -86,7 +91,7 @@ class LocalSandbox:
             "mechanism": self._mechanism,
             "argv": list(argv),
             "cwd": str(folder),
-            "workspace": str(self.workspace),
+            "workspace": None if self._protected is None else str(self.workspace),
             "mounts": mounts,
             "network": self._network,
             "hosts": {"allow": self._allow, "private": self._private} if self.hosts else None,
@@ -115,9 +120,9 @@ class LocalSandbox:
         for path in dict.fromkeys((*python, *self._readable)):
             if not path.is_relative_to("/usr"):
                 mounts.append(("read", str(path), str(path)))
-        mounts.append(("write", str(self.workspace), str(self.workspace)))
-        for each in self._protected.find():
-            mounts.append(("read", each, each))
+        if self._protected is not None:
+            mounts.append(("write", str(self.workspace), str(self.workspace)))
+            mounts += [("read", each, each) for each in self._protected.find()]
         return sorted(mounts, key=lambda mount: mount[2].count("/"))
 
     def _make_bubblewrap_words(self, mounts: Sequence[tuple[str, str, str]], cwd: str) -> list[str]:
@@ -161,14 +166,14 @@ def check_hosts(allow: Sequence[str], private: Sequence[str], *, network: bool) 
 
 def resolve_folder(workspace: Path, cwd: str | None) -> Path:
     """The folder to start in; raises `MisuseError` if it is outside of the workspace."""
-    folder = workspace if cwd is None else Path(cwd).resolve()
+    folder = workspace if cwd is None or Path(cwd) == workspace else Path(cwd).resolve()
     if folder != workspace and workspace not in folder.parents:
         raise MisuseError(f"the folder {str(folder)!r} is outside of the workspace {str(workspace)!r}")
     return folder
 
 
 def find_sandbox(
-    workspace: str | os.PathLike[str] = ".",
+    workspace: str | os.PathLike[str] | None = ".",
     *,
     readable: Sequence[str | os.PathLike[str]] = (),
     network: bool = False,
@@ -213,7 +218,7 @@ def _probe_mechanism(mechanism: Mechanism) -> str:
         return "needs Linux"
     if mechanism == "bubblewrap" and shutil.which("bwrap") is None:
         return "bwrap is not installed"
-    probe = LocalSandbox(PACKAGE / "sandbox" / "launcher", mechanism=mechanism)
+    probe = LocalSandbox(None, mechanism=mechanism)
     made = probe.wrap(["/bin/true"], cwd=None, environment={})
     try:
         done = subprocess.run(  # noqa: S603 - our own launcher

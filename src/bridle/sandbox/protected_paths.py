@@ -1,7 +1,7 @@
 """Parts of a workspace that stay read-only in a sandbox, because other programs run what they name.
 
 Those that exist before the first command are protected, wherever they are moved.  Those that a command creates are
-not: launcher/settings_guard.py removes new settings, and docs/sandbox.md names the rest.
+not: launcher/settings_guard.py removes new settings of Bridle and reports the rest.
 """
 
 import os

@@ -21,6 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.ports.codec import Codec, HttpRequest, ServerCodec
+from bridle.ports.served_wire import ClientTool
 from bridle.ports.transport import OutgoingRequest
 from bridle.providers import load_codec
 from bridle.providers.catalogue import SIMULATED_ENDPOINT_HEADER, find_model, find_open_profile, known_models
@@ -36,7 +37,7 @@ from bridle.values.usage import Usage
 
 from .compaction import answer_compaction_request, open_sealed_summaries
 from .families import find_family, lay_out_for_family, list_rules, signature_rules
-from .request_forms import ClientTool, add_answer_schema, convert_client_tools, join_fragments
+from .request_forms import add_answer_schema, convert_client_tools, join_fragments
 
 T = TypeVar("T")
 SCHEME = "sim"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from bridle.ports.codec import HttpReply
+from bridle.ports.served_wire import ClientTool
 from bridle.sim.cache.cache_report import CacheReporter
 from bridle.sim.cache.prompt_layout import PromptReader
 from bridle.sim.rules.engine import ProviderRule, RawRequest
@@ -17,7 +18,7 @@ from bridle.values.message import Opaque, Reply
 from bridle.values.request import Request
 
 from .endpoints import ExtraEndpoints
-from .request_forms import ClientTool, MessageJoiner, SchemaReader
+from .request_forms import MessageJoiner, SchemaReader
 
 ReplyTransform = Callable[[RawRequest, Reply], Reply]
 

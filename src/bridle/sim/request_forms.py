@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from bridle.values.base import Value
+from bridle.ports.served_wire import ClientTool
 from bridle.values.message import Message, Part, Reply, ToolCall
-from bridle.values.request import OutputSpec, Request, ToolSpec
+from bridle.values.request import OutputSpec, Request
 
 ANY_OBJECT: Mapping[str, object] = {"type": "object"}
 """Schema of a JSON mode without a schema."""
@@ -35,23 +35,6 @@ def add_answer_schema(
     if not isinstance(schema, Mapping):
         return request
     return replace(request, output=OutputSpec(name="output", parameters=msgspec.json.encode(schema).decode()))
-
-
-FREE_TEXT_PARAMETERS = (
-    '{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],'
-    '"additionalProperties":false}'
-)
-"""Parameters of a tool that takes free text, as Bridle's calls carry it."""
-
-
-class ClientTool(Value):
-    """A callable tool, with what its calls carry beyond a name and arguments."""
-
-    spec: ToolSpec
-    call_native: str | None = None
-    """The `ToolCall.native` of a call to this tool; None for a plain function."""
-    qualified_name: str = ""
-    """Alternative name for scripts, for a tool whose own name occurs in several namespaces."""
 
 
 def convert_client_tools(

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from bridle.ports.codec import HttpReply
 from bridle.providers.scripted import FAMILY as NAME
 from bridle.providers.scripted import LINES, ScriptedLine, encode_json
+from bridle.providers.wire.reply_encoding import JSON_TYPE, make_reply, split_arguments, split_words
 from bridle.values.errors import Failure
 from bridle.values.message import Reasoning, Reply, Text, ToolCall
 from bridle.values.result import CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
 
 from .family import SimulatedFamily
-from .reply_encoding import JSON_TYPE, make_reply, split_arguments, split_words
 
 
 def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:

@@ -91,4 +91,4 @@ def _explain_bad_scheme(scheme: str) -> str:
     # The URL itself is not repeated: it may hold a password.
     if scheme == "sqlite":
         return "a SQLite store is named by its path, or sqlite:///PATH, with no host and no option but ?anchors=FILE"
-    return f"{scheme}:// stores are not available in this version: give a file path or sqlite:///PATH"
+    return f"{scheme}:// stores are not available in this version: give a file path, sqlite:///PATH or postgresql://HOST/DATABASE"

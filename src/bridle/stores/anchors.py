@@ -119,6 +119,7 @@ def _ends_inside_line(path: Path) -> bool:
 
 
 def _explain(path: Path, error: OSError) -> Unusable:
-    return Unusable(
-        f"anchors {path}: the file cannot be used ({error.strerror}); correct $BRIDLE_ANCHORS or the option `anchors`"
-    )
+    remedy = "correct $BRIDLE_ANCHORS or the option `anchors`"
+    if error.errno == errno.ENOSPC:
+        remedy = "the disk is full; make room and resume"
+    return Unusable(f"anchors {path}: the file cannot be used ({error.strerror}); {remedy}")

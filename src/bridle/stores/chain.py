@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from shlex import quote
 
+from bridle.values.calls import ContentRedacted
 from bridle.values.errors import Corrupt, MisuseError
 from bridle.values.events import Event, UnknownEvent
-from bridle.values.record import GENESIS, Record, unseal_record
+from bridle.values.record import GENESIS, Record, decode_event, unseal_record
 
 RecordRow = tuple[int, float, str | None, str, bytes]
 """Number, time, unique key, hash and data of a record."""
@@ -25,10 +26,11 @@ def verify_rows(
     forked_at: int,
     find_redaction: Callable[[str], Event | None] = lambda key: None,
 ) -> Iterator[Record]:
-    """Yield the records above `after`, each verified to be unaltered and to follow the one before.
+    """Yield the records above `after` up to `length`, each verified to be unaltered and to follow the one before.
 
-    The rows start one record early, unless `after` is 0: the first record returned must follow its hash. A log that
-    lacks its end is torn, unless records that it shares as a fork are missing too.
+    The rows start one record early, unless `after` is 0: the first record returned must follow its hash. `head` is the
+    hash of the last record; empty if the log goes on after it. A log that lacks its end is torn, unless records that
+    it shares as a fork are missing too.
     """
     prev, expected = GENESIS, max(after, 1)
     for seq, at, once, hash_, data in rows:
@@ -37,6 +39,13 @@ def verify_rows(
         if seq > after:
             yield decode_record(seq, at, once, hash_, data, prev, find_redaction)
         prev, expected = hash_, seq + 1
+    check_end(expected, prev, length, head, forked_at)
+
+
+def check_end(expected: int, prev: str, length: int, head: str, forked_at: int) -> None:
+    """Raise `Corrupt` unless the records that were read, up to the one before `expected`, are all of them."""
+    if expected <= length and not head:
+        raise Corrupt(f"record {expected} is missing", last_good=expected - 1)
     if expected <= length:
         missing = f"record {length} is" if expected == length else f"records {expected} to {length} are"
         raise Corrupt(
@@ -44,8 +53,14 @@ def verify_rows(
             last_good=expected - 1,
             torn=expected > forked_at,
         )
-    if expected != length + 1 or prev != head:
+    if head and (expected != length + 1 or prev != head):
         raise Corrupt(f"record {length} is not the last record", last_good=max(length - 1, 0))
+
+
+def find_page_end(after: int, limit: int | None, length: int, head: str) -> tuple[int, str]:
+    """The number of the last record of a page, and the hash of the last record if the page has it, else ""."""
+    until = length if limit is None else min(length, after + max(limit, 0))
+    return until, head if until == length else ""
 
 
 def decode_record(
@@ -71,6 +86,12 @@ def decode_record(
     return record
 
 
+def list_redactions(records: Iterable[Record]) -> dict[str, Event]:
+    """The redactions that a log records, by unique key."""
+    events = (record.event for record in records)
+    return {event.unique_key or "": event for event in events if isinstance(event, ContentRedacted)}
+
+
 def check_timestamp(record: Record) -> None:
     # An integer, NaN or -0.0 would be read back as something else, and the hash would no longer match.
     at = record.at
@@ -91,6 +112,14 @@ def locate_corruption(store: str, session: str, error: Corrupt) -> Corrupt:
         )
     return Corrupt(
         f"store {store}, session {session!r}: {error}; {remedy}", last_good=error.last_good, torn=error.torn
+    )
+
+
+def refers_to_blob(hash_: str, mentions: Iterable[bytes]) -> bool:
+    """True if one of these events, all of which mention the hash, refers to the blob, or cannot be read here."""
+    events = (decode_event(data) for data in mentions)
+    return any(
+        event is None or isinstance(event, UnknownEvent) or hash_ in event.required_blobs for event in events
     )
 
 

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from bridle.values.budget import BUDGET_LOG_PREFIX
 from bridle.values.calls import CONTROL_LOG_PREFIX
-from bridle.values.errors import Conflict, MisuseError
+from bridle.values.errors import Conflict, MissingBlob, MisuseError
+from bridle.values.evals import EVAL_LOG_PREFIX
 from bridle.values.memory import NOTES_PREFIX
 from bridle.values.record import GENESIS, Record
 
-RESERVED_PREFIXES = (BUDGET_LOG_PREFIX, NOTES_PREFIX, CONTROL_LOG_PREFIX)
+RESERVED_PREFIXES = (BUDGET_LOG_PREFIX, NOTES_PREFIX, CONTROL_LOG_PREFIX, EVAL_LOG_PREFIX)
 """Beginnings of the names of logs that are not sessions."""
 
 
@@ -95,8 +96,8 @@ def repeated_name(session: str, name: str) -> Conflict:
     )
 
 
-def missing_blob(session: str, hash_: str) -> MisuseError:
-    return MisuseError(
+def missing_blob(session: str, hash_: str) -> MissingBlob:
+    return MissingBlob(
         f"a record for session {session!r} refers to {hash_}, which is not in the store; put_blob comes first"
     )
 
@@ -116,3 +117,10 @@ def check_evidence(session: str, seq: int, sharing: Iterable[str], evidence: Map
 
 def fork_beyond_end(session: str, length: int, at: int) -> MisuseError:
     return MisuseError(f"session {session!r} has {length} records: it cannot be forked at {at}")
+
+
+def explain_snapshot_removal(schema: str, session: str) -> str:
+    """SQL statement that removes the snapshot of a session; `schema` is the prefix of the tables."""
+    uid = session.replace("'", "''")
+    sids = f"SELECT sid FROM {schema}sessions WHERE uid = '{uid}'"  # noqa: S608 - for a person to type
+    return f"DELETE FROM {schema}snapshots WHERE sid = ({sids})"  # noqa: S608 - for a person to type

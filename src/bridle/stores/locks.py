@@ -12,6 +12,8 @@ ends, so a killed run needs no unlocking.
   - Children do not keep them.  The descriptor is closed on exec, and by a hook in a child made
     with Python's `fork()`; the child starts without locks.  A fork in C without exec is not noticed:
     that child keeps the locks until it ends.
+  - A lock file that is removed frees its sessions for others. So a holder looks, inside the transaction of every
+    append, if the file at the path is still the one that it has locked, and stops writing otherwise.
   - A takeover does not wait for the lock of a paused holder: each epoch of a session has a byte of its own.
   - Two sessions with one offset are told apart in a process.  Between processes the second of them is
     refused, which is safe; with 56 bits it does not happen in practice.
@@ -26,7 +28,7 @@ import os
 import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +57,8 @@ class _LockFile:
         self.spare_descriptors: list[int] = []
         """Further descriptors of the same file. Closing one early could release POSIX locks."""
         self.holders: dict[int, int] = {}
+        self.users = 0
+        """Takeovers, which opened it before they raised the epoch."""
 
     def close(self) -> None:
         for descriptor in (self.descriptor, *self.spare_descriptors):
@@ -116,7 +120,7 @@ class _ProcessLocks:
         return file
 
     def close_unused(self, file: _LockFile | None) -> None:
-        if file is not None and not file.holders:
+        if file is not None and not file.holders and not file.users:
             self._files.pop(file.inode).close()
 
 
@@ -133,6 +137,25 @@ def _hold_lock(log: str, lease: Lease, path: Path | None) -> Iterator[None]:
         # In a child made by fork() the locks still belong to the parent.
         if holdings is _process_locks:
             holdings.release(log, lease, file, scope)
+
+
+@contextmanager
+def _keep_open(path: Path | None) -> Iterator[None]:
+    """Keep the lock file open during the block, without a lock; raises `Unusable` if it cannot be opened."""
+    holdings = _process_locks
+    if path is None or _load_fcntl() is None:
+        yield
+        return
+    with holdings.mutex:
+        file = holdings.open_file(path)
+        file.users += 1
+    try:
+        yield
+    finally:
+        if holdings is _process_locks:
+            with holdings.mutex:
+                file.users -= 1
+                holdings.close_unused(file)
 
 
 def is_lease_held(log: str, lease: Lease, path: Path | None = None) -> bool:
@@ -156,6 +179,22 @@ def is_lease_held(log: str, lease: Lease, path: Path | None = None) -> bool:
         finally:
             locks.close_unused(file)
     return False
+
+
+def check_lock_file(log: str, lease: Lease, path: Path) -> None:
+    """Raise `Conflict` if the lock file under which this process holds the lease was removed or replaced.
+
+    Another process would lock a new file, and so drive the session as well.
+    """
+    locks = _process_locks
+    if _load_fcntl() is None or not locks.holds(log, lease):
+        return
+    inode = find_inode(path)
+    if inode is None or not locks.holds(inode, lease):
+        raise Conflict(
+            f"the lock file {path} was removed or replaced while session {lease.session!r} was driven, so another "
+            "process may drive it now and this run may not write to it any more; resume the session"
+        )
 
 
 class StoredEpochs(Protocol):
@@ -199,13 +238,16 @@ async def hold_lease(
     """Hold the lease of a session. `path` is the lock file, if other processes can open the log.
 
     The epoch is read before the lock is taken: if the session is taken over in between, the epoch is outdated, and
-    what is written under it is refused.
+    what is written under it is refused. A takeover raises it before the lock is taken too: a process that is paused
+    with the lock of an epoch that is not reached yet would keep all others from taking over. The lock file is opened
+    first: a takeover that cannot open it leaves the session to its owner.
     """
     lease = Lease(session=session, epoch=await epochs.read_epoch(session) + take_over)
-    with _hold_lock(log, lease, path):
+    with _keep_open(path) if take_over else nullcontext():
         if take_over:
             await epochs.raise_epoch(session, lease.epoch - 1)
-        yield lease
+        with _hold_lock(log, lease, path):
+            yield lease
 
 
 POLL_SECONDS = (0.02, 1.0)
@@ -291,7 +333,7 @@ def _unlock_byte(file: _LockFile, lease: Lease) -> None:
     if file.holders[offset]:
         return
     del file.holders[offset]
-    if file.holders:  # otherwise the file is closed, which releases the lock too
+    if file.holders or file.users:  # otherwise the file is closed, which releases the lock too
         _set_lock(file.descriptor, offset, "F_UNLCK")
 
 

@@ -48,6 +48,7 @@ class MemoryStore:
         self._touches = 0
         self._lock = threading.Lock()
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._live: dict[str, bytes] = {}
         self.approval_key = token_bytes(32)
         """Secret for approval tokens; lives as long as the records."""
 
@@ -78,14 +79,13 @@ class MemoryStore:
                         raise repeated_name(session, name)
                 line.names.update(names)
             line.own.extend(records)
-            line.length = after + len(records)
-            line.head = records[-1].hash
+            line.length, line.head = records[-1].seq, records[-1].hash
             self._touch(line)
 
-    async def read(self, session: str, after: int = 0) -> Sequence[Record]:
+    async def read(self, session: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
         with self._lock:
             line = self._lines.get(session)
-            return line.records_after(max(after, 0)) if line else ()
+            return line.records_after(max(after, 0), limit) if line else ()
 
     async def restart(self, session: str, head: str, record: Record) -> None:
         check_restart(session, record)
@@ -106,16 +106,18 @@ class MemoryStore:
     ) -> None:
         with self._lock:
             line = self._lines.get(session)
-            old = line.record(seq) if line else None
-            if line is None or old is None:
+            owner = line.find_owner(seq) if line else None
+            if owner is None:
                 raise diverged_append(session, seq)
-            owner = next(each for each, last in line.segments() if each.forked_at < seq <= last)
-            sharing = [each for each in self._lines.values() if each.record(seq) is old]
+            old = owner.own[seq - owner.forked_at - 1]
+            sharing = [each for each in self._lines.values() if each.find_owner(seq) is owner]
             check_evidence(session, seq, (each.id for each in sharing), evidence)
             for each in sharing:
                 record = evidence[each.id]
                 if each.length != record.seq - 1 or each.head != record.prev:
                     raise stale_append(each.id, each.length, record.seq - 1)
+                if (key := record.event.unique_key) is not None and each.has_name(key):
+                    raise repeated_name(each.id, key)
             event = decode_event(data)
             assert event is not None
             owner.own[seq - owner.forked_at - 1] = replace(old, data=data, event=event, is_redacted=True)
@@ -126,8 +128,11 @@ class MemoryStore:
                 if record.event.unique_key is not None:
                     each.names[record.event.unique_key] = record.seq
                 self._touch(each)
+            records = (record for each in self._lines.values() for record in each.own)
+            used = {hash_ for record in records for hash_ in record.event.required_blobs} if blobs else set()
             for hash_ in blobs:
-                self._blobs.pop(hash_, None)
+                if hash_ not in used:
+                    self._blobs.pop(hash_, None)
 
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(new)
@@ -186,6 +191,15 @@ class MemoryStore:
             self._waiting[session] = [*others, future]
         await future
 
+    async def publish_live(self, session: str, data: bytes) -> bool:
+        if session not in self._live:
+            return False
+        self._live[session] = data
+        return True
+
+    async def read_live(self, session: str) -> bytes:
+        return self._live.setdefault(session, b"")
+
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         with self._lock:
             newest_first = sorted(self._lines.values(), key=lambda line: -line.touched)
@@ -237,19 +251,21 @@ class _MemorySession:
         return any(line.names.get(name, last + 1) <= last for line, last in self.segments())
 
     def record(self, seq: int) -> Record | None:
-        for line, last in self.segments():
-            if line.forked_at < seq <= last:
-                return line.own[seq - line.forked_at - 1]
-        return None
+        owner = self.find_owner(seq)
+        return owner.own[seq - owner.forked_at - 1] if owner else None
 
-    def records_after(self, after: int) -> tuple[Record, ...]:
+    def find_owner(self, seq: int) -> "_MemorySession | None":
+        return next((line for line, last in self.segments() if line.forked_at < seq <= last), None)
+
+    def records_after(self, after: int, limit: int | None) -> tuple[Record, ...]:
+        until = self.length if limit is None else min(self.length, after + max(limit, 0))
         if after >= self.forked_at:
-            return tuple(self.own[after - self.forked_at :])
+            return tuple(self.own[after - self.forked_at : max(until, after) - self.forked_at])
         found: list[Record] = []
         for line, last in self.segments():
-            start = max(after, line.forked_at)
-            if start < last:
-                found[:0] = line.own[start - line.forked_at : last - line.forked_at]
+            start, end = max(after, line.forked_at), min(last, until)
+            if start < end:
+                found[:0] = line.own[start - line.forked_at : end - line.forked_at]
         return tuple(found)
 
     def info(self) -> SessionInfo:

@@ -2,6 +2,7 @@
 
     check_codec, check_store, check_tool    check an implementation of a port
     scripted(reply, reply, …)               a model that gives these replies
+    simulated(choose)                       a model whose replies your function chooses
     FakeClock                               a clock that only moves when told to
     simulator(reply, …), ProviderSim        a strict simulated provider, in process or over HTTP
     recording(path), replaying(path, …)     a real run, recorded without secrets and replayed
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .recordings import replaying as replaying
     from .replay_tests import assert_replays as assert_replays
     from .scripted_model import scripted as scripted
+    from .scripted_model import simulated as simulated
     from .simulated_provider import ProviderSim as ProviderSim
     from .simulated_provider import simulator as simulator
 
@@ -36,8 +38,11 @@ _WHERE = {
     "recording": "recordings",
     "replaying": "recordings",
     "scripted": "scripted_model",
+    "simulated": "scripted_model",
     "simulator": "simulated_provider",
 }
+
+__all__ = sorted(_WHERE)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:

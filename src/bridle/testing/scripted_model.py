@@ -13,17 +13,19 @@ each failure is used once, in order.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from bridle.ports.clock import Clock
-from bridle.ports.tool import Json
 from bridle.providers import load_codec
 from bridle.run.model_connection import ModelConnection, find_model_by_name
-from bridle.sim.responder.decision import ResponderDecision
-from bridle.sim.responder.rule_based import compose_reply
+from bridle.sim.responder.conversation import ConversationFacts, read_conversation
+from bridle.sim.responder.conversation_summary import summarize_if_asked
+from bridle.sim.responder.decision import Responder, ResponderDecision
+from bridle.sim.responder.rule_based import compose_reply, respond
+from bridle.sim.responder.script import parse_script
 from bridle.sim.simulator import Simulator
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.errors import Failure, MisuseError
@@ -34,6 +36,8 @@ from bridle.values.usage import Usage
 
 MODEL_VARIABLE = "BRIDLE_SCRIPT_MODEL"
 MODEL_DEFAULT = "sim:"
+Choose = Callable[[ConversationFacts], str | Reply]
+"""Chooses the next reply of a conversation: its text, or a `Reply` with calls."""
 NO_ORIGIN = Origin(family="", endpoint="", model="")
 """Placeholder: the origin is set when the reply is given."""
 
@@ -95,6 +99,33 @@ def scripted(
     return ScriptedConnection(ScriptedReplies(replies), assumed)
 
 
+def simulated(choose: Choose, *, model: str | Model = "") -> ModelConnection:
+    """Connect to a simulated model whose replies a function chooses: text, or a `Reply` of `call_reply`."""
+    found = find_model_by_name(model or MODEL_DEFAULT) if isinstance(model, str) else model
+    return ModelConnection(
+        model=found,
+        codec=load_codec(found.endpoint.family),
+        transport=InProcessTransport(Simulator(responder_of(choose)).answer),
+    )
+
+
+def responder_of(choose: Choose) -> Responder:
+    """Make a responder of a simulator from a function that chooses replies.
+
+    The function reads the conversation only, so that a resumed run gets the same replies. A prompt with
+    directives (`!call`, `!say`) is played as usual, and summaries are written by the simulator.
+    """
+
+    def decide(request: Request) -> ResponderDecision:
+        facts = read_conversation(request)
+        if parse_script(facts.prompt) is not None or summarize_if_asked(request):
+            return respond(request)
+        chosen = choose(facts)
+        return _place_reply(request, chosen if isinstance(chosen, Reply) else text_reply(chosen))
+
+    return decide
+
+
 def text_reply(text: str, *calls: ToolCall, stop: Stop | None = None, usage: Usage | None = None) -> Reply:
     """Make a reply with this text and these calls. `usage` replaces the provider's own count."""
     text_parts: tuple[Part, ...] = (Text(text=text),) if text else ()
@@ -106,7 +137,7 @@ def text_reply(text: str, *calls: ToolCall, stop: Stop | None = None, usage: Usa
     )
 
 
-def call_reply(*calls: tuple[str, dict[str, Json]], text: str = "") -> Reply:
+def call_reply(*calls: tuple[str, Mapping[str, object]], text: str = "") -> Reply:
     """Make a reply that calls tools."""
     return text_reply(
         text,

@@ -25,6 +25,8 @@ from .plan_tool import make_plan_tool
 from .skill_tool import make_skill_tool
 from .workspace import Workspace
 
+__all__ = ["fetch", "files", "plan", "project_instructions", "python", "shell", "skills", "tools"]
+
 Folder = str | os.PathLike[str]
 SandboxChoice = Sandbox | Literal["auto"] | None
 """`auto` finds a sandbox, or refuses; None runs commands with all rights of this process."""
@@ -46,7 +48,7 @@ def python(root: Folder = ".", *, sandbox: SandboxChoice = "auto", timeout: floa
 
 
 def fetch(allow: Sequence[str] = (), *, allow_private: Sequence[str] = ()) -> Tool:
-    """A tool that reads web pages of these hosts; `*.example.com` also allows the hosts below one.
+    """A tool that reads web pages of these hosts; `*.example.com` allows the hosts below one, `a.org:8080` a port.
 
     Hosts in private networks are refused, except those that `allow_private` names.
     """

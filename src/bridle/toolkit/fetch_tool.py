@@ -4,18 +4,24 @@ sandbox/host_rules.py decides about hosts and resolves their names.  Every redir
 Proxies and credentials of the environment are not used, and no cookies are kept.
 """
 
+import html
 import http.client
+import io
+import re
 import socket
 import ssl
 import time
 from collections.abc import Sequence
-from html.parser import HTMLParser
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from bridle.ports.tool import Tool
 from bridle.sandbox.host_rules import PORTS, HostRefused, HostRules
 from bridle.tools.function.function_tool import FunctionTool
 from bridle.values.errors import MisuseError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 SECONDS_MAX = 30.0
 BODY_BYTES_MAX = 2 * 1024 * 1024
@@ -35,6 +41,14 @@ BLOCK_ELEMENTS = frozenset(
      "blockquote", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "dt", "dd"}
 )  # fmt: skip
 
+MARKUP_START = re.compile(r"<[a-zA-Z/!?]")
+TAG_NAME = re.compile(r"<(/?)([a-zA-Z][^\s/>]*+)")
+TAG_REST = re.compile(r"""(?:=\s*+(?:"[^"]*+"|'[^']*+')|[^>])*+>""")
+"""The attributes and the end of a tag; a quote without an end is an ordinary character."""
+RAW_ENDS = {tag: re.compile(f"</{tag}(?![a-z0-9])", re.IGNORECASE) for tag in ("script", "style")}
+LONG_NUMBER = re.compile(r"&#(?:[0-9]{9}|[xX][0-9a-fA-F]{9})[0-9a-fA-F]*+;?")
+"""Numbers of no character, which are slow to read, and refused above some thousand digits."""
+
 
 class PageFetcher:
     """Fetches pages of allowed hosts."""
@@ -53,7 +67,10 @@ class PageFetcher:
         """
         deadline = time.monotonic() + SECONDS_MAX
         for _ in range(REDIRECTS_MAX + 1):
-            answer = self._request(url, deadline)
+            try:
+                answer = self._request(url, deadline)
+            except TimeoutError:
+                raise TimeoutError(f"the page was not complete after {SECONDS_MAX:g} s") from None
             if isinstance(answer, str):
                 return answer
             url = urljoin(url, answer.location)
@@ -62,9 +79,9 @@ class PageFetcher:
     def _request(self, url: str, deadline: float) -> "str | Redirect":
         parts, host, port = self._hosts.parse_url(url)
         address = self._hosts.resolve_host(host, port)
-        connection = http.client.HTTPConnection(host, port, timeout=_seconds_left(deadline))
+        connection = http.client.HTTPConnection(host, port)
         with _connect(address, port, host, parts.scheme, deadline) as stream:
-            connection.sock = stream
+            connection.sock = DeadlineSocket(stream, deadline)
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             shown = f"[{host}]" if ":" in host else host
             name = shown if port == PORTS[parts.scheme] else f"{shown}:{port}"
@@ -76,7 +93,7 @@ class PageFetcher:
                 location = reply.getheader("Location")
                 if reply.status in REDIRECT_CODES and location:
                     return Redirect(location)
-                return _read_reply(url, reply, stream, deadline)
+                return _read_reply(url, reply)
             except http.client.HTTPException as error:
                 raise ConnectionError(f"{host} sent an invalid answer: {error!r}") from None
 
@@ -91,24 +108,58 @@ def make_fetch_tool(allow: Sequence[str], allow_private: Sequence[str]) -> Tool:
     return FunctionTool(fetcher.fetch_page, effect="read", timeout=SECONDS_MAX + 5)
 
 
+class DeadlineSocket:
+    """The end of a connection that `http.client` uses; all that it does has one deadline.
+
+    A timeout of the socket alone starts again with every byte, and a server may send them slowly.
+    """
+
+    def __init__(self, stream: socket.socket, deadline: float) -> None:
+        self._stream, self._deadline = stream, deadline
+
+    def sendall(self, data: bytes) -> None:
+        self._stream.settimeout(_seconds_left(self._deadline))
+        self._stream.sendall(data)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        assert mode == "rb"
+        return io.BufferedReader(DeadlineReader(self._stream, self._deadline), READ_BYTES)
+
+    def close(self) -> None:
+        """Do nothing: the reply is still read, and then the stream is closed where it was opened."""
+
+
+class DeadlineReader(io.RawIOBase):
+    def __init__(self, stream: socket.socket, deadline: float) -> None:
+        self._stream, self._deadline = stream, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        self._stream.settimeout(_seconds_left(self._deadline))
+        return self._stream.recv_into(buffer)
+
+
 def _connect(address: str, port: int, host: str, scheme: str, deadline: float) -> socket.socket:
     stream = socket.create_connection((address, port), timeout=_seconds_left(deadline))
     if scheme == "http":
         return stream
     try:
-        return ssl.create_default_context().wrap_socket(stream, server_hostname=host)
+        context = ssl.create_default_context()
+        stream.settimeout(_seconds_left(deadline))  # for the whole handshake
+        return context.wrap_socket(stream, server_hostname=host)
     except BaseException:
         stream.close()
         raise
 
 
-def _read_reply(url: str, reply: http.client.HTTPResponse, stream: socket.socket, deadline: float) -> str:
+def _read_reply(url: str, reply: http.client.HTTPResponse) -> str:
     kind = reply.headers.get_content_type()
     if not kind.startswith(TEXT_TYPES):
         return f"[{url}: status {reply.status}, {kind}, not text]"
     body, cut = bytearray(), False
     while not cut:
-        stream.settimeout(_seconds_left(deadline))
         data = reply.read1(READ_BYTES)
         if not data:
             break
@@ -134,26 +185,53 @@ def _decode(data: bytes, charset: str | None) -> str:
 def _seconds_left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
-        raise TimeoutError(f"the page was not complete after {SECONDS_MAX:g} s")
+        raise TimeoutError
     return left
 
 
 def extract_text(page: str) -> str:
-    """The text of an HTML page, one line per block."""
+    """The text of an HTML page, one line per block.
+
+    It takes time in proportion to the page, for any page.  `html.parser` does not: 30 KB of `<a ` take it minutes.
+    """
     reader = _TextReader()
-    reader.feed(page)
-    reader.close()
+    at = 0
+    while at >= 0:
+        found = MARKUP_START.search(page, at)
+        reader.add_text(page[at : found.start() if found else len(page)])
+        at = reader.read_markup(page, found.start()) if found else -1
     lines = (" ".join(line.split()) for line in "".join(reader.pieces).split("\n"))
     return "\n".join(line for line in lines if line)
 
 
-class _TextReader(HTMLParser):
+class _TextReader:
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self.pieces: list[str] = []
         self._skipped: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def read_markup(self, page: str, at: int) -> int:
+        """Read what starts with the `<` at this place; returns the place after it, negative if it has no end."""
+        if page.startswith("<!--", at):
+            return _find_end(page, "-->", at + 4)
+        name = TAG_NAME.match(page, at)
+        if name is None:
+            return _find_end(page, ">", at + 2)
+        rest = TAG_REST.match(page, name.end())
+        if rest is None:
+            return -1
+        tag, is_empty = name[2].lower(), page[rest.end() - 2] == "/"
+        if name[1]:
+            self._end_tag(tag)
+        else:
+            self._start_tag(tag)
+            if is_empty:
+                self._end_tag(tag)
+            elif tag in RAW_ENDS:
+                end = RAW_ENDS[tag].search(page, rest.end())
+                return end.start() if end else -1
+        return rest.end()
+
+    def _start_tag(self, tag: str) -> None:
         if tag in SKIPPED_ELEMENTS:
             self._skipped.append(tag)
         elif tag == "body":
@@ -161,12 +239,17 @@ class _TextReader(HTMLParser):
         elif tag in BLOCK_ELEMENTS:
             self.pieces.append("\n")
 
-    def handle_endtag(self, tag: str) -> None:
+    def _end_tag(self, tag: str) -> None:
         if self._skipped and tag == self._skipped[-1]:
             self._skipped.pop()
         elif tag in BLOCK_ELEMENTS:
             self.pieces.append("\n")
 
-    def handle_data(self, data: str) -> None:
-        if not self._skipped:
-            self.pieces.append(data)
+    def add_text(self, text: str) -> None:
+        if text and not self._skipped:
+            self.pieces.append(html.unescape(LONG_NUMBER.sub("\ufffd", text)))
+
+
+def _find_end(page: str, mark: str, at: int) -> int:
+    found = page.find(mark, at)
+    return found if found < 0 else found + len(mark)

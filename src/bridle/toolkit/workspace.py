@@ -23,7 +23,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from bridle.sandbox.launcher.settings_guard import PROJECT_FILE, read_settings
+from bridle.sandbox.launcher.settings_guard import adds_settings
+from bridle.sandbox.launcher.settings_scan import PROJECT_FILE
 from bridle.sandbox.local import check_workspace
 from bridle.sandbox.protected_paths import PROTECTED_NAMES
 from bridle.values.errors import MisuseError
@@ -269,7 +270,7 @@ def _check_unprotected(path: str, *names: str) -> None:
 
 
 def _check_project_file(path: str, data: bytes, before: FileState | None) -> None:
-    if read_settings(data) not in (None, read_settings(before.text.encode() if before else None)):
+    if adds_settings(data, before.text.encode() if before else None):
         raise PathRefused(f"{path!r}: [tool.bridle] is read-only, it can run programs outside of the sandbox")
 
 

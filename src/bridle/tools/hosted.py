@@ -249,6 +249,7 @@ def _declare(
         concept=concept,
         restrictions=restrictions,
         max_uses=max_uses or HOSTED_USES_DEFAULT,
+        has_max_uses=max_uses is not None,
         alternative=alternative,
     )
     spec = ToolSpec(

@@ -22,6 +22,8 @@ from math import inf
 from types import TracebackType
 from typing import Protocol, Self
 
+from msgspec.structs import replace
+
 from bridle.ports.transport import OutgoingRequest
 from bridle.values.errors import ProviderError
 
@@ -84,7 +86,7 @@ class HttpExchange:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         pool = self._pool = find_pool(self._loop)
-        await pool.turns.__aenter__()
+        await pool.turns.take()
         try:
             await self._send(pool)
         except BaseException:
@@ -114,6 +116,8 @@ class HttpExchange:
         if failure is not None:
             raise ProviderError(failure)
         self.status = response.status
+        if not response.is_complete:
+            self._outgoing = replace(outgoing, body=b"")  # a reply may stream for minutes
 
     async def _send_proxied(self, pool: ConnectionPool, route: Route) -> ReceivedResponse:
         """Send through a proxy; the wait for the head has its deadline here, the rest has the timer."""
@@ -143,7 +147,7 @@ class HttpExchange:
             self._pool.release(self._route, self._connection)
         elif self._response is not None and not self._response.is_complete:
             self._response.abort()
-        await self._pool.turns.__aexit__(None, None, None)
+        self._pool.turns.give_back()
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -11,7 +11,6 @@ addresses (pool.py) and no proxies (proxied.py).
 
 import asyncio
 import zlib
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -21,7 +20,11 @@ from .network_failures import BrokenOff, ClosedEarly, NotHttp
 
 BUFFER_BYTES_MAX = 2**18
 HEAD_BYTES_MAX = 2**16
+HEAD_TOO_LONG = "its headers are too long"
 """Longest response head; above that, the server is not one for models."""
+KNOWN_NAMES_MAX = 200
+_known_names: dict[str, str] = {}
+"""Names of headers, held once for all open responses."""
 UPLOAD_THRESHOLD_BYTES = 2**15
 """Shorter bodies are faster as one write."""
 FIRST_PIECE_BYTES = 2**12
@@ -48,9 +51,10 @@ class Http1Connection(asyncio.Protocol):
     def _begin(self) -> None:
         """Reset the state of an exchange."""
         self._parser: Any = None
-        self._fields: list[tuple[str, str]] = []
+        self._fields: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
-        self._pieces: deque[bytes] = deque()
+        """Bytes received up to the end of the head, and what came with it."""
+        self._pieces: list[bytes] = []
         self._buffered = 0
         self._inflater: _Inflater | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -73,31 +77,51 @@ class Http1Connection(asyncio.Protocol):
         else:
             whole = memoryview(body)
             self.transport.write(head + bytes(whole[:FIRST_PIECE_BYTES]))
-            self._upload = self._loop.create_task(self._write_rest(whole[FIRST_PIECE_BYTES:]))
-        while not self._has_head:
-            if self._lost is not None:
-                raise self._lost
-            await self._wait()
+            rest = whole[FIRST_PIECE_BYTES:]
+            if self._writable is None:
+                self.transport.write(rest[:PIECE_BYTES])
+                rest = rest[PIECE_BYTES:]
+            if rest:
+                self._upload = self._loop.create_task(self._write_rest(rest))
+        try:
+            while not self._has_head:
+                if self._lost is not None:
+                    raise self._lost
+                self._waiter = self._loop.create_future()
+                await self._waiter  # not in a method: each would be entered again when the response comes
+        finally:
+            self._waiter = None
 
     async def _write_rest(self, rest: memoryview) -> None:
         for start in range(0, len(rest), PIECE_BYTES):
             if self._writable is not None:
                 await self._writable
+            elif start:
+                await asyncio.sleep(0)  # a long upload does not delay the streams of other tasks
             if self._lost is not None:
                 return
             assert self.transport is not None
             self.transport.write(rest[start : start + PIECE_BYTES])
-            await asyncio.sleep(0)  # a long upload does not delay the streams of other tasks
         self._upload = None
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Names in lower case; repeated headers are joined."""
         if self._headers is None:
-            self._headers = {}
-            for name, value in self._fields:
-                known = self._headers.get(name)
-                self._headers[name] = value if known is None else f"{known}, {value}"
+            # All are decoded together; no name and no value has a line break.
+            names = b"\n".join([name for name, _ in self._fields]).decode("latin-1").lower().split("\n")
+            values = b"\n".join([value for _, value in self._fields]).decode("utf-8", "replace").split("\n")
+            names = [*map(_known_names.get, names, names)]
+            self._headers = dict(zip(names, values, strict=True)) if self._fields else {}
+            if len(_known_names) < KNOWN_NAMES_MAX:
+                _known_names.update(zip(names, names, strict=True))
+            if len(self._headers) < len(self._fields):
+                self._headers.clear()
+                for name, value in zip(names, values, strict=True):
+                    known = self._headers.get(name)
+                    self._headers[name] = value if known is None else f"{known}, {value}"
+            if self._has_head:
+                self._fields = []
         return self._headers
 
     async def read(self) -> bytes:
@@ -148,7 +172,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _take_piece(self) -> bytes:
         pieces = self._pieces
-        piece = pieces.popleft() if len(pieces) == 1 else b"".join(pieces)
+        piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         self._buffered = 0
         if self._is_paused and self.transport is not None and self._lost is None:
@@ -178,10 +202,16 @@ class Http1Connection(asyncio.Protocol):
             self.abort()
             return
         try:
+            if not self._has_head:
+                self._head_bytes += len(data)
             self._parser.feed_data(data)
+            if self._head_bytes > HEAD_BYTES_MAX and not self._has_head:
+                raise NotHttp(HEAD_TOO_LONG)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             cause = error.__context__  # of an error in a method below
             self.abort(cause if isinstance(cause, NotHttp) else NotHttp(str(error)))
+        except NotHttp as error:
+            self.abort(error)
         if self._pieces or self.is_complete or self._has_head:
             self._wake()
         if self._buffered > BUFFER_BYTES_MAX and not self._is_paused and self._lost is None:
@@ -222,12 +252,13 @@ class Http1Connection(asyncio.Protocol):
             raise NotHttp("it sent a second answer")  # of no use here; the connection is not used again
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_bytes += len(name) + len(value)
-        if self._head_bytes > HEAD_BYTES_MAX:
-            raise NotHttp("its headers are too long")
-        self._fields.append((name.decode("latin-1").lower(), value.decode("utf-8", "replace")))
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
+        if self._head_bytes > HEAD_BYTES_MAX:
+            whole = b"".join([name + value for name, value in self._fields])
+            if len(whole) > HEAD_BYTES_MAX:
+                raise NotHttp(HEAD_TOO_LONG)
         status: int = self._parser.get_status_code()
         self._is_interim = 100 <= status < 200
         if status == 101:

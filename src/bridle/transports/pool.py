@@ -20,10 +20,10 @@ import ssl
 import threading
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
 from ipaddress import ip_address
+from math import inf
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakSet
 
@@ -31,6 +31,7 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 from yarl import URL
 
 from bridle import __version__
+from bridle.ports.clock import Turns
 
 from .http1 import Http1Connection
 from .network_failures import (
@@ -142,8 +143,8 @@ def max_connections() -> int | None:
 class ConnectionPool:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         limit = max_connections()
-        self.turns = nullcontext() if limit is None else asyncio.Semaphore(limit)
-        """Entered by every request until its response has been read or abandoned."""
+        self.turns = Turns(inf if limit is None else limit)
+        """Taken by every request until its response has been read or abandoned."""
         self.on_close: list[Callable[[], Awaitable[None]]] = []
         """Called when the pool is closed, by the transports that keep more than connections in it."""
         self._routes: dict[str, Route] = {}

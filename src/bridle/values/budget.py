@@ -167,6 +167,15 @@ class Spending(Value):
     """None as soon as one reply has no known price."""
     tool_calls: int = 0
 
+    def __add__(self, other: "Spending") -> "Spending":
+        """Sum of every kind; the price is unknown (None) if one of the two is."""
+        return Spending(
+            steps=self.steps + other.steps,
+            usage=self.usage + other.usage,
+            usd=None if self.usd is None or other.usd is None else self.usd + other.usd,
+            tool_calls=self.tool_calls + other.tool_calls,
+        )
+
     @property
     def tokens(self) -> int:
         return self.usage.total

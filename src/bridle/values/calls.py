@@ -24,7 +24,7 @@ hash.
 """
 
 from collections.abc import Mapping
-from hashlib import sha256
+from importlib import import_module
 from typing import Any, Literal
 
 from .base import EventBase, Value
@@ -84,6 +84,8 @@ class Policy(Value, forbid_unknown_fields=True):
     Not part of what an approval is bound to: it may depend on where the run is resumed (on a terminal or
     not), and a person's answer to exactly this call overrides it.
     """
+    tool_asks_first: bool = False
+    """True if a call whose tool requires approval is asked about, whatever `otherwise` says; not bound either."""
 
 
 class ResourceClaim(Value):
@@ -130,7 +132,7 @@ class PendingApproval(Value):
     """What the call would do according to its tool, such as a diff; untrusted text."""
 
 
-class ApprovalVerdict(Value):
+class ApprovalVerdict(Value, gc=True):
     """A person's answer:
 
     `approve` (optionally with other arguments), `reject`, or `done` for a call in doubt.
@@ -257,7 +259,8 @@ class ContentRedacted(EventBase, tag="content_redacted"):
 
 def redaction_key(seq: int, data: bytes) -> str:
     """Unique key of the event that records the redaction of record `seq` to this content."""
-    return f"redaction:{seq}:{sha256(data).hexdigest()}"
+    hashlib = import_module("hashlib")  # OpenSSL is slow to load, and few programs redact
+    return f"redaction:{seq}:{hashlib.sha256(data).hexdigest()}"
 
 
 CompensationState = Literal["open", "in_doubt", "failed", "done"]

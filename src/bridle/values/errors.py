@@ -6,6 +6,7 @@
       | - MissingKey              no key in the environment
       | - BadTool                 a tool that cannot be called
       | - SessionNotFound         no such session in this store
+      | - MissingBlob             a record refers to a blob that is not stored
       + ProviderError           the provider: carries a `Failure`
       + StoreError              the store
         - Conflict                another writer appended first
@@ -106,10 +107,18 @@ class SessionNotFound(MisuseError):
     pass
 
 
+class MissingBlob(MisuseError):
+    pass
+
+
 class ProviderError(BridleError):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+
+class EngineFailed(BridleError):
+    """The engine that runs a session failed or cannot be reached; the log is intact."""
 
 
 class StoreError(BridleError):

@@ -5,8 +5,7 @@ Events are stored permanently, and a session is the sum of its events. Therefore
   - An event names something that *has happened*, in the past tense.
   - Order, time and hash are on the envelope (`Record`), added by the driver.
   - New fields have defaults; an existing field is never renamed or given a new meaning.
-  - Results of code outside the core (a price, a callable's choice) are recorded
-    with the event, so that folding a log depends on nothing else.
+  - Results of code outside the core (a price, a callable's choice) are recorded, so that a fold needs nothing else.
 
 Events of a concept with its own file (approvals, compensation, view, cache) are defined there.
 """
@@ -38,6 +37,7 @@ from .calls import ToolInterrupted as ToolInterrupted
 from .calls import ToolsChanged as ToolsChanged
 from .calls import ToolsRevealed as ToolsRevealed
 from .errors import Failure, FailureKind
+from .evals import TrialScored as TrialScored
 from .hooks import HookDecided as HookDecided
 from .memory import (
     ContextRetrieved,
@@ -108,7 +108,7 @@ RunStop = Literal[
 
 OutputVerdict = Literal["accepted", "retry", "failed"]
 """Decision of a validator; `failed`: it raised something other than `ModelRetry`, or took too long."""
-ResultSource = Literal["run", "probe", "person", "receipt", "hook"]
+ResultSource = Literal["run", "probe", "person", "receipt", "hook", "caller"]
 WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair", "rate-limit"]
 """Basis of the wait: our backoff table, the provider, the circuit breaker, a rate limit, or none (the request was
 changed)."""
@@ -131,21 +131,21 @@ class Configured(EventBase, tag="configured"):
 class Prompted(EventBase, tag="prompted"):
     """A user prompt; starts a run."""
 
-    parts: tuple[Text | Media, ...]
+    parts: tuple[Text | Media, ...]  # empty to continue an imported conversation that ends with results
     budget: Budget = Budget()
     caller: str = ""
     """Identity on whose behalf the run acts; a policy can match it."""
     tenant: str = ""
     cross_tenant: str = ""
     """The tenant again, if the session belongs to another tenant and the caller confirmed it."""
-    parent_session: str = ""
-    """Session whose tool started this run."""
+    parent_session: str = ""  # session whose tool started this run
     parent_call_id: str = ""
     """Call of that session inside which this run started."""
     templates: tuple[TemplateVersion, ...] = ()
     """Templates that texts of the prompt were made from."""
     traceparent: str = ""
     """The caller's position in a trace, as a W3C header; the run and its resumed parts join that trace."""
+    engine: bool = False  # an engine performs the run, in parts
 
 
 class Imported(EventBase, tag="imported"):
@@ -164,6 +164,8 @@ class Resumed(EventBase, tag="resumed"):
     budget: Budget | None = None
     cross_tenant: str = ""  # as in `Forked`
     took_over: bool = False  # from a process that was alive and did not answer
+    engine: bool = False  # by a worker or a client of an engine, which performs the run in parts
+    continues_reply: bool = False  # the whole reply before a cancel; the model is not called for it again
 
 
 class RequestAdjusted(EventBase, tag="request_adjusted"):
@@ -255,6 +257,8 @@ class ToolStarted(EventBase, tag="tool_started"):
     wait_seconds: float = 0.0
     """Time that the call waited before it started."""
     wait_source: WaitSource = ""
+    epoch: int = 0
+    """Epoch of the session under which it started."""
 
     @property
     def unique_key(self) -> str | None:
@@ -282,7 +286,7 @@ class ToolFinished(EventBase, tag="tool_finished"):
     rule: str = ""
     """Rule or rejection that denied the call, if one did."""
     source: ResultSource = "run"
-    """Origin of the result, if not from running the call; `receipt`: an equal call already ran."""
+    """Origin of the result, if the call was not run here; `receipt`: an equal call already ran."""
     same_as_call: str = ""  # id of that call
     stored_result: StoredResult | None = None
     """Complete result, if `result` is an excerpt."""
@@ -353,7 +357,7 @@ class OutputChecked(EventBase, tag="output_checked"):
 
 
 class RunEnded(EventBase, tag="run_ended"):
-    """A run ended. Also answers all pending calls, so that later requests are valid."""
+    """A run ended. Also answers all pending calls but those in doubt, so that later requests are valid."""
 
     stop: RunStop
     reason: str = ""
@@ -367,6 +371,7 @@ class RunEnded(EventBase, tag="run_ended"):
     latency: Latency | None = None  # of a model call that the end of the run interrupted
     by: str = ""  # person who cancelled the run
     request: str = ""  # as in `ApprovalAnswered`
+    in_doubt: tuple[str, ...] = ()  # calls without a result; `on_unknown` settles them later
 
 
 Event = (
@@ -420,5 +425,6 @@ Event = (
     | ContentRedacted
     | ControlRequested
     | ControlRefused
+    | TrialScored
     | UnknownEvent
 )

@@ -68,7 +68,7 @@ class Answer(Value):
     text: str
 
 
-class Change(Value):
+class Change(Value, gc=True):
     """Decision of a hook: continue with a change. Each point accepts the fields named for it."""
 
     text: str | None = None

@@ -12,6 +12,7 @@ A change of the view makes the sent messages differ from the recorded conversati
 with its reason, and applies from then on; nothing else may make a request differ. The log keeps every original.
 """
 
+from collections.abc import Iterable
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -233,7 +234,7 @@ class Reply(Value):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
+        return tuple([part for part in self.parts if type(part) is ToolCall])
 
     @property
     def text(self) -> str:
@@ -266,11 +267,11 @@ class Message(Value):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
+        return tuple([part for part in self.parts if type(part) is ToolCall])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        return tuple([part for part in self.parts if isinstance(part, ToolResult)])
+        return tuple([part for part in self.parts if type(part) is ToolResult])
 
 
 class Transcript(Value):
@@ -283,7 +284,17 @@ class Transcript(Value):
         """Transcript with one more message, which gets the next id and its parent."""
         count = len(self.messages)
         placed = replace(message, id=f"m{count + 1}", parent=f"m{count}" if count else "")
-        return Transcript(messages=(*self.messages, placed))
+        # One copy; unpacking makes two, and long conversations feel it.
+        return Transcript(messages=self.messages + (placed,))  # noqa: RUF005
+
+    def extend(self, messages: Iterable[Message]) -> "Transcript":
+        """Transcript with more messages, as `append` of each makes it, with one copy."""
+        count = len(self.messages)
+        placed = (
+            replace(message, id=f"m{at + 1}", parent=f"m{at}" if at else "")
+            for at, message in enumerate(messages, count)
+        )
+        return Transcript(messages=(*self.messages, *placed))
 
 
 Prompt = str | Text | Media | tuple["str | Text | Media", ...] | list["str | Text | Media"]

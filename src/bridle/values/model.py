@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from .base import Value
-from .usage import Price
+from .usage import HostedCount, Price
 
 Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]
 ReasoningPolicy = Literal["signed", "must_echo", "may_echo", "strip"]
@@ -116,6 +116,8 @@ class Abilities(Value, dict=True):
 
     hosted: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Hosted tools that can be declared by concept, each with the options that the provider accepts."""
+    hosted_counts: tuple[tuple[str, HostedCount], ...] = ()
+    """Counts by which uses of a hosted tool are charged in addition to its own, such as the pages of a search."""
     hosted_refused: tuple[str, ...] = ()
     """Concepts that this model lacks although its endpoint has them."""
     compaction: bool = False

@@ -118,9 +118,7 @@ def _event_tag(data: bytes) -> str:
 
 
 def _hash_record(seq: int, at: float, data: bytes, prev: str) -> str:
-    digest = sha256(f"{prev} {seq} {at!r} ".encode())
-    digest.update(data)
-    return digest.hexdigest()
+    return sha256(f"{prev} {seq} {at!r} ".encode() + data).hexdigest()
 
 
 SpanKind = Literal["internal", "client"]

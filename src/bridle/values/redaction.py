@@ -76,6 +76,20 @@ class Redactor:
             self._suspect = _compile_suspects(tuple(self._secrets))
         return self._suspect.search(text) is not None
 
+    def is_clear(self, text: str) -> bool:
+        """True if the text surely contains no secret and does not end with the beginning of one; a quick check."""
+        if "\\" in text or "%" in text:
+            return False
+        for secret in self._secrets:
+            if secret in text:
+                return False
+            at = text.find(secret[0], max(0, len(text) - len(secret)))
+            while at >= 0:
+                if secret.startswith(text[at:]):
+                    return False
+                at = text.find(secret[0], at + 1)
+        return True
+
     def redact_span(self, text: str, start: int, end: int) -> str:
         """Redact a span of `text`; the text around it determines word boundaries."""
         if self._pattern is None:
@@ -87,16 +101,16 @@ class Redactor:
                 after = found.end()
         return "".join([*pieces, text[after:end]])
 
-    def find_open_end(self, text: str) -> int:
+    def find_open_end(self, text: str, start: int = 0) -> int:
         """Index from which the end of `text` may be the beginning of a secret; its length if none.
 
-        Text before that index can be redacted finally, whatever follows.
+        Text before that index can be redacted finally, whatever follows. Text before `start` was shown already.
         """
         if not self._secrets:
             return len(text)
         if self._pattern is None:
             self._pattern = _compile_secrets(tuple(self._secrets))
-        inside = 0
+        inside = start
         """End of the last complete secret; an overlapping match is not a secret of its own."""
         for at, letter in enumerate(text):
             if at >= inside and letter in self._begins:

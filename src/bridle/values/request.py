@@ -40,6 +40,8 @@ class HostedSpec(Value):
     """Options in use that must be enforced. Without support for one of them, the tool is not offered."""
     max_uses: int = HOSTED_USES_DEFAULT
     """Uses in one reply, for the worst case of its cost."""
+    has_max_uses: bool = False
+    """True if `max_uses` was stated; else it is the default, which only some providers are told and enforce."""
     alternative: str = ""
     """Tool of the harness to name where the provider has none."""
 
@@ -77,6 +79,10 @@ class ToolSpec(Value):
     """Visible to the model from the start, however many tools there are."""
     handover: str = ""
     """Agent that continues the run after this tool was called; empty for every other tool."""
+    external: bool = False
+    """True if the caller runs it: the run ends as waiting, and the caller resumes it with the result."""
+    is_checked: bool = True
+    """False if arguments need only be a JSON object, because the program that runs the tool checks them itself."""
 
 
 class ToolChoice(Value):

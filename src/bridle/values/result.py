@@ -162,12 +162,16 @@ class Result(Generic[T]):
     """Actions of a run that did not end well that can be undone, in the order to undo them."""
     failure: Failure | None = None
     """The provider's last failure, if it ended the run."""
+    external_calls: tuple[ToolCall, ...] = ()
+    """Calls that the run waits for the caller to run; pass their results to `agent.resume(results=…)`."""
 
     own_usage: Usage = field(default_factory=Usage)
     own_cost: float | None = None
     """Usage and dollars of this run alone."""
     subruns: tuple[Subrun, ...] = ()
     """Runs inside its tools, each with its session and spending."""
+    _is_output_missing: bool = field(default=False, repr=False, compare=False)
+    """True if the run ended with an answer that another agent took as text, not as the output type."""
 
     @property
     def done(self) -> bool:
@@ -181,8 +185,8 @@ class Result(Generic[T]):
         return render_result(described, msgspec.to_builtins(self.messages))
 
     def raise_for_stop(self) -> "DoneResult[T]":
-        """Return this result with `output` typed as present; raise `RunStopped` if the run has no answer."""
-        if self.stop != "done":
+        """Return this result with `output` typed as present; raise `RunStopped` without an answer of that type."""
+        if self.stop != "done" or self._is_output_missing:
             raise RunStopped(self)
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return cast("DoneResult[T]", DoneResult(**values))
@@ -199,7 +203,8 @@ NEXT_MOVES: dict[RunStop, str] = {
     "budget": "raise the budget and call `agent.resume({session!r}, budget=…)`; a pool is raised with `Agent(pool=…)`",
     "steps": "raise the budget and call `agent.resume({session!r}, budget=…)`",
     "seconds": "raise the budget and call `agent.resume({session!r}, budget=…)`",
-    "waiting": "answer `agent.approvals({session!r})`, then call `agent.resume({session!r})`",
+    "waiting": "answer `agent.approvals({session!r})`, then call `agent.resume({session!r})`; with the results of"
+    " `result.external_calls`, call `agent.resume({session!r}, results=…)`",
     "cancelled": "call `agent.resume({session!r})` to finish it",
     "failed": "remove the cause and call `agent.resume({session!r})`",
     "no_progress": "change the tools or the instructions, or prompt again with `session={session!r}`",
@@ -214,10 +219,17 @@ class RunStopped(BridleError):
     """A run ended without an answer; raised only by `Result.raise_for_stop`."""
 
     def __init__(self, result: "Result[T]") -> None:
+        if result.stop == "done":
+            super().__init__(
+                f"the run in session {result.session!r} ended with a text, not with the output type: an agent without"
+                " this `output=` finished it. Next: read `result.text`, or prompt again with the session"
+            )
+            self.result: Result[object] = cast("Result[object]", result)
+            return
         why = f": {result.reason}" if result.reason else ""
         move = NEXT_MOVES.get(result.stop, "see `result.reason`").format(session=result.session)
         super().__init__(f"the run stopped as {result.stop!r} without an answer{why}. Next: {move}")
-        self.result: Result[object] = cast("Result[object]", result)
+        self.result = cast("Result[object]", result)
 
     @property
     def stop(self) -> RunStop:

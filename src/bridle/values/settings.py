@@ -13,6 +13,7 @@ from .cache import ServerStateStrategy
 from .calls import Policy
 from .hooks import HookPoint, HookSpec
 from .memory import InstructionFunction, Memory, RetrievalSettings, TemplateVersion
+from .message import Text
 from .model import Abilities, Endpoint, Model, Ttl
 from .request import Extra, HostedSpec, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
 from .usage import RateLimit
@@ -48,6 +49,7 @@ class Compaction(Value):
 
 ATTEMPTS_DEFAULT = 6
 REPEATS_DEFAULT = 5
+REPROMPTS_DEFAULT = 2
 OnAdjusted = Literal["event", "error"]
 """Reaction if a requested option cannot be sent: record an event, or end the run."""
 OnTruncation = Literal["event", "error"]
@@ -99,7 +101,7 @@ class RunOverride(Value):
     """A setting that was given for one run, in place of the agent's own."""
 
     option: str
-    """Name of the option: `model`, `instructions`, `tools`, `tool_choice`, `thinking` or `sampling`."""
+    """Name of the option, such as `model` or `tools` (run/context/run_options.py lists them)."""
     code: tuple[str, ...] = ()
     """Names of the tools or functions in it. A log holds no code: to resume, they are needed again."""
 
@@ -139,6 +141,8 @@ class Settings(Value, dict=True):
     """Maximum number of requests for one reply to one model."""
     repeats_max: int | None = REPEATS_DEFAULT
     """Identical results of an identical call after which the run ends; None for no limit."""
+    reprompts_max: int = REPROMPTS_DEFAULT
+    """Maximum number of times in a row that a model is asked to continue a truncated reply or to repeat a bad one."""
     policy: Policy = Policy()
     approval_seconds: float | None = None
     """Time until an approval question expires; None for never."""
@@ -201,6 +205,13 @@ class Settings(Value, dict=True):
         return *head, self.tools, self.output, self.memory is None
 
     @cached_property
+    def output_tokens_requested(self) -> int | None:
+        """Maximum output tokens as requested and supported; None if not set."""
+        requested, abilities = self.max_tokens, self.model.abilities
+        too_many = requested is not None and requested > abilities.output_tokens and abilities.output_limited
+        return abilities.output_tokens if too_many else requested
+
+    @cached_property
     def window_tokens(self) -> int:
         return self.context_tokens or self.model.abilities.prompt_tokens_max
 
@@ -212,6 +223,21 @@ class Settings(Value, dict=True):
     def hosted_tools(self) -> tuple[HostedSpec, ...]:
         """Hosted tools that are declared by concept."""
         return tuple(spec.hosted for spec in self.tools if spec.hosted is not None)
+
+    @cached_property
+    def has_conditional_tools(self) -> bool:
+        """True if a tool is not offered to every model: a provider runs it, or it is not declared."""
+        return any(spec.native is not None or not spec.is_declared for spec in self.all_tools)
+
+    @cached_property
+    def has_fixed_tools(self) -> bool:
+        """True if every request has exactly the visible tools, unless hidden ones were revealed."""
+        return self.output is None and self.catalogue is None and not self.has_conditional_tools
+
+    @cached_property
+    def instruction_texts(self) -> tuple[Text, ...]:
+        """The instructions as they begin the system prompt."""
+        return (Text(text=self.instructions),) if self.instructions else ()
 
     @cached_property
     def limited_tools(self) -> frozenset[str]:
@@ -226,6 +252,11 @@ class Settings(Value, dict=True):
     @cached_property
     def tools_by_name(self) -> Mapping[str, ToolSpec]:
         return {spec.name: spec for spec in self.all_tools}
+
+    @cached_property
+    def callable_tools(self) -> Mapping[str, ToolSpec]:
+        """Visible tools that calls of the model run, without an output tool; hosted tools are excluded."""
+        return {spec.name: spec for spec in self.tools if spec.native is None}
 
     def find_tool(self, name: str) -> ToolSpec | None:
         """The tool of that name, visible or hidden."""

@@ -14,16 +14,17 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from functools import cached_property
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
-from .base import Value
+from .base import Value, ValueMeta
 from .errors import MisuseError
 
 MILLION = 1_000_000
-HostedCount = Literal["searches", "file_searches", "containers", "images"]
+HostedCount = Literal["searches", "file_searches", "containers", "images", "pages"]
 """Counts of `Usage` that have a price per use."""
 HOSTED_COUNTS: tuple[HostedCount, ...] = get_args(HostedCount)
 CONCEPT_COUNTS: dict[str, HostedCount] = {
@@ -53,13 +54,15 @@ class Usage(Value):
     """Containers that the provider started to run code."""
     images: int = 0
     """Images that a hosted tool made."""
+    pages: int = 0
+    """Pages that a hosted tool opened, where the provider charges for them."""
     terms: tuple[str, ...] = ()
     """Service terms in the provider's words (`flex`, `batch`), if not the usual ones."""
 
     @property
     def is_known(self) -> bool:
         """False if the call was cut off before its prompt was counted; the counts are then unknown, not 0."""
-        return self.prompt > 0 or not self.incomplete
+        return not self.incomplete or self.prompt > 0
 
     @property
     def prompt(self) -> int:
@@ -68,7 +71,7 @@ class Usage(Value):
 
     @property
     def total(self) -> int:
-        return self.prompt + self.output
+        return self.input + self.cache_read + self.cache_write + self.output
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -84,26 +87,21 @@ class Usage(Value):
             file_searches=self.file_searches + other.file_searches,
             containers=self.containers + other.containers,
             images=self.images + other.images,
+            pages=self.pages + other.pages,
         )
 
     def excess_over(self, other: "Usage") -> "Usage":
         """Each count by which this exceeds `other`, or 0."""
-        counts = (
-            "input",
-            "cache_read",
-            "cache_write",
-            "output",
-            "reasoning",
-            "cache_write_1h",
-            *HOSTED_COUNTS,
+        tokens = ("input", "cache_read", "cache_write", "output", "reasoning", "cache_write_1h")
+        return Usage(
+            **{name: max(0, getattr(self, name) - getattr(other, name)) for name in (*tokens, *HOSTED_COUNTS)}
         )
-        return Usage(**{name: max(0, getattr(self, name) - getattr(other, name)) for name in counts})
 
     @property
     def hosted_counts(self) -> tuple[tuple[HostedCount, int], ...]:
         """Uses of hosted tools that are charged individually; empty if there were none."""
         # Most calls have none, and every call is priced.
-        if not (self.searches or self.file_searches or self.containers or self.images):
+        if not (self.searches or self.file_searches or self.containers or self.images or self.pages):
             return ()
         return tuple((name, count) for name in HOSTED_COUNTS if (count := getattr(self, name)))
 
@@ -213,6 +211,8 @@ class Price(Value):
 
     def rates(self, prompt_tokens: int, at: float | None = None) -> Rates | None:
         """Rates on the card before any factor; None if none are valid at that time."""
+        if len(self.tiers) == 1 and (at is None or self.tiers[0].is_valid_at(at)):
+            return self.tiers[0]
         holding = [tier for tier in self.tiers if at is None or tier.is_valid_at(at)]
         if not holding:
             return None
@@ -224,7 +224,8 @@ class Price(Value):
     def cost(self, usage: Usage, at: float | None = None) -> Decimal | None:
         if usage.unbilled:
             return Decimal(0)
-        rates, factor = self.rates(usage.prompt, at), self._term_factor(usage.terms)
+        rates = self.rates(usage.prompt, at)
+        factor = self._term_factor(usage.terms) if usage.terms else NO_CHANGE
         if rates is None or factor is None:
             return None
         if self.factors and (scale := factor * self._hour_factor(at)) != 1:
@@ -281,12 +282,14 @@ class Price(Value):
     def _hour_factor(self, at: float | None) -> Decimal:
         if at is None:
             return Decimal(1)
-        hour = int(at % DAY_SECONDS // HOUR_SECONDS)
-        spans = (each for each in self.factors if each.hours and each.hours[0] <= hour < each.hours[1])
-        return max((each.factor for each in spans), default=Decimal(1))
+        hour = at % DAY_SECONDS // HOUR_SECONDS
+        spans = [each for each in self.factors if each.hours and each.hours[0] <= hour < each.hours[1]]
+        return max([each.factor for each in spans], default=Decimal(1)) if spans else Decimal(1)
 
 
 DAY_SECONDS, HOUR_SECONDS = 86_400, 3_600
+NO_CHANGE = Decimal(1)
+"""The factor of a price that nothing changes."""
 
 
 class Reservation(Value):
@@ -308,7 +311,22 @@ STEPS_DEFAULT = 100
 """A run with a hundred model calls is far more often stuck than busy."""
 
 
-class Limits(Value, dict=True):
+class _LimitsMeta(ValueMeta):
+    def __call__(self, *args: Any, **given: Any) -> Any:
+        """Refuse a limit that does not exist with the names of those that do."""
+        unknown = given.keys() - set(self.__struct_fields__)
+        if unknown:
+            name, known = min(unknown), self.__struct_fields__
+            near = _MONEY_WORDS.get(name) or next(iter(get_close_matches(name, known, n=1)), "")
+            hint = f"did you mean {near!r}?" if near else f"it has: {', '.join(known)}"
+            raise MisuseError(f"{self.__name__} has no limit {name!r}; {hint}")
+        return super().__call__(*args, **given)
+
+
+_MONEY_WORDS = dict.fromkeys(("dollars", "cost", "money", "max_cost", "max_usd", "price"), "usd")
+
+
+class Limits(Value, dict=True, metaclass=_LimitsMeta):
     """Upper limits. None means no limit. A kind that is counted is also a field of `Amount` and `Spending`."""
 
     usd: Decimal | None = None
@@ -321,6 +339,19 @@ class Limits(Value, dict=True):
     """Calls that run; each call of a reply counts, denied or invalid ones do not."""
     wrap_up: float | None = None
     """Share of any limit, such as 0.8, at which the model is asked, once, to finish."""
+
+    if TYPE_CHECKING:  # a number of dollars is converted exactly
+
+        def __init__(
+            self,
+            *,
+            usd: Decimal | float | str | None = None,
+            tokens: int | None = None,
+            steps: int | None = None,
+            seconds: float | None = None,
+            tool_calls: int | None = None,
+            wrap_up: float | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for name, exact in _LIMIT_TYPES.items():
@@ -344,6 +375,21 @@ class Budget(Limits, dict=True):
     """Limits for all runs of the session together."""
     tenant: Limits | None = None
     """Limits for all sessions of the tenant in the same store, across processes."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            usd: Decimal | float | str | None = None,
+            tokens: int | None = None,
+            steps: int | None = STEPS_DEFAULT,
+            seconds: float | None = None,
+            tool_calls: int | None = None,
+            wrap_up: float | None = None,
+            session: Limits | None = None,
+            tenant: Limits | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -220,6 +220,21 @@ def test_control_characters_of_a_model_do_not_reach_the_terminal(place):
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def interrupt_and_leave(terminal):
+    """Interrupt the turn with Ctrl-C, have one more, and leave; returns the session."""
+    terminal.type("\x03")
+    terminal.wait_for("interrupted; what was said is kept")
+    terminal.wait_for("> ")
+    terminal.type("!say after\r")
+    terminal.wait_for("after\r\n")
+    terminal.wait_for("cached")
+    terminal.wait_for("> ")
+    terminal.type("\x04")
+    assert terminal.wait_for_end() == 0
+    (session,) = SESSION.findall(terminal.seen)
+    return session
+
+
 def test_ctrl_c_interrupts_the_turn_and_the_chat_goes_on(place):
     with on_terminal(place, "--tools", "hang.py") as terminal:
         terminal.wait_for("> ")
@@ -227,16 +242,7 @@ def test_ctrl_c_interrupts_the_turn_and_the_chat_goes_on(place):
         terminal.wait_for(". ")
         terminal.type("!call hang {}\r")
         terminal.wait_for("HANGING")
-        terminal.type("\x03")
-        terminal.wait_for("interrupted; what was said is kept")
-        terminal.wait_for("> ")
-        terminal.type("!say after\r")
-        terminal.wait_for("after\r\n")
-        terminal.wait_for("cached")
-        terminal.wait_for("> ")
-        terminal.type("\x04")
-        assert terminal.wait_for_end() == 0
-    (session,) = SESSION.findall(terminal.seen)
+        session = interrupt_and_leave(terminal)
     texts = saved(place, session)
     assert any("Let me see." in text and "!say" not in text for text in texts)
     assert "after" in texts
@@ -372,16 +378,7 @@ def test_a_tool_that_cannot_be_stopped_does_not_hold_the_chat(place):
         terminal.wait_for(". ")
         terminal.type("!call block {}\r")
         terminal.wait_for("BLOCKING")
-        terminal.type("\x03")
-        terminal.wait_for("interrupted; what was said is kept")
-        terminal.wait_for("> ")
-        terminal.type("!say after\r")
-        terminal.wait_for("after\r\n")
-        terminal.wait_for("cached")
-        terminal.wait_for("> ")
-        terminal.type("\x04")
-        assert terminal.wait_for_end() == 0
-    (session,) = SESSION.findall(terminal.seen)
+        session = interrupt_and_leave(terminal)
     assert "Wait. · block({})" in saved(place, session)
 
 

@@ -7,6 +7,7 @@ import shlex
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from postgres_server import change_rows
 
 from bridle import Agent, tool
 from bridle.cli.main import main
+from bridle.run.recovery import session_log
 from bridle.run.recovery.retention import list_old_sessions, remove_session
 from bridle.stores import open_store
 from bridle.testing import FakeClock, scripted
@@ -158,6 +160,48 @@ def test_gc_removes_a_control_log_only_with_its_session(log, capsys):
     assert run(capsys, "verify")[0] == 0
 
 
+def test_gc_removes_an_old_control_log_whose_session_is_gone(any_log, capsys):
+    """Left by a crash between the two removals, or by a request for a session that never began."""
+    request = seal_record(1, OLD, ControlRequested(action="cancel", run="r"), GENESIS)
+    young = seal_record(1, time.time(), ControlRequested(action="cancel", run="r"), GENESIS)
+
+    async def write():
+        store = open_store(any_log)
+        await Agent(scripted("Done."), store=store).run("Go.", "alive")
+        for name in ("gone", "alive"):
+            await store.append(control_log_name(name), 0, [request])
+        await store.append(control_log_name("expected"), 0, [young])
+        await store.close()
+
+    asyncio.run(write())
+    assert sessions(run(capsys, "gc", "--older-than", "90d")[1]["removed"]) == {control_log_name("gone")}
+    store = open_store(any_log)
+    with hold(store, "gone"):
+        (kept,) = run(capsys, "gc", "--older-than", "90d", "--yes")[1]["kept"]
+        assert kept["reason"] == "a run is using it"
+    asyncio.run(store.close())
+    code, done = run(capsys, "gc", "--older-than", "90d", "--yes")
+    assert (code, sessions(done["removed"])) == (0, {control_log_name("gone")})
+    assert list_names(any_log) == {"alive", control_log_name("alive"), control_log_name("expected")}
+    assert run(capsys, "verify")[0] == 0
+
+
+def test_a_copy_is_durable_with_its_name(log, tmp_path, capsys, monkeypatch):
+    """The file is synced before it gets its name, and its folder afterwards."""
+    asyncio.run(write_sessions(log))
+    folder, target, synced = tmp_path / "copies", tmp_path / "copies" / "copy.db", []
+    folder.mkdir()
+    sync = os.fsync
+
+    def watch(descriptor):
+        sync(descriptor)
+        synced.append((Path(f"/proc/self/fd/{descriptor}").resolve(), target.exists()))
+
+    monkeypatch.setattr(os, "fsync", watch)
+    assert run(capsys, "backup", str(target))[0] == 0
+    assert synced[:2] == [(folder / "copy.db.partial", False), (folder, True)]
+
+
 def test_an_export_that_fails_leaves_no_file(log, tmp_path, capsys):
     asyncio.run(write_sessions(log))
     target = tmp_path / "session.jsonl"
@@ -291,7 +335,7 @@ def test_a_backup_of_a_database_is_left_to_its_tools(postgres, capsys):
     assert told.count("\n") == 1 and "secret" not in told
     words = shlex.split(told.partition("tools copy: ")[2])
     assert words[0] == "pg_dump"
-    environment = {**os.environ, "PGUSER": "bridle", "PGPASSWORD": "secret"}
+    environment = {**os.environ, "PGPASSWORD": "secret"}
     subprocess.run([postgres.binaries / "pg_dump", *words[1:]], env=environment, check=True)
     schema = url.rpartition("=")[2]
     copied = subprocess.run(
@@ -301,6 +345,30 @@ def test_a_backup_of_a_database_is_left_to_its_tools(postgres, capsys):
         check=True,
     )
     assert "new-fork" in copied.stdout
+
+
+@pytest.mark.parametrize("damage", ["digest = 'f00d'", "data = zeroblob(9)", "seq = seq"])
+def test_a_snapshot_is_not_backed_up_and_a_damaged_one_stops_nothing(log, capsys, monkeypatch, damage):
+    monkeypatch.setattr(session_log, "SNAPSHOT_RECORDS", 3)
+
+    async def write():
+        store = open_store(log)
+        for _ in range(3):
+            await Agent("sim:", store=store).run("!say hello", session="s")
+        await store.close()
+
+    asyncio.run(write())
+    rows = change_rows(str(log), "SELECT digest FROM snapshots")
+    assert rows
+    change_rows(str(log), f"UPDATE snapshots SET {damage}")
+    code, report = run(capsys, "verify", "s")
+    assert (code, report["intact"]) == (0, True)
+    assert len(report["sessions"][0].get("notes", ())) == (damage != "seq = seq")
+    code, report = run(capsys, "backup", "copy.db")
+    assert (code, report["sessions"]) == (0, 1)
+    assert change_rows("copy.db", "SELECT count(*) FROM snapshots") == "0"
+    assert rows.encode() not in Path("copy.db").read_bytes(), "the content of a removed row is in the file"
+    assert sorted(path.name for path in Path().glob("copy*")) == ["copy.db"]
 
 
 def test_a_log_that_is_damaged_is_not_backed_up_as_a_good_one(log, capsys):

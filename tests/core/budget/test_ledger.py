@@ -268,7 +268,7 @@ def test_a_table_is_no_wider_than_the_screen(tmp_path, capsys, monkeypatch):
         assert len({display_width(line) for line in lines if line.endswith(tuple("0123456789%"))}) == 1, (
             "one below the other"
         )
-    assert "cancelled" in lines[-1]
+    assert "cancelled" in lines[-2] and "simulated" in lines[-1]
 
 
 def test_what_a_fork_shares_is_spent_once():

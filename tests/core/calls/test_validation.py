@@ -145,6 +145,16 @@ def test_what_is_not_one_complete_json_object_is_never_run(arguments, kind, word
     assert "`plan_trip`" in problem.text
 
 
+def test_a_field_that_is_given_twice_is_rejected_also_if_the_schema_is_not_checked():
+    """Rules read one of the two values; the client that runs the call may read the other."""
+    loose = ToolSpec(name="bash", parameters='{"type":"object"}', is_checked=False)
+    assert check_arguments(loose, '{"command":3,"other":{"a":1}}') == {"command": 3, "other": {"a": 1}}
+    for arguments in ('{"command":"rm x","command":"ls"}', '{"at":[{"a":1,"a":2}]}'):
+        problem = check_arguments(loose, arguments)
+        assert isinstance(problem, ArgumentProblem)
+        assert "twice" in problem.text
+
+
 def test_every_cut_of_a_call_is_a_truncation():
     whole = json.dumps({"city": 'Ösló \\ "x"', "days": 12, "stops": [{"name": "a"}], "limit": None})
     assert not isinstance(check_arguments(SPEC, whole), ArgumentProblem)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from prompt_layers import PROMPT_LAYERS, STABILITY_LEVELS
-from test_retrieval import FAMILIES
+from wire_models import VENDOR_MODELS
 
 from bridle import Agent, Memory, per_turn, tool
 from bridle.providers import load_codec
@@ -53,7 +53,7 @@ def answering(request):
     return Reply(parts=(Text(text="Yes."),), stop=Stop.DONE, origin=origin, id="r")
 
 
-@pytest.mark.parametrize("model", FAMILIES)
+@pytest.mark.parametrize("model", VENDOR_MODELS)
 def test_every_wire_keeps_the_order(model):
     clock, store, bodies, located = FakeClock(), MemoryStore(), [], find_model(model, environ={})
     simulator = Simulator(responder=answering, clock=clock)

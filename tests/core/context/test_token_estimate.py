@@ -12,9 +12,11 @@ from bridle.core.compaction.strategies import (
     scale_to_tokens,
     view_weight,
 )
+from bridle.core.context.token_estimate import append_history, append_message, append_prompt
 from bridle.core.effects import EndRun
 from bridle.values import events as e
 from bridle.values.errors import Failure
+from bridle.values.message import Media, Message, Text, ToolResult
 from bridle.values.settings import Compaction
 from bridle.values.usage import Usage
 
@@ -75,3 +77,21 @@ def test_a_provider_that_says_it_is_too_long_is_right():
     off.tell(e.ModelAsked(step=1, attempt=1, digest=""))
     off.tell(e.ModelFailed(failure=Failure(kind="context", message="too long")))
     assert (off.effect().stop, off.effect().reason) == ("failed", "too long")
+
+
+def test_history_is_appended_as_its_messages_are():
+    picture = Media(kind="image", media_type="image/jpg", data="aGVsbG8=")
+    messages = [
+        Message(role="user", parts=(Text(text="see"), picture)),
+        Message(role="assistant", parts=(call("look"),)),
+        Message(role="tool", parts=(ToolResult(call_id="c1", parts=(picture, Text(text="a cat"))),)),
+        Message(role="user", parts=(Text(text="and?"),)),
+        Message(role="assistant", parts=(Text(text="that is all"),)),
+    ]
+    for count in range(len(messages) + 1):
+        state = Story(SMALL).state
+        one_by_one = state
+        for message in messages[:count]:
+            append = append_prompt if message.role == "user" else append_message
+            one_by_one = append(one_by_one, message)
+        assert append_history(state, messages[:count]) == one_by_one

@@ -122,7 +122,7 @@ BREAKAGES = {
         ["no result of c1_0, c1_1", "no result of c2_0"],
     ),
     "a start is missing": (without("tool_started"), []),
-    "a result came twice": (twice("tool_finished"), ["comes after the result of c1_0"]),
+    "a result came twice": (twice("tool_finished"), ["comes after the result of c1_"]),
     "a result came twice, later": (twice("tool_finished", 2), ["does not fit there"]),
     "a reply is missing": (without("model_replied"), ["does not fit there"]),
     "a question is missing": (without("model_asked"), []),

@@ -6,7 +6,7 @@ from bridle.values.message import Reply, Stop, Text, ToolCall
 from bridle.values.result import CallReady
 
 
-def test_a_citation_makes_words_cited_wherever_it_comes():
+def test_a_citation_applies_to_its_text_wherever_it_arrives():
     cited = Text(
         text="twenty days", native='{"citationsContent":{"citations":[{"title":"a"},{"title":"b"}]}}'
     )
@@ -24,7 +24,7 @@ def test_a_citation_makes_words_cited_wherever_it_comes():
     assert WIRE.decode(whole)[0].parts == (cited,)
 
 
-def test_what_the_providers_own_tools_do_is_carried_and_not_run():
+def test_calls_of_the_providers_own_tools_are_kept_and_not_run():
     used = {"name": "code", "toolUseId": "s", "type": "server_tool_use"}
     found = {"status": "success", "toolUseId": "s", "type": "code_result"}
     reply, deltas = WIRE.decode(
@@ -45,7 +45,7 @@ def test_what_the_providers_own_tools_do_is_carried_and_not_run():
     assert [part.kind for part in reply.parts] == ["toolUse", "toolResult"]
 
 
-def test_why_the_accounts_own_rules_stepped_in_comes_with_the_counts():
+def test_the_reason_of_a_guardrail_arrives_with_the_counts():
     why = "guardrail_intervened: Guardrail blocked."
     said = Reply(parts=(Text(text="No."),), stop=Stop.FILTERED, origin=ORIGIN, id="r-1", stop_detail=why)
     for whole in (True, False):

@@ -124,6 +124,20 @@ def test_sources_are_kept_beside_what_they_are_for():
     assert not any(isinstance(part, Opaque) for part in thought.parts)
 
 
+@pytest.mark.parametrize(
+    ("grounding", "searches", "terms"),
+    [
+        ({"webSearchQueries": ["a", "b", "a", "", " "]}, 2, ()),
+        ({"webSearchQueries": ["a"], "imageSearchQueries": ["a"]}, 2, ()),
+        ({"webSearchQueries": None, "groundingChunks": [{"maps": {"title": "Leeds"}}]}, 0, ("google_maps",)),
+        ({"groundingChunks": [{"web": {}}, None], "webSearchQueries": 7, "imageSearchQueries": "abc"}, 0, ()),
+    ],
+)
+def test_different_searches_count_and_places_have_an_unknown_price(grounding, searches, terms):
+    usage = whole(text("a"), finish="STOP", candidate={"groundingMetadata": grounding}).usage
+    assert (usage.searches, usage.terms) == (searches, terms)
+
+
 @pytest.mark.parametrize("empty", [{"thought": True}, {"text": "", "thought": True}])
 @pytest.mark.parametrize("split", [True, False], ids=["streamed", "whole"])
 def test_an_empty_thought_without_a_signature_is_dropped_for_a_recorded_reason(empty, split):

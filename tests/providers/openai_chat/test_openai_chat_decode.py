@@ -15,6 +15,7 @@ from openai_chat_replies import (
 )
 
 from bridle.values.message import Opaque, Reply, Stop, Text
+from bridle.values.usage import HostedRate, Price, Rates, Usage
 
 
 def test_a_refusal_is_told_apart_from_an_answer():
@@ -85,3 +86,64 @@ def test_deep_nesting_is_a_reply_or_the_servers_fault(depth):
         for body in (whole, told):
             found = heard(body.encode())
             assert isinstance(found, Reply) or found.kind in ("garbled", "cut")
+
+
+COUNTED = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+PRICED = Price(
+    tiers=(Rates(input=1, output=1, cache_read=1, cache_write=1, cache_write_1h=None),),
+    hosted=tuple(HostedRate(count=name, usd=1) for name in ("searches", "pages", "containers")),
+)
+
+
+@pytest.mark.parametrize(
+    ("executed", "counts", "is_known"),
+    [
+        ([{"index": 0, "type": "browser_search"}, {"index": 1, "type": "browser.open"}], {"searches": 1, "pages": 1}, True),
+        ([{"type": "function", "name": "browser.search"}], {"searches": 1}, True),
+        ([{"type": "python"}, {"type": "python"}], {"containers": 1}, True),
+        ([{"type": "wolfram"}, {"type": "wolfram"}, {"type": "search"}], {"searches": 1, "terms": ("wolfram",)}, False),
+        ([{}], {"terms": ("server_tool",)}, False),
+        ([None, 7], {}, True),
+        ("browser_search", {}, True),
+    ],
+)  # fmt: skip
+def test_a_tool_of_unknown_kind_that_the_server_ran_makes_the_cost_unknown(executed, counts, is_known):
+    usage = heard(completion({"executed_tools": executed}, usage=COUNTED)).usage
+    assert usage == Usage(input=3, output=2, **counts)
+    assert (PRICED.cost(usage) is not None) == is_known
+
+
+@pytest.mark.parametrize("executed", [[], [{"type": "python"}], [{"type": "browser_search"}]])
+@pytest.mark.parametrize("details", [None, {"tool_calls_executed": 0}, {"web_search_requests": 1}])
+def test_of_several_counts_of_searches_the_largest_is_charged(executed, details):
+    counted = {
+        **COUNTED,
+        "server_tool_use": {"web_search_requests": 3},
+        "server_tool_use_details": details,
+    }
+    usage = heard(completion({"executed_tools": executed}, usage=counted)).usage
+    assert usage == Usage(input=3, output=2, searches=3, containers=int(executed == [{"type": "python"}]))
+
+
+@pytest.mark.parametrize("member", ["server_tool_use_details", "server_tool_use"])
+@pytest.mark.parametrize(
+    ("told", "counts", "is_known"),
+    [
+        ({"web_search_requests": 2}, {"searches": 2}, True),
+        ({"web_search_requests": 2, "tool_calls_executed": 2, "tool_calls_requested": 3}, {"searches": 2}, True),
+        ({"web_search_requests": 1, "tool_calls_executed": 2}, {"searches": 1, "terms": ("server_tool",)}, False),
+        ({"web_search_requests": None, "tool_calls_executed": None}, {}, True),
+    ],
+)  # fmt: skip
+def test_tools_that_a_gateway_ran_besides_searches_make_the_cost_unknown(member, told, counts, is_known):
+    usage = heard(completion(usage={**COUNTED, member: told})).usage
+    assert usage == Usage(input=3, output=2, **counts)
+    assert (PRICED.cost(usage) is not None) == is_known
+
+
+def test_a_stream_that_breaks_off_after_a_search_has_counted_it():
+    started = {"index": 0, "type": "function", "name": "browser.search"}
+    decoder = WIRE.new_decoder()
+    decoder.feed(stream(piece({"executed_tools": [started]}), done=False))
+    decoder.feed(stream(piece({"executed_tools": [{**started, "type": "browser_search"}]}), done=False))
+    assert decoder.partial_usage == Usage(searches=1, incomplete=True)

@@ -35,21 +35,21 @@ KEEPING = [row.name for row in all_dialects() if not row.is_narrow]
 STRICT = [row.name for row in all_dialects() if row.strict]
 
 
-def compiled(schema, name):
+def compile_for(schema, name):
     text = schema if isinstance(schema, str) else json.dumps(schema)
     return compile_schema(text, find_dialect(name))
 
 
-def written(schema, name):
-    return json.loads(compiled(schema, name).text)
+def compile_to_json(schema, name):
+    return json.loads(compile_for(schema, name).text)
 
 
-def field(schema, name, **more):
-    """What becomes of a required field with this schema."""
-    return written(tool({"it": schema}, **more), name)["properties"]["it"]
+def compile_field(schema, name, **more):
+    """The compiled form of a required field with this schema."""
+    return compile_to_json(make_object({"it": schema}, **more), name)["properties"]["it"]
 
 
-def tool(properties, **more):
+def make_object(properties, **more):
     return {
         "type": "object", "properties": properties, "required": list(properties),
         "additionalProperties": False, **more,
@@ -60,14 +60,14 @@ NODE = {
     "type": "object", "additionalProperties": False, "required": ["name"],
     "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
 }  # fmt: skip
-TREE = tool({"root": {"$ref": "#/$defs/Node"}}, **{"$defs": {"Node": NODE}})
+TREE = make_object({"root": {"$ref": "#/$defs/Node"}}, **{"$defs": {"Node": NODE}})
 
 
 # ── laws, over schemas nobody wrote ─────────────────────────────────────────
 
 
-def obeys(schema, name, chance, count):
-    """The compiled schema breaks no rule, lets through all the source does, and there is a way back."""
+def check_compiled(schema, name, chance, count):
+    """The compiled schema breaks no rule, accepts all that the source accepts, and its arguments can be restored."""
     row, text = find_dialect(name), json.dumps(schema)
     made = compile_schema(text, row)
     sent = json.loads(made.text)
@@ -106,14 +106,14 @@ def obeys(schema, name, chance, count):
 @given(documents(), st.randoms(use_true_random=False))
 def test_what_the_source_allows_can_be_written_and_no_rule_is_broken(schema, chance):
     for name in ALL:
-        obeys(schema, name, chance, count=5)
+        check_compiled(schema, name, chance, count=5)
 
 
 @settings(max_examples=40 * CAMPAIGN, deadline=None)
 @given(documents())
-def test_a_schema_that_was_compiled_is_compiled(schema):
+def test_a_compiled_schema_is_not_changed_again(schema):
     for name in (*KEEPING, *STRICT):
-        once = compiled(schema, name)
+        once = compile_for(schema, name)
         again = compile_schema(once.text, find_dialect(once.dialect))
         assert again.text == once.text or once.losses, (schema, once, again)
         assert again.strict == once.strict
@@ -125,19 +125,19 @@ FAMILIES = ("anthropic", "openai-chat", "openai-responses", "gemini", "bedrock-c
 
 
 @functools.cache
-def recorded():
+def load_recorded_schemas():
     """The distinct schemas of all recorded tools and answers, as text."""
     found = {}
     for family in FAMILIES:
         for recording in corpus(family):
             if recording.request is not None:
                 body = json.loads(recording.request.body)
-                for schema in asked(body):
+                for schema in list_request_schemas(body):
                     found.setdefault(json.dumps(schema, sort_keys=True), recording.id)
     return sorted(found)
 
 
-def asked(body):
+def list_request_schemas(body):
     """The schemas in a request of any family."""
     tools = [tool for tool in body.get("tools") or [] if isinstance(tool, dict)]
     tools += [
@@ -149,7 +149,7 @@ def asked(body):
         held = held.get("function") if isinstance(held.get("function"), dict) else held
         for word in ("input_schema", "parametersJsonSchema", "parameters_json_schema", "parameters"):
             if isinstance(held.get(word), dict) and held.get("type", "function") in ("function", "custom"):
-                yield lowered(held[word])
+                yield lower_types(held[word])
         if isinstance(held.get("inputSchema"), dict):
             yield held["inputSchema"].get("json", {})
     shapes = [body.get("response_format"), body.get("text"), body.get("output_config"), body]
@@ -159,45 +159,45 @@ def asked(body):
                 yield shape[word]["schema"]
 
 
-def lowered(schema):
-    """Types in capitals are the wire's, not the source's."""
+def lower_types(schema):
+    """The schema with type names in lower case; capitals are a spelling of the wire."""
     if isinstance(schema, list):
-        return [lowered(held) for held in schema]
+        return [lower_types(held) for held in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {word: lowered(held) for word, held in schema.items()}
+    made = {word: lower_types(held) for word, held in schema.items()}
     if isinstance(made.get("type"), str):
         made["type"] = made["type"].lower()
     return made
 
 
 def test_there_are_enough_recorded_tools():
-    assert len(recorded()) >= 200
+    assert len(load_recorded_schemas()) >= 200
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_recorded_tool_goes_to_every_provider(name):
     chance = random.Random(7)
-    tried = sum(obeys(json.loads(text), name, chance, count=3) for text in recorded())
-    assert tried > len(recorded())
+    tried = sum(check_compiled(json.loads(text), name, chance, count=3) for text in load_recorded_schemas())
+    assert tried > len(load_recorded_schemas())
 
 
 @pytest.mark.parametrize("name", KEEPING)
-def test_recorded_tools_that_are_fine_go_out_as_they_are(name):
-    fine = [text for text in recorded() if not list(RULES[name](json.loads(text)))]
+def test_acceptable_recorded_tools_are_sent_unchanged(name):
+    fine = [text for text in load_recorded_schemas() if not list(RULES[name](json.loads(text)))]
     assert len(fine) > 400
-    changed = [compiled(text, name) for text in fine if compiled(text, name).text != text]
+    changed = [compile_for(text, name) for text in fine if compile_for(text, name).text != text]
     assert all("refers to itself" in made.losses[0] for made in changed), "which says nothing"
     assert len(changed) <= 1
 
 
 @pytest.mark.parametrize("name", STRICT)
 def test_most_recorded_tools_can_be_strict(name):
-    strict = [text for text in recorded() if compiled(text, name).strict]
-    assert len(strict) > 0.9 * len(recorded())
-    for text in recorded():
-        if not compiled(text, name).strict:
-            assert "not strict" in compiled(text, name).losses[0]
+    strict = [text for text in load_recorded_schemas() if compile_for(text, name).strict]
+    assert len(strict) > 0.9 * len(load_recorded_schemas())
+    for text in load_recorded_schemas():
+        if not compile_for(text, name).strict:
+            assert "not strict" in compile_for(text, name).losses[0]
 
 
 def strict_functions(family):
@@ -233,10 +233,14 @@ def test_what_was_accepted_as_strict_is_ready():
     ],
 )
 def test_what_was_refused_for_its_schema_breaks_a_rule(family, words):
-    """The rules are no stricter than this, and no looser: they see what the providers saw."""
+    """The rules refuse exactly what the providers refused."""
     rule = RULES["openai_strict"] if family != "anthropic" else messages_strict_tool
     refused = [
-        [schema for schema in asked(json.loads(recording.request.body)) if isinstance(schema, dict)]
+        [
+            schema
+            for schema in list_request_schemas(json.loads(recording.request.body))
+            if isinstance(schema, dict)
+        ]
         for recording in corpus(family)
         if recording.status == 400
         and recording.request
@@ -263,10 +267,10 @@ def test_what_was_refused_for_its_schema_breaks_a_rule(family, words):
         '{"type":"object","properties":{},"if":{"required":["a"]},"then":{"required":["b"]}}',
     ],
 )
-def test_a_schema_that_is_fine_keeps_its_bytes(name, schema):
+def test_an_acceptable_schema_keeps_its_bytes(name, schema):
     if find_dialect(name).references == "inline" and "$ref" in schema:
         pytest.skip("this dialect follows no references, so they are written out")
-    made = compiled(schema, name)
+    made = compile_for(schema, name)
     assert made.text is schema
     assert made.losses == ()
 
@@ -274,10 +278,11 @@ def test_a_schema_that_is_fine_keeps_its_bytes(name, schema):
 @pytest.mark.parametrize("name", STRICT)
 def test_a_strict_schema_keeps_its_bytes(name):
     schema = json.dumps(
-        tool({"a": {"type": "string"}, "b": tool({"c": {"type": ["integer", "null"]}})}), indent=1
+        make_object({"a": {"type": "string"}, "b": make_object({"c": {"type": ["integer", "null"]}})}),
+        indent=1,
     )
-    assert compiled(schema, name).text is schema
-    assert compiled(schema, name).strict
+    assert compile_for(schema, name).text is schema
+    assert compile_for(schema, name).strict
     assert is_strict_ready(schema, find_dialect(name))
 
 
@@ -289,15 +294,15 @@ def test_a_strict_schema_keeps_its_bytes(name):
     "schema",
     [
         True, False, {}, {"type": "string"}, {"type": ["object", "null"]}, {"properties": {"a": {"type": "string"}}},
-        {"$ref": "#/$defs/A", "$defs": {"A": tool({"a": {"type": "string"}})}}, {"enum": [{"a": 1}]},
-        {"anyOf": [tool({"a": {"type": "string"}}), tool({"b": {"type": "string"}})]}, {"not": {"required": ["a"]}},
+        {"$ref": "#/$defs/A", "$defs": {"A": make_object({"a": {"type": "string"}})}}, {"enum": [{"a": 1}]},
+        {"anyOf": [make_object({"a": {"type": "string"}}), make_object({"b": {"type": "string"}})]}, {"not": {"required": ["a"]}},
         {"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "integer"}}}]},
         {"type": "array", "items": {"type": "string"}}, {"const": {"a": 1}},
     ],
     ids=str,
 )  # fmt: skip
-def test_the_top_is_an_object_whatever_it_was(name, schema):
-    made = compiled(schema, name)
+def test_the_root_is_always_an_object(name, schema):
+    made = compile_for(schema, name)
     assert json.loads(made.text)["type"] in ("object", "OBJECT")
     assert not list(RULES[made.dialect](json.loads(made.text)))
 
@@ -305,11 +310,11 @@ def test_the_top_is_an_object_whatever_it_was(name, schema):
 def test_a_union_at_the_top_becomes_one_object():
     schema = {
         "oneOf": [
-            tool({"kind": {"const": "circle"}, "radius": {"type": "number"}}),
-            tool({"kind": {"const": "square"}, "side": {"type": "number"}}),
+            make_object({"kind": {"const": "circle"}, "radius": {"type": "number"}}),
+            make_object({"kind": {"const": "square"}, "side": {"type": "number"}}),
         ]
     }
-    made = compiled(schema, "anthropic_strict")
+    made = compile_for(schema, "anthropic_strict")
     assert json.loads(made.text) == {
         "type": "object",
         "properties": {
@@ -324,20 +329,20 @@ def test_a_union_at_the_top_becomes_one_object():
 
 
 def test_a_choice_of_required_fields_at_the_top_is_the_only_thing_lost():
-    schema = tool({"a": {"type": "string"}, "b": {"type": "string"}}, required=[])
-    made = compiled({**schema, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, "plain")
+    schema = make_object({"a": {"type": "string"}, "b": {"type": "string"}}, required=[])
+    made = compile_for({**schema, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, "plain")
     assert json.loads(made.text) == {
         "type": "object", "properties": schema["properties"], "additionalProperties": False,
     }  # fmt: skip
     assert len(made.losses) == 1
 
 
-def test_names_that_are_refused_at_the_top_go_out_changed_and_come_back():
+def test_refused_names_of_root_fields_are_changed_and_restored():
     names = ["$top", "filter[name]", "filter.name", "ключ", "x" * 70, "_top"]
-    schema = tool(
-        {name: {"type": "integer"} for name in names} | {"inner": tool({"$deep": {"type": "null"}})}
+    schema = make_object(
+        {name: {"type": "integer"} for name in names} | {"inner": make_object({"$deep": {"type": "null"}})}
     )
-    made = compiled(schema, "plain")
+    made = compile_for(schema, "plain")
     sent = json.loads(made.text)["properties"]
     assert list(sent) == ["_top_2", "filter_name_", "filter.name", "_", "x" * 64, "_top", "inner"]
     assert list(sent["inner"]["properties"]) == ["$deep"], "only the top is checked"
@@ -350,8 +355,8 @@ def test_names_that_are_refused_at_the_top_go_out_changed_and_come_back():
 
 def test_an_answer_may_be_any_shape_where_the_wire_allows_it():
     schema = {"type": "array", "items": {"type": "string"}}
-    assert written(schema, "gemini_schema_output") == {"type": "ARRAY", "items": {"type": "STRING"}}
-    assert compiled(json.dumps(schema), "gemini_json_output").losses == ()
+    assert compile_to_json(schema, "gemini_schema_output") == {"type": "ARRAY", "items": {"type": "STRING"}}
+    assert compile_for(json.dumps(schema), "gemini_json_output").losses == ()
 
 
 # ── references ──────────────────────────────────────────────────────────────
@@ -371,7 +376,7 @@ PLACES = [
 @pytest.mark.parametrize(("reference", "more"), PLACES, ids=[reference for reference, _ in PLACES])
 @pytest.mark.parametrize("name", ALL)
 def test_a_reference_leads_to_the_same_shape_wherever_that_stands(name, reference, more):
-    schema = tool(
+    schema = make_object(
         {
             "it": {"$ref": reference, "description": "how many"},
             "other": {"type": "integer"},
@@ -379,7 +384,7 @@ def test_a_reference_leads_to_the_same_shape_wherever_that_stands(name, referenc
         },
         **more,
     )
-    made = compiled(schema, name)
+    made = compile_for(schema, name)
     sent = json.loads(made.text)
     judged = validator(as_json_schema(sent) if find_dialect(made.dialect).types == "upper" else sent)
     assert judged.is_valid({"it": 3, "other": 1, "pair": [1]})
@@ -389,16 +394,16 @@ def test_a_reference_leads_to_the_same_shape_wherever_that_stands(name, referenc
 
 
 def test_a_shape_that_contains_itself():
-    assert compiled(TREE, "plain").losses == ()
-    assert compiled(TREE, "openai_strict").strict
-    assert written(TREE, "openai_strict")["$defs"]["Node"]["properties"]["children"]["anyOf"][0]["items"] == {
-        "$ref": "#/$defs/Node"
-    }
-    refused = compiled(TREE, "anthropic_strict")
+    assert compile_for(TREE, "plain").losses == ()
+    assert compile_for(TREE, "openai_strict").strict
+    assert compile_to_json(TREE, "openai_strict")["$defs"]["Node"]["properties"]["children"]["anyOf"][0][
+        "items"
+    ] == {"$ref": "#/$defs/Node"}
+    refused = compile_for(TREE, "anthropic_strict")
     assert (refused.strict, refused.dialect) == (False, "plain")
     assert refused.losses[0].startswith("#/properties/root: $ref makes the schema contain itself")
 
-    cut = compiled(TREE, "gemini_schema")
+    cut = compile_for(TREE, "gemini_schema")
     assert "$ref" not in cut.text
     assert cut.text.count('"name"') >= 4, "it is written out twice before it is cut"
     assert any("is recursive" in loss for loss in cut.losses)
@@ -406,19 +411,19 @@ def test_a_shape_that_contains_itself():
 
 def test_a_shape_may_contain_itself_only_where_it_can_be_left_out():
     node = {**NODE, "required": ["name", "children"]}
-    made = compiled({**TREE, "$defs": {"Node": node}}, "gemini_json")
+    made = compile_for({**TREE, "$defs": {"Node": node}}, "gemini_json")
     assert json.loads(made.text)["$defs"]["Node"]["required"] == ["name"]
     assert made.losses == ("#/$defs/Node: required no longer names ['children']: they are recursive",)
 
 
 def test_definitions_are_written_out_unless_they_contain_themselves():
-    schema = tool({"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#/$defs/A", "minimum": 3}}, **{"$defs": {
+    schema = make_object({"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#/$defs/A", "minimum": 3}}, **{"$defs": {
         "A": {"type": "integer", "title": "A"}}})  # fmt: skip
-    assert written(schema, "bedrock")["properties"] == {
+    assert compile_to_json(schema, "bedrock")["properties"] == {
         "a": {"type": "integer", "title": "A"},
         "b": {"allOf": [{"type": "integer", "title": "A"}], "minimum": 3},
     }
-    assert compiled(TREE, "bedrock").text == json.dumps(TREE)
+    assert compile_for(TREE, "bedrock").text == json.dumps(TREE)
 
 
 @pytest.mark.parametrize(
@@ -431,7 +436,7 @@ def test_definitions_are_written_out_unless_they_contain_themselves():
     ],
 )
 def test_a_reference_that_leads_nowhere_is_listed(schema, why):
-    made = compiled(tool({"it": schema}), "gemini_schema")
+    made = compile_for(make_object({"it": schema}), "gemini_schema")
     assert any(why in loss for loss in made.losses)
     assert not list(RULES["gemini_schema"](json.loads(made.text)))
 
@@ -489,8 +494,8 @@ FIELDS = [
 
 
 @pytest.mark.parametrize(("name", "source", "wanted"), FIELDS, ids=[f"{n}-{s}" for n, s, _ in FIELDS])
-def test_a_shape_in_the_words_there_are(name, source, wanted):
-    sent = field(source, name, **{"$defs": {"A": {"type": "string"}}})
+def test_a_shape_is_written_with_the_available_keywords(name, source, wanted):
+    sent = compile_field(source, name, **{"$defs": {"A": {"type": "string"}}})
     assert sent == wanted
     assert list(sent.get("properties", {})) == list(wanted.get("properties", {}))
 
@@ -513,15 +518,15 @@ def test_a_shape_in_the_words_there_are(name, source, wanted):
     ],
 )  # fmt: skip
 def test_what_is_lost_is_listed_with_its_place(source, loss):
-    made = compiled(tool({"it": source}), "openai_strict")
+    made = compile_for(make_object({"it": source}), "openai_strict")
     assert made.strict
     assert loss in made.losses
 
 
 def test_a_union_that_cannot_overlap_loses_nothing():
-    shapes = [tool({"kind": {"const": kind}, kind: {"type": "string"}}) for kind in ("a", "b")]
+    shapes = [make_object({"kind": {"const": kind}, kind: {"type": "string"}}) for kind in ("a", "b")]
     for options in (shapes, [{"type": "string"}, {"type": "integer"}]):
-        assert compiled(tool({"it": {"oneOf": options}}), "openai_strict").losses == ()
+        assert compile_for(make_object({"it": {"oneOf": options}}), "openai_strict").losses == ()
 
 
 @pytest.mark.parametrize(
@@ -536,8 +541,8 @@ def test_a_union_that_cannot_overlap_loses_nothing():
     ids=str,
 )  # fmt: skip
 @pytest.mark.parametrize("name", STRICT)
-def test_what_strict_cannot_say_is_not_said_tighter(name, source):
-    made = compiled(tool({"it": source}), name)
+def test_a_strict_dialect_does_not_narrow_what_it_cannot_express(name, source):
+    made = compile_for(make_object({"it": source}), name)
     assert not made.strict
     assert made.dialect == find_dialect(name).fallback
     assert made.losses[0].startswith("#/properties/it")
@@ -560,9 +565,9 @@ OLDER = [
 
 @pytest.mark.parametrize(("source", "draft", "good", "bad"), OLDER, ids=[str(source) for source, *_ in OLDER])
 @pytest.mark.parametrize("name", KEEPING)
-def test_older_drafts_are_said_in_today_s_words(name, source, draft, good, bad):
-    schema = tool({"it": source}, **{"$schema": draft, "definitions": {"S": {"type": "string"}}})
-    made = compiled(schema, name)
+def test_older_drafts_are_written_in_current_keywords(name, source, draft, good, bad):
+    schema = make_object({"it": source}, **{"$schema": draft, "definitions": {"S": {"type": "string"}}})
+    made = compile_for(schema, name)
     assert not list(RULES[name](json.loads(made.text)))
     assert made.losses == ()
     today = validator({**json.loads(made.text), "$schema": "https://json-schema.org/draft/2020-12/schema"})
@@ -584,9 +589,9 @@ def test_older_drafts_are_said_in_today_s_words(name, source, draft, good, bad):
     ],
     ids=str,
 )  # fmt: skip
-def test_what_is_no_schema_still_goes_out(name, source):
-    """The request must not fail for one bad tool; its calls do, in words, when their arguments are checked."""
-    made = compiled(tool({"it": source, "other": {"type": "string"}}), name)
+def test_an_invalid_schema_is_still_sent(name, source):
+    """One bad tool does not fail the request; its calls fail when their arguments are checked."""
+    made = compile_for(make_object({"it": source, "other": {"type": "string"}}), name)
     assert not list(RULES[made.dialect](json.loads(made.text)))
     assert "other" in made.text
 
@@ -594,9 +599,9 @@ def test_what_is_no_schema_still_goes_out(name, source):
 @pytest.mark.parametrize(
     ("text", "why"), [("{", "not JSON"), ("", "not JSON"), ("[]", "a JSON object"), ("3", "a JSON object")]
 )
-def test_what_is_no_json_is_the_tools_mistake(text, why):
+def test_text_that_is_not_json_is_an_error_of_the_tool(text, why):
     with pytest.raises(BadTool, match=why):
-        compiled(text, "plain")
+        compile_for(text, "plain")
     assert not is_strict_ready(text)
 
 
@@ -606,15 +611,15 @@ def test_what_is_no_json_is_the_tools_mistake(text, why):
 @pytest.mark.parametrize("name", ALL)
 def test_definitions_that_double_do_not_explode(name):
     defined = {
-        f"D{n}": tool({"l": {"$ref": f"#/$defs/D{n + 1}"}, "r": {"$ref": f"#/$defs/D{n + 1}"}})
+        f"D{n}": make_object({"l": {"$ref": f"#/$defs/D{n + 1}"}, "r": {"$ref": f"#/$defs/D{n + 1}"}})
         for n in range(40)
     }
     unions = {f"U{n}": {"anyOf": [{"$ref": f"#/$defs/U{n + 1}"}] * 2} for n in range(40)}
-    schema = tool(
+    schema = make_object(
         {"d": {"$ref": "#/$defs/D0"}, "u": {"$ref": "#/$defs/U0"}},
         **{"$defs": {**defined, **unions, "D40": {"type": "string"}, "U40": {"type": "integer"}}},
     )
-    made = compiled(schema, name)
+    made = compile_for(schema, name)
     assert len(made.text) < 600_000
     assert not list(RULES[made.dialect](json.loads(made.text)))
 
@@ -624,29 +629,31 @@ def test_definitions_that_double_do_not_explode(name):
 def test_shapes_nested_deep(name, levels):
     schema = {"type": "string"}
     for _ in range(levels):
-        schema = tool({"a": schema})
-    made = compiled(schema, name)
+        schema = make_object({"a": schema})
+    made = compile_for(schema, name)
     assert not list(RULES[made.dialect](json.loads(made.text)))
     if levels == 12 and name == "openai_strict":
         assert made.losses[0].startswith("#: schema has 12 levels of nested schemas; the limit is 10")
 
 
 def test_limits_of_size_are_kept():
-    many = tool({"it": {"type": "string", "enum": [f"value {n}" for n in range(1001)]}})
-    assert not compiled(many, "openai_strict").strict
-    assert "1001 values in enums" in compiled(many, "openai_strict").losses[0]
-    long = tool({"it": {"type": "string", "enum": ["x" * 100 + str(n) for n in range(251)]}})
+    many = make_object({"it": {"type": "string", "enum": [f"value {n}" for n in range(1001)]}})
+    assert not compile_for(many, "openai_strict").strict
+    assert "1001 values in enums" in compile_for(many, "openai_strict").losses[0]
+    long = make_object({"it": {"type": "string", "enum": ["x" * 100 + str(n) for n in range(251)]}})
     assert not is_strict_ready(json.dumps(long))
-    assert "characters in one enum" in compiled(long, "openai_strict").losses[0]
+    assert "characters in one enum" in compile_for(long, "openai_strict").losses[0]
 
 
-def test_many_alternatives_are_gathered_or_given_up():
+def test_many_alternatives_are_merged_or_dropped():
     listed = {"anyOf": [{"const": f"v{n}"} for n in range(300)]}
-    assert len(field(listed, "openai_strict")["enum"]) == 300
+    assert len(compile_field(listed, "openai_strict")["enum"]) == 300
     both = {
-        "allOf": [{"anyOf": [tool({f"{word}{n}": {"type": "null"}}) for n in range(20)]} for word in "ab"]
+        "allOf": [
+            {"anyOf": [make_object({f"{word}{n}": {"type": "null"}}) for n in range(20)]} for word in "ab"
+        ]
     }
-    made = compiled(tool({"it": both}), "gemini_schema")
+    made = compile_for(make_object({"it": both}), "gemini_schema")
     assert any("more than 64 combinations" in loss for loss in made.losses)
 
 
@@ -654,7 +661,7 @@ def test_many_alternatives_are_gathered_or_given_up():
 
 
 def options(count):
-    return json.dumps(tool({f"f{n}": {"type": "string"} for n in range(count)}, required=[]))
+    return json.dumps(make_object({f"f{n}": {"type": "string"} for n in range(count)}, required=[]))
 
 
 def test_a_schema_with_too_many_optional_fields_is_not_strict():
@@ -663,12 +670,12 @@ def test_a_schema_with_too_many_optional_fields_is_not_strict():
 
 # ── the way back ────────────────────────────────────────────────────────────
 
-SETTINGS = tool(
+SETTINGS = make_object(
     {
         "name": {"type": "string"}, "limit": {"type": "integer"}, "note": {"type": ["string", "null"]},
-        "where": {"anyOf": [tool({"city": {"type": "string"}, "zip": {"type": "string"}}, required=["city"]),
-                            tool({"lat": {"type": "number"}, "lon": {"type": ["number", "null"]}})]},
-        "tags": {"type": "array", "items": tool({"tag": {"type": "string"}}, required=[])},
+        "where": {"anyOf": [make_object({"city": {"type": "string"}, "zip": {"type": "string"}}, required=["city"]),
+                            make_object({"lat": {"type": "number"}, "lon": {"type": ["number", "null"]}})]},
+        "tags": {"type": "array", "items": make_object({"tag": {"type": "string"}}, required=[])},
     },
     required=["name"],
 )  # fmt: skip
@@ -718,7 +725,7 @@ def test_arguments_with_nothing_to_undo_come_back_as_they_are(arguments):
 
 
 def test_a_null_the_source_forbids_out_of_sight_is_removed_too():
-    schema = tool({"it": {"type": ["string", "null"], "not": {"type": "null"}}}, required=[])
+    schema = make_object({"it": {"type": ["string", "null"], "not": {"type": "null"}}}, required=[])
     assert restore_arguments('{"it":null}', json.dumps(schema), find_dialect("openai_strict")) == "{}"
 
 
@@ -738,12 +745,12 @@ def test_nothing_is_undone_that_was_not_done(name):
 # ── the same everywhere ─────────────────────────────────────────────────────
 
 EXAMPLES = [
-    *(tool({"it": source}) for _, source, _ in FIELDS), TREE, SETTINGS, *(tool({"it": held[0]}) for held in OLDER),
+    *(make_object({"it": source}) for _, source, _ in FIELDS), TREE, SETTINGS, *(make_object({"it": held[0]}) for held in OLDER),
 ]  # fmt: skip
 
 
 def digest():
-    made = [compiled(schema, name) for schema in EXAMPLES for name in ALL]
+    made = [compile_for(schema, name) for schema in EXAMPLES for name in ALL]
     return hashlib.sha256(msgspec.json.encode(made)).hexdigest()
 
 
@@ -764,11 +771,11 @@ def test_no_process_writes_a_schema_differently():
 
 
 def test_a_schema_is_compiled_once_and_not_kept_forever():
-    schema = json.dumps(tool({"only": {"type": "string"}}))
-    assert compiled(schema, "gemini_schema") is compiled(schema, "gemini_schema")
+    schema = json.dumps(make_object({"only": {"type": "string"}}))
+    assert compile_for(schema, "gemini_schema") is compile_for(schema, "gemini_schema")
     assert compiler._compile_cached.cache_info().maxsize == compiler.COMPILED_MAX
     same_name = msgspec.structs.replace(find_dialect("gemini_schema"), types="lower")
-    assert compile_schema(schema, same_name).text != compiled(schema, "gemini_schema").text
+    assert compile_schema(schema, same_name).text != compile_for(schema, "gemini_schema").text
 
 
 # ── the tables, and the rules themselves ────────────────────────────────────
@@ -787,26 +794,26 @@ def test_every_dialect_has_rules_and_a_way_out():
     ("name", "schema"),
     [
         ("plain", {"type": "string"}), ("plain", {"type": "object", "anyOf": [{}]}),
-        ("plain", tool({"a b": {}})), ("plain", tool({"a": {"type": "text"}})), ("plain", tool({"a": {"$ref": "#/x"}})),
-        ("bedrock", tool({"a": {"$ref": "#/$defs/A"}}, **{"$defs": {"A": {}}})),
-        ("anthropic_strict", tool({"a": {"type": "object"}})), ("anthropic_strict", TREE),
-        ("anthropic_strict", tool({"a": {"type": "integer", "minimum": 1}})),
-        ("anthropic_strict", tool({"a": {"type": "array", "items": {"type": "null"}, "minItems": 2}})),
-        ("anthropic_strict", tool({"a": {"type": "string", "format": "cuid"}})),
-        ("anthropic_strict", tool({"a": {"type": "string", "pattern": "(?=a)"}})),
-        ("anthropic_strict", tool({"a": {"type": "object", "enum": [{}], "additionalProperties": False}})),
-        ("anthropic_strict", json.loads(options(25))), ("anthropic_strict", tool({"a": {"description": "d"}})),
-        ("anthropic_strict", tool({f"f{n}": {"type": ["null", "string"]} for n in range(17)})),
-        ("openai_loose", {"type": "object"}), ("openai_loose", tool({"a": {"type": "array"}})),
-        ("openai_loose", {**tool({}), "not": {}}),
-        ("openai_strict", tool({"a": {"type": "null"}}, required=[])), ("openai_strict", tool({"a": {}})),
-        ("openai_strict", tool({"a": {"type": "object", "properties": {}, "required": []}})),
-        ("openai_strict", tool({"a": {"type": "string", "format": "uri"}})),
-        ("openai_strict", tool({"a": {"oneOf": [{"type": "null"}], "type": "null"}})),
-        ("openai_strict", tool({"a": {"type": "string", "enum": [1]}})), ("openai_strict", tool({"a": True})),
-        ("openai_strict", tool({"a": {"$ref": "#/$defs/A", "title": "t"}}, **{"$defs": {"A": {"type": "null"}}})),
-        ("openai_strict", functools.reduce(lambda inner, _: tool({"a": inner}), range(11), {"type": "null"})),
-        ("openai_strict", tool({"a": {"type": "integer", "enum": list(range(1001))}})),
+        ("plain", make_object({"a b": {}})), ("plain", make_object({"a": {"type": "text"}})), ("plain", make_object({"a": {"$ref": "#/x"}})),
+        ("bedrock", make_object({"a": {"$ref": "#/$defs/A"}}, **{"$defs": {"A": {}}})),
+        ("anthropic_strict", make_object({"a": {"type": "object"}})), ("anthropic_strict", TREE),
+        ("anthropic_strict", make_object({"a": {"type": "integer", "minimum": 1}})),
+        ("anthropic_strict", make_object({"a": {"type": "array", "items": {"type": "null"}, "minItems": 2}})),
+        ("anthropic_strict", make_object({"a": {"type": "string", "format": "cuid"}})),
+        ("anthropic_strict", make_object({"a": {"type": "string", "pattern": "(?=a)"}})),
+        ("anthropic_strict", make_object({"a": {"type": "object", "enum": [{}], "additionalProperties": False}})),
+        ("anthropic_strict", json.loads(options(25))), ("anthropic_strict", make_object({"a": {"description": "d"}})),
+        ("anthropic_strict", make_object({f"f{n}": {"type": ["null", "string"]} for n in range(17)})),
+        ("openai_loose", {"type": "object"}), ("openai_loose", make_object({"a": {"type": "array"}})),
+        ("openai_loose", {**make_object({}), "not": {}}),
+        ("openai_strict", make_object({"a": {"type": "null"}}, required=[])), ("openai_strict", make_object({"a": {}})),
+        ("openai_strict", make_object({"a": {"type": "object", "properties": {}, "required": []}})),
+        ("openai_strict", make_object({"a": {"type": "string", "format": "uri"}})),
+        ("openai_strict", make_object({"a": {"oneOf": [{"type": "null"}], "type": "null"}})),
+        ("openai_strict", make_object({"a": {"type": "string", "enum": [1]}})), ("openai_strict", make_object({"a": True})),
+        ("openai_strict", make_object({"a": {"$ref": "#/$defs/A", "title": "t"}}, **{"$defs": {"A": {"type": "null"}}})),
+        ("openai_strict", functools.reduce(lambda inner, _: make_object({"a": inner}), range(11), {"type": "null"})),
+        ("openai_strict", make_object({"a": {"type": "integer", "enum": list(range(1001))}})),
         ("gemini_schema", {"type": "object"}), ("gemini_schema", {"type": "OBJECT", "additionalProperties": False}),
         ("gemini_schema", {"type": "OBJECT", "properties": {}}), ("gemini_schema", {"type": "OBJECT", "required": ["a"]}),
         *(("gemini_schema", {"type": "OBJECT", "properties": {"a": held}}) for held in [
@@ -816,14 +823,14 @@ def test_every_dialect_has_rules_and_a_way_out():
             {"type": "STRING", "const": "a"}, {"type": "STRING", "properties": {"b": {"type": "STRING"}}},
         ]),
         ("gemini_json", {**TREE, "$defs": {"Node": {**NODE, "required": ["name", "children"]}}}),
-        ("gemini_json", {"type": "string"}), ("gemini_json", tool({"a": {"const": 1}})),
-        ("gemini_json", tool({"a": {"$ref": "#/$defs/A", "minimum": 1}}, **{"$defs": {"A": {}}})),
+        ("gemini_json", {"type": "string"}), ("gemini_json", make_object({"a": {"const": 1}})),
+        ("gemini_json", make_object({"a": {"$ref": "#/$defs/A", "minimum": 1}}, **{"$defs": {"A": {}}})),
     ],
     ids=str,
 )  # fmt: skip
 def test_each_rule_can_fail(name, schema):
     assert list(RULES[name](schema))
-    made = compiled(schema, name)
+    made = compile_for(schema, name)
     assert not list(RULES[made.dialect](json.loads(made.text)))
 
 

@@ -21,12 +21,17 @@ from bridle import (
 )
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.redaction import REMOVED, redact_data
+from bridle.run.archive import remains
 from bridle.run.archive.redact import redact_blob
+from bridle.run.recovery.verification import verify_session
 from bridle.stores import open_store
+from bridle.stores.anchors import Anchor
 from bridle.testing import scripted
-from bridle.values.calls import control_log_name
-from bridle.values.errors import Conflict, Corrupt, MisuseError
-from bridle.values.record import Record
+from bridle.testing.conformance.sample_records import make_records
+from bridle.testing.conformance.store_blobs import make_blob_receipt
+from bridle.values.calls import control_log_name, redaction_key
+from bridle.values.errors import Conflict, Corrupt, MissingBlob, MisuseError
+from bridle.values.record import Record, seal_record
 
 SECRET = "4111-1111-1111-1111"
 LONG = f"card {SECRET}\n" * 5_000
@@ -116,6 +121,96 @@ async def test_a_fork_from_before_the_redaction_proves_it_too(store):
 
 
 @in_loop
+async def test_a_bare_fork_from_before_the_redaction_is_proved_by_its_parents(store, tmp_path):
+    """`store.fork` copies no event: the logs that it was forked from prove what was removed from shared records."""
+    agent = make_agent(store)
+    await agent.run(PROMPT, "s")
+    length = len(await store.read("s"))
+    await agent.fork("s", new="side")  # has evidence of its own
+    await redact_all(store, "s")
+    await store.fork("s", length, "bare")
+    await store.fork("bare", length - 1, "leaf")
+    await store.fork("side", length, "side leaf")
+    for number, name in enumerate(("bare", "leaf", "side leaf")):
+        shared = await store.read(name)
+        assert [each.hash for each in shared] == [
+            each.hash for each in (await store.read("s"))[: len(shared)]
+        ]
+        assert not has_secret(shared)
+        data = [line async for line in export_session(store, name)]
+        target = open_store(tmp_path / f"target{number}.db")
+        assert (await import_session(target, data)).records > len(shared)
+        assert [line async for line in export_session(target, name)] == data
+        assert (await target.read(name))[: len(shared)] == shared
+        assert (await make_agent(target).run("!say on", name)).text == "on"
+        await target.close()
+        assert (await agent.run("!say on", name)).text == "on"
+
+
+@in_loop
+async def test_a_changed_record_of_a_fork_is_not_excused_by_a_row_after_the_end_of_its_parent(shared_log):
+    """What proves a redaction is itself part of a chain that verifies."""
+    store = open_store(shared_log)
+    await make_agent(store).run(PROMPT, "s")
+    records = await store.read("s")
+    await store.fork("s", len(records), "bare")
+    await redact_record(store, "s", 2, reason="r", by="b")
+    await store.fork("s", len(records), "later")
+    assert (await store.read("later"))[1].is_redacted
+    last = (await store.read("s"))[-1]
+    changed = last.data.replace(b'"reason":"r"', b'"reason":"x"')
+    assert changed != last.data
+    own = "sid = (SELECT sid FROM sessions WHERE uid = 's')"
+    change_rows(
+        shared_log, f"UPDATE events SET data = {quote(changed.decode())} WHERE seq = {last.seq} AND {own}"
+    )
+    for name in ("s", "later"):
+        with pytest.raises(Corrupt, match=r"record .* was changed"):
+            await store.read(name)
+    assert (await store.read("bare"))[1].is_redacted, "its own evidence is intact"
+    await store.close()
+
+
+@in_loop
+@pytest.mark.parametrize("is_bare", [True, False])
+async def test_a_redaction_that_was_forged_in_the_parent_is_reported_for_the_fork(shared_log, is_bare):
+    store = open_store(shared_log)
+    await make_agent(store).run("pay 100 to ann\n!say ok", "s")
+    shared = await store.read("s")
+    await make_agent(store).run("!say more", "s")
+    await (store.fork("s", len(shared), "fork") if is_bare else make_agent(store).fork("s", "m2", new="fork"))
+    await make_agent(store).run("!say on", "fork")
+    last, old, above = (await store.read("fork"))[-1], shared[1], (await store.read("s"))[-1]
+    body = redact_data(old.seq, old.data)
+    key = redaction_key(old.seq, body.data).rpartition(":")[2]
+    event = ContentRedacted(record=2, record_hash=old.hash, body=key, digest=body.digest, reason="x", by="y")
+    await store.append("s", above.seq, [seal_record(above.seq + 1, above.at, event, above.hash)])
+    own = "seq = 2 AND sid = (SELECT sid FROM sessions WHERE uid = 's')"
+    change_rows(shared_log, f"UPDATE events SET data = {quote(body.data.decode())} WHERE {own}")
+    anchor = Anchor(session="fork", seq=last.seq, head=last.hash)
+    evidence = (await store.read("s"))[-1].hash
+    for found in (
+        await verify_session(store, "fork", known=anchor),
+        await verify_session(store, "fork", (anchor,), frozenset({last.hash})),
+    ):
+        (problem,) = found.problems
+        assert (problem.kind, problem.seq) == ("anchor", 2)
+        assert "not anchored" in problem.text
+        assert found.redactions == (
+            "record 2 was redacted by y: x (recorded in the log that this session was forked from)",
+        )
+    for problems in (
+        (await verify_session(store, "fork", (anchor,), frozenset({last.hash, evidence}))).problems,
+        (
+            await verify_session(store, "fork", known=Anchor(session="fork", seq=1, head=shared[0].hash))
+        ).problems,
+        (await verify_session(store, "fork")).problems,
+    ):
+        assert problems == ()
+    await store.close()
+
+
+@in_loop
 async def test_an_export_of_a_redacted_session_verifies_elsewhere(store, tmp_path):
     await make_agent(store).run(PROMPT, "s")
     await redact_all(store, "s")
@@ -181,6 +276,96 @@ async def test_one_field_can_be_removed_twice_over_and_wrong_paths_are_refused(s
         await redact_record(store, "s", reply.seq, field="reply.parts.0.arguments", reason="r", by="b")
 
 
+@in_loop
+async def test_what_is_left_of_a_removed_text_is_found_in_other_records_and_sessions(store):
+    agent = make_agent(store)
+    await agent.run(f"My card is {SECRET}, thank you very much.", "s")
+    await agent.run(f"Is {SECRET} valid? thank you", "other")
+    await agent.run("My card is lost, thank you very much", "harmless")
+    await agent.fork("other", new="fork")
+    await agent.run("!call read_cards {}", "stored")
+    done = await redact_record(store, "s", 2, reason="r", by="b")
+    assert done.searched_all
+    records = await store.read("s")
+    assert all(has_secret([records[seq - 1]]) for seq in done.found_in)
+    found = {each.session: each.records for each in done.found_elsewhere}
+    assert found.keys() == {"other", "stored"}, "a fork shares its records: they are named once"
+    assert 2 in found["other"]
+    assert done.head == f"{records[-1].seq}:{records[-1].hash}"
+
+
+@in_loop
+async def test_the_search_for_what_is_left_is_bounded(store, monkeypatch):
+    agent = make_agent(store)
+    for name in ("one", "two", "three", "s"):
+        await agent.run(f"card {SECRET}", name)
+    monkeypatch.setattr(remains, "SEARCHED_BYTES_MAX", 3_000)
+    done = await redact_record(store, "s", 2, reason="r", by="b")
+    assert not done.searched_all
+    assert len(done.found_elsewhere) < 3
+
+
+@in_loop
+async def test_a_search_for_a_part_of_the_text_is_not_called_complete(store):
+    agent = make_agent(store)
+    await agent.run(f"my card is {SECRET}", "other")
+    lines = [f"the {number}th request was served to its client in good time" for number in range(400)]
+    await agent.run("\n".join([*lines, f"card {SECRET}"]), "s")
+    done = await redact_record(store, "s", 2, reason="r", by="b")
+    assert not done.searched_all
+    assert "other" in {each.session for each in done.found_elsewhere}, "words of data come before lines"
+
+
+@in_loop
+async def test_a_bound_is_checked_within_a_session(store, monkeypatch):
+    agent = make_agent(store)
+    for _ in range(9):
+        await agent.run(f"card {SECRET}", "other")
+    await agent.run(f"card {SECRET}", "s")
+    sizes = {name: sum(len(each.data) for each in await store.read(name)) for name in ("s", "other")}
+    monkeypatch.setattr(remains, "SEARCHED_BYTES_MAX", sizes["s"] + sizes["other"] // 2)
+    done = await redact_record(store, "s", 2, reason="r", by="b")
+    assert not done.searched_all
+    (found,) = done.found_elsewhere
+    assert len(found.records) < sum(has_secret([each]) for each in await store.read("other"))
+
+
+@in_loop
+async def test_a_line_with_quotes_is_found_in_a_stored_result(store):
+    line = 'Anna said "the safe opens with open sesame please" yesterday'
+
+    @tool(effect="read")
+    def read_file() -> str:
+        """Read a file."""
+        return "filler words and so on\n" * 20_000 + line + "\n" + "filler words and so on\n" * 20_000
+
+    await Agent("sim:", tools=[read_file], store=store).run("!call read_file {}\n!then\n!say ok", "other")
+    assert not any(b"sesame" in each.data for each in await store.read("other")), (
+        "the excerpt does not show it"
+    )
+    await make_agent(store).run(line, "s")
+    done = await redact_record(store, "s", 2, reason="r", by="b")
+    assert [each.session for each in done.found_elsewhere] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("call me", ["call me"]),
+        ("short", []),
+        ("mail a.b@example.org, now", ["mail a.b@example.org, now", "a.b@example.org"]),
+        ('{"card": "4111-1111"}', ['{"card": "4111-1111"}', "4111-1111"]),
+        ("a very ordinary sentence of words\nend", None),
+    ],
+)
+def test_parts_are_lines_and_words_that_look_like_data(text, parts):
+    found = remains.list_parts([text])
+    if parts is None:
+        assert found[1] == "a very ordinary sentence of words"
+    else:
+        assert found == parts
+
+
 @pytest.mark.parametrize(("reason", "by"), [("", "ann"), ("why", " ")])
 @in_loop
 async def test_reason_and_author_are_required(store, reason, by):
@@ -203,6 +388,54 @@ async def test_a_blob_is_removed_with_its_excerpts_unless_another_session_uses_i
     assert await store.get_blob(blob) is None
     with pytest.raises(MisuseError, match="refers to blob"):
         await redact_blob(store, "two", blob, reason="r", by="b")
+
+
+@in_loop
+async def test_a_run_that_stores_the_same_result_during_a_redaction_keeps_it(store):
+    """The redaction comes between the bytes and the record that refers to them."""
+    agent = make_agent(store)
+    await agent.run(PROMPT, "one")
+    blob = next(hash_ for each in await store.read("one") for hash_ in each.event.required_blobs)
+    put_blob = store.put_blob
+
+    async def put_and_redact(data):
+        hash_ = await put_blob(data)
+        if not dropped:
+            dropped.extend(await redact_blob(store, "one", hash_, reason="r", by="b"))
+            assert await store.get_blob(hash_) is None
+        return hash_
+
+    dropped = []
+    store.put_blob = put_and_redact
+    result = await agent.run(PROMPT, "two")
+    assert (result.stop, [each.dropped_blobs for each in dropped]) == ("done", [(blob,)])
+    assert await store.get_blob(blob) == LONG.encode()
+    assert not any(blob in record.event.required_blobs for record in await store.read("one"))
+    (kept,) = await redact_blob(store, "two", blob, reason="r", by="b")
+    assert kept.dropped_blobs == (blob,)
+
+
+@in_loop
+async def test_a_blob_that_a_record_refers_to_by_now_stays(shared_log):
+    """Many sessions begin to use a result while it is redacted: each has it afterwards, or was refused."""
+    store, other = open_store(shared_log), open_store(shared_log)
+    for number in range(10):
+        hash_ = await store.put_blob(b"%d" % number)
+        line = make_records(make_blob_receipt("c1", hash_))
+        await store.append(f"s{number}", 0, line)
+        names = [f"user {number} {each}" for each in range(8)]
+        redacted, *users = await asyncio.gather(
+            redact_record(store, f"s{number}", 1, reason="r", by="b"),
+            *(other.append(name, 0, line) for name in names),
+            return_exceptions=True,
+        )
+        stored = [name for name, outcome in zip(names, users, strict=True) if outcome is None]
+        assert all(outcome is None or isinstance(outcome, MissingBlob) for outcome in users), users
+        assert redacted.kept_blobs == ((hash_,) if stored else ()), redacted
+        assert await store.get_blob(hash_) == (b"%d" % number if stored else None)
+        assert [name for name in names if await store.read(name)] == stored
+    await store.close()
+    await other.close()
 
 
 @in_loop

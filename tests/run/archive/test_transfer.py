@@ -6,7 +6,7 @@ import pytest
 from command import bridle
 from in_loop import in_loop
 
-from bridle import Agent, CodeMode, ToolFinished, export_session, import_session, tool
+from bridle import Agent, CodeMode, ToolFinished, export_session, import_session, redact_record, tool
 from bridle.run.calls.code_mode import CODE_TOOL_NAME
 from bridle.run.replay.replay_session import replay_session
 from bridle.stores import open_store
@@ -269,17 +269,103 @@ def test_the_commands_move_a_session_between_stores(shared_log, tmp_path):
     assert (twice.code, twice.err.count("\n")) == (2, 1)
 
 
+class KilledStore:
+    """A store whose process is killed at one of its writes: before it, or after it and before the caller knows."""
+
+    def __init__(self, store, place, *, is_written):
+        self._store, self._left, self._is_written = store, place, is_written
+
+    def __getattr__(self, name):
+        act = getattr(self._store, name)
+        if name not in ("put_blob", "append", "fork"):
+            return act
+
+        async def write(*given, **more):
+            self._left -= 1
+            if self._left == 0 and not self._is_written:
+                raise StoreError("the process is gone")
+            done = await act(*given, **more)
+            if self._left == 0:
+                raise StoreError("the process is gone")
+            return done
+
+        return write
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
 @in_loop
-async def test_an_import_that_is_killed_leaves_all_of_the_session_or_none():
-    """One append is one transaction; here the import is stopped between the blobs and the records."""
-
-    class Killed(MemoryStore):
-        async def append(self, *given, **more):
-            raise StoreError("the process is gone")
-
-    source, target = MemoryStore(), Killed()
+async def test_an_import_that_is_killed_at_any_write_is_completed_by_importing_again(
+    request, tmp_path, kind, is_written
+):
+    """Each session is there as a whole, or as a fork without records of its own, or not at all."""
+    shop, source = Shop(), MemoryStore()
+    await shop.order(source)
     await fill(source)
-    data = split(await export(source, "root"))
-    with pytest.raises(StoreError):
-        await import_session(target, data)
-    assert await target.sessions() == ()
+    agent = Agent("sim:", tools=[fetch], store=source)
+    await agent.fork("leaf", new="last")
+    await agent.run(PROMPT, "last")
+    killed = 0
+    for name, parents in (
+        ("outer", ()),
+        ("root", ()),
+        ("leaf", ("root", "fork")),
+        ("last", ("root", "leaf")),
+    ):
+        data = await export(source, name)
+        for place in range(1, 100):
+            target = open_store(place_store(kind, f"{name}{place}", request, tmp_path))
+            for parent in parents:
+                await import_session(target, split(await export(source, parent)))
+            try:
+                await import_session(KilledStore(target, place, is_written=is_written), split(data))
+            except StoreError as error:
+                assert str(error) == "the process is gone"
+                is_killed = True
+            else:
+                is_killed = False
+            killed += is_killed
+            left = await target.read(name)
+            assert list(left) == list((await source.read(name))[: len(left)])
+            if is_killed and not is_written:
+                assert (await import_session(target, split(data))).session == name
+            elif is_killed and len(left) < len(await source.read(name)):
+                await import_session(target, split(data))
+            assert await export(target, name) == data
+            await target.close()
+            if not is_killed:
+                break
+    assert killed >= 8
+
+
+@in_loop
+async def test_a_session_with_records_of_its_own_is_never_completed():
+    source, target = MemoryStore(), MemoryStore()
+    await fill(source)
+    for name in ("root", "fork"):
+        await import_session(target, split(await export(source, name)))
+    data = await export(source, "leaf")
+    records = await source.read("leaf")
+    at = len(await source.read("fork"))
+    await target.fork("fork", at, "leaf")
+    await target.append("leaf", at, records[at : at + 1])
+    with pytest.raises(Conflict, match="already a session 'leaf'"):
+        await import_session(target, split(data))
+
+
+@in_loop
+async def test_a_fork_shares_the_records_of_a_parent_that_was_redacted_since():
+    """Hashes are compared: the removed content stays removed, although the file has it."""
+    source, target = MemoryStore(), MemoryStore()
+    await fill(source)
+    await import_session(target, split(await export(source, "root")))
+    data = await export(source, "fork")
+    await redact_record(target, "root", 2, reason="r", by="b")
+    imported = await import_session(target, split(data))
+    assert (imported.parent, imported.shared > 2) == ("root", True)
+    assert (await target.read("fork"))[1].is_redacted
+    await redact_record(source, "root", 2, reason="r", by="b")
+    other = MemoryStore()
+    await import_session(other, split(data), name="root")
+    again = await import_session(other, split(await export(source, "fork")))
+    assert again.parent == "", "the removed content would come back"

@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 import pytest
 from ledger_sum import sum_entries
+from wire_models import VENDOR_MODELS
 
 from bridle import Agent, Budget, SharedBudget, tool
 from bridle.cli.commands.cost import list_all_entries
@@ -22,13 +23,6 @@ from bridle.values.model import Origin
 from bridle.values.result import CallReady, ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.usage import Usage
 
-FAMILIES = (
-    "anthropic:claude-sonnet-5-5",
-    "openai:gpt-6.1-sol",
-    "openai-chat:gpt-6.1-sol",
-    "gemini:gemini-3.8-flash",
-    "bedrock:global.anthropic.claude-sonnet-5-5",
-)
 SIMULATED = (
     "sim:anthropic/claude-sonnet-5-5",
     "sim:openai_responses/gpt-6.1-sol",
@@ -39,7 +33,7 @@ SIMULATED = (
 WORDS = 300
 
 
-@pytest.mark.parametrize("model", FAMILIES)
+@pytest.mark.parametrize("model", VENDOR_MODELS)
 def test_what_was_heard_of_a_cancelled_reply_is_paid_for(model):
     located, pool = find_model(model, environ={}), SharedBudget(usd=5)
     line = ModelConnection(

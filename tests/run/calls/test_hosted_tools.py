@@ -6,8 +6,21 @@ from decimal import Decimal
 from itertools import permutations
 
 import pytest
+from msgspec.structs import replace
 
-from bridle import Agent, BadTool, Budget, Media, PermissionRule, Policy, SharedBudget, Text, hosted, tool
+from bridle import (
+    Agent,
+    BadTool,
+    Budget,
+    Limits,
+    Media,
+    PermissionRule,
+    Policy,
+    SharedBudget,
+    Text,
+    hosted,
+    tool,
+)
 from bridle.core.budget.ledger import list_entries
 from bridle.ports.codec import HttpReply
 from bridle.providers import load_codec
@@ -19,10 +32,12 @@ from bridle.testing import FakeClock
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.events import ModelReplied, RequestAdjusted
 from bridle.values.message import Opaque
+from bridle.values.usage import HostedRate, Price, Rates
 
 CLAUDE, GPT, GEMINI = "anthropic/claude-sonnet-5-5", "openai/gpt-6.1-sol", "gemini/gemini-3.8-flash"
 ROUTER, BEDROCK = "openrouter/meta/llama", "bedrock/global.anthropic.claude-sonnet-5-5"
-WIRES = (CLAUDE, GPT, GEMINI, ROUTER, BEDROCK)
+GROQ, OLDER_GEMINI = "groq/openai/gpt-oss-120b", "gemini/gemini-2.5-flash"
+WIRES = (CLAUDE, GPT, GEMINI, ROUTER, GROQ, BEDROCK)
 TOKEN = "tok-6f1f7c0b9d"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -46,8 +61,9 @@ class World:
         body = b'{"error":{"message":"no key","type":"invalid_request_error","code":"invalid_api_key"}}'
         return HttpReply(status=401, headers=(("content-type", "application/json"),), frames=(body,))
 
-    def connect(self, wire, *, fails=False):
+    def connect(self, wire, *, fails=False, price=None):
         model = find_model(f"sim:{wire}", environ={})
+        model = replace(model, price=price or model.price)
         codec = load_codec(model.endpoint.family)
         return ModelConnection(
             model=model, codec=codec, transport=InProcessTransport(self.fail if fails else self.answer)
@@ -102,7 +118,7 @@ def test_items_go_back_unchanged_and_other_families_get_their_text(first, second
         assert not item.text or json.dumps(item.text, ensure_ascii=False)[1:-1] in there, item
 
 
-@pytest.mark.parametrize("wire", [CLAUDE, GPT, GEMINI])
+@pytest.mark.parametrize("wire", [CLAUDE, GPT, GEMINI, ROUTER, GROQ])
 @pytest.mark.parametrize("stream", [False, True])
 def test_streamed_and_whole_replies_are_the_same(wire, stream):
     logs = []
@@ -129,7 +145,7 @@ def test_streamed_and_whole_replies_are_the_same(wire, stream):
         (CLAUDE, Decimal("0.01")),
         (GPT, Decimal("0.01")),
         (GEMINI, Decimal("0.014")),
-        ("gemini/gemini-2.5-flash", Decimal("0.035") / 3),
+        (OLDER_GEMINI, Decimal("0.035") / 3),
     ],
 )
 def test_the_cost_is_what_the_provider_bills(wire, usd):
@@ -144,6 +160,42 @@ def test_the_cost_is_what_the_provider_bills(wire, usd):
     assert result.cost == pytest.approx(float(tokens + 3 * usd), abs=1e-12)
     (entry,) = list_entries("s", asyncio.run(world.store.read("s")))
     assert (entry.usage.searches, float(entry.usd)) == (3, result.cost)
+
+
+TOKENS = Rates(
+    input=Decimal(1), output=Decimal(2), cache_read=Decimal(1), cache_write=Decimal(1), cache_write_1h=None
+)
+SEARCH = HostedRate(count="searches", usd=Decimal("0.005"))
+PAGE = HostedRate(count="pages", usd=Decimal("0.001"))
+
+
+@pytest.mark.parametrize(
+    ("wire", "prices", "usd"),
+    [
+        (GROQ, (SEARCH, PAGE), Decimal("0.012")),
+        (GROQ, (SEARCH,), None),  # each search opened a page
+        (ROUTER, (SEARCH,), Decimal("0.010")),
+        (ROUTER, (), None),
+    ],
+)
+def test_open_servers_charge_uses_by_the_users_table_and_otherwise_the_cost_is_unknown(wire, prices, usd):
+    world = World()
+    connection = world.connect(wire, price=Price(tiers=(TOKENS,), hosted=prices))
+    agent = world.agent(connection, tools=[hosted.web_search()])
+    result = agent.run_sync("!hosted web_search a\n!hosted web_search b\n!say Done.", session="s")
+    assert (result.usage.searches, result.usage.pages) == (2, 2 if wire == GROQ else 0)
+    assert result.cost == (None if usd is None else pytest.approx(float(TOKENS.cost(result.usage) + usd)))
+    (entry,) = list_entries("s", asyncio.run(world.store.read("s")))
+    assert (entry.usage.searches, entry.usage.pages) == (result.usage.searches, result.usage.pages)
+    assert (entry.usd is None) == (usd is None)
+
+
+def test_code_at_groq_is_a_container_of_unknown_price():
+    world = World()
+    connection = world.connect(GROQ, price=Price(tiers=(TOKENS,), hosted=(SEARCH, PAGE)))
+    agent = world.agent(connection, tools=[hosted.code_execution()])
+    result = agent.run_sync("!hosted code_execution 1\n!hosted code_execution 2\n!say Done.", session="s")
+    assert (result.usage.containers, result.cost) == (1, None)
 
 
 def test_a_container_is_charged_once_while_it_is_used():
@@ -171,14 +223,15 @@ def test_an_unknown_price_stays_unknown():
     assert len(world.sent) == 1
 
 
-@pytest.mark.parametrize("wire", [CLAUDE, GPT])
+@pytest.mark.parametrize("wire", [CLAUDE, GPT, OLDER_GEMINI])
 def test_a_budget_holds_however_often_the_model_searches(wire):
     world, pool = World(), SharedBudget(usd=0.20)
     agent = world.agent(wire, tools=[hosted.web_search(max_uses=3)], pool=pool, max_tokens=2_000)
-    asked = "\n".join(["!hosted web_search x"] * 20) + "\n!say Done."
+    asked = "\n".join(f"!hosted web_search {number}" for number in range(20)) + "\n!say Done."
     results = [agent.run_sync(asked) for _ in range(9)]
     assert {result.stop for result in results} == {"done", "budget"}
-    assert all(result.usage.searches in (0, 3) for result in results)
+    most = 20 if wire == OLDER_GEMINI else 3  # a reply is charged once there, and nothing limits its searches
+    assert {result.usage.searches for result in results} == {0, most}
     assert sum(result.cost for result in results) <= 0.20
     assert pool.excess.usd == 0
 
@@ -188,6 +241,105 @@ def test_the_worst_case_includes_every_use():
     for uses, stop in ((4, "done"), (6, "budget")):
         agent = world.agent(GPT, tools=[hosted.web_search(max_uses=uses)], max_tokens=100)
         assert agent.run_sync("!say Hello.", budget=Budget(usd=0.05)).stop == stop
+
+
+NO_LIMIT = (
+    "(sim:gemini-3.8-flash has no limit for the uses of web_search, $0.014 each; for a dollar limit, state how many to"
+    " reserve for a reply, such as hosted.web_search(max_uses=20))"
+)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"budget": Budget(usd=5)},
+        {"budget": Budget(session=Limits(usd=5))},
+        {"budget": Budget(tenant=Limits(usd=5)), "tenant": "a"},
+        {"pool": SharedBudget(usd=5)},
+    ],
+)
+def test_uses_that_nothing_limits_are_not_begun_under_a_dollar_limit(limit):
+    world = World()
+    options = {"pool": limit["pool"]} if "pool" in limit else {}
+    agent = world.agent(GEMINI, tools=[hosted.web_search()], **options)
+    given = {name: value for name, value in limit.items() if name != "pool"}
+    result = agent.run_sync("!say Hello.", session="s", **given)
+    assert (result.stop, len(world.sent)) == ("budget", 0)
+    assert NO_LIMIT in result.reason
+    assert "no limit" not in agent.run_sync("!say Hello.", budget=Budget(tokens=50)).reason
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_stated_number_is_reserved_and_told(strict):
+    world = World()
+    tools = [hosted.web_search(max_uses=20)]
+    agent = world.agent(
+        GEMINI,
+        tools=tools,
+        max_tokens=1_000,
+        on_adjusted="error" if strict else "event",
+        budget=Budget(usd=0.30),
+    )
+    asked = "\n".join(f"!hosted web_search {number}" for number in range(20)) + "\n!say Done."
+    result = agent.run_sync(asked, session="s")
+    told = "20 uses of the hosted tool 'web_search' are reserved for a reply, $0.014 each"
+    (event,) = world.events(RequestAdjusted)
+    assert told in str(event)
+    if strict:
+        assert (result.stop, len(world.sent)) == ("failed", 0)
+        assert told in result.reason
+        return
+    assert (result.stop, result.usage.searches) == ("done", 20)
+    assert 0.28 < result.cost <= 0.30
+    short = agent.run_sync(asked, session="t", budget=Budget(usd=0.28))
+    assert (short.stop, short.cost) == ("budget", 0)
+    assert agent.run_sync("!say Hello.", session="u", budget=Budget(tokens=9_000)).stop == "done"
+    assert told not in str(asyncio.run(world.store.read("u")))
+
+
+DEAR_PAGE = HostedRate(count="pages", usd=Decimal("0.5"))
+
+
+@pytest.mark.parametrize(
+    ("rates", "tool_", "reason"),
+    [
+        ((SEARCH, DEAR_PAGE), hosted.web_search(max_uses=3), "the next call would not fit"),
+        ((SEARCH, DEAR_PAGE), hosted.web_search(), "has no limit for the uses of web_search, $0.505 each"),
+        ((replace(SEARCH, usd=Decimal(0)), PAGE), hosted.web_search(), "the uses of web_search, $0.001 each"),
+        ((SEARCH,), hosted.web_search(max_uses=3), "a price among the hosted tools web_search"),
+    ],
+)
+def test_pages_of_a_search_are_reserved_where_they_are_charged(rates, tool_, reason):
+    world = World()
+    agent = world.agent(world.connect(GROQ, price=Price(tiers=(TOKENS,), hosted=rates)), tools=[tool_])
+    result = agent.run_sync("!hosted web_search a\n!say Done.", max_tokens=100, budget=Budget(usd=0.05))
+    assert (result.stop, len(world.sent)) == ("budget", 0)
+    assert reason in result.reason
+
+
+def test_a_budget_holds_for_searches_with_their_pages():
+    world = World()
+    connection = world.connect(GROQ, price=Price(tiers=(TOKENS,), hosted=(SEARCH, PAGE)))
+    agent = world.agent(connection, tools=[hosted.web_search(max_uses=3)], max_tokens=100)
+    asked = "!hosted web_search a\n!hosted web_search b\n!hosted web_search c\n!say Done."
+    result = agent.run_sync(asked, session="s", budget=Budget(usd=0.02))
+    assert (result.stop, result.usage.searches, result.usage.pages) == ("done", 3, 3)
+    assert 0.018 < result.cost <= 0.02
+    assert "3 uses of the hosted tool 'web_search' are reserved for a reply, $0.006 each" in str(
+        world.events(RequestAdjusted)
+    )
+
+
+def test_more_uses_than_reserved_are_charged_and_end_the_session_budget():
+    world = World()
+    agent = world.agent(GEMINI, tools=[hosted.web_search(max_uses=2)], max_tokens=1_000)
+    limits = Budget(session=Limits(usd=0.05))
+    asked = "\n".join(f"!hosted web_search {number}" for number in range(9)) + "\n!say Done."
+    first = agent.run_sync(asked, session="s", budget=limits)
+    assert (first.stop, first.usage.searches) == ("done", 9)
+    assert first.cost > 0.05  # by the uses beyond the two that were reserved
+    assert agent.run_sync(asked, session="s", budget=limits).stop == "budget"
+    assert len(world.sent) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import threading
 
 import pytest
+from command import bridle
 from crashes import CrashingStore
+from patience import PATIENCE_SECONDS
 
 from bridle import (
     Agent,
@@ -15,7 +18,9 @@ from bridle import (
     PermissionRule,
     Policy,
     Refuse,
+    RunContext,
     StoreError,
+    ToolCall,
     tool,
 )
 from bridle.hooks import (
@@ -33,6 +38,7 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.events import (
+    ApprovalAsked,
     HookDecided,
     ModelAsked,
     ModelReplied,
@@ -555,3 +561,34 @@ def test_a_cancelled_run_withholds_what_no_hook_reviewed():
     result = bare.run_sync("what happened?", session="s")
     assert "withheld" in result.messages[2].results[0].text
     assert "DE89" not in str(result.messages)
+
+
+def test_questions_are_listed_in_the_order_of_the_calls(tmp_path):
+    """The check of the first call ends after the question about the second is recorded."""
+    second_asked = threading.Event()
+
+    @tool(effect="write", approve=True)
+    def pay(usd: int) -> str:
+        """Pay."""
+        return f"paid {usd}"
+
+    @before_tool()
+    def check(run: RunContext, call: ToolCall) -> None:
+        if call.arguments == '{"usd":1}':
+            assert second_asked.wait(PATIENCE_SECONDS)
+
+    class Release:
+        def on_event(self, session, shown):
+            if isinstance(getattr(shown, "event", None), ApprovalAsked):
+                second_asked.set()
+
+    store = str(tmp_path / "log.db")
+    agent = Agent("sim:", tools=[pay], hooks=[check], store=store, watchers=[Release()])
+    result = agent.run_sync('!call pay {"usd":1}\n!call pay {"usd":2}', "s")
+    assert result.stop == "waiting"
+    recorded = [event.arguments for event in events_of(agent.store, "s", ApprovalAsked)]
+    assert recorded == ['{"usd":2}', '{"usd":1}']
+    in_order = ['{"usd":1}', '{"usd":2}']
+    assert [question.arguments for question in asyncio.run(agent.approvals("s"))] == in_order
+    shown = json.loads(bridle("approvals", "--json", "--store", store).out)
+    assert [question["arguments"] for question in shown] == in_order

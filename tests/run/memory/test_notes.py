@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from leases import hold
 from msgspec.structs import replace
+from wire_models import VENDOR_MODELS
 
 from bridle import Agent, Budget, CrossTenant, Memory, Note, tool
 from bridle.cli.main import main
@@ -36,13 +37,6 @@ from bridle.values.model import Origin
 from bridle.values.settings import Settings
 
 LONG = " ".join(f"Rule {n}: look before you leap, and write down what you saw." for n in range(150))
-FAMILIES = (
-    "anthropic:claude-sonnet-5-5",
-    "openai:gpt-6.1-sol",
-    "openai-chat:gpt-6.1-sol",
-    "gemini:gemini-3.8-flash",
-    "bedrock:global.anthropic.claude-sonnet-5-5",
-)
 BENCH = runpy.run_path(str(Path(__file__).parents[3] / "bench" / "tenants.py"))
 FRIDAYS = "Invoices go out on Fridays."
 
@@ -520,7 +514,7 @@ class World:
         return self.agent().run_sync(prompt, session=session or f"s-{tenant}", tenant=tenant)
 
 
-@pytest.mark.parametrize("model", FAMILIES)
+@pytest.mark.parametrize("model", VENDOR_MODELS)
 def test_no_wire_refuses_notes_and_no_prefix_moves(model):
     world = World(model)
     asyncio.run(Notes(world.store).add(FRIDAYS, tenant="acme"))
@@ -692,14 +686,6 @@ async def newest(path):
     infos = await store.sessions(limit=9)
     await store.close()
     return next(info.id for info in infos if not info.id.startswith("notes:"))
-
-
-def test_the_example_works(capsys):
-    runpy.run_path(str(Path(__file__).parents[3] / "examples" / "memory.py"), run_name="__main__")
-    first, second, ada, bob = capsys.readouterr().out.splitlines()
-    assert first.startswith("I will remember that.  <chunk")
-    assert second == 'At 7:40, on Tuesdays too.  <chunk id="harbour" source="harbour.txt">'
-    assert (ada, bob) == ("ada: ['Goes to the island on Tuesdays.']", "bob: []")
 
 
 def test_an_agent_says_what_memory_is():

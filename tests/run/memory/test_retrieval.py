@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
+from wire_models import VENDOR_MODELS
 
 from bridle import Agent, Budget, Chunk, Compaction, Media, Memory, Query, Retrieval, tool
 from bridle.core.loop import apply_event
@@ -25,13 +26,6 @@ from bridle.values.errors import MisuseError
 from bridle.values.message import Reply, Stop, Text
 from bridle.values.model import Origin
 
-FAMILIES = (
-    "anthropic:claude-sonnet-5-5",
-    "openai:gpt-6.1-sol",
-    "openai-chat:gpt-6.1-sol",
-    "gemini:gemini-3.8-flash",
-    "bedrock:global.anthropic.claude-sonnet-5-5",
-)
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 PAGES = (
     Chunk(text="Paris is in France.", id="p1", source="atlas.md"),
@@ -363,7 +357,7 @@ def answering(request):
     return Reply(parts=(Text(text=f"Done {seen}."),), stop=Stop.DONE, origin=origin, id=f"r{seen}")
 
 
-@pytest.mark.parametrize("model", FAMILIES)
+@pytest.mark.parametrize("model", VENDOR_MODELS)
 def test_on_every_wire_nothing_is_refused_and_what_was_sent_is_read_again(model):
     clock, store, bodies = FakeClock(), MemoryStore(), []
     simulator, located = Simulator(responder=answering, clock=clock), find_model(model, environ={})
@@ -397,7 +391,7 @@ def test_on_every_wire_nothing_is_refused_and_what_was_sent_is_read_again(model)
 
 def talk(turns, because=0, **given):
     """A long talk with a simulated provider, a page of four kilobytes beside every prompt."""
-    clock, store, located = FakeClock(), MemoryStore(), find_model(FAMILIES[0], environ={})
+    clock, store, located = FakeClock(), MemoryStore(), find_model(VENDOR_MODELS[0], environ={})
 
     def explaining(request):
         reply = answering(request)

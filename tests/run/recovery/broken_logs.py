@@ -26,7 +26,7 @@ def write(path, session, events, *, length=None):
             head = sha256(f"{head} {seq} {at!r} ".encode() + data).hexdigest()
             rows.execute(
                 "INSERT INTO events (sid, seq, at, once, hash, data) VALUES (?, ?, ?, ?, ?, ?)",
-                (sid, seq, at, _once(json.loads(data), seq), head, data.decode()),
+                (sid, seq, at, _once(json.loads(data), seq), bytes.fromhex(head), data.decode()),
             )
         rows.execute("UPDATE sessions SET seq = ?, head = ?", (length or len(events), head))
         rows.commit()

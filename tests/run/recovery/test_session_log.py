@@ -242,7 +242,7 @@ def test_whichever_record_is_bad_a_fork_goes_on_from_the_one_before(log, tmp_pat
     path = tmp_path / "log.db"
     damages = ("UPDATE events SET data = replace(data, '{', '{ ') WHERE seq = {n}",
                "UPDATE events SET at = at + 1 WHERE seq = {n}",
-               "UPDATE events SET hash = replace(hash, 'a', 'b') || 'c' WHERE seq = {n}")  # fmt: skip
+               "UPDATE events SET hash = CAST(hash || x'00' AS BLOB) WHERE seq = {n}")  # fmt: skip
 
     async def main(bad):
         store = open_store(path)

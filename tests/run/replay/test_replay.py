@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from msgspec.structs import replace
+from wire_models import MODELS
 
 from bridle import (
     Agent,
@@ -33,13 +34,6 @@ from bridle.values import events as e
 from bridle.values.errors import Failure
 from bridle.values.record import GENESIS, seal_record
 
-WIRES = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:openai/gpt-6.1-sol",
-    "sim:openai-chat/gpt-6.1-sol",
-    "sim:gemini/gemini-3.5-flash",
-    "sim:bedrock/anthropic.claude-sonnet-5-5",
-)
 PROMPT = "You are a clerk of a small shop. Be brief and kind to every customer."
 SCRIPT = '!call pay {"usd": 5}\n!call look {"at": "door"}\n!then\n!call pay {"usd": 7}\n!then\n!say done'
 HAPPENED = []
@@ -75,12 +69,12 @@ class Shop:
         return [pay, look]
 
 
-def make_agent(shop, store, model=WIRES[0], instructions=PROMPT, **options):
+def make_agent(shop, store, model=MODELS[0], instructions=PROMPT, **options):
     given = {"tools": shop.tools(), **options}
     return Agent(model, instructions=instructions, store=store, clock=FakeClock(), **given)
 
 
-async def record_session(model=WIRES[0], *, stream=False, **options):
+async def record_session(model=MODELS[0], *, stream=False, **options):
     shop, store = Shop(), MemoryStore()
     agent = make_agent(shop, store, model, **options)
     if stream:
@@ -107,7 +101,7 @@ def find_difference(records):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("model", WIRES)
+@pytest.mark.parametrize("model", MODELS)
 def test_a_run_on_every_wire_replays_to_the_same_bytes(model, stream):
     _, store, _ = asyncio.run(record_session(model, stream=stream))
     report = replay_sync("s", store=store)
@@ -179,8 +173,8 @@ def test_a_run_with_retries_fallback_steering_and_a_cancel_replays():
         store, shop = MemoryStore(), Shop()
         busy = Failure(kind="overloaded", message="busy", status=529, retry_after_seconds=3.0)
         broken = Failure(kind="unauthorized", message="no", status=401)
-        first = scripted(busy, call_reply(("look", {"at": "a"})), broken, model=WIRES[0])
-        chain = [first, scripted("x", "here", model=WIRES[1])]
+        first = scripted(busy, call_reply(("look", {"at": "a"})), broken, model=MODELS[0])
+        chain = [first, scripted("x", "here", model=MODELS[1])]
         await Agent(chain, tools=shop.tools(), store=store, clock=FakeClock()).run("hello", session="s")
         agent = make_agent(shop, store)
         handle = agent.stream('!call look {"at": "door"}\n!then\n!say well', session="s").start()
@@ -225,10 +219,15 @@ def test_a_hand_over_and_an_imported_history_replay():
     async def main():
         store = MemoryStore()
         clerk = Agent(
-            WIRES[1], name="clerk", instructions="You pay.", tools=Shop().tools(), clock=FakeClock()
+            MODELS[1], name="clerk", instructions="You pay.", tools=Shop().tools(), clock=FakeClock()
         )
         desk = Agent(
-            WIRES[0], name="desk", instructions="You greet.", handover=[clerk], store=store, clock=FakeClock()
+            MODELS[0],
+            name="desk",
+            instructions="You greet.",
+            handover=[clerk],
+            store=store,
+            clock=FakeClock(),
         )
         given = import_history("openai-chat", [{"role": "user", "content": "Hi."}])
         await desk.run("!call transfer_to_clerk {}\n!then\n!say done", session="s", history=given)
@@ -299,7 +298,7 @@ def test_a_changed_word_of_the_prompt_is_named():
     [
         ({"tools": Shop().tools("Pay somebody.")}, "tools", "pay.description"),
         ({"tools": Shop().tools()[:1]}, "tools", "look is gone"),
-        ({"model": WIRES[1]}, "model", "became sim:gpt-6.1-sol"),
+        ({"model": MODELS[1]}, "model", "became sim:gpt-6.1-sol"),
         ({"max_tokens": 77}, "options", "max_tokens"),
         ({"output": dict[str, int]}, "tools", "is new"),
     ],
@@ -410,12 +409,12 @@ def test_a_random_prompt_and_turns_with_functions_replay():
 
     async def main():
         store = MemoryStore()
-        agent = Agent(WIRES[0], instructions=["Be kind.", mood, per_turn(weather)], store=store)
+        agent = Agent(MODELS[0], instructions=["Be kind.", mood, per_turn(weather)], store=store)
         for number in range(3):
             await agent.run(f"!say {number}", session="s")
         assert (await replay("s", store=store)).is_identical
         assert (await replay("s", store=store, agent=agent)).is_equal
-        other = Agent(WIRES[0], instructions=["Be kind.", per_turn(weather)], store=store)
+        other = Agent(MODELS[0], instructions=["Be kind.", per_turn(weather)], store=store)
         found = (await replay("s", store=store, agent=other)).divergence
         assert found is not None
 

@@ -4,6 +4,7 @@ import asyncio
 import sys
 
 import pytest
+from wire_models import MODELS
 
 from bridle import (
     Agent,
@@ -29,13 +30,6 @@ from bridle.values.message import Media
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.request import Extra
 
-WIRES = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:openai/gpt-6.1-sol",
-    "sim:openai-chat/gpt-6.1-sol",
-    "sim:gemini/gemini-3.5-flash",
-    "sim:bedrock/anthropic.claude-sonnet-5-5",
-)
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SENT, IS_LISTENING = [], []
 
@@ -73,7 +67,7 @@ async def run_agent(agent, prompt, *, stream=False, **given):
 
 @pytest.mark.parametrize("chain", [False, True, "conversation"])
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("model", WIRES)
+@pytest.mark.parametrize("model", MODELS)
 def test_the_rebuilt_request_has_the_bytes_that_were_sent(model, stream, chain, sent):
     async def find(query):
         return ["Order 7 is paid."]
@@ -115,7 +109,7 @@ def test_the_rebuilt_request_has_the_bytes_that_were_sent(model, stream, chain, 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("model", WIRES)
+@pytest.mark.parametrize("model", MODELS)
 def test_retries_and_imported_histories_are_rebuilt(model, sent):
     async def main():
         store = MemoryStore()
@@ -138,7 +132,7 @@ def test_retries_and_imported_histories_are_rebuilt(model, sent):
 
 
 @pytest.mark.parametrize("native", [False, True])
-@pytest.mark.parametrize("model", WIRES)
+@pytest.mark.parametrize("model", MODELS)
 def test_requests_around_a_compaction_are_rebuilt(model, native, sent):
     async def main():
         store = MemoryStore()
@@ -165,7 +159,7 @@ def test_values_that_the_log_does_not_hold_come_from_the_agent_and_stay_hidden()
     async def main():
         store = MemoryStore()
         extras = (Extra(name="metadata", json='{"user_id": "secret-person"}'),)
-        agent = Agent(WIRES[0], extras=extras, store=store)
+        agent = Agent(MODELS[0], extras=extras, store=store)
         await agent.run("!say done", session="s")
         alone = await read_call("s", 1, store=store)
         assert not alone.is_proven
@@ -185,7 +179,7 @@ def test_values_that_the_log_does_not_hold_come_from_the_agent_and_stay_hidden()
 def test_a_request_with_another_digest_is_not_proven():
     async def main():
         store = MemoryStore()
-        await Agent(WIRES[0], store=store).run("!say done", session="s")
+        await Agent(MODELS[0], store=store).run("!say done", session="s")
         changed, head = [], GENESIS
         for record in await store.read("s"):
             event = record.event
@@ -201,7 +195,7 @@ def test_a_request_with_another_digest_is_not_proven():
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("model", WIRES)
+@pytest.mark.parametrize("model", MODELS)
 def test_raw_bytes_are_kept_and_referred_to(model, stream):
     async def main():
         store = MemoryStore()
@@ -226,13 +220,13 @@ def test_raw_bytes_are_kept_and_referred_to(model, stream):
 def test_raw_bytes_are_cut_at_the_limit_and_off_by_default():
     async def main():
         store = MemoryStore()
-        await Agent(WIRES[0], store=store, keep_raw=KeepRaw(bytes_max=100)).run(
+        await Agent(MODELS[0], store=store, keep_raw=KeepRaw(bytes_max=100)).run(
             "!say " + "long " * 99, session="s"
         )
         raw = (await read_call("s", 1, store=store)).raw
         assert len(await store.get_blob(raw.reply)) == 100 < raw.reply_bytes
         assert raw.request == ""
-        await Agent(WIRES[0], store=store).run("!say well", session="t")
+        await Agent(MODELS[0], store=store).run("!say well", session="t")
         assert (await read_call("t", 1, store=store)).raw is None
 
     asyncio.run(main())
@@ -269,7 +263,7 @@ def test_a_key_that_a_reply_repeats_is_not_in_the_kept_bytes():
 def test_a_text_filter_withholds_the_bytes_of_replies():
     async def main():
         store = MemoryStore()
-        agent = Agent(WIRES[0], store=store, keep_raw=KeepRaw(), hooks=[RedactPii()])
+        agent = Agent(MODELS[0], store=store, keep_raw=KeepRaw(), hooks=[RedactPii()])
         await agent.run("!say write to ann@example.com", session="s")
         call = await read_call("s", 1, store=store)
         assert (call.raw.reply, bool(call.raw.withheld)) == ("", True)
@@ -281,6 +275,6 @@ def test_a_text_filter_withholds_the_bytes_of_replies():
 @pytest.mark.parametrize("given", [True, 5, "all"])
 def test_a_wrong_option_is_refused(given):
     with pytest.raises(MisuseError, match="keep_raw must be a KeepRaw"):
-        Agent(WIRES[0], keep_raw=given)
+        Agent(MODELS[0], keep_raw=given)
     with pytest.raises(MisuseError, match="bytes_max"):
-        Agent(WIRES[0], keep_raw=KeepRaw(bytes_max=0))
+        Agent(MODELS[0], keep_raw=KeepRaw(bytes_max=0))

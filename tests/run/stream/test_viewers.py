@@ -4,6 +4,7 @@ import asyncio
 import gc
 
 import pytest
+from growth import LINEAR_MAX, assert_growth
 from sim_families import FAMILIES, MODELS
 
 from bridle import (  # fmt: skip
@@ -195,7 +196,7 @@ def test_a_gap_closes_when_half_of_what_waited_is_taken():
     assert [buffer.take().text for _ in range(2)] == ["0", "1"]
     viewers.on_event("s", TextDelta(text="7"))
     viewers.on_event("s", TextDelta(text="8"))
-    left = [buffer.take() for _ in range(len(buffer.items))]
+    left = [buffer.take() for _ in range(len(buffer))]
     assert left == [TextDelta(text="2"), TextDelta(text="3"), DeltasSkipped(count=3)] + [
         TextDelta(text=word) for word in "78"
     ]
@@ -207,7 +208,34 @@ def test_a_gap_at_the_end_shows_too():
     for n in range(3):
         viewers.on_event("s", TextDelta(text=str(n)))
     assert [buffer.take(), buffer.take()] == [TextDelta(text="0"), DeltasSkipped(count=2)]
-    assert not buffer.items
+    assert not buffer
+
+
+def test_a_long_backlog_is_taken_in_linear_time():
+    def prepare(size):
+        buffer = ViewerBuffers().add_viewer(None)
+        buffer.put_all([TextDelta(text="x")] * size)
+
+        def take_all():
+            taken = 0
+            while buffer:
+                buffer.take()
+                taken += 1
+            assert taken == size and not buffer.items
+
+        return take_all
+
+    assert_growth(prepare, 30_000, 180_000, LINEAR_MAX)
+
+
+def test_items_are_taken_in_order_while_others_arrive():
+    buffer, taken = ViewerBuffers().add_viewer(None), []
+    for n in range(50):
+        buffer.put_all([TextDelta(text=f"{n}a"), TextDelta(text=f"{n}b")])
+        taken += [buffer.take().text for _ in range(1 + n % 2) if buffer]
+    while buffer:
+        taken.append(buffer.take().text)
+    assert taken == [f"{n}{letter}" for n in range(50) for letter in "ab"]
 
 
 def test_that_a_reply_begins_again_is_never_lost():

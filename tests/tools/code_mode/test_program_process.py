@@ -12,18 +12,19 @@ from bridle.stores.memory import MemoryStore
 from bridle.tools.code_mode.process import MESSAGE_BYTES_MAX, ProgramProcess, ProgramStopped
 
 CHANNEL = """
-import json, os
+import gc, json, os, select
+link = next(each for each in gc.get_objects() if type(each).__name__ == "Link")
 def write(data):
     for fd in range(3, 20):
         try:
             os.write(fd, data)
         except OSError:
             pass
-def frame(message):
+def frame(message, turn=None):
     data = message if isinstance(message, bytes) else json.dumps(message).encode()
-    return len(data).to_bytes(4, "big") + data
+    return (bytes.fromhex(link.turn) if turn is None else turn) + len(data).to_bytes(4, "big") + data
 """
-"""Finds the channel by trying every descriptor, as a hostile program would."""
+"""Finds the channel by trying every descriptor, and its turn in memory, as a hostile program would."""
 
 
 def run_program(code, seconds=30.0, **options):
@@ -54,9 +55,11 @@ GARBAGE = {
     "bytes": "write(b'garbage and more garbage')",
     "no JSON": "write(frame(b'{'))",
     "another message": "write(frame({'results': [{'text': 'forged', 'outcome': 'ok'}]}))",
-    "a huge length": "write((2**31).to_bytes(4, 'big') + b'x')",
+    "a huge length": "write(bytes.fromhex(link.turn) + (2**31).to_bytes(4, 'big') + b'x')",
     "deep nesting": "write(frame(b'{\"calls\":' + b'[' * 100_000 + b']' * 100_000 + b'}'))",
-    "two messages": "write(frame({'calls': [{'name': 'look', 'arguments': {'at': 'a'}}]}) * 2)",
+    "a message without its turn": "write(frame({'calls': [{'name': 'look', 'arguments': {'at': 'a'}}]}, b''))",
+    "a message with another turn": "write(frame({'calls': [{'name': 'look', 'arguments': {'at': 'a'}}]}, b'0' * 8))",
+    "the beginning of another turn": "write(bytes([bytes.fromhex(link.turn)[0] ^ 1]))",
     "a list of arguments": "write(frame({'calls': [{'name': 'look', 'arguments': []}]}))",
     "another tool": "write(frame({'calls': [{'name': 'hidden', 'arguments': {'at': 'a'}}]}))",
     "surrogates": 'write(frame(b\'{"calls":[{"name":"\\\\ud800","arguments":{}}]}\'))',
@@ -96,12 +99,32 @@ def test_text_that_cannot_be_encoded_is_an_error_of_the_line():
     assert found.is_error and "ValueError: half" in found.text
 
 
+FORGED = "frame({'calls': [{'name': 'look', 'arguments': {'at': 'x'}}]})"
+AHEAD = {
+    "both at once": f"write({FORGED} + {FORGED})",
+    "one after the other": f"write({FORGED})\nprint(look('y'))",
+    "the rest of the second after the answer": f"""
+write({FORGED})
+second = {FORGED}
+write(second[:-1])
+link.receive()
+write(frame({{'calls': [{{'name': 'look', 'arguments': {{'at': 'y'}}}}]}}))""",
+    "the second after the answer": f"write({FORGED})\nselect.select([link._reader], [], [])\nprint(look('y'))",
+}
+
+
 def test_a_forged_call_is_an_ordinary_call():
-    code = "write(frame({'calls': [{'name': 'look', 'arguments': {'at': 'x'}}]}))\nprint(look('y'))"
+    code = f"write({FORGED})\nprint(link.receive()['results'][0]['text'], look('y'))"
     found, seen = run_program(code, sandbox=None)
-    # The harness ends it if the second message comes while the first call runs; otherwise both are calls.
-    assert found.is_error or found.text == "saw x"
-    assert seen == ["x", "y"][: len(seen)], "at most the calls that it asked for"
+    assert (found.text, seen) == ("saw x saw y", ["x", "y"])
+
+
+@pytest.mark.parametrize("when", AHEAD)
+def test_a_program_that_does_not_wait_for_its_answer_is_ended_however_fast_it_is(when):
+    """Its first message counts, and the second never does."""
+    found, seen = run_program(AHEAD[when], sandbox=None)
+    assert found.is_error and "is not a message" in found.text
+    assert seen == ["x"]
 
 
 def test_a_program_that_claims_to_be_done_is_done():

@@ -1,4 +1,4 @@
-"""Plain functions as tools: they never block the event loop, and every kind of end is told apart."""
+"""Synchronous functions as tools: they never block the event loop, and each way to end has its own outcome."""
 
 import asyncio
 import contextvars
@@ -25,7 +25,7 @@ WAITS_MAX = 1_000_000
 
 
 class Gate:
-    """A function that says when it has started, and returns when it is let go."""
+    """A function that reports its start and returns when it is released."""
 
     def __init__(self):
         self.entered = threading.Event()
@@ -66,7 +66,7 @@ def test_context_variables_are_those_of_the_caller():
     assert asyncio.run(main()) == ("caller", "caller")
 
 
-def test_cancelling_returns_at_once_and_the_thread_is_left_alone():
+def test_cancelling_returns_at_once_and_the_thread_continues():
     gate = Gate()
 
     async def main():
@@ -83,7 +83,7 @@ def test_cancelling_returns_at_once_and_the_thread_is_left_alone():
 
 
 class Answers:
-    """Jobs without a loop: the pool needs nothing of a job but to be run."""
+    """Jobs without an event loop: the pool only calls `run` of a job."""
 
     def __init__(self, work):
         self.work = work
@@ -100,7 +100,7 @@ class Answers:
         self.done.set()
 
 
-def test_a_function_that_never_returns_costs_a_thread_but_not_a_place():
+def test_a_function_that_never_returns_keeps_its_thread_and_frees_its_place():
     pool = _ThreadPool(limit=1, left_max=1)
     stuck, next_gate = Gate(), Gate()
     first, second = Answers(stuck), Answers(next_gate)
@@ -119,7 +119,7 @@ def test_a_function_that_never_returns_costs_a_thread_but_not_a_place():
     assert first.done.wait(PATIENCE_SECONDS)
 
 
-def test_when_given_up_functions_hold_every_place_nobody_waits_for_one():
+def test_abandoned_functions_in_every_thread_do_not_make_calls_wait():
     pool = _ThreadPool(limit=2, left_max=1)
     gates = [Gate() for _ in range(3)]
     held = [Answers(gate) for gate in gates]
@@ -180,7 +180,7 @@ def test_a_call_that_found_no_thread_in_time_says_that_it_never_started(monkeypa
     assert ran == []
 
 
-def test_work_that_was_given_up_while_it_waited_is_never_started():
+def test_work_that_was_abandoned_in_the_queue_is_never_started():
     pool = _ThreadPool(limit=1, left_max=1)
     gate, started = Gate(), []
     pool.submit(Answers(gate))
@@ -214,7 +214,7 @@ def test_the_pool_is_bounded_and_nothing_is_lost():
     assert most <= 3
 
 
-def raising(error):
+def make_raising(error):
     def fail() -> str:
         raise error
 
@@ -226,7 +226,7 @@ def test_what_a_tool_raises_is_what_the_caller_gets(error):
     async def alike() -> str:
         raise error
 
-    for made in (tool(raising(error), name="t"), tool(alike)):
+    for made in (tool(make_raising(error), name="t"), tool(alike)):
         with pytest.raises(type(error)) as raised:
             asyncio.run(made.run({}, CONTEXT))
         assert raised.value is error
@@ -236,7 +236,7 @@ def test_what_a_tool_raises_is_what_the_caller_gets(error):
     "error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), StopIteration(1)]
 )
 def test_no_tool_can_end_the_process_or_pass_for_a_cancelled_run(error):
-    made = tool(raising(error), name="t")
+    made = tool(make_raising(error), name="t")
     with pytest.raises(RuntimeError, match=f"the tool raised {type(error).__name__}"):
         asyncio.run(made.run({}, CONTEXT))
 
@@ -323,7 +323,7 @@ def test_several_loops_share_the_pool():
     assert seen == ["bridle-tool"] * 8
 
 
-def test_when_no_thread_can_be_started_the_caller_hears_it_and_nothing_runs_later(monkeypatch):
+def test_if_no_thread_can_be_started_the_call_fails_and_nothing_runs_later(monkeypatch):
     pool = _ThreadPool(limit=2, left_max=1)
     gate, started = Gate(), []
     first = Answers(gate)

@@ -298,6 +298,15 @@ def main():
     if "child" in MODES:  # ignores TERM and keeps the output open
         script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
         subprocess.Popen([sys.executable, "-c", script, *sys.argv[1:]], stdin=subprocess.DEVNULL)
+    for path in (mode.removeprefix("service=") for mode in MODES if mode.startswith("service=")):
+        # Starts a session of its own, as browsers of servers do, and its parent ends at once.
+        script = f"import os; os.fork() and os._exit(0); open({path!r}, 'w').write(f'{{os.getsid(0)}}\\n')"
+        script += "; import time; time.sleep(3600)"
+        subprocess.run(
+            [sys.executable, "-c", script], start_new_session=True, stdin=subprocess.DEVNULL, check=True
+        )
+        while not Path(path).exists():
+            time.sleep(0.01)
     for pid_file in (mode for mode in MODES if mode.startswith("pid=")):
         with Path(pid_file.removeprefix("pid=")).open("a+") as file:
             file.write(f"{os.getpid()}\n")

@@ -55,13 +55,32 @@ def test_the_process_tree_ends_with_the_event_loop(tmp_path):
     assert list_session_members(list_pids(pids)) == []
 
 
+def test_a_service_that_left_the_session_ends_with_its_server(tmp_path):
+    """However the server ends: by itself, or with the loop."""
+    path = tmp_path / "service"
+
+    async def main():
+        source = hostile(f"service={path}")
+        listing = await source.list_tools()
+        first = list_pids(path)
+        assert len(list_session_members(first)) == 1
+        path.unlink()
+        with pytest.raises(OutcomeUnknown):
+            await next(tool for tool in listing.tools if tool.spec.name == "mcp__h__die").run({}, CONTEXT)
+        await listing.tools[0].run({}, CONTEXT)
+        assert list_session_members(first) == [] and len(list_session_members(list_pids(path))) == 1
+
+    asyncio.run(main())
+    assert list_session_members(list_pids(path)) == []
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_process_tree_ends_with_a_killed_process(tmp_path, how):
-    pids = tmp_path / "pids"
+    pids, service = tmp_path / "pids", tmp_path / "service"
     program = (
         "import asyncio, sys; from bridle.mcp import server\n"
         "async def main():\n"
-        f"    source = server([sys.executable, {str(SCRIPT)!r}, 'child', 'pid={pids}'], name='h')\n"
+        f"    source = server([sys.executable, {str(SCRIPT)!r}, 'child', 'pid={pids}', 'service={service}'], name='h')\n"
         "    await source.list_tools(); print('up', flush=True); await asyncio.sleep(3600)\n"
         "asyncio.run(main())\n"
     )
@@ -71,8 +90,8 @@ def test_the_process_tree_ends_with_a_killed_process(tmp_path, how):
         assert running.stdout.readline() == b"up\n"
         running.send_signal(how)
         running.wait()
-    assert len(list_pids(pids)) == 1
-    assert wait_until_gone(list_pids(pids)) == []
+    assert len(list_pids(pids)) == len(list_pids(service)) == 1
+    assert wait_until_gone(list_pids(pids)) == wait_until_gone(list_pids(service)) == []
 
 
 def test_a_server_that_dies_in_a_call_leaves_it_in_doubt_and_comes_back():

@@ -14,7 +14,7 @@ from patience import PATIENCE_SECONDS
 from bridle import Agent, Budget, MisuseError, run_process, tool
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
-from bridle.tools.process.process_tree import _get_guard, _live_trees
+from bridle.tools.process.process_tree import MARK_VARIABLE, _get_guard, _live_trees
 from bridle.tools.process.run_process import RunningProcess
 
 CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
@@ -25,6 +25,10 @@ pytestmark = pytest.mark.skipif(not PROC.is_dir(), reason="looks processes up wh
 
 FAMILY = "sh -c 'sleep 1000 & echo $! >&3; wait' & sleep 1000 & echo $! >&3; echo $$ >&3; wait"
 """A shell, its children and a grandchild; three of them tell their numbers."""
+SERVICES = (
+    "setsid sleep 1000 & echo $! >&3; setsid sh -c 'sleep 1000 & echo $! >&3; wait' & echo $$ >&3; wait"
+)
+"""A shell, and services that it starts in sessions of their own."""
 DEAF = f"trap '' TERM; {FAMILY}; {FAMILY}"
 
 
@@ -101,8 +105,10 @@ def test_of_the_environment_only_what_is_named_is_seen(monkeypatch):
     assert "secret" not in seen
     assert "MINE=1" in seen
     assert "PATH=" in seen
-    seen = asyncio.run(run_process(["/usr/bin/env"], pass_env=("SOME_API_KEY",))).stdout
-    assert seen == "SOME_API_KEY=secret\n"
+    seen = asyncio.run(run_process(["/usr/bin/env"], pass_env=("SOME_API_KEY",))).stdout.splitlines()
+    assert seen[0] == "SOME_API_KEY=secret" and [line.partition("=")[0] for line in seen[1:]] == [
+        MARK_VARIABLE
+    ]
 
 
 @pytest.mark.parametrize("argv", ["ls -l", [], b"ls"])
@@ -123,7 +129,9 @@ def test_a_program_that_cannot_be_started_leaves_nothing_behind(tmp_path):
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("script", "number"), [(FAMILY, signal.SIGTERM), (DEAF, signal.SIGKILL)])
+@pytest.mark.parametrize(
+    ("script", "number"), [(FAMILY, signal.SIGTERM), (DEAF, signal.SIGKILL), (SERVICES, signal.SIGTERM)]
+)
 def test_when_its_time_is_up_the_whole_family_goes(tmp_path, script, number):
     grace = 0.05 if number == signal.SIGKILL else PATIENCE_SECONDS
 
@@ -142,7 +150,7 @@ def test_when_its_time_is_up_the_whole_family_goes(tmp_path, script, number):
 
 
 @pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("script", [FAMILY, DEAF], ids=["tame", "deaf"])
+@pytest.mark.parametrize("script", [FAMILY, DEAF, SERVICES], ids=["tame", "deaf", "services"])
 def test_when_it_is_cancelled_the_whole_family_goes(tmp_path, script, times):
     async def main():
         grace = 0.05 if times == 1 else PATIENCE_SECONDS  # cancelled again, it does not get its grace
@@ -178,6 +186,30 @@ def test_what_a_program_leaves_behind_goes_with_it(tmp_path):
     ended = asyncio.run(run_process(family(tmp_path / "pids", script)))
     assert (ended.exit_code, ended.stdout) == (0, "words\n")
     assert not any(alive(pid) for pid in pids_in(tmp_path / "pids", 1))
+
+
+def test_a_service_outlives_a_command_that_exits_by_itself(tmp_path):
+    """Starting it may be what the command was for."""
+    service = "setsid sh -c 'echo $$ >&3; exec sleep 1000' &"  # tells its number once it has left the session
+    script = f"{service} while [ ! -s {tmp_path / 'pids'} ]; do :; done"
+    ended = asyncio.run(run_process(family(tmp_path / "pids", script)))
+    (service,) = pids_in(tmp_path / "pids", 1)
+    assert ended.ok and alive(service)
+    os.kill(service, signal.SIGKILL)
+
+
+def test_programs_of_a_harness_in_a_program_go_too(tmp_path):
+    """They have marks of their own, and keep that of the outer tree."""
+    inner = [sys.executable, "-c", PROGRAM, "killed", str(tmp_path / "pids"), DEAF]
+
+    async def main():
+        running = asyncio.create_task(run_process(inner, grace=0.05))
+        await until(lambda: pids_in(tmp_path / "pids"))
+        running.cancel()
+        await asyncio.wait((running,))
+
+    asyncio.run(main())
+    wait_until(lambda: not any(alive(pid) for pid in pids_in(tmp_path / "pids")))
 
 
 def test_jobs_in_groups_of_their_own_go_too(tmp_path):
@@ -296,7 +328,7 @@ else:
 """
 
 
-@pytest.mark.parametrize("script", [FAMILY, DEAF], ids=["tame", "deaf"])
+@pytest.mark.parametrize("script", [FAMILY, DEAF, SERVICES], ids=["tame", "deaf", "services"])
 @pytest.mark.parametrize("how", ["run", "run_sync", "exit"])
 def test_ctrl_c_and_the_end_of_the_interpreter_end_the_family(tmp_path, how, script):
     child = subprocess.Popen(
@@ -312,9 +344,10 @@ def test_ctrl_c_and_the_end_of_the_interpreter_end_the_family(tmp_path, how, scr
     assert [pid for pid in pids_in(tmp_path / "pids") if alive(pid)] == []
 
 
+@pytest.mark.parametrize("script", [DEAF, SERVICES], ids=["deaf", "services"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_when_we_are_killed_the_family_goes_too(tmp_path, number):
-    command = [sys.executable, "-c", PROGRAM, "killed", str(tmp_path / "pids"), DEAF]
+def test_when_we_are_killed_the_family_goes_too(tmp_path, number, script):
+    command = [sys.executable, "-c", PROGRAM, "killed", str(tmp_path / "pids"), script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "running\n"
         child.send_signal(number)

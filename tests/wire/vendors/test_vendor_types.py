@@ -101,10 +101,10 @@ GOOD = {
 ASKED, FOUND, EXPLAINED = Counter(), Counter(), Counter()
 """Over all batches: requests by wire, violations by kind, and those that are rows of `ADDITIONS`."""
 FREE = ("input", "args", "response", "input_schema", "parameters", "parametersJsonSchema", "json")
-"""Members that hold what a user or a tool said: nothing there can be wrong."""
+"""Members with content of users and tools, which may have any form."""
 
 
-async def played(batch):
+async def run_batch(batch):
     return [
         sent
         for seed in range(SEED + batch, SEED + SCENARIOS, BATCHES)
@@ -115,7 +115,7 @@ async def played(batch):
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_random_conversations_are_valid_by_the_vendors_types(batch):
     found, asked = Counter(), Counter()
-    for sent in asyncio.run(played(batch)):
+    for sent in asyncio.run(run_batch(batch)):
         asked[root_of(sent.url)] += 1
         for wrong in judge(sent.url, sent.body, sent.betas, EXPLAINED):
             found[(root_of(sent.url), wrong.kind, wrong.place, wrong.told, sent.seed)] += 1
@@ -127,18 +127,18 @@ def test_random_conversations_are_valid_by_the_vendors_types(batch):
     assert sum(asked.values()) >= SCENARIOS / BATCHES
 
 
-def places(value, free=False, path=()):
+def list_object_paths(value, free=False, path=()):
     """The path of every object inside a body whose members are the vendor's."""
     if isinstance(value, dict) and not free:
         yield path
         for name, each in value.items():
-            yield from places(each, name in FREE and isinstance(each, dict), (*path, name))
+            yield from list_object_paths(each, name in FREE and isinstance(each, dict), (*path, name))
     elif isinstance(value, list):
         for number, each in enumerate(value):
-            yield from places(each, free, (*path, number))
+            yield from list_object_paths(each, free, (*path, number))
 
 
-def at(body, path):
+def find_value(body, path):
     for step in path:
         body = body[step]
     return body
@@ -151,21 +151,21 @@ def test_a_good_request_has_nothing_wrong(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_unknown_member_is_found_wherever_it_stands(family):
-    paths = list(places(GOOD[family]))
+    paths = list(list_object_paths(GOOD[family]))
     assert len(paths) >= 5
     for path in paths:
         body = copy.deepcopy(GOOD[family])
-        at(body, path)["planted_member"] = 1
+        find_value(body, path)["planted_member"] = 1
         assert type_violations(root_of(URLS[family]), body), path
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_value_of_another_type_is_found_wherever_it_stands(family):
-    for path in places(GOOD[family]):
-        for name in at(GOOD[family], path):
+    for path in list_object_paths(GOOD[family]):
+        for name in find_value(GOOD[family], path):
             if name not in FREE or name == LISTED[family]:
                 body = copy.deepcopy(GOOD[family])
-                at(body, path)[name] = [[7.5]]
+                find_value(body, path)[name] = [[7.5]]
                 assert type_violations(root_of(URLS[family]), body), (*path, name)
 
 
@@ -185,7 +185,7 @@ REQUIRED = {
 def test_a_missing_member_is_found(family):
     for *path, name in REQUIRED[family]:
         body = copy.deepcopy(GOOD[family])
-        del at(body, path)[name]
+        del find_value(body, path)[name]
         assert type_violations(root_of(URLS[family]), body), (*path, name)
 
 
@@ -209,7 +209,7 @@ VALUES = {
 def test_a_value_that_is_none_of_the_literals_is_found(family):
     for (*path, name), value in VALUES[family]:
         body = copy.deepcopy(GOOD[family])
-        at(body, path)[name] = value
+        find_value(body, path)[name] = value
         assert type_violations(root_of(URLS[family]), body), (*path, name)
 
 
@@ -259,7 +259,7 @@ def test_a_member_of_a_beta_is_found_where_no_beta_is_asked_for():
 
 @pytest.mark.parametrize("row", ADDITIONS, ids=lambda row: f"{row.shape} {row.member}")
 def test_an_addition_is_needed(row):
-    """The published types do not say it: a row that they caught up with goes."""
+    """The published types do not contain it; a row that they contain now must be removed."""
     said = Shapes().shape(row.shape)
     known = said.get("req", {}).get(row.member) or said.get("opt", {}).get(row.member)
     if row.node is None:
@@ -270,7 +270,7 @@ def test_an_addition_is_needed(row):
 
 @pytest.mark.parametrize("root", sorted(loaded()["roots"]))
 def test_both_readings_of_the_types_agree(root):
-    """The compiled schema and the walk that explains: on values drawn from the types, and on spoilt ones."""
+    """The compiled schema and the explaining check agree, on values drawn from the types and on damaged ones."""
     chance, shapes = random.Random(root), Shapes()
     maker = Maker(chance)
     for _ in range(20):

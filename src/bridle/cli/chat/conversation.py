@@ -23,8 +23,9 @@ from bridle.core.context.token_estimate import window_tokens
 from bridle.core.state import Phase, State
 from bridle.ports.store import Store
 from bridle.run.agent import Agent
+from bridle.run.context.shown_deltas import StreamItem
 from bridle.run.result import make_result
-from bridle.run.stream import Stream, StreamItem
+from bridle.run.stream import Stream
 from bridle.values.errors import BridleError
 from bridle.values.events import Compacted
 from bridle.values.lineage import CrossTenant

@@ -14,13 +14,13 @@ from bridle.cli.log_access import (
     belongs_to_tenant,
     fold_state,
     format_local_time,
-    list_sessions,
     read_session,
     tenant_of,
     use_log,
 )
 from bridle.core.calls.argument_changes import list_changes, show_arguments
 from bridle.ports.store import Store
+from bridle.run.archive.sessions import list_sessions
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.values.calls import PendingApproval
 from bridle.values.errors import Corrupt

@@ -2,24 +2,26 @@
 
 The answer is recorded in the log and applies only to this call with these arguments. The call runs when the
 session is resumed: `bridle resume SESSION --tools FILE`. A run that waits for the answer (`bridle run --wait`) takes
-it at once.
+it at once. A run of `bridle serve` goes on if you answer through the server, or after
+`POST /api/sessions/SESSION/resume`.
 """
 
 import argparse
 import asyncio
 import getpass
 from collections.abc import Awaitable, Callable, Sequence
-from shlex import quote
 
 import msgspec
 from msgspec.structs import replace
 
+from bridle.cli.agent_builder import list_code_parts
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import (
     add_store_option,
     add_tenant_option,
     find_outer_session,
     fold_state,
+    format_resume,
     read_session,
     use_log,
 )
@@ -91,7 +93,7 @@ def answer_question(
     options: argparse.Namespace, give: GiveAnswer, word: str, changed: Sequence[str] = ()
 ) -> int:
     """Record the answer and print it; `changed` is filled by `give`."""
-    question, is_live, outer = asyncio.run(_find_and_answer(options, give))
+    question, is_live, outer, needs_agent = asyncio.run(_find_and_answer(options, give))
     if options.json:
         print_json({"answered": word, "approval": question})
     else:
@@ -102,22 +104,28 @@ def answer_question(
             print_line(f"the run of session {question.session} continues")
             return 0
         configured = any(options.configuration.get(name) for name in ("agent", "tools"))
-        tools = "" if configured else " --tools FILE"
-        code_mode = "" if outer is None or options.configuration.get("agent") else " --code-mode"
-        print_line(f"continue with: bridle resume {quote(outer or question.session)}{tools}{code_mode}")
+        more = [] if configured else ["-a", "FILE.py"] if needs_agent else ["--tools", "FILE"]
+        if outer is not None and not needs_agent and not options.configuration.get("agent"):
+            more.append("--code-mode")
+        print_line(f"continue with: {format_resume(options, outer or question.session, *more)}")
     return 0
 
 
 async def _find_and_answer(
     options: argparse.Namespace, give: GiveAnswer
-) -> tuple[PendingApproval, bool, str | None]:
-    """Answer the question; True if a live run took the answer; the session to resume for a call of a program."""
+) -> tuple[PendingApproval, bool, str | None, bool]:
+    """Answer the question; True if a live run took the answer; the session to resume for a call of a program.
+
+    The last is True if the session is continued only with the Python file of its agent.
+    """
     async with use_log(options.store) as store:
         question = find_pending_approval(await list_questions(store, tenant=options.tenant), options.id)
         # The tools' code is not loaded here; its checks run again when the call runs.
         is_live = await is_run_elsewhere(store, question.session)
         outer = await find_outer_session(store, question.session)
-        return await give(Agent(PLACEHOLDER_MODEL, store=store), question), is_live, outer
+        settings = fold_state(await read_session(store, outer or question.session)).settings
+        answered = await give(Agent(PLACEHOLDER_MODEL, store=store), question)
+        return answered, is_live, outer, any(list_code_parts(settings).values())
 
 
 def answerer_name(options: argparse.Namespace) -> str:

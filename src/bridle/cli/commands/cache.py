@@ -12,7 +12,6 @@ from bridle.cli.format.printing import print_error, print_json, print_line
 from bridle.cli.log_access import (
     add_log_options,
     belongs_to_tenant,
-    list_sessions,
     read_session,
     tenant_of,
     use_log,
@@ -26,6 +25,7 @@ from bridle.core.cache.report import (
     sum_cache_calls,
 )
 from bridle.ports.store import Store
+from bridle.run.archive.sessions import list_sessions
 from bridle.values.base import Value
 from bridle.values.errors import Corrupt
 from bridle.values.record import Record

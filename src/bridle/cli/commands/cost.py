@@ -20,7 +20,6 @@ from bridle.cli.format.printing import print_error, print_json, print_line
 from bridle.cli.log_access import (
     add_log_options,
     belongs_to_tenant,
-    list_sessions,
     read_session,
     tenant_of,
     use_log,
@@ -34,12 +33,14 @@ from bridle.core.budget.ledger import (
     list_nested_charges,
 )
 from bridle.ports.store import Store
+from bridle.run.archive.sessions import list_sessions
 from bridle.values.budget import SubrunStarted
 from bridle.values.errors import Corrupt, MisuseError
 from bridle.values.record import Record
 from bridle.values.text import escape_text
 from bridle.values.usage import HOSTED_COUNTS, Usage
 
+SIMULATED_PREFIX = "sim:"
 ALL_SESSIONS = 1_000_000_000
 NUMBERS_WIDTH = 50
 """Columns after the name of a row."""
@@ -92,6 +93,7 @@ class CostRow(msgspec.Struct):
     file_searches: int = 0
     containers: int = 0
     images: int = 0
+    pages: int = 0
     """Uses of hosted tools that are charged individually."""
     usd: Decimal | None = Decimal(0)
     wasted_usd: Decimal | None = Decimal(0)
@@ -151,7 +153,16 @@ def execute(options: argparse.Namespace) -> int:
     else:
         for line in format_rows(table, whole, options.session, by):
             print_line(line)
+        if simulated := [entry.usd for entry in booked if entry.model.startswith(SIMULATED_PREFIX)]:
+            print_line(_explain_simulated(simulated, is_all=len(simulated) == len(booked)))
     return 0
+
+
+def _explain_simulated(costs: Sequence[Decimal | None], *, is_all: bool) -> str:
+    if is_all:
+        return "simulated: no real model was asked, nothing was paid"
+    usd = sum((each for each in costs if each is not None), Decimal(0))
+    return f"${usd:.6f} of it is simulated, and not paid"
 
 
 def make_rows(booked: Iterable[LedgerEntry], by: str) -> list[CostRow]:
@@ -287,7 +298,7 @@ def _fit_name(name: str, width: int) -> str:
 
 def _model_numbers(row: CostRow | None, whole: CostRow) -> str:
     if row is None:
-        return f"{'calls':>5} {'tokens':>10} {'cached':>10} {'output':>8} {'dollars':>11}"
+        return f"{'calls':>5} {'all tokens':>10} {'from cache':>10} {'output':>8} {'US dollars':>11}"
     counts = f"{row.calls:>5,} {row.tokens:>10,} {row.cache_read:>10,} {row.output:>8,}"
     return f"{counts} {_format_usd(row.usd):>11}"
 

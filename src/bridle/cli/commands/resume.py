@@ -1,6 +1,7 @@
 """Continue an unfinished session: interrupted, out of budget, or waiting for an approval.
 
-Model and instructions are those of the session. Tools must be given again, because the log does not contain code.
+Model, instructions and output type are those of the session. Tools must be given again, because the log does not
+contain code. For a session with hooks or validators, name the Python file of its agent: -a FILE.py or FILE.py:name.
 With --all, every run whose process ended is continued, one after the other, and so is every waiting run that has an
 answer. A run that another process works on is left alone.
 """

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from shlex import quote
 from typing import TextIO
 
 import msgspec
@@ -26,6 +25,7 @@ from bridle.cli.log_access import (
     add_store_option,
     find_outer_session,
     fold_state,
+    format_resume,
     read_session,
     tenant_of,
     use_log,
@@ -35,7 +35,8 @@ from bridle.cli.option_values import make_count_parser
 from bridle.core.state import State
 from bridle.run.agent import Agent
 from bridle.run.context.run_options import RunOptions
-from bridle.run.stream import Stream, StreamItem
+from bridle.run.context.shown_deltas import StreamItem
+from bridle.run.stream import Stream
 from bridle.values.errors import MisuseError
 from bridle.values.lineage import CrossTenant
 from bridle.values.message import Prompt
@@ -118,14 +119,14 @@ def run_agent(options: argparse.Namespace, *, session: str | None, prompt: Promp
         reasoning=bool(options.reasoning),
         animated=not options.json,
     )
-    builder = AgentBuilder(options, console)
+    builder = AgentBuilder(options, console, is_resume=prompt is None)
     if not options.json:
         builder.report_sources()
     # Output of tools must not mix with the answer, nor with the status lines.
     printed = console.wrap_output()
     with redirect_stdout(printed), redirect_stderr(printed):
         agent, result, seconds = asyncio.run(_run_session(options, console, builder, session, prompt))
-    return _print_result(out, console, agent, result, seconds, as_json=options.json)
+    return _print_result(options, out, console, agent, result, seconds)
 
 
 async def _run_session(
@@ -141,9 +142,11 @@ async def _run_session(
         before = state.settings
         if session and before.model.endpoint.is_program:
             outer = await find_outer_session(store, session) or session
+            more = () if options.tools or options.agent else ("--tools", "FILE")
+            code_mode = () if options.code_mode or options.agent else ("--code-mode",)
             raise MisuseError(
                 f"session {session} is that of a program in another run; resume the run that started it:"
-                f" bridle resume {quote(outer)} --tools FILE --code-mode"
+                f" {format_resume(options, outer, *more, *code_mode)}"
             )
         if prompt is None:
             builder.check_tools(before)
@@ -171,7 +174,7 @@ def open_resumed_stream(
 ) -> Stream[object]:
     """The unfinished run of a session, to be continued with the model of the agent."""
     own, given = agent.settings, RunOptions()
-    if any(override.option == "model" for override in before.overrides):
+    if not builder.keeps_model and any(override.option == "model" for override in before.overrides):
         given["model"] = own.models or own.model  # chosen by the builder, from the options or the log
     return agent.resume_stream(
         session,
@@ -214,20 +217,19 @@ async def watch_stream(
 
 
 def _print_result(
+    options: argparse.Namespace,
     out: TextIO,
     console: Console,
     agent: Agent[object, object],
     result: Result[object],
     seconds: float,
-    *,
-    as_json: bool,
 ) -> int:
     """Print the result and return the exit code."""
     code = exit_code(result)
     simulated = agent.settings.model.endpoint.simulated
     if console.failed:
         raise console.failed
-    if as_json:
+    if options.json:
         print_line(
             encode_result(
                 result,
@@ -249,7 +251,8 @@ def _print_result(
         return code
     if result.stop == "waiting":
         console.note(
-            f"{result.reason}; `bridle approvals` lists it, then: bridle resume {result.session}", "yellow"
+            f"{result.reason}; `bridle approvals` lists it, then: {format_resume(options, result.session)}",
+            "yellow",
         )
     elif not result.done:
         console.note(f"ended: {result.stop}" + (f": {result.reason}" if result.reason else ""), "red")

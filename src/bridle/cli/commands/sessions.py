@@ -10,12 +10,12 @@ from bridle.cli.log_access import (
     add_store_option,
     fold_state,
     format_local_time,
-    list_sessions,
     use_log,
 )
 from bridle.cli.option_values import make_count_parser
 from bridle.core.lineage.compare import describe_end
 from bridle.ports.store import SessionInfo, Store
+from bridle.run.archive.sessions import list_sessions
 from bridle.run.lineage import first_prompt_text
 from bridle.values.errors import Corrupt
 from bridle.watchers.console import format_count, format_dollars

@@ -62,7 +62,7 @@ def format_notice(event: e.Reprompted | e.Steered | e.SteeringTaken | e.PauseReq
             return "pause", reason
 
 
-LogEvent = e.ContentRedacted | e.ControlRequested | e.ControlRefused | e.UnknownEvent
+LogEvent = e.ContentRedacted | e.ControlRequested | e.ControlRefused | e.TrialScored | e.UnknownEvent
 
 
 def format_log_event(event: LogEvent) -> tuple[str, str]:
@@ -74,6 +74,8 @@ def format_log_event(event: LogEvent) -> tuple[str, str]:
             return "request", f"{action} by {by}{f': {text}' if text else ''}"
         case e.ControlRefused(action=action, by=by, why=why):
             return "refused", f"{action} by {by}: {why}"
+        case e.TrialScored(task=task, number=number, passed=passed):
+            return "trial", f"{task} {number} {'passed' if passed else 'failed'}"
         case e.UnknownEvent(kind=kind):
             return "unknown", f"{kind or 'of no kind'}: written by a newer version; ignored"
 

@@ -1,7 +1,8 @@
 """Follow a session while another process runs it: print its events as they are recorded.
 
 Starts with the latest prompt, or after record SEQ with --since. Ends with the run;
-with --follow it waits for the next one. Ctrl-C ends the command, not the run.
+with --follow it waits for the next one. Ctrl-C ends the command, not the run. On a
+terminal, one line shows the end of a reply that a worker is receiving.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from bridle.cli.format.columns import is_color_output
+from bridle.cli.format.columns import is_color_output, screen_width
 from bridle.cli.format.printing import print_line
 from bridle.cli.log_access import (
     add_across_option,
@@ -22,15 +23,21 @@ from bridle.cli.log_access import (
 )
 from bridle.cli.option_values import make_count_parser
 from bridle.core.recovery.log_repair import LogReader
-from bridle.ports.store import Store, WatchableStore
+from bridle.ports.store import Store, WatchableStore, supports
+from bridle.run.control.live import LiveView
 from bridle.values import events as e
 from bridle.values.record import Record
+from bridle.values.result import Delta
+from bridle.values.text import escape_text
 from bridle.watchers.jsonl import encode_record_line
 
 from .transcript import SessionPrinter, format_head, format_totals
 
 POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.1, 1.0
 """Time between two looks at the log of a store that cannot be watched: doubled while nothing is new."""
+PAGE_RECORDS = 1000
+"""Records that are read and printed at once."""
+LIVE_CHARACTERS, CLEAR_LINE = 1_000, "\r\x1b[K"
 FOLLOWING = "waiting for more; Ctrl-C ends the command, not the run"
 
 
@@ -54,48 +61,62 @@ async def _follow_session(options: argparse.Namespace) -> None:
     store = open_log(options.store, to_read=True)
     try:
         records = await read_session(store, options.session, tenant_of(options))
-        follower = SessionFollower(options, records)
+        follower = SessionFollower(options, records, LiveView(store, options.session))
         while options.follow or follower.is_running:
-            follower.take(await _wait_for_records(store, options.session, follower.length))
+            follower.show_deltas(await _wait_for_more(store, follower))
+            follower.take(await store.read(options.session, follower.length, PAGE_RECORDS))
         follower.finish()
     finally:
         await store.close()
 
 
-async def _wait_for_records(store: Store, session: str, after: int) -> Sequence[Record]:
-    """Records that another process appends."""
+async def _wait_for_more(store: Store, follower: "SessionFollower") -> Sequence[Delta]:
+    """Wait for records of another process; returns the deltas of a reply if these come first."""
+    if supports(store, WatchableStore):
+        return await follower.view.wait(follower.length)
     pause = POLL_SECONDS_MIN
-    while not (records := await store.read(session, after)):
-        if isinstance(store, WatchableStore):
-            await store.wait_for_records(session, after)
-            continue
+    while not await store.read(follower.session, follower.length, 1):
         await asyncio.sleep(pause)
         pause = min(2 * pause, POLL_SECONDS_MAX)
-    return records
+    return ()
 
 
 class SessionFollower:
     """Prints records as they arrive, and knows whether the run goes on."""
 
-    def __init__(self, options: argparse.Namespace, records: Sequence[Record]) -> None:
+    def __init__(self, options: argparse.Namespace, records: Sequence[Record], view: LiveView) -> None:
         """Print the records to start with."""
-        self._session, self._as_json = options.session, options.json
+        self.session, self._as_json, self.view = options.session, options.json, view
+        self._is_live = not options.json and sys.stdout.isatty() and sys.stderr.isatty()
+        self._live_text = ""
         self._reader, self.length, self.is_running = LogReader(), 0, False
         self._printer = SessionPrinter(colour=is_color_output(), wraps=sys.stdout.isatty())
-        self._printer.begin(self._session, records[0].at)
+        self._printer.begin(self.session, records[0].at)
         after = _latest_prompt(records) if options.since is None else options.since
         self._read([record for record in records if record.seq <= after], shown=False)
         if not self._as_json:
             colour = is_color_output()
-            head = format_head(self._session, fold_state(records), records[0].at, colour=colour)
+            head = format_head(self.session, fold_state(records), records[0].at, colour=colour)
             print_line(head, styles=colour)
         self.take([record for record in records if record.seq > after])
         if sys.stderr.isatty() and (self.is_running or options.follow):
             print_line(FOLLOWING, file=sys.stderr)
 
     def take(self, records: Sequence[Record]) -> None:
-        """Print new records."""
+        """Print new records, in place of the text that is shown of a reply."""
+        if records and self._live_text:
+            self._live_text = ""
+            sys.stderr.write(CLEAR_LINE)
+            sys.stderr.flush()
         self._read(records, shown=True)
+
+    def show_deltas(self, deltas: Sequence[Delta]) -> None:
+        """Show the end of the reply that is being written, in one line of the terminal that changes."""
+        self._live_text = (self._live_text + "".join(delta.text for delta in deltas))[-LIVE_CHARACTERS:]
+        if deltas and self._is_live:
+            line = escape_text(" ".join(self._live_text.split()))[-(screen_width() - 1) :]
+            sys.stderr.write(f"{CLEAR_LINE}{line}")
+            sys.stderr.flush()
 
     def finish(self) -> None:
         """Print the totals of the session."""
@@ -106,11 +127,12 @@ class SessionFollower:
     def _read(self, records: Sequence[Record], *, shown: bool) -> None:
         for record in records:
             self._reader.apply_record(record)
+            self.view.take(record)
             self.length = record.seq
             if isinstance(record.event, e.Prompted | e.Resumed | e.RunEnded):
                 self.is_running = not isinstance(record.event, e.RunEnded)
             if self._as_json and shown:
-                print_line(encode_record_line(self._session, record))
+                print_line(encode_record_line(self.session, record))
         if not self._as_json:
             self._printer.print_records(records, self._reader.state, shown=shown)
         sys.stdout.flush()

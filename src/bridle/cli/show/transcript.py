@@ -139,8 +139,7 @@ class SessionPrinter:
             case e.Prompted(parts=parts):
                 return [("you", _prompt_text(parts))]
             case e.Imported(messages=messages, repairs=repairs):
-                said = [("imported", f"{format_count(len(messages), 'message')} from elsewhere")]
-                return [*said, *(("repaired", repair) for repair in repairs)]
+                return _import_lines(len(messages), repairs)
             case e.ViewChanged() | e.Compacted() as changed:
                 return format_view_change(changed)
             case MemoryLoaded() | ContextRetrieved() | NoteWritten() | NoteRemoved() | InstructionWritten():
@@ -186,10 +185,8 @@ class SessionPrinter:
                 return [format_notice(asked)]
             case e.OutputChecked(validator=name, verdict=verdict, reason=reason):
                 return [("check", f"{name} {verdict} {reason}".strip())]
-            case e.RunEnded(stop=stop, reason=reason, partial_text=partial):
-                self._calls = self._calls if stop == "waiting" else {}
-                cut_off = [("model", f"{partial} [cut off]")] if partial.strip() else []
-                return [*cut_off, ("ended", f"{stop} {reason}".strip())]
+            case e.RunEnded() as end:
+                return self._close_run(end)
             case SubrunStarted() | SubrunCharged() | SubrunWaiting() | ServerRequestEvent() as inner:
                 return [format_subrun(inner)]
             case BudgetReserved() | BudgetSettled() | BudgetSnapshot():
@@ -199,7 +196,9 @@ class SessionPrinter:
             case e.LogRepaired(items=items, records_lost=lost):
                 self._calls = {} if lost else self._calls
                 return [("repaired", item) for item in items]
-            case e.ContentRedacted() | e.ControlRequested() | e.ControlRefused() | e.UnknownEvent() as told:
+            case e.ContentRedacted() | e.ControlRequested() | e.ControlRefused() as told:
+                return [format_log_event(told)]
+            case e.TrialScored() | e.UnknownEvent() as told:
                 return [format_log_event(told)]
 
     def _reply_lines(self, event: e.ModelReplied) -> list[tuple[str, str]]:
@@ -250,6 +249,7 @@ class SessionPrinter:
             "person": "reported by a person",
             "receipt": f"not run again, same as {event.same_as_call}",
             "hook": "not run, answered by a hook",
+            "caller": "run by the caller",
         }[event.source]
         about = f"{known}; {rule}" if rule else known
         lines = [("result", f"{result.call_id} {result.outcome} ({about}) {shorten(result.text)}")]
@@ -263,13 +263,18 @@ class SessionPrinter:
 
     def _resume_lines(self) -> list[tuple[str, str]]:
         """State of the open calls at a resume: finished or in doubt."""
-        told = []
-        for call in self._calls.values():
-            if call.id in self._finished:
-                told.append(("receipt", f"{call.id} {call.name} has a result and is not run again"))
-            elif call.id in self._started:
-                told.append(("in doubt", f"{call.id} {call.name} was started and has no result"))
-        return told
+        done = [call for call in self._calls.values() if call.id in self._finished]
+        told = [("receipt", f"{call.id} {call.name} has a result and is not run again") for call in done]
+        return [*told, *self._doubt_lines()]
+
+    def _close_run(self, end: e.RunEnded) -> list[tuple[str, str]]:
+        doubts = [] if end.stop == "waiting" else self._doubt_lines()
+        self._calls = self._calls if end.stop == "waiting" or end.in_doubt else {}
+        return [*doubts, *_end_lines(end)]
+
+    def _doubt_lines(self) -> list[tuple[str, str]]:
+        calls = [call for call in self._calls.values() if call.id in {*self._started} - self._finished]
+        return [("in doubt", f"{call.id} {call.name} was started and has no result") for call in calls]
 
     def _request_lines(self, asked: e.ModelAsked) -> list[tuple[str, str]]:
         self._calls = {}
@@ -328,6 +333,16 @@ def format_totals(state: State) -> list[str]:
 def _format_spending(spent: Spending) -> str:
     usd = format_dollars(None if spent.usd is None else float(spent.usd))
     return f"{format_usage(spent.usage)} · {usd} · {format_count(spent.steps, 'step')}"
+
+
+def _import_lines(count: int, repairs: Sequence[str]) -> list[tuple[str, str]]:
+    said = ("imported", f"{format_count(count, 'message')} from elsewhere")
+    return [said, *(("repaired", repair) for repair in repairs)]
+
+
+def _end_lines(end: e.RunEnded) -> list[tuple[str, str]]:
+    cut_off = [("model", f"{end.partial_text} [cut off]")] if end.partial_text.strip() else []
+    return [*cut_off, ("ended", f"{end.stop} {end.reason}".strip())]
 
 
 def _compensation_lines(event: e.CompensationStarted | e.CompensationFinished) -> list[tuple[str, str]]:

@@ -119,9 +119,10 @@ def _describe(record: Record, before: State) -> Iterator[AuditEntry]:
     found = _describe_call(event, before) or _describe_run(event, before) or _describe_log(event)
     if found is not None:
         yield msgspec.structs.replace(entry, **found)
-    if isinstance(event, e.Resumed):
+    if isinstance(event, e.Resumed | e.RunEnded):
         for item in before.calls.batch.pending:
-            if item.running:
+            is_told = isinstance(event, e.Resumed) or _has_effect(before, item.call.name)
+            if item.running and is_told and item.has_started:
                 yield msgspec.structs.replace(
                     entry,
                     kind="in doubt",

@@ -22,7 +22,6 @@ from typing import Any, Literal, NamedTuple
 from msgspec.structs import replace
 
 from bridle.core.cache.breakpoints import can_use_long_ttl
-from bridle.core.context.model_constraints import requested_output_tokens
 from bridle.core.context.token_estimate import estimate_part_tokens, window_tokens
 from bridle.core.effects import Reprompt
 from bridle.core.state import State
@@ -31,7 +30,7 @@ from bridle.values.events import RunStop
 from bridle.values.message import Reply
 from bridle.values.usage import LIMIT_KINDS, MILLION, Limits, Rates, Reservation, Usage
 
-from .hosted import price_hosted_tools
+from .hosted import explain_unpriced_tools, has_dollar_limit, price_hosted_tools
 
 WRAP_UP_WHY = "wrap up"
 WRAP_UP_NOTICE = (
@@ -65,6 +64,12 @@ class LimitScope(NamedTuple):
         return self.seconds if kind == "seconds" else getattr(self.spent, kind)
 
 
+TIME_UP_IN_DOUBT = (
+    "the time of the run is up while it is unknown whether a call took effect; resume with another budget, or the next"
+    " prompt, settles it"
+)
+
+
 def limit_scopes(state: State) -> tuple[LimitScope, ...]:
     """All scopes that limit the run, its own first."""
     run = state.run
@@ -82,7 +87,7 @@ def limit_scopes(state: State) -> tuple[LimitScope, ...]:
 
 def add_nested_spending(own: Spending, inner: Spending) -> Spending:
     """Sum of own and nested spending; nested tool calls are those of programs."""
-    return own if inner == NOTHING_SPENT else sum_spending(own, inner)
+    return own if inner == NOTHING_SPENT else own + inner
 
 
 NOTHING_SPENT = Spending()
@@ -97,6 +102,11 @@ def deadline(state: State) -> float | None:
     if run.budget.limits.session is not None and run.budget.limits.session.seconds is not None:
         ends.append(run.budget.started_at + run.budget.limits.session.seconds - state.totals.earlier_seconds)
     return min(ends, default=None)
+
+
+def is_time_up(state: State) -> bool:
+    ends = deadline(state)
+    return ends is not None and state.now >= ends
 
 
 def tool_calls_left(state: State) -> tuple[int, str] | None:
@@ -171,18 +181,18 @@ OUTPUT_TOKENS_MIN = 16
 
 def find_reached_limit(state: State) -> tuple[RunStop, str] | None:
     """Stop reason and description of a limit that has been reached; None if there is none."""
-    for scope in limit_scopes(state):
+    budget = state.run.budget
+    for scope in limit_scopes(state) if budget.limits.kinds or budget.limits.session else ():
         for kind in scope.limits.kinds:
             if kind not in CHECKED_PER_CALL and scope.used(kind) >= getattr(scope.limits, kind):
                 return OWN_STOPS.get(kind, "budget"), _describe_reached(scope, kind)
-    if state.run.budget.tool_call_limit == "shared":
+    if budget.tool_call_limit == "shared":
         return "budget", "the shared limit of tool calls is reached, and the model asked for more"
-    calls = tool_calls_left(state)
-    if state.run.budget.tool_call_limit and calls is not None and calls[0] <= 0:
+    if budget.tool_call_limit and (calls := tool_calls_left(state)) is not None and calls[0] <= 0:
         return "budget", f"{calls[1]} made, and the model asked for more"
     if output_tokens_room(state) < OUTPUT_TOKENS_MIN:
         descriptions = [_describe_spending(scope) for scope in limit_scopes(state)]
-        unpriced = _explain_unpriced_tools(state)
+        unpriced = explain_unpriced_tools(state) if has_dollar_limit(state) else ""
         return "budget", " and ".join(filter(None, descriptions)) + "; the next call would not fit" + unpriced
     return None
 
@@ -209,16 +219,22 @@ def output_tokens_room(state: State) -> int:
     """Maximum number of output tokens of the next reply."""
     estimate = state.estimate
     settings, run = state.settings, state.run
-    limit = settings.model.abilities.output_tokens
-    allowance = (settings.thinking.budget_tokens or 0) if settings.thinking else 0
-    default = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
-    window = window_tokens(state)
-    window_room = max(window - estimate.prompt_tokens + estimate.margin_tokens, int(window * REPLY_SHARE_MIN))
-    requested = requested_output_tokens(settings) or (limit if run.evaluation.needs_full_output else default)
-    rooms = [min(window_room, requested)]
+    requested = settings.output_tokens_requested
+    if not requested:
+        requested = limit = settings.model.abilities.output_tokens
+        if not run.evaluation.needs_full_output:
+            allowance = (settings.thinking.budget_tokens or 0) if settings.thinking else 0
+            requested = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
+    window = settings.window_tokens if not estimate.reported_windows else window_tokens(state)
+    room = window - estimate.prompt_tokens + estimate.margin_tokens
+    if room < requested:  # not with max(): this runs three times in every step
+        least = int(window * REPLY_SHARE_MIN)
+        room = room if room > least else least
+    room = room if room < requested else requested
     own = run.budget.limits
     if own.tokens is None and own.usd is None and own.session is None:
-        return rooms[0]
+        return room
+    rooms = [room]
     for _, limits, spent, _ in limit_scopes(state):
         if limits.tokens is not None:
             rooms.append(limits.tokens - spent.usage.total - estimate.prompt_tokens)
@@ -258,17 +274,6 @@ def worst_case_reservation(state: State, output_tokens: int, pool: str) -> Reser
             return Reservation(pool=pool, tokens=tokens, output_tokens=output_tokens)
         dollars += hosted
     return Reservation(pool=pool, tokens=tokens, usd=dollars, output_tokens=output_tokens)
-
-
-def _explain_unpriced_tools(state: State) -> str:
-    """End of a sentence about a limit that cannot be enforced because of a hosted tool; else empty."""
-    limits = (scope.limits.usd for scope in limit_scopes(state))
-    if not state.settings.hosted_tools or not any(limit is not None for limit in limits):
-        return ""
-    if price_hosted_tools(state) is not None:
-        return ""
-    names = ", ".join(hosted.concept for hosted in state.settings.hosted_tools)
-    return f" (a price among the hosted tools {names} of {state.settings.model.name} is unknown)"
 
 
 def fit_reservation(
@@ -331,7 +336,7 @@ def price_partial_reply(state: State, usage: Usage, usd: Decimal | None) -> tupl
     """Usage and cost of a reply that broke off."""
     if usage.prompt:
         return usage, usd
-    guess = Usage(input=state.estimate.prompt_tokens, output=usage.output, incomplete=True)
+    guess = replace(usage, input=state.estimate.prompt_tokens, incomplete=True)
     price = state.settings.model.price
     return guess, price.cost(guess, state.now) if price else None
 
@@ -348,16 +353,7 @@ def billable_usage(state: State, reply: Reply) -> Usage:
 
 
 def add_spending(spent: Spending, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spending:
-    return sum_spending(spent, model_call_spending(usage, usd, steps))
-
-
-def sum_spending(one: Spending, two: Spending) -> Spending:
-    """Sum of every kind; unknown (None) if one of the two is."""
-    sums: dict[str, Any] = {}
-    for kind in one.__struct_fields__:
-        first, second = getattr(one, kind), getattr(two, kind)
-        sums[kind] = None if first is None or second is None else first + second
-    return Spending(**sums)
+    return spent + model_call_spending(usage, usd, steps)
 
 
 def model_call_spending(usage: Usage, usd: Decimal | None, steps: int) -> Spending:
@@ -384,8 +380,8 @@ def apply_subrun_charged(state: State, event: SubrunCharged, at: float, proof: s
         _add_charge(each, event) if each.session == event.session else each for each in run.budget.subruns
     )
     charged = Spending(steps=event.steps, usage=event.usage, usd=event.usd, tool_calls=event.tool_calls)
-    inner = sum_spending(run.budget.nested_spent, charged)
-    total = sum_spending(state.totals.nested_spent, charged)
+    inner = run.budget.nested_spent + charged
+    total = state.totals.nested_spent + charged
     return replace(
         state,
         run=replace(run, budget=replace(run.budget, nested_spent=inner, subruns=subruns)),

@@ -173,10 +173,10 @@ def _previous_end_breakpoint(
 
 
 def _is_far_back(view: tuple[Message, ...], at: int, rules: BreakpointRules) -> bool:
-    since = view[at + 1 :]
-    if rules.messages_max:
-        return sum(message.role in rules.roles for message in since) > rules.messages_max
-    return sum(len(message.parts) for message in since) > rules.blocks_max
+    count = 0
+    for message in view[at + 1 :]:
+        count += message.role in rules.roles if rules.messages_max else len(message.parts)
+    return count > (rules.messages_max or rules.blocks_max)
 
 
 def _find_markable(view: tuple[Message, ...], at: int, rules: BreakpointRules) -> int:

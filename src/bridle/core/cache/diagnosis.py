@@ -49,9 +49,15 @@ RECOVERED_CALLS, RECOVERED_RATE = 3, 0.9
 
 def find_cache_alarm(history: CacheHistory) -> CacheDegraded | None:
     """Alarm to report now; None if the cache works, or if it was already reported."""
-    eligible = [call for call in history.recent if call.expected_tokens]
-    if history.degraded or not eligible or eligible[-1] is not history.recent[-1]:
+    recent = history.recent
+    if history.degraded or not recent or not recent[-1].expected_tokens:
         return None
+    for call in recent:
+        if call.missed_tokens:
+            break
+    else:
+        return None  # nothing was missed, as in most sessions
+    eligible = [call for call in recent if call.expected_tokens]
     for rule in CACHE_ALARMS:
         latest = eligible[-rule.call_count :]
         missed = sum([call.missed_tokens for call in latest])
@@ -115,6 +121,7 @@ PARTIAL_SUMMARY_MOVE = e.PrefixMoved(
 RECENT_CALLS_MAX = 20
 """Maximum number of calls that an alarm may consider."""
 MissCause = tuple[CacheOutcome, str]
+NO_COST = Decimal(0)
 
 
 def record_call_sent(state: State, event: e.ModelAsked, at: float) -> CacheHistory:
@@ -167,6 +174,8 @@ def record_call_answered(state: State, reply: Reply) -> CacheHistory:
 
 def _split_recent(calls: tuple[CacheCall, ...]) -> tuple[tuple[CacheCall, ...], tuple[CacheCall, ...]]:
     """Recent calls, and older ones that are only summed; calls without expectation are kept only if newest."""
+    if len(calls) <= RECENT_CALLS_MAX and (len(calls) < 2 or calls[-2].expected_tokens):
+        return calls, ()  # of earlier calls, only the newest may be without expectation
     *old, newest = calls
     eligible = [call for call in old if call.expected_tokens]
     extra = max(0, len(eligible) + 1 - RECENT_CALLS_MAX)
@@ -192,7 +201,7 @@ def _diagnose_call(
         outcome=outcome,
         why=why,
         missed_tokens=missed,
-        usd=_price_miss(model, usage, missed),
+        usd=_price_miss(model, usage, missed) if missed else NO_COST,
     )
 
 
@@ -202,20 +211,22 @@ def _decide_outcome(
     abilities, before, usage = state.settings.model.abilities, history.previous, reply.usage
     if not abilities.cache and not usage.cache_read:
         return "unreported", "it is unknown whether this model caches prompts", 0
-    if usage.incomplete or not usage.prompt:
+    prompt = usage.prompt
+    if usage.incomplete or not prompt:
         return "unreported", "", 0
     if sent.stored_prompt_tokens:
         return _diagnose_stored_prompt(sent.stored_prompt_tokens, usage)
     if before is None:
         return "cold", "", 0
-    if before.usage.incomplete or not before.usage.prompt:
+    sent_before = before.usage.prompt
+    if before.usage.incomplete or not sent_before:
         return "unreported", "the previous call reported no usage", 0
     minimum = abilities.cache_minimum_tokens
     # A cache hit shows that the actual minimum is lower than the table's.
-    if before.usage.prompt < minimum and not usage.cache_read:
-        return "minimum", f"{before.usage.prompt:,} of at least {minimum:,} tokens", 0
+    if sent_before < minimum and not usage.cache_read:
+        return "minimum", f"{sent_before:,} of at least {minimum:,} tokens", 0
     step = abilities.cache_step_tokens or 1
-    expected = min(before.usage.prompt, usage.prompt) // step * step
+    expected = min(sent_before, prompt) // step * step
     if expected - usage.cache_read <= max(TOLERANCE_TOKENS, expected // TOLERANCE_DIVISOR):
         return "hit", "", expected
     return *_find_miss_cause(state, before, sent, reply, history.prefix_change), expected
@@ -254,8 +265,6 @@ def _find_miss_cause(
 
 
 def _price_miss(model: Model, usage: Usage, missed: int) -> Decimal | None:
-    if not missed:
-        return Decimal(0)
     rates = model.price.rates(usage.prompt) if model.price is not None else None
     if rates is None:
         return None

@@ -22,7 +22,7 @@ from bridle.core.calls.catalogue import (
     split_deferred_tools,
     stand_in_names,
 )
-from bridle.core.context.assemble import memory_text, offered_tools, prompt_cache_key
+from bridle.core.context.assemble import memory_text, offered_tools, prompt_cache_key, request_tools
 from bridle.core.context.summary_view import is_native_summary_accepted
 from bridle.core.context.token_estimate import written_instructions
 from bridle.core.context.view import drop_reasoning
@@ -69,7 +69,7 @@ def find_prefix_change(
 
 def snapshot_request(state: State, choice: ToolChoice) -> RequestSnapshot:
     """Prefix of a request sent in this state with this choice, for later comparison."""
-    tools, _ = split_deferred_tools(state, offered_tools(state))
+    tools, _ = request_tools(state)
     return RequestSnapshot(
         settings=state.settings,
         tools=tools,

@@ -172,8 +172,10 @@ HANDOVERS_REASON = (
 ADJUSTED_REASON = '{what}. Change the request, or allow the difference with Agent(on_adjusted="event")'
 
 
-def filter_offered_tools(state: State, specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+def filter_offered_tools(state: State, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
     """Tools that may be sent to the current model."""
+    if not state.settings.has_conditional_tools:
+        return specs
     return tuple(
         [
             spec
@@ -185,6 +187,8 @@ def filter_offered_tools(state: State, specs: Iterable[ToolSpec]) -> tuple[ToolS
 
 def list_withheld_reasons(state: State, specs: Iterable[ToolSpec]) -> tuple[str, ...]:
     """Reasons why hosted tools are not offered, one sentence each."""
+    if not state.settings.has_conditional_tools:
+        return ()
     return tuple(filter(None, [_explain_withheld(state, spec) for spec in specs if spec.native is not None]))
 
 
@@ -228,6 +232,8 @@ def apply_request_adjusted(state: State, event: RequestAdjusted, at: float, proo
 def adjustments_after_request(adjustments: RequestAdjustments, event: ModelAsked) -> RequestAdjustments:
     """Record the notes of a request that was sent, each once."""
     recorded = adjustments.recorded_notes
+    if not event.notes and adjustments.prefix_change is None and not adjustments.adjusted_now:
+        return adjustments
     new = [note for note in event.notes if note not in recorded]
     if not new and adjustments.prefix_change is None and not adjustments.adjusted_now:
         return adjustments

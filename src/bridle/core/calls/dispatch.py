@@ -5,8 +5,8 @@ an error result), in doubt (started by an earlier driver: its tool's policy deci
 person, or runnable.
 
 The result of a batch must be as if its calls ran in the order the model wrote them. A call therefore starts
-only if no earlier unfinished call conflicts with it (`CallConflicts`). A call that waits for a person only
-delays calls that are known to use the same resource, because the wait has no bound.
+only if no earlier unfinished call conflicts with it (`CallConflicts`). A call that waits for a person or
+for the caller only delays calls that are known to use the same resource, because the wait has no bound.
 
 The driver records everything that needs no tool before it starts one. So once a tool has started
 (`State.tools_started`), calls that cannot start are skipped quickly, and the scan ends where no later call
@@ -18,8 +18,15 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from bridle.core.budget.limits import TOOL_CALLS_NOTICE, TOOL_CALLS_RULE, deadline, tool_calls_left
-from bridle.core.context.assemble import visible_tools
+from bridle.core.budget.limits import (
+    TIME_UP_IN_DOUBT,
+    TOOL_CALLS_NOTICE,
+    TOOL_CALLS_RULE,
+    deadline,
+    is_time_up,
+    tool_calls_left,
+)
+from bridle.core.context.assemble import callable_tools
 from bridle.core.effects import AwaitApprovals, Effect, EndRun, ProbeTool, RequestApproval, RunTool, SkipCall
 from bridle.core.evaluate_reply import ANSWER_GIVEN, NO_ANSWER, answer_output_call, find_accepted_output
 from bridle.core.state import State
@@ -68,7 +75,7 @@ def number_calls(reply: Reply, turn: int) -> Reply:
     index = 0
     parts: list[Part] = []
     for part in reply.parts:
-        if isinstance(part, ToolCall):
+        if type(part) is ToolCall:
             parts.append(replace(part, id=make_call_id(turn, index)))
             index += 1
         else:
@@ -91,6 +98,9 @@ def open_calls(
     """Pending calls of a reply, each with its problem if it is invalid. `forbidden`: no call is allowed."""
     settings = state.settings
     calls, known = reply.calls, callable_tools(state)
+    if len(calls) == 1 and not output_error and not claims and not forbidden:
+        problem = ARGUMENTS_TRUNCATED if _is_cut_off(reply, calls[0]) else find_call_problem(calls[0], known)
+        return (PendingCall(call=calls[0], problem=problem),)
     claims_by_id = {claim.call_id: claim for claim in claims}
     answers = settings.output.call_names if settings.output is not None else ()
     first_places: dict[tuple[str, str, str], int] = {}
@@ -115,17 +125,6 @@ def open_calls(
     )
 
 
-def callable_tools(state: State) -> dict[str, ToolSpec]:
-    """Tools that the model may call, the output tool included, hosted tools excluded.
-
-    Every tool of a catalogue is callable, even if not revealed: models remember names.
-    """
-    shown = visible_tools(state.settings, state.tools.revealed)
-    if state.settings.catalogue is not None:
-        shown = (*shown, *state.settings.hidden_tools)
-    return {spec.name: spec for spec in shown if spec.native is None}
-
-
 def find_call_problem(call: ToolCall, known: Mapping[str, ToolSpec]) -> str:
     spec = known.get(call.name)
     if spec is None:
@@ -142,7 +141,7 @@ def choose_call_effects(state: State) -> tuple[Effect, ...]:
         return (EndRun(stop="failed", reason=TOO_MANY_CALLS.format(count=count, limit=limit)),)
     batch = _BatchDispatch(state, sifted=calls.tools_started)
     effects = batch.effects()
-    is_idle = calls.tools_started and not batch.is_running
+    is_idle = calls.tools_started and not batch.running
     if is_idle and not any(isinstance(effect, RunTool) for effect in effects):
         return _BatchDispatch(state, sifted=False).effects()  # the remaining calls may need no tool
     return effects
@@ -154,13 +153,14 @@ class _BatchDispatch:
     def __init__(self, state: State, *, sifted: bool) -> None:
         """Prepare a pass; `sifted` skips every call that cannot start now."""
         self._state, self._tools_started = state, sifted
+        self._is_only_call = len(state.calls.batch.pending) == 1  # it conflicts with nothing
         self._by_name = state.settings.tools_by_name
         self._effects: list[Effect] = []
         self._conflicts = CallConflicts()
         self._waiting: list[PendingCall] = []
         self._actions: set[tuple[str, bytes]] = set()
         """Running or waiting calls of tools with `once_per`, by tool and canonical arguments."""
-        self._running = [
+        self.running = [
             item.call.name for item in state.calls.batch.pending if item.running and item.result is None
         ]
         """Name of the tool of every running call."""
@@ -170,10 +170,8 @@ class _BatchDispatch:
         self._functions = state.settings.output_functions
         found = find_accepted_output(state, state.calls.batch.pending) if self._functions else NO_ANSWER
         self._is_answered = found != NO_ANSWER
-
-    @property
-    def is_running(self) -> bool:
-        return bool(self._running)
+        self._is_late = False
+        """A call in doubt cannot be settled: the run's time is up."""
 
     def effects(self) -> tuple[Effect, ...]:
         scanned = 0
@@ -182,14 +180,15 @@ class _BatchDispatch:
                 if self._tools_started and (self._is_blocked() or scanned >= LOOK_AHEAD_MAX):
                     break
                 scanned += 1
-                skip = self._skip_without_tool(item)
-                if skip is not None:
+                if (skip := self._skip_without_tool(item)) is not None:
                     self._effects.append(skip)
                 elif item.call.name in self._by_name:
                     self._consider_call(item, self._by_name[item.call.name])
-        if not self._effects and not self._running and self._waiting:
-            return (AwaitApprovals(calls=tuple(self._waiting)),)
-        return tuple(self._effects)
+        if self._effects or self.running or not (self._waiting or self._is_late):
+            return tuple(self._effects)
+        if self._is_late:
+            return (EndRun(stop="seconds", reason=TIME_UP_IN_DOUBT),)
+        return (AwaitApprovals(calls=tuple(self._waiting)),)
 
     def _skip_without_tool(self, item: PendingCall) -> Effect | None:
         """Result for a call that needs no tool, or its check; None if it needs a tool or has to wait."""
@@ -210,15 +209,14 @@ class _BatchDispatch:
         return None
 
     def _consider_call(self, item: PendingCall, spec: ToolSpec) -> None:
-        if _is_call_running(item) or item.waiting_session:
+        if item.running or item.waiting_session:  # only calls without a result are considered
             self._waiting += [item] if item.waiting_session else []
             self._add_unfinished(item, spec)
             return
         if self._tools_started and self._must_wait(item, spec):
             self._conflicts.add_unfinished(item, spec)
             return
-        duplicate = self._find_duplicate(item, spec)
-        if duplicate is not None:
+        if (duplicate := self._find_duplicate(item, spec)) is not None:
             if duplicate.result is not None:
                 text = duplicate.result.text or duplicate.result.outcome
                 self._effects.append(
@@ -226,6 +224,11 @@ class _BatchDispatch:
                         call=item.call, outcome=duplicate.result.outcome, why=f"{DUPLICATE_NOTICE} {text}"
                     )
                 )
+            return
+        takes_time = spec.on_unknown in ("probe", "retry") and spec.effect != "read"
+        if item.in_doubt and takes_time and is_time_up(self._state):
+            self._is_late = True
+            self._add_unfinished(item, spec)
             return
         decision = decide_permission(self._state, item, spec)
         if item.in_doubt and spec.on_unknown != "retry":
@@ -262,7 +265,7 @@ class _BatchDispatch:
 
     def _is_blocked(self) -> bool:
         """True if no later call can start."""
-        return self._conflicts.blocks_all or len(self._running) >= self._state.settings.tools_at_once_max
+        return self._conflicts.blocks_all or len(self.running) >= self._state.settings.tools_at_once_max
 
     def _must_wait(self, item: PendingCall, spec: ToolSpec) -> bool:
         """True if only earlier calls prevent this one from starting."""
@@ -271,8 +274,8 @@ class _BatchDispatch:
         return self._is_at_capacity(spec) or self._conflicts.must_wait(item, spec)
 
     def _is_at_capacity(self, spec: ToolSpec) -> bool:
-        return len(self._running) >= self._state.settings.tools_at_once_max or (
-            spec.at_once_max is not None and self._running.count(spec.name) >= spec.at_once_max
+        return len(self.running) >= self._state.settings.tools_at_once_max or (
+            spec.at_once_max is not None and self.running.count(spec.name) >= spec.at_once_max
         )
 
     def _add_unfinished(self, item: PendingCall, spec: ToolSpec) -> None:
@@ -347,13 +350,14 @@ class _BatchDispatch:
             self._calls_taken += item.attempt == 0  # reserve allowance for a possible approval
             if asked is None:
                 reason = f"{rule}; {APPROVAL_NOT_COUNTED}" if item.approvals_discarded else rule
+                seconds = self._state.settings.approval_seconds
                 self._effects.append(
                     RequestApproval(
                         call=item.call,
                         binding=binding,
                         rule=reason,
                         question=question,
-                        expires_at=self._approval_expiry(),
+                        expires_at=None if seconds is None else self._state.now + seconds,
                     )
                 )
 
@@ -374,8 +378,14 @@ class _BatchDispatch:
             )
 
     def _start_call(self, item: PendingCall, spec: ToolSpec, rule: str) -> None:
-        conflicts, gives_output = self._conflicts.must_wait(item, spec), spec.name in self._functions
-        self._add_unfinished(item, spec)
+        if spec.external:
+            self._waiting.append(item)
+            self._conflicts.add_waiting(item, spec)
+            return
+        conflicts, gives_output = False, spec.name in self._functions
+        if not self._is_only_call:
+            conflicts = self._conflicts.must_wait(item, spec)
+            self._add_unfinished(item, spec)
         if item.attempt == 0 and self._calls_left is not None and not gives_output:
             if self._calls_taken >= self._calls_left[0]:
                 self._refuse_over_limit(item, self._calls_left[1])
@@ -383,7 +393,7 @@ class _BatchDispatch:
             self._calls_taken += 1
         if conflicts or self._is_at_capacity(spec):
             return
-        self._running.append(spec.name)
+        self.running.append(spec.name)
         self._effects.append(
             RunTool(
                 call=item.effective_call,
@@ -408,10 +418,6 @@ class _BatchDispatch:
         run = len(state.conversation.prompt_ids)
         shared = share_doubt(state.calls.in_doubt, item, spec, run=run, now=state.now)
         return shared.key or make_call_key(state.calls.request_hash, item.call.id)
-
-    def _approval_expiry(self) -> float | None:
-        seconds = self._state.settings.approval_seconds
-        return None if seconds is None else self._state.now + seconds
 
 
 def skip_expired(item: PendingCall) -> SkipCall:
@@ -441,10 +447,6 @@ def _doubt_notice(item: PendingCall) -> str:
     return (
         SAME_IN_DOUBT_NOTICE.format(call_id=item.repeated_call_id) if item.repeated_call_id else CALL_IN_DOUBT
     )
-
-
-def _is_call_running(item: PendingCall) -> bool:
-    return item.running and item.result is None
 
 
 def _is_cut_off(reply: Reply, last: ToolCall) -> bool:

@@ -11,11 +11,12 @@ streamed, and a crash leaves nothing in doubt.
 from collections.abc import Mapping
 
 from bridle.core.budget.limits import deadline, tool_calls_left
+from bridle.core.context.assemble import callable_tools
 from bridle.core.effects import RunTool
 from bridle.core.state import State
 from bridle.values.message import ToolCall
 
-from .dispatch import callable_tools, find_call_problem, make_call_id, make_call_key
+from .dispatch import find_call_problem, make_call_id, make_call_key
 from .pending import PendingCall
 from .permission import decide_permission
 

@@ -1,4 +1,9 @@
-"""Calls that lost their driver: pending calls in a fork, and in a log with lost records.
+"""Calls that lost their driver: pending calls at the end of a run, in a fork, and in a log with lost records.
+
+End of a run: a call that was started and has no result is in doubt. If it has an effect and its tool has a policy
+(`on_unknown`), it stays open (`RunEnded.in_doubt`), and `resume` or the next prompt settles it before the conversation
+continues. All other calls get a result. A call with runs inside it, such as a call of another agent, is settled if one
+of those runs has a call in doubt.
 
 Forks: a call pending at the fork point belongs to the parent, which may be running it right now. The fork
 answers it without running it; the model can call again, under another key. With `once_per`, a call that was
@@ -12,21 +17,105 @@ action.
 `LOG_TRANSITIONS` has the events about the log itself, which may come in every phase.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from msgspec.structs import replace
 
 from bridle.core.cache.prefix import mark_stale_from
+from bridle.core.context.assemble import callable_tools
 from bridle.core.context.token_estimate import append_message
-from bridle.core.state import Phase, RunEnd, State
+from bridle.core.effects import RunTool
+from bridle.core.state import CallBatch, Phase, RunEnd, State
 from bridle.values import events as e
 from bridle.values.cache import PrefixMoved
 from bridle.values.message import Message, Text, ToolResult
-from bridle.values.request import ToolSpec
+from bridle.values.request import OnUnknown, ToolSpec
 
+from .dispatch import find_call_problem
 from .pending import PendingCall, find_call
-from .transitions import abandon_calls, append_results, close_batch, record_call_in_doubt, update_call
+from .transitions import (
+    abandon_calls,
+    append_results,
+    close_batch,
+    record_call_in_doubt,
+    remember_abandoned_call,
+    update_call,
+)
+
+IN_DOUBT_REASON = "{calls} started and has no result; resume or the next prompt {action}"
+CUT_ATTEMPTS_MAX = 3
+"""Attempts at a call that are cut at their time limit before the model is told of a timeout."""
+SETTLING_ACTIONS: dict[OnUnknown, str] = {
+    "probe": "runs its probe",
+    "ask": "asks a person",
+    "retry": "repeats it with the same key",
+}
+
+
+def list_doubts(state: State, nested: Collection[str] = ()) -> tuple[str, ...]:
+    """Ids of the calls that the end of the run leaves open; `nested` are calls with runs inside that have doubts."""
+    with_runs = {each.call_id for each in state.run.budget.subruns}
+    found = []
+    for item in state.calls.batch.pending:
+        policy = find_policy(state, item) if item.has_started else None
+        goes_on = policy == "retry" and item.call.id in with_runs  # it continues those runs
+        if policy is not None and (not goes_on or item.call.id in nested):
+            found.append(item.call.id)
+    return tuple(found)
+
+
+def find_policy(state: State, item: PendingCall) -> OnUnknown | None:
+    """Policy that settles the call after its run; None if it only reads, or its outcome is reported as unknown."""
+    spec = state.settings.find_tool(item.call.name)
+    if spec is None or spec.effect == "read" or spec.on_unknown == "report" or spec.handover:
+        return None
+    return spec.on_unknown
+
+
+def is_cut_in_doubt(state: State, effect: RunTool) -> bool:
+    """True if the tool's policy settles a call that was cut at its time limit and did not say what it had done."""
+    place = find_call(state.calls.batch.pending, effect.call.id)
+    if place is None:
+        return False
+    policy = find_policy(state, state.calls.batch.pending[place])
+    has_runs = any(each.call_id == effect.call.id for each in state.run.budget.subruns)
+    return policy == "ask" or (
+        policy is not None and effect.attempt < CUT_ATTEMPTS_MAX and not (policy == "retry" and has_runs)
+    )
+
+
+def describe_doubts(state: State, calls: Collection[str]) -> str:
+    """What the run leaves in doubt and what settles it, for its reason; empty if nothing is."""
+    told = []
+    for item in state.calls.batch.pending:
+        if item.call.id in calls and (policy := find_policy(state, item)) is not None:
+            called = f"{item.call.name} ({item.call.id})"
+            told.append(IN_DOUBT_REASON.format(calls=called, action=SETTLING_ACTIONS[policy]))
+    return "; ".join(told)
+
+
+def close_calls(state: State, event: e.RunEnded, at: float) -> State:
+    """State in which the pending calls have results; if some are in doubt, the batch stays open for these."""
+    closed = abandon_calls(state.calls.batch.pending, event.in_doubt)
+    for before, item in zip(state.calls.batch.pending, closed, strict=True):
+        if before.result is None and item.result is not None:
+            state = remember_abandoned_call(state, item, at)
+    if any(item.result is None for item in closed):
+        return replace(state, calls=replace(state.calls, batch=CallBatch(pending=closed)))
+    return append_results(state, closed, at)
+
+
+def recheck_calls(state: State) -> tuple[PendingCall, ...]:
+    """Pending calls under new settings: calls not yet started must be valid for the current tools."""
+    known = callable_tools(state)
+    return tuple(
+        replace(item, problem=find_call_problem(item.call, known))
+        if item.result is None and item.attempt == 0
+        else item
+        for item in state.calls.batch.pending
+    )
+
 
 RUNNING_IN_PARENT = (
     "This call was under way in the session that this one was forked from. Whether it took effect is not"
@@ -116,9 +205,9 @@ def apply_log_repaired(state: State, event: e.LogRepaired, at: float, proof: str
             evaluation=replace(state.run.evaluation, reply=None, continued_text=""),
         )
         after = replace(state, phase=Phase.IDLE, run=run)
-        if state.calls.batch.pending:
-            doubtful = tuple(replace(item, in_doubt=True) for item in state.calls.batch.pending)
-            after = append_results(after, abandon_calls(doubtful), at)
+    if state.calls.batch.pending:
+        doubtful = tuple(replace(item, in_doubt=True) for item in state.calls.batch.pending)
+        after = append_results(after, abandon_calls(doubtful), at)
     return append_message(
         after, Message(role="user", parts=(Text(text=RECORDS_LOST),), at=at, provenance="harness")
     )

@@ -74,6 +74,8 @@ class PendingCall(Value):
     """Started by the driver that currently writes this log."""
     in_doubt: bool = False
     """Started by an earlier driver, without a result."""
+    epoch: int | None = None
+    """Epoch under which its last attempt started; None if that has ended or there was none."""
     waiting_session: str = ""
     """Session of a run inside it that waits for a person."""
     result: ToolResult | None = None
@@ -89,6 +91,12 @@ class PendingCall(Value):
     hooks: CallHooks = CallHooks()
     server_answers: tuple[ServerAnswered, ...] = ()
     """Answers to requests that its server made during it."""
+
+    @property
+    def has_started(self) -> bool:
+        """True if it was started and has no result, not even one that hooks have not decided about."""
+        is_open = self.running or self.in_doubt or bool(self.waiting_session)
+        return is_open and self.result is None and self.hooks.unreviewed is None
 
     @property
     def unanswered_question(self) -> ApprovalAsked | None:
@@ -111,7 +119,8 @@ class PendingCall(Value):
     @property
     def effective_call(self) -> ToolCall:
         """The call with the arguments that it runs with."""
-        return replace(self.call, arguments=self.arguments)
+        edited = self.answer.arguments if self.answer is not None else None
+        return self.call if edited is None else replace(self.call, arguments=edited)
 
 
 def find_call(calls: tuple[PendingCall, ...], call_id: str) -> int | None:

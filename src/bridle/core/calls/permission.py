@@ -63,9 +63,15 @@ class PermissionDecision(Value):
 
 
 def decide_permission(state: State, item: PendingCall, spec: ToolSpec) -> PermissionDecision:
-    decided = _by_policy(state, item, spec) if state.settings.policy != NO_POLICY else None
-    if decided is not None:
+    policy = state.settings.policy
+    decided = _by_policy(state, item, spec) if policy != NO_POLICY else None
+    if decided is not None and not (decided.is_default and policy.tool_asks_first):
         return decided
+    by_tool = _by_tool(item, spec)
+    return by_tool if decided is None or by_tool.permission == "ask" else decided
+
+
+def _by_tool(item: PendingCall, spec: ToolSpec) -> PermissionDecision:
     claim = item.resource_claim
     if spec.approve == "always":
         return PermissionDecision(permission="ask", rule=ASKED_BY_TOOL)
@@ -113,7 +119,7 @@ def decide_hosted_permission(state: State, spec: ToolSpec) -> PermissionDecision
 def approval_binding(policy: Policy, item: PendingCall, spec: ToolSpec, question: ApprovalQuestion) -> str:
     """Hash of everything that an approval applies to. A call that is in doubt a second time needs a new one."""
     attempt = item.attempt if question == "in_doubt" else 0
-    rules = replace(policy, otherwise=None, allow_rules_hold=True)
+    rules = replace(policy, otherwise=None, allow_rules_hold=True, tool_asks_first=False)
     bound_values = (question, attempt, item.call.id, spec, _encode_arguments(item.call.arguments), rules)
     # After an ignored approval the binding changes: a log accepts one answer per binding.
     discarded = (item.approvals_discarded,) if item.approvals_discarded else ()

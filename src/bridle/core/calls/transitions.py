@@ -4,12 +4,16 @@ Each function returns the state after one event. A batch is closed when its last
 does the model receive the results, in the order of its calls.
 """
 
+from collections.abc import Collection
+
 from msgspec.structs import replace
 
 from bridle.core.budget.limits import TOOL_CALL_LIMITS
-from bridle.core.context.token_estimate import append_message, estimate_tool_tokens
+from bridle.core.context.assemble import callable_tools
+from bridle.core.context.token_estimate import append_message, append_prompt, estimate_tool_tokens
 from bridle.core.evaluate_reply import (
     CYCLE_LENGTH_MAX,
+    NO_ANSWER,
     batch_signature,
     count_rejected_answer,
     describe_rejection,
@@ -26,7 +30,7 @@ from bridle.values.request import HANDOVER_PREFIX
 
 from .catalogue import name_revealed_tools, note_handover
 from .compensation import record_compensation
-from .dispatch import callable_tools, find_call_problem
+from .dispatch import find_call_problem
 from .pending import (
     LOOKED_UP_SOURCES,
     PendingCall,
@@ -57,6 +61,7 @@ def apply_tool_started(state: State, event: e.ToolStarted, at: float, proof: str
         key=event.key,
         running=True,
         in_doubt=False,
+        epoch=event.epoch,
     )
     calls = replace(state.calls, batch=CallBatch(pending=pending, tools_started=True))
     if event.attempt > 1:
@@ -74,7 +79,7 @@ def apply_tool_started(state: State, event: e.ToolStarted, at: float, proof: str
 
 
 def apply_subrun_waiting(state: State, event: SubrunWaiting, at: float, proof: str) -> State:
-    return update_call(state, event.call_id, running=False, waiting_session=event.session)
+    return update_call(state, event.call_id, running=False, epoch=None, waiting_session=event.session)
 
 
 def apply_tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> State:
@@ -94,16 +99,9 @@ def apply_tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) 
 
 
 def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
-    new_results = (
-        (event.stored_result,)
-        if event.stored_result is not None and event.stored_result not in state.calls.stored_results
-        else ()
-    )
-    before = (
-        replace(state, calls=replace(state.calls, stored_results=(*state.calls.stored_results, *new_results)))
-        if new_results
-        else state
-    )
+    before, known, stored = state, state.calls.stored_results, event.stored_result
+    if stored is not None and stored not in known:
+        before = replace(state, calls=replace(state.calls, stored_results=(*known, stored)))
     if event.rule in TOOL_CALL_LIMITS:
         before = replace(
             before,
@@ -113,13 +111,15 @@ def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: s
         )
     if event.name[: len(HANDOVER_PREFIX)] == HANDOVER_PREFIX:
         before = note_handover(before, event)
-    place = find_call(state.calls.batch.pending, event.result.call_id)
-    if place is not None and state.calls.batch.pending[place].unanswered_question is not None:
+    batch = state.calls.batch
+    if (place := find_call(batch.pending, event.result.call_id)) is None:
+        return close_batch(before, at)
+    if batch.pending[place].unanswered_question is not None:
         before = _exclude_person_time(before, at)  # for an answer that never came
-    result = event.result
-    after = update_call(before, result.call_id, result=result, output=event.output, running=False)
-    item = after.calls.batch.pending[place] if place is not None else None
-    return close_batch(_remember_finished_call(after, item, event, at) if item is not None else after, at)
+    item = replace(batch.pending[place], result=event.result, output=event.output, running=False)
+    pending = (*batch.pending[:place], item, *batch.pending[place + 1 :])
+    calls = replace(before.calls, batch=CallBatch(pending=pending, tools_started=batch.tools_started))
+    return close_batch(_remember_finished_call(replace(before, calls=calls), item, event, at), at)
 
 
 def _remember_finished_call(state: State, item: PendingCall, event: e.ToolFinished, at: float) -> State:
@@ -171,12 +171,7 @@ def doubt_if_running(item: PendingCall) -> PendingCall:
     """The call after its driver is gone: in doubt if it was running, unless its result is only unreviewed."""
     if item.hooks.unreviewed is not None:
         return item
-    in_doubt = item.result is None and _has_started(item)
-    return replace(item, in_doubt=in_doubt, running=False, waiting_session="")
-
-
-def _has_started(item: PendingCall) -> bool:
-    return item.running or item.in_doubt or bool(item.waiting_session)
+    return replace(item, in_doubt=item.has_started, running=False, waiting_session="")
 
 
 def record_call_in_doubt(state: State, item: PendingCall, at: float) -> State:
@@ -307,12 +302,14 @@ def _exclude_person_time(state: State, at: float) -> State:
 def close_batch(state: State, at: float) -> State:
     """State after the last result of a batch; unchanged if results are missing."""
     calls = state.calls.batch.pending
-    # From the end, because the last calls are usually answered last.
-    if not calls or any(item.result is None for item in reversed(calls)):
+    if not calls or None in [item.result for item in calls]:
         return state
     remembered = CYCLE_LENGTH_MAX * (state.settings.repeats_max or 0)
-    output, function = find_accepted_output(state, calls)
     evaluation = state.run.evaluation
+    has_output = (
+        state.settings.output is not None and not state.run.prompt.held
+    )  # else it answers an earlier prompt
+    output, function = find_accepted_output(state, calls) if has_output else NO_ANSWER
     progress = evaluation.output_progress
     if function != progress.function:
         progress = replace(progress, function=function)
@@ -320,16 +317,17 @@ def close_batch(state: State, at: float) -> State:
         if progress.tool_retries or (item.result is not None and item.result.outcome == "retry"):
             progress = replace(progress, tool_retries=_count_retries(progress.tool_retries, calls))
             break
-    if output is None and list_output_calls(state.settings, calls):
+    if output is None and has_output and list_output_calls(state.settings, calls):
         progress = count_rejected_answer(progress)
     signatures: tuple[str, ...] = ()
     if remembered:
         signatures = (*evaluation.batch_signatures, batch_signature(pair_results(calls)))[-remembered:]
     evaluation = replace(evaluation, batch_signatures=signatures, output=output, output_progress=progress)
+    after = append_results(state, calls, at)
     return replace(
-        append_results(state, calls, at),
+        after,
         phase=Phase.EVALUATING_REPLY if output is not None else Phase.CALLING_MODEL,
-        run=replace(state.run, evaluation=evaluation),
+        run=replace(after.run, evaluation=evaluation),
     )
 
 
@@ -347,35 +345,32 @@ def _count_retries(
     return tuple((kept | asked_again).items())
 
 
-def recheck_calls(state: State) -> tuple[PendingCall, ...]:
-    """Pending calls under new settings: calls not yet started must be valid for the current tools."""
-    known = callable_tools(state)
+def abandon_calls(calls: tuple[PendingCall, ...], in_doubt: Collection[str] = ()) -> tuple[PendingCall, ...]:
+    """The calls, each with a result: calls still pending are abandoned, except those that stay in doubt."""
     return tuple(
-        replace(item, problem=find_call_problem(item.call, known))
-        if item.result is None and item.attempt == 0
-        else item
-        for item in state.calls.batch.pending
+        doubt_if_running(item) if item.call.id in in_doubt else _abandon_call(item) for item in calls
     )
 
 
-def abandon_calls(calls: tuple[PendingCall, ...]) -> tuple[PendingCall, ...]:
-    """The calls, each with a result: calls still pending are abandoned."""
-    return tuple(_abandon_call(item) for item in calls)
-
-
 def append_results(state: State, calls: tuple[PendingCall, ...], at: float) -> State:
-    """State with the results appended as a message to the model."""
+    """State with the results appended as a message to the model, and after them the prompts that waited for them."""
     message, revealed = name_revealed_tools(state, _make_results_message(calls, at))
     tools = state.tools
     if revealed:
         tools = replace(tools, to_reveal=(*tools.to_reveal, *revealed))
     calls_left = replace(state.calls, batch=CallBatch())
-    return replace(append_message(state, message), calls=calls_left, tools=tools)
+    after = replace(append_message(state, message), calls=calls_left, tools=tools)
+    held = state.run.prompt.held
+    for prompt in held:
+        after = append_prompt(after, prompt)
+    if not held:
+        return after
+    return replace(after, run=replace(after.run, prompt=replace(after.run.prompt, held=())))
 
 
 def _make_results_message(calls: tuple[PendingCall, ...], at: float) -> Message:
     """Message with the results; for a call whose arguments a person changed, with a note about it."""
-    results = tuple(_result_for_model(item) for item in calls if item.result is not None)
+    results = tuple([_result_for_model(item) for item in calls if item.result is not None])
     return Message(role="tool", parts=results, at=at, provenance="tool")
 
 
@@ -411,7 +406,7 @@ def _abandon_call(item: PendingCall) -> PendingCall:
     if item.hooks.unreviewed is not None:
         notice = (Text(text=RESULT_UNREVIEWED),)
         return replace(item, result=replace(item.hooks.unreviewed.result, parts=notice))
-    started = _has_started(item)
+    started = item.has_started
     result = ToolResult(
         call_id=item.call.id,
         parts=(Text(text=CALL_INTERRUPTED if started else CALL_NOT_STARTED),),

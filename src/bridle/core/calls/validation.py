@@ -34,6 +34,7 @@ NAMES_MAX = 12
 SHOWN_CHARS_MAX = 60
 VALIDATORS_MAX = 1024
 _ERRORS_READ_MAX = 100
+TOO_DEEP = "are nested too deeply to be checked"
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 PathStep = str | int
@@ -60,6 +61,15 @@ def check_arguments(
     if not isinstance(parsed, dict):
         return _explain_malformed(phrases, f"must be a JSON object, not {_name_json_kind(parsed)}")
     try:
+        # Every key has a colon: with as many colons as keys, no key is duplicated.
+        duplicate = None if arguments.count(":") == len(parsed) else _find_duplicate_field(arguments)
+    except (ValueError, RecursionError):
+        return _explain_malformed(phrases, TOO_DEEP)
+    if duplicate is not None:
+        return _explain_malformed(phrases, f"give the field `{_shorten_name(duplicate)}` twice")
+    if not spec.is_checked:
+        return parsed
+    try:
         validator = _load_validator(spec.parameters)
     except ValueError as error:
         why = _first_line(error)
@@ -68,13 +78,9 @@ def check_arguments(
             kind="broken_tool",
         )
     try:
-        # Every key has a colon: with as many colons as keys, no key is duplicated.
-        duplicate = None if arguments.count(":") == len(parsed) else _find_duplicate_field(arguments)
-        if duplicate is not None:
-            return _explain_malformed(phrases, f"give the field `{_shorten_name(duplicate)}` twice")
         return parsed if validator.is_valid(parsed) else _explain_mismatch(spec, validator, parsed, phrases)
     except (ValueError, RecursionError):
-        return _explain_malformed(phrases, "are nested too deeply to be checked")
+        return _explain_malformed(phrases, TOO_DEEP)
 
 
 def explain_unknown_tool(name: str, names: Iterable[str]) -> str:

@@ -45,6 +45,7 @@ from .strategies import (
     estimated_tokens,
     fit_limit_tokens,
     gain_tokens_min,
+    is_below_threshold,
     message_weight,
     minimum_tokens,
     price_uncached_tokens,
@@ -151,12 +152,10 @@ def plan_compaction(state: State) -> Compact | SummaryRequest | EndRun | None:
     if progress.summary.text or progress.summary.native_parts:
         return Compact(event=_place_summary(state))
     now = estimated_tokens(state)
-    if now <= compaction_threshold(state):
+    if is_below_threshold(state, now):
         return None
-    overflows, exhausted = (
-        now > fit_limit_tokens(state),
-        progress.failed_tries >= TRIES_MAX or progress.split_count > PIECES_MAX,
-    )
+    overflows = now > fit_limit_tokens(state)
+    exhausted = progress.failed_tries >= TRIES_MAX or progress.split_count > PIECES_MAX
     if exhausted and overflows:
         return context_overflow(state)
     if (

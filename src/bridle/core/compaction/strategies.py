@@ -90,6 +90,15 @@ def compaction_threshold(state: State) -> int:
     return min(int(options.at * window) if options else window, window - reply)
 
 
+def is_below_threshold(state: State, tokens: int) -> bool:
+    """True if a prompt of this size needs no compaction."""
+    options, window = state.settings.compaction, window_tokens(state)
+    # Far below the threshold, which leaves at most `REPLY_SHARE_MAX` of the window to the reply, it need not be known.
+    if options and tokens < window * options.at - 1 and tokens <= window * (1 - REPLY_SHARE_MAX):
+        return True
+    return tokens <= compaction_threshold(state)
+
+
 def view_weight(state: State, view: Iterable[Message]) -> int:
     """Weight of a whole prompt with these messages."""
     return estimate_overhead(state) + sum(message_weight(state, message) for message in view)

@@ -14,11 +14,12 @@ Model, budget and session data are not included.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 from msgspec.structs import replace
 
+from bridle.core.budget.hosted import list_unlimited_uses
 from bridle.core.budget.limits import output_tokens_room
 from bridle.core.cache.breakpoints import cache_key, place_breakpoints
 from bridle.core.cache.tracking import ServerConversation
@@ -30,15 +31,15 @@ from bridle.values.model import Endpoint, Model
 from bridle.values.request import OutputSpec, Request, StepOptions, Thinking, ToolChoice, ToolSpec
 from bridle.values.settings import Settings
 
-from .model_constraints import apply_model_constraints, settled_losses
+from .model_constraints import FREE, apply_model_constraints, settled_losses
 from .token_estimate import written_instructions
 
 
 def assemble_request(state: State, choice: ToolChoice | None = None) -> tuple[Request, tuple[str, ...]]:
     """The request, and the changes that made it acceptable."""
     settings = state.settings
-    tools, deferred = split_deferred_tools(state, offered_tools(state))
-    revealed = _revealed_specs(settings, state.tools.revealed)
+    tools, deferred = request_tools(state)
+    revealed = _revealed_specs(settings, state.tools.revealed) if state.tools.revealed else ()
     effective = replace(settings, tools=(*settings.tools, *revealed)) if revealed else settings
     refused = state.run.refusals.refused_parameters
     options = apply_model_constraints(
@@ -49,20 +50,27 @@ def assemble_request(state: State, choice: ToolChoice | None = None) -> tuple[Re
     )
     cached = "cache" not in refused
     output_tokens = output_tokens_room(state)
-    conversation = _usable_conversation(state)
+    conversation = _usable_conversation(state) if settings.chain else None
+    system = system_prompt(state)
     request = Request(
         model=settings.model,
-        system=system_prompt(state),
+        system=system,
         tools=tools,
         deferred_tools=deferred,
         messages=state.conversation.view,
         tool_choice=options.tool_choice,
         max_tokens=output_tokens,
         output=settings.output if settings.output and settings.output.mode == "native" else None,
-        thinking=_fit_thinking_budget(options.thinking, output_tokens, settings.model),
+        thinking=_fit_thinking_budget(options.thinking, output_tokens, settings.model)
+        if options.thinking is not None
+        else None,
         sampling=options.sampling,
         breakpoints=place_breakpoints(
-            settings, tools, state.conversation.view, remembers=_has_own_head(state)
+            settings,
+            tools,
+            state.conversation.view,
+            # More than the instructions, which all sessions of the agent share.
+            remembers=len(system) > len(settings.instruction_texts),
         )
         if cached
         else (),
@@ -70,11 +78,19 @@ def assemble_request(state: State, choice: ToolChoice | None = None) -> tuple[Re
         compare_reply_id=previous_reply_id(state) if cached and _can_explain_misses(settings.model) else "",
         keeps_server_state=settings.chain is True or conversation is not None,
         conversation=conversation.name if conversation else "",
-        server_state_until=conversation.reply_id if conversation else _chained_reply_id(state),
+        server_state_until=conversation.reply_id
+        if conversation
+        else _chained_reply_id(state)
+        if settings.chain
+        else "",
         extras=options.extras,
     )
-    notes = (*options.notes, *_note_thinking_budget(options.thinking, request.thinking))
-    return request, (*(note for note in notes if _is_new_note(state, note)), *options.step_notes)
+    notes = options.notes
+    if request.thinking is not options.thinking:
+        notes = (*notes, *_note_thinking_budget(options.thinking, request.thinking))
+    if notes:
+        notes = tuple([note for note in notes if _is_new_note(state, note)])
+    return request, (*notes, *options.step_notes)
 
 
 def _is_new_note(state: State, note: str) -> bool:
@@ -84,6 +100,8 @@ def _is_new_note(state: State, note: str) -> bool:
 
 def prompt_cache_key(state: State) -> str:
     """Key of the cached prompt; empty if none is sent."""
+    if not state.settings.model.abilities.cache_key:
+        return ""
     refused = "cache" in state.run.refusals.refused_parameters
     return "" if refused else cache_key(state.settings, state.run.origin.tenant, state.identity.id)
 
@@ -125,9 +143,15 @@ def _can_explain_misses(model: Model) -> bool:
 
 def list_unsent_options(state: State, choice: ToolChoice | None = None) -> tuple[str, ...]:
     """Requested options that the next request lacks and that this run has not recorded yet."""
+    settings, refused = state.settings, state.run.refusals.refused_parameters
+    is_plain = settings.has_fixed_tools and not settings.extras and not refused
+    if is_plain and (choice or settings.tool_choice) == FREE:
+        return ()
     requested = _release_forced_choice(state, choice or step_tool_choice(state))
     withheld = list_withheld_reasons(state, visible_tools(state.settings, state.tools.revealed))
-    losses = (*settled_losses(state.settings, requested, state.run.refusals.refused_parameters), *withheld)
+    losses = (*settled_losses(settings, requested, refused), *withheld)
+    if settings.hosted_tools:
+        losses += list_unlimited_uses(state)
     return (
         tuple([note for note in losses if note not in state.run.adjustments.recorded_notes]) if losses else ()
     )
@@ -173,17 +197,22 @@ def system_prompt(state: State) -> tuple[Text, ...]:
     In this order, the beginning is shared by as many sessions as possible.
     """
     settings = state.settings
+    if settings.memory is None and not settings.session_functions:
+        return settings.instruction_texts
     written = written_instructions(state) if settings.session_functions else ""
-    return tuple(Text(text=text) for text in (settings.instructions, memory_text(state), written) if text)
+    texts = [Text(text=text) for text in (memory_text(state), written) if text]
+    return (*settings.instruction_texts, *texts)
 
 
 def memory_text(state: State) -> str:
     return state.memory.text if state.settings.memory is not None else ""
 
 
-def _has_own_head(state: State) -> bool:
-    """True if content that not all sessions of the agent share ends the system prompt."""
-    return bool(memory_text(state) or (state.settings.session_functions and written_instructions(state)))
+def request_tools(state: State) -> tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]:
+    """Tools inside the prompt of the next request, and deferred tools outside it."""
+    if state.settings.has_fixed_tools and not state.tools.revealed:
+        return state.settings.tools, ()
+    return split_deferred_tools(state, offered_tools(state))
 
 
 def offered_tools(state: State) -> tuple[ToolSpec, ...]:
@@ -196,6 +225,20 @@ def visible_tools(settings: Settings, shown: tuple[str, ...]) -> tuple[ToolSpec,
     if settings.output is None and not shown:
         return settings.tools
     return (*settings.tools, *_output_tool(settings.output), *_revealed_specs(settings, shown))
+
+
+def callable_tools(state: State) -> Mapping[str, ToolSpec]:
+    """Tools that the model may call, the output tool included, hosted tools excluded.
+
+    Every tool of a catalogue is callable, even if not revealed: models remember names.
+    """
+    settings = state.settings
+    if settings.output is None and settings.catalogue is None and not state.tools.revealed:
+        return settings.callable_tools
+    shown = visible_tools(state.settings, state.tools.revealed)
+    if state.settings.catalogue is not None:
+        shown = (*shown, *state.settings.hidden_tools)
+    return {spec.name: spec for spec in shown if spec.native is None}
 
 
 def _revealed_specs(settings: Settings, shown: tuple[str, ...]) -> tuple[ToolSpec, ...]:

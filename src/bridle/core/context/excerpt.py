@@ -124,7 +124,11 @@ def join_result_text(result: ToolResult) -> str:
 
 
 def is_long_result(result: ToolResult, limit: int | None) -> bool:
-    return limit is not None and sum(map(len, _text_pieces(result))) > limit
+    if limit is None:
+        return False
+    if len(result.parts) == 1 and type(only := result.parts[0]) is Text:  # nearly always
+        return len(only.text) > limit
+    return sum(map(len, _text_pieces(result))) > limit
 
 
 def make_excerpt(

@@ -58,6 +58,9 @@ def apply_model_constraints(
         extras=settings.extras,
         refused_parameters=left_out,
     )
+    asks_for_plain_text = settings.thinking is None and settings.output is None and not settings.extras
+    if asks_for_plain_text and settings.sampling == NO_SAMPLING and choice == FREE and not left_out:
+        return _note_max_tokens(options, settings)  # most requests; no other rule applies to them
     requested: dict[Subject, bool] = {
         "thinking": settings.thinking is not None,
         "sampling": settings.sampling != NO_SAMPLING,
@@ -187,15 +190,8 @@ def _clamp_thinking_budget(options: RequestOptions, settings: Settings) -> Reque
     return replace(options, thinking=replace(thinking, budget_tokens=accepted)).add_note(note)
 
 
-def requested_output_tokens(settings: Settings) -> int | None:
-    """Maximum output tokens as requested and supported; None if not set."""
-    requested, abilities = settings.max_tokens, settings.model.abilities
-    too_many = requested is not None and requested > abilities.output_tokens and abilities.output_limited
-    return abilities.output_tokens if too_many else requested
-
-
 def _note_max_tokens(options: RequestOptions, settings: Settings) -> RequestOptions:
-    requested, accepted = settings.max_tokens, requested_output_tokens(settings)
+    requested, accepted = settings.max_tokens, settings.output_tokens_requested
     if requested is None or accepted == requested:
         return options
     return options.add_note(

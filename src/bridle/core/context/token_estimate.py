@@ -16,7 +16,7 @@ prompts long enough to be meaningful.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -49,20 +49,34 @@ Digits, signs and other scripts count one per byte.
 
 def extend_conversation(conversation: Conversation, model: Model, message: Message) -> Conversation:
     """The conversation with one more message, in the transcript and in the view of this model."""
-    has_no_media = not any(isinstance(part, Media | ToolResult) for part in message.parts)
+    has_media = _has_media(message.parts)
     transcript = conversation.transcript.append(
-        message if has_no_media else _complete_media(message, model.endpoint.endpoint_id)
+        _complete_media(message, model.endpoint.endpoint_id) if has_media else message
     )
     placed = transcript.messages[-1]
-    if has_no_media:
-        return replace(conversation, transcript=transcript, view=(*conversation.view, placed))
+    if conversation.view is conversation.transcript.messages:
+        view = transcript.messages  # nothing was changed for the model: one tuple is both
+    else:
+        view = conversation.view + (placed,)  # noqa: RUF005 - one copy; unpacking makes two
+    if not has_media:
+        return replace(conversation, transcript=transcript, view=view)
     return replace(
         conversation,
         transcript=transcript,
-        view=(*conversation.view, placed),
+        view=view,
         picture_count=conversation.picture_count + count_pictures(placed),
         unsupported_parts=(*conversation.unsupported_parts, *find_unsupported_media(placed, model)),
     )
+
+
+def _has_media(parts: tuple[Part, ...]) -> bool:
+    for part in parts:
+        match part:
+            case Media():
+                return True
+            case ToolResult(parts=inner) if _has_media(inner):
+                return True
+    return False
 
 
 def _complete_media(message: Message, endpoint_id: str) -> Message:
@@ -106,8 +120,37 @@ def append_prompt(state: State, message: Message) -> State:
         after,
         conversation=replace(
             after.conversation,
-            prompt_ids=(*after.conversation.prompt_ids, after.conversation.transcript.messages[-1].id),
+            prompt_ids=after.conversation.prompt_ids + (after.conversation.transcript.messages[-1].id,),  # noqa: RUF005
         ),
+    )
+
+
+def append_history(state: State, messages: Sequence[Message]) -> State:
+    """Append an imported history, as `append_prompt` and `append_message` of each do, with one copy."""
+    if not messages:
+        return state
+    conversation, model = state.conversation, state.settings.model
+    transcript = conversation.transcript.extend(
+        _complete_media(message, model.endpoint.endpoint_id) if _has_media(message.parts) else message
+        for message in messages
+    )
+    placed = transcript.messages[len(conversation.transcript.messages) :]
+    is_unchanged = conversation.view is conversation.transcript.messages
+    unsupported = (part for message in placed for part in find_unsupported_media(message, model))
+    tokens = (state.estimate.prompt_tokens or estimate_overhead(state)) + sum(
+        estimate_part_tokens(message.parts) + MESSAGE_TOKENS for message in messages
+    )
+    return replace(
+        state,
+        conversation=replace(
+            conversation,
+            transcript=transcript,
+            view=transcript.messages if is_unchanged else (*conversation.view, *placed),
+            picture_count=conversation.picture_count + sum(map(count_pictures, placed)),
+            unsupported_parts=(*conversation.unsupported_parts, *unsupported),
+            prompt_ids=(*conversation.prompt_ids, *(each.id for each in placed if each.role == "user")),
+        ),
+        estimate=replace(state.estimate, prompt_tokens=tokens),
     )
 
 
@@ -186,15 +229,16 @@ def estimate_text_tokens(text: str) -> int:
 def estimate_part_tokens(parts: tuple[Part, ...]) -> int:
     total = 0
     for part in parts:
-        if isinstance(part, Media):
-            # A file is read as text and grows with its size; an image is not.
-            total += PICTURE_TOKENS if part.kind == "image" else max(PICTURE_TOKENS, len(part.data) // 2)
-        elif isinstance(part, ToolResult):
-            total += estimate_part_tokens(part.parts)
-        elif isinstance(part, ToolCall):
-            total += estimate_text_tokens(part.name) + estimate_text_tokens(part.arguments)
-        elif isinstance(part, Text | Reasoning):
-            total += estimate_text_tokens(part.text)
+        match part:
+            case Text(text=text) | Reasoning(text=text):
+                total += estimate_text_tokens(text)
+            case ToolResult(parts=inner):
+                total += estimate_part_tokens(inner)
+            case ToolCall(name=name, arguments=arguments):
+                total += estimate_text_tokens(name) + estimate_text_tokens(arguments)
+            case Media(kind=kind, data=data):
+                # A file is read as text and grows with its size; an image is not.
+                total += PICTURE_TOKENS if kind == "image" else max(PICTURE_TOKENS, len(data) // 2)
     return total
 
 
@@ -236,14 +280,11 @@ COUNTED_SHARE_MIN = 0.8
 
 def truncation_hint(request: Request, usage: Usage) -> str:
     """Reason to believe that the beginning of the prompt was dropped; empty if there is none."""
-    counted = usage.prompt
     # Messages stored at the provider are not sent again and may not be counted again.
-    if (
-        not request.model.abilities.cuts_prompts
-        or request.server_state_until
-        or usage.incomplete
-        or not counted
-    ):
+    if not request.model.abilities.cuts_prompts or request.server_state_until or usage.incomplete:
+        return ""
+    counted = usage.prompt
+    if not counted:
         return ""
     words = sum(len(WORD.findall(text)) for text in _prompt_texts(request))
     if words < PROMPT_WORDS_MIN or counted >= COUNTED_SHARE_MIN * words:

@@ -101,6 +101,8 @@ def view_for_model(
     """Messages as this model sees them, the parts changed, and the number of messages summarized."""
     by_message: dict[str, dict[PartRef, ViewChange]] = {}
     recorded = tuple(recorded)
+    if not recorded:
+        return tuple(messages), frozenset(), 0  # of a transcript: its own tuple, so that both grow at once
     for event in recorded:
         if event.model_key in ("", model.model_key):
             for change in event.changes:

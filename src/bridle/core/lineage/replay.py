@@ -332,7 +332,10 @@ def _call_of(event: e.Event) -> str:
 
 def _is_input(event: e.Event) -> bool:
     """True for an event that core does not cause; a run is cancelled by its caller or by a new driver only."""
-    return isinstance(event, INPUT_EVENTS) or (isinstance(event, e.RunEnded) and event.stop == "cancelled")
+    match event:
+        case e.RunEnded(stop="cancelled") | e.ToolFinished(source="caller"):
+            return True
+    return isinstance(event, INPUT_EVENTS)
 
 
 def _is_same_decision(recorded: e.Event, expected: e.Event | None) -> bool:

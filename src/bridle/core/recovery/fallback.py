@@ -41,9 +41,15 @@ def next_model(state: State) -> Model | None:
     return next((model for model in fresh if _can_help(state, model, failure)), None)
 
 
+NO_WAIT = RetryWait(seconds=0.0, source="")
+NO_REFUSALS = EndpointRefusals()
+
+
 def decide_wait(state: State) -> RetryWait | GiveUp:
     """Wait before the next request to the current model, or the reason to give up on it."""
     run, attempt, failure = state.run, state.run.attempt, state.run.attempt.failure
+    if failure is None and run.refusals == NO_REFUSALS and not run.compaction.overflow.kind:
+        return NO_WAIT
     refusals, refused = run.refusals, failure is not None and bool(failure.refused_parameter)
     repaired = bool(refusals.rejected_parts or refusals.reply_echo or run.compaction.overflow.kind or refused)
     if failure is None or repaired:

@@ -13,8 +13,8 @@ Tampering is not detected here: record hashes do that.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple, cast, get_args
 
 from msgspec.structs import replace
 
@@ -39,7 +39,7 @@ CallEvent = (
     | e.ApprovalAnswered
     | e.CallReviewed
 )
-
+CALL_EVENTS: frozenset[type] = frozenset(get_args(CallEvent))
 MODEL_EVENTS = (
     e.ModelAsked,
     e.ModelReplied,
@@ -96,13 +96,21 @@ def fold_log(
 ) -> FoldedLog:
     """Fold a log; `observe` is shown each record, with the states before and after it."""
     reader = LogReader()
+    apply_records(reader, records, observe)
+    reader.continue_numbering()
+    return FoldedLog(reader.state, tuple(reader.repairs))
+
+
+def apply_records(
+    reader: "LogReader",
+    records: Iterable[Record],
+    observe: Callable[[Record, State, State], None] | None = None,
+) -> None:
     for record in records:
         before = reader.state
         reader.apply_record(record)
         if observe is not None:
             observe(record, before, reader.state)
-    reader.continue_numbering()
-    return FoldedLog(reader.state, tuple(reader.repairs))
 
 
 def iterate_states(records: Iterable[Record]) -> Iterator[tuple[Record, State]]:
@@ -116,13 +124,21 @@ def iterate_states(records: Iterable[Record]) -> Iterator[tuple[Record, State]]:
 class LogReader:
     """Folds a log record by record."""
 
-    def __init__(self) -> None:
-        self.state = State()
-        self.repairs: list[str] = []
-        self._call_ids: set[str] = set()
-        self._aliases: dict[str, list[str]] = {}
+    def __init__(
+        self,
+        state: State | None = None,
+        repairs: Iterable[str] = (),
+        call_ids: Iterable[str] = (),
+        aliases: Mapping[str, Iterable[str]] | None = None,
+        reply_number: int = 0,
+    ) -> None:
+        """Begin with an empty log, or after the records that another reader has read."""
+        self.state = state or State()
+        self.repairs = list(repairs)
+        self.call_ids = set(call_ids)
+        self.aliases = {name: list(ids) for name, ids in (aliases or {}).items()}
         """Ids of the pending calls, by the id that the log uses for them."""
-        self._reply_number = 0
+        self.reply_number = reply_number
 
     def apply_record(self, record: Record) -> None:
         event: e.Event | None = record.event
@@ -131,25 +147,21 @@ class LogReader:
             self.continue_numbering()
         elif isinstance(event, e.UnknownEvent):
             for turn in CALL_ID_PATTERN.findall(record.data.decode("utf-8", "replace")):
-                self._reply_number = max(self._reply_number, int(turn))
+                self.reply_number = max(self.reply_number, int(turn))
             self._add_repair(
                 f"record {record.seq} ({event.kind or 'of no kind'}) cannot be read by this version;"
                 " it is kept and skipped"
             )
         elif isinstance(event, e.ModelReplied):
             event = self._rename_calls(record.seq, event)
-        elif isinstance(event, CallEvent):
-            event = self._resolve_call(record.seq, event)
+        elif type(event) in CALL_EVENTS:
+            event = self._resolve_call(record.seq, cast("CallEvent", event))
         if event is not None:
             self._bridge_and_apply(record, event)
 
     def copy(self) -> "LogReader":
         """An independent copy, to continue separately."""
-        other = LogReader()
-        other.state, other.repairs, other._reply_number = self.state, list(self.repairs), self._reply_number
-        other._call_ids = set(self._call_ids)
-        other._aliases = {name: list(call_ids) for name, call_ids in self._aliases.items()}
-        return other
+        return LogReader(self.state, self.repairs, self.call_ids, self.aliases, self.reply_number)
 
     def continue_numbering(self) -> None:
         """Continue after every reply number ever used, including those in skipped records.
@@ -158,14 +170,14 @@ class LogReader:
         """
         # A reply that hooks still review has its number and is counted once they accept it.
         is_held = self.state.run.evaluation.hooks.unreviewed is not None
-        last = self._reply_number - is_held
+        last = self.reply_number - is_held
         if last > self.state.totals.reply_count:
             self.state = replace(self.state, totals=replace(self.state.totals, reply_count=last))
 
     def _note_reply_number(self, call_id: str) -> None:
         found = CALL_ID_PATTERN.match(call_id)
         if found is not None:
-            self._reply_number = max(self._reply_number, int(found[1]))
+            self.reply_number = max(self.reply_number, int(found[1]))
 
     def _bridge_and_apply(self, record: Record, event: e.Event) -> None:
         try:
@@ -185,7 +197,7 @@ class LogReader:
 
     def _rename_calls(self, seq: int, event: e.ModelReplied) -> e.ModelReplied:
         """The reply with call ids that are unique in the session."""
-        self._aliases = {}
+        self.aliases = {}
         if not event.reply.calls:
             return event
         parts: list[Part] = []
@@ -194,15 +206,15 @@ class LogReader:
                 parts.append(part)
                 continue
             self._note_reply_number(part.id)
-            unique_id = _make_unused_id(part.id, self._call_ids)
-            self._call_ids.add(unique_id)
-            self._aliases.setdefault(part.id, []).append(unique_id)
+            unique_id = _make_unused_id(part.id, self.call_ids)
+            self.call_ids.add(unique_id)
+            self.aliases.setdefault(part.id, []).append(unique_id)
             if unique_id != part.id:
-                self._aliases.setdefault(unique_id, []).append(unique_id)
+                self.aliases.setdefault(unique_id, []).append(unique_id)
                 self._add_repair(
                     f"record {seq} uses the id {part.id} again; that call is {unique_id} from here on"
                 )
-            parts.append(replace(part, id=unique_id))
+            parts.append(part if unique_id == part.id else replace(part, id=unique_id))
         return replace(event, reply=replace(event.reply, parts=tuple(parts)))
 
     def _resolve_call(self, seq: int, event: CallEvent) -> e.Event | None:
@@ -213,7 +225,7 @@ class LogReader:
             return event
         places = (
             find_call(self.state.calls.batch.pending, resolved_id)
-            for resolved_id in self._aliases.get(call_id, ())
+            for resolved_id in self.aliases.get(call_id, ())
         )
         matches = [
             self.state.calls.batch.pending[place] for place in sorted({at for at in places if at is not None})

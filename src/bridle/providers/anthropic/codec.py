@@ -19,6 +19,7 @@ from hashlib import blake2b
 from urllib.parse import quote
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
 from bridle.providers.base_codec import BaseCodec
@@ -26,7 +27,6 @@ from bridle.providers.schema.tool_schema import (
     compile_for_wire,
     compile_output_schema,
     native_definition,
-    wrap_decoder,
 )
 from bridle.providers.wire.breakpoints import (
     end_breakpoint_ttl,
@@ -36,7 +36,7 @@ from bridle.providers.wire.breakpoints import (
 )
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import read_dialect
-from bridle.providers.wire.encoded_history import DIGEST_BYTES
+from bridle.providers.wire.encoded_history import DIGEST_BYTES, ComparedTail
 from bridle.providers.wire.extras import add_extra
 from bridle.providers.wire.hosted import HostedForms, find_hosted_form
 from bridle.providers.wire.json import dumps, loads
@@ -54,6 +54,7 @@ from .native_summary import (
     BETA_HEADER,
     encode_summary_request,
     has_automatic_compaction,
+    has_leading_summary,
     remove_excluded_fields,
     required_betas,
 )
@@ -85,6 +86,7 @@ DEFAULT_DIALECT = AnthropicDialect()
 class AnthropicCodec(BaseCodec):
     family = FAMILY
     tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
+    tool_names = TOOL_NAMES
     message_form = MessageForm(
         content_types=frozenset(
             {
@@ -99,6 +101,7 @@ class AnthropicCodec(BaseCodec):
         )
     )
     decode_request = staticmethod(decode_request)
+    _frame: "_Frame | None" = None
 
     def new_history(self) -> AnthropicHistory:
         return AnthropicHistory()
@@ -106,43 +109,58 @@ class AnthropicCodec(BaseCodec):
     def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
         """Encode a request. `digest` covers its content, not the delivery; only new messages are hashed."""
         kept = require_own_history(kept, AnthropicHistory, self.new_history)
-        model = request.model
-        dialect = read_dialect(model.endpoint, DEFAULT_DIALECT)
-        request = remove_excluded_fields(request) if request.asks_native_summary else request
-        manner = AnthropicEncodeOptions(
-            prefill=model.abilities.prefill or request.asks_native_summary,
-            deferred=frozenset(spec.name for spec in request.deferred_tools),
-            send_signed_summaries=model.abilities.compaction,
-            send_unsigned_summaries=has_automatic_compaction(request),
-        )
-        kept.configure(model, manner)
-        messages = place_system_messages(request.messages, taken=model.abilities.system_messages)
-        kept.set_head(
-            (
-                model,
-                request.tools,
-                request.deferred_tools,
-                request.system,
-                tools_breakpoint_ttl(request),
-                system_breakpoint_ttls(request),
-            ),
-            lambda: _encode_head(request, dialect),
-        )
-        ending = b',"stream":true}' if request.stream else b"}"
-        tail = _encode_tail(request, dialect)
-        body, digest = kept.build_body(messages, tail, _message_breakpoints(request), ending=ending)
-        if _MODEL_PLACEHOLDER in dialect.path:
-            digest = blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest()
-        path = _request_path(model.id, dialect, stream=request.stream)
-        return HttpRequest(path=path, body=body, headers=_request_headers(request), digest=digest)
+        if request.asks_native_summary:
+            request = remove_excluded_fields(request)
+        frame = kept.find_frame(request, lambda options: self._use_frame(options, kept))
+        messages = request.messages
+        if kept.has_system_message(messages):
+            messages = place_system_messages(messages, taken=request.model.abilities.system_messages)
+        tail = frame.tail.encode(request.compare_reply_id)
+        body, digest = kept.build_body(messages, tail, _message_breakpoints(request), ending=frame.ending)
+        if frame.is_model_in_path:
+            digest = blake2b(f"{request.model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest()
+        headers = frame.headers
+        if has_leading_summary(request):
+            headers = _request_headers(request)
+        return HttpRequest(path=frame.path, body=body, headers=headers, digest=digest)
+
+    def _use_frame(self, options: Request, kept: AnthropicHistory) -> "_Frame":
+        """The frame of these options; the latest one is kept, because the sessions of an agent share it."""
+        frame = self._frame
+        if frame is None or frame.request != options:
+            frame = self._frame = _Frame(options)
+        kept.configure(options.model, frame.options)
+        head = options.model, options.tools, options.deferred_tools, options.system, options.breakpoints
+        kept.set_head(head, lambda: frame.head)
+        return frame
 
     def hosted_forms(self, model: Model) -> HostedForms:
         return HOSTED
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        tools = (*request.tools, *request.deferred_tools)
-        decoder = TOOL_NAMES.wrap_decoder(AnthropicDecoder(request.model, status, headers), tools)
-        return wrap_decoder(decoder, request, TOOL_DIALECT)
+        return self.restore_tools(AnthropicDecoder(request.model, status, headers), request)
+
+
+class _Frame:
+    """Parts shared by requests that differ only in their messages."""
+
+    def __init__(self, request: Request) -> None:
+        self.request, model = request, request.model
+        dialect = read_dialect(model.endpoint, DEFAULT_DIALECT)
+        self.options = AnthropicEncodeOptions(
+            prefill=model.abilities.prefill or request.asks_native_summary,
+            deferred=frozenset(spec.name for spec in request.deferred_tools),
+            send_signed_summaries=model.abilities.compaction,
+            send_unsigned_summaries=has_automatic_compaction(request),
+        )
+        self.head = _encode_head(request, dialect)
+        self.ending = b',"stream":true}' if request.stream else b"}"
+        self.path = _request_path(model.id, dialect, stream=request.stream)
+        self.is_model_in_path = _MODEL_PLACEHOLDER in dialect.path
+        self.headers = _request_headers(request)
+        self.tail = ComparedTail(
+            lambda reply_id: _encode_tail(replace(request, compare_reply_id=reply_id), dialect)
+        )
 
 
 def _request_path(model_id: str, dialect: AnthropicDialect, *, stream: bool) -> str:
@@ -280,10 +298,13 @@ def _encode_output_config(request: Request) -> Block:
 
 def _message_breakpoints(request: Request) -> dict[int, bytes]:
     abilities = request.model.abilities
+    if not request.breakpoints:
+        return {}
     # If the provider does not track the end of the prompt itself, the last message is marked.
-    marks = message_breakpoint_ttls(
-        request, at_end=bool(abilities.cache_marks) and not abilities.automatic_cache
-    )
+    at_end = bool(abilities.cache_marks) and not abilities.automatic_cache
+    if not at_end and "message" not in [mark.position for mark in request.breakpoints]:
+        return {}
+    marks = message_breakpoint_ttls(request, at_end=at_end)
     return {index: b',"cache_control":' + dumps(_cache_control(ttl)) for index, ttl in marks.items()}
 
 

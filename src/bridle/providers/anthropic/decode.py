@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder, CompletedCalls, leave_open
 from bridle.providers.wire.eventstream import EventStreamReader
 from bridle.providers.wire.failures import find_error_object
-from bridle.providers.wire.json import loads, parse_integer, repair_surrogates, split_object
+from bridle.providers.wire.json import drop_nulls, loads, parse_integer, repair_surrogates, split_object
 from bridle.values.errors import ProviderError
 from bridle.values.message import Part, Reply, ToolCall
 from bridle.values.model import Model
@@ -32,15 +32,15 @@ from .partial_reply import (
     DELTA_MEMBERS,
     EMPTY_INPUT,
     PartialAnthropicBlock,
-    check_block_types,
-    decode_whole_block,
+    check_block_type,
+    decode_whole_blocks,
     disarm_declined_calls,
     find_delta_type,
     make_delta,
-    split_blocks,
 )
 from .parts import FALLBACK, Block, decode_part
 from .usage import LENGTH_STOP, build_reply, decode_usage
+from .usual_reply import decode_usual_reply
 
 _TEXT_MEMBERS = {"text_delta": "text", "thinking_delta": "thinking"}
 """The member of a delta, and of the start of a block, that holds text; input comes in deltas only."""
@@ -156,16 +156,19 @@ class AnthropicDecoder(BaseDecoder):
                 self._blocks, self._open, self._meta, self._usage = [], {}, {}, {}
                 self._ready = CompletedCalls()
                 self._started, self._has_stop_reason = True, False
-                self._update_metadata(event["message"])
-                blocks = split_blocks(split_object(split_object(data)["message"]).get("content", b"[]"))
-                self._given = [decode_whole_block(block) for block in blocks or ()]
+                message = event["message"]
+                self._update_metadata(message)
+                content = message.get("content")
+                self._given = []
+                if content and isinstance(content, list):
+                    self._given = decode_whole_blocks(content, split_object(data)["message"])
             case "content_block_start" if isinstance(event.get("content_block"), dict):
                 stub = event["content_block"]
                 if stub.get("type") == FALLBACK:
                     # The calls before the fallback must not run: those after it are the first of the reply.
                     self._ready = CompletedCalls()
                 deltas += self._ready.release_held()
-                check_block_types([stub])
+                check_block_type(stub)
                 input_text = (
                     split_object(split_object(data)["content_block"])["input"].decode("utf-8", "replace")
                     if stub.get("input")
@@ -259,10 +262,10 @@ class AnthropicDecoder(BaseDecoder):
         """Update the metadata; null values do not overwrite, because counts are running totals."""
         usage = update.get("usage")
         if isinstance(usage, dict):
-            self._usage.update((name, value) for name, value in usage.items() if value is not None)
-        self._meta.update((name, value) for name, value in update.items() if value is not None)
+            self._usage.update(drop_nulls(usage))
+        self._meta.update(drop_nulls(update))
 
-    def _build_parts(self) -> tuple[Part, ...]:
+    def _build_parts(self) -> list[Part]:
         cut = self._meta.get("stop_reason") == LENGTH_STOP
         last = len(self._blocks) - 1
         try:
@@ -274,17 +277,20 @@ class AnthropicDecoder(BaseDecoder):
             ) from None
 
     def _decode_body(self, body: bytes) -> Reply:
+        usual = decode_usual_reply(body, self._model)
+        if usual is not None:
+            return usual
         try:
-            top = split_object(body)
-            self._update_metadata({name: loads(value) for name, value in top.items() if name != "content"})
+            whole = loads(body)
+            if not isinstance(whole, dict):
+                raise ValueError("not a JSON object")
+            content = whole.pop("content", None)
+            self._update_metadata(whole)
             failed = self._meta.get("type") == "error" or "error" in self._meta
-            content = split_blocks(top["content"]) if "content" in top and not failed else None
-            if content is not None:
+            if isinstance(content, list) and not failed:
                 cut = self._meta.get("stop_reason") == LENGTH_STOP
-                parts = disarm_declined_calls(
-                    leave_open([decode_whole_block(block) for block in content], cut=cut)
-                )
-                return build_reply(parts, self._meta, self._usage, self._model)
+                parts = leave_open(decode_whole_blocks(content, body), cut=cut)
+                return build_reply(disarm_declined_calls(parts), self._meta, self._usage, self._model)
             # The older completion format, which one cloud still uses.
             if isinstance(completion := self._meta.get("completion"), str):
                 text = decode_part({"type": "text", "text": completion})

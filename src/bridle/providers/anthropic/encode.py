@@ -16,12 +16,19 @@ uses the same id. The encoder therefore has to see all messages, in order, once.
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from bridle.providers.wire.dialect import RETURNABLE_ID
-from bridle.providers.wire.encoded_history import CONTINUE_TEXT, EncodedMessages, LostResults, WireTurn
+from bridle.providers.wire.encoded_history import (
+    CONTINUE_TEXT,
+    EncodedMessages,
+    LostResults,
+    RequiredBytes,
+    WireTurn,
+)
 from bridle.providers.wire.json import dumps, loads
 from bridle.providers.wire.media import describe_omitted_media
 from bridle.values.base import Value
@@ -48,11 +55,13 @@ _OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in _ROLE
 _CONTINUE_TURN = b',%b{"type":"text","text":"%b"}]}' % (_OPENINGS["user"], CONTINUE_TEXT.encode())
 BREAKPOINT_BLOCKS = {"text", "image", "document", "tool_use", "tool_result"}
 _REASONING_BLOCKS = {"thinking", "redacted_thinking"}
+_OWN_BLOCKS = KNOWN_BLOCKS | {FALLBACK}
+"""Every other block belongs to the provider's own tools."""
 _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _LOST_RESULTS = LostResults(lambda result, sent_id: dumps(encode_part(result, own=False, sent_id=sent_id)))
 
 
-class _EncodedBlock(NamedTuple):
+class _EncodedBlock(Struct, frozen=True, gc=False):
     kind: str
     data: bytes
     takes_breakpoint: bool
@@ -100,8 +109,10 @@ class AnthropicMessageEncoder:
 
     def __call__(self, message: Message) -> Sequence[WireTurn]:
         own = self._is_from_here(message.origin)
-        fields = _extra_message_fields(message.parts) if own else {}
-        written = self._encode_parts(message, own=own)
+        has_items = own and Opaque in [type(part) for part in message.parts]
+        fields = _extra_message_fields(message.parts) if has_items else {}
+        switch = find_model_switch(message.parts) if has_items else 0
+        written = self._encode_parts(message, switch, own=own)
         if not written and not fields:
             return ()
         role = _ROLES[message.role]
@@ -124,13 +135,13 @@ class AnthropicMessageEncoder:
                         _OPENINGS["user"], lost.data, b"]}", merges_with_previous=True, answers_required=True
                     )
                 )
-        items = b",".join(block.data for block in written)
+        items = b",".join([block.data for block in written])
         closing = b"%b%b]}" % (b"," if items else b"", self._lost_results().data) if self._open else b"]}"
         turn = WireTurn(
             opening,
             items,
             closing,
-            _breakpoint_offset(written),
+            _breakpoint_offset(written, len(items)),
             merges_with_previous=not fields,
             answers_required=True,
         )
@@ -142,15 +153,19 @@ class AnthropicMessageEncoder:
         """Encode an assistant turn; open calls are answered before it unless it only adds calls."""
         separate = again and bool(self._open) and any(block.kind != "tool_use" for block in written)
         before = self._open if again and not separate else []
-        calls = [part.id for part in message.parts if isinstance(part, ToolCall) and part.id in self._sent]
+        calls = [part.id for part in message.parts if type(part) is ToolCall and part.id in self._sent]
         self._open = [*before, *calls]
-        required = b",%b%b]}" % (_OPENINGS["user"], self._lost_results().data) if self._open else b""
-        items = b",".join(block.data for block in written)
-        self._hosted = (self._hosted and again) or any(map(_is_hosted_block, written))
+        required: RequiredBytes = b""
+        if self._open:
+            sent_ids = [self._sent[call_id] for call_id in self._open]
+            required = partial(_encode_lost_turn, sent_ids)
+        items = b",".join([block.data for block in written])
+        is_hosted = not _OWN_BLOCKS.issuperset([block.kind for block in written])
+        self._hosted = (self._hosted and again) or is_hosted
         # Work of the provider's own tools is continued by sending it back unchanged. A reply that was paused
         # in plain text ends like any other: only some models continue from there.
         paused = message.stop is Stop.PAUSED and self._hosted
-        continues = paused or (bool(written) and _is_hosted_block(written[-1]))
+        continues = paused or (is_hosted and written[-1].kind not in _OWN_BLOCKS)
         # No model continues after white space, which only a reply that paused in its text leaves at the end.
         blocked = message.stop is Stop.PAUSED and _ends_with_space(message)
         at_end = b"" if (self._options.prefill or continues) and not blocked else _CONTINUE_TURN
@@ -158,7 +173,7 @@ class AnthropicMessageEncoder:
             opening,
             items,
             b"]}",
-            _breakpoint_offset(written),
+            _breakpoint_offset(written, len(items)),
             merges_with_previous=merges,
             required_next=required,
             answers_required=not separate,
@@ -170,40 +185,52 @@ class AnthropicMessageEncoder:
         data = _LOST_RESULTS.encode([self._sent[call_id] for call_id in self._open])
         return _EncodedBlock("tool_result", data, takes_breakpoint=False)
 
-    def _encode_parts(self, message: Message, *, own: bool) -> list[_EncodedBlock]:
-        switch = find_model_switch(message.parts) if own else 0
-        written = []
+    def _encode_parts(self, message: Message, switch: int, *, own: bool) -> list[_EncodedBlock]:
+        """Encode the parts. Those of a model that declined to continue, before `switch`, are left out."""
+        written: list[_EncodedBlock] = []
+        has_results = False
         for place, part in enumerate(message.parts):
             if place < switch and _is_declined(part):
                 continue
-            if isinstance(part, Reasoning) and not self._sends_reasoning_back(part, message):
-                continue
-            if isinstance(part, Opaque) and part.kind == MESSAGE_FIELDS_KIND:
-                continue
-            if isinstance(part, ToolResult):
-                if part.call_id not in self._open:
-                    continue
-                self._open.remove(part.call_id)
-            # Only users and tools may send media on this wire.
-            omits_media = message.role == "assistant" and not own
-            sent = self._substitute_part(part, own=own)
-            if isinstance(part, Media) and omits_media:
-                sent = Text(text=describe_omitted_media(part))
-            if (block := encode_part(sent, own=own, sent_id=self._choose_id(sent, own=own))) is not None:
-                if isinstance(part, ToolResult) and part.reveals_tools:
-                    block = add_tool_references(
-                        block, [name for name in part.reveals_tools if name in self._options.deferred]
-                    )
+            sent, sent_id = part, ""
+            revealed: tuple[str, ...] = ()
+            match part:
+                case ToolCall():
+                    sent_id = self._choose_call_id(part, own=own)
+                case ToolResult(call_id=call_id, reveals_tools=revealed):
+                    if call_id not in self._open:
+                        continue
+                    self._open.remove(call_id)
+                    has_results = True
+                    sent_id = self._sent.get(call_id) or _legal_id(call_id)
+                case Reasoning():
+                    if not self._sends_reasoning_back(part, message):
+                        continue
+                case Opaque(kind=kind):
+                    if kind == MESSAGE_FIELDS_KIND:
+                        continue
+                    sent = self._substitute_item(part, own=own)
+                case Media() if message.role == "assistant" and not own:
+                    # Only users and tools may send media on this wire.
+                    sent = Text(text=describe_omitted_media(part))
+            block = encode_part(sent, own=own, sent_id=sent_id)
+            if block is not None and revealed:
+                names = [name for name in revealed if name in self._options.deferred]
+                block = add_tool_references(block, names)
+            if block is not None:
                 written.append(_encode_block(sent, block))
         if message.role == "assistant" and message.stop is not Stop.PAUSED:
             while written and written[-1].kind in _REASONING_BLOCKS:
                 written.pop()
-        written.sort(key=lambda block: block.kind != "tool_result")
-        return _move_calls_last(written, bound=own and self._endpoint.reasoning != "must_echo")
+        if len(written) > 1:
+            if has_results:
+                written.sort(key=_is_no_result)
+            return _move_calls_last(written, bound=own and self._endpoint.reasoning != "must_echo")
+        return written
 
-    def _substitute_part(self, part: Part, *, own: bool) -> Part:
+    def _substitute_item(self, part: Opaque, *, own: bool) -> Part:
         """Replace an item that is not accepted here by its text; a summary without text is omitted."""
-        if not isinstance(part, Opaque) or not (part.text or part.kind == COMPACTION):
+        if not (part.text or part.kind == COMPACTION):
             return part
         taken = own and can_send_back(
             part, signed=self._options.send_signed_summaries, unsigned=self._options.send_unsigned_summaries
@@ -226,19 +253,22 @@ class AnthropicMessageEncoder:
             return from_here and bool(part.signature)
         return from_here or (policy == "must_echo" and not part.signature)
 
-    def _choose_id(self, part: Part, *, own: bool) -> str:
-        match part:
-            case ToolResult(call_id=call_id):
-                return self._sent.get(call_id) or _legal_id(call_id)
-            case ToolCall(id=call_id, wire_id=wire_id):
-                offered = wire_id if own and RETURNABLE_ID.fullmatch(wire_id) else ""
-                chosen = offered if offered and offered not in self._used else _legal_id(call_id)
-                while chosen in self._used:
-                    chosen += "_"
-                self._used.add(chosen)
-                self._sent[call_id] = chosen
-                return chosen
-        return ""
+    def _choose_call_id(self, call: ToolCall, *, own: bool) -> str:
+        offered = call.wire_id if own and RETURNABLE_ID.fullmatch(call.wire_id) else ""
+        chosen = offered if offered and offered not in self._used else _legal_id(call.id)
+        while chosen in self._used:
+            chosen += "_"
+        self._used.add(chosen)
+        self._sent[call.id] = chosen
+        return chosen
+
+
+def _encode_lost_turn(sent_ids: Sequence[str]) -> bytes:
+    return b",%b%b]}" % (_OPENINGS["user"], _LOST_RESULTS.encode(sent_ids))
+
+
+def _is_no_result(block: _EncodedBlock) -> bool:
+    return block.kind != "tool_result"
 
 
 def _find_first_call(written: Sequence[_EncodedBlock]) -> int:
@@ -268,11 +298,6 @@ def _move_calls_last(written: list[_EncodedBlock], *, bound: bool) -> list[_Enco
     return [*written[:first], *sorted(after, key=lambda block: block.kind == "tool_use")]
 
 
-def _is_hosted_block(block: _EncodedBlock) -> bool:
-    """Return True if a block belongs to the provider's own tools; a fallback marker does not."""
-    return block.kind not in KNOWN_BLOCKS and block.kind != FALLBACK
-
-
 def _is_declined(part: Part) -> bool:
     return isinstance(part, Reasoning | ToolCall) or (isinstance(part, Opaque) and part.kind == "tool_use")
 
@@ -290,9 +315,10 @@ def _legal_id(name: str) -> str:
 
 
 def _encode_block(part: Part, block: Block | Raw) -> _EncodedBlock:
-    if isinstance(part, Opaque):
-        return _EncodedBlock(part.kind, bytes(dumps(block)), takes_breakpoint=part.kind == COMPACTION)
-    assert isinstance(block, dict)
+    match part:
+        case Opaque(kind=kind):
+            return _EncodedBlock(kind, bytes(dumps(block)), takes_breakpoint=kind == COMPACTION)
+    assert type(block) is dict
     kind = block["type"]
     return _EncodedBlock(
         kind, dumps(block), takes_breakpoint=kind in BREAKPOINT_BLOCKS and "cache_control" not in block
@@ -304,9 +330,8 @@ def _ends_with_space(message: Message) -> bool:
     return isinstance(last, Text) and last.text[-1:].isspace()
 
 
-def _breakpoint_offset(written: Sequence[_EncodedBlock]) -> int:
-    """Return the offset of the closing brace of the last block that can carry a breakpoint."""
-    end = sum(len(block.data) for block in written) + len(written) - 1
+def _breakpoint_offset(written: Sequence[_EncodedBlock], end: int) -> int:
+    """Return the offset of the closing brace of the last block that can carry a breakpoint; `end` is their length."""
     for block in reversed(written):
         if block.takes_breakpoint:
             return end - 1

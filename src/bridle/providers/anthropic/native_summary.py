@@ -33,7 +33,7 @@ _LIST_SEPARATOR = re.compile(r"\s*,\s*")
 def required_betas(request: Request, named: str) -> str:
     """Return the beta features a request needs, after those already named."""
     betas = [each for each in _LIST_SEPARATOR.split(named.strip()) if each]
-    if request.asks_native_summary or _has_leading_summary(request):
+    if request.asks_native_summary or has_leading_summary(request):
         betas.append(ON_DEMAND)
     if has_automatic_compaction(request):
         betas.append(AUTOMATIC)
@@ -62,12 +62,12 @@ def remove_excluded_fields(request: Request) -> Request:
     )
 
 
-def _has_leading_summary(request: Request) -> bool:
+def has_leading_summary(request: Request) -> bool:
     """Return True if the first message has a signed summary, which is refused anywhere else."""
-    first = next(iter(request.messages), None)
-    endpoint, origin = request.model.endpoint, first.origin if first else None
-    if first is None or origin is None or not request.model.abilities.compaction:
+    first = request.messages[0] if request.messages else None
+    if first is None or first.origin is None or not request.model.abilities.compaction:
         return False
+    endpoint, origin = request.model.endpoint, first.origin
     if (origin.family, origin.endpoint) != (FAMILY, endpoint.endpoint_id):
         return False
     blocks = (part for part in first.parts if isinstance(part, Opaque) and part.kind == COMPACTION)

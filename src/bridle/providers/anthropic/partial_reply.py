@@ -4,12 +4,12 @@ Both ways end in `decode_part` with the same block: that is why a streamed reply
 body. The input of a call is kept as the text it arrived in, never parsed and written again.
 """
 
-from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from bridle.providers.wire.call_arguments import parse_arguments
-from bridle.providers.wire.json import dumps, loads, repair_surrogates, split_object
+from bridle.providers.wire.json import dumps, loads, repair_surrogates
 from bridle.values.message import Part, ToolCall
 from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 
@@ -18,7 +18,17 @@ from .parts import Block, decode_part, find_model_switch, make_call_opaque
 DELTA_MEMBERS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """The member of each delta type that holds its text."""
 EMPTY_INPUT = "{}"
-_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class _BlockInput(msgspec.Struct, gc=False):
+    input: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _BlockInputs(msgspec.Struct, gc=False):
+    content: list[_BlockInput]
+
+
+_decode_inputs = msgspec.json.Decoder(_BlockInputs).decode
 
 
 class PartialAnthropicBlock:
@@ -68,11 +78,11 @@ class PartialAnthropicBlock:
             raise ValueError(f"the arguments of {self.name!r} were given twice, and differently")
 
 
-def check_block_types(blocks: Iterable[object]) -> None:
+def check_block_type(block: Block) -> None:
     """Raise `ValueError` for a block without a type: it may have been a call."""
-    for block in blocks:
-        if isinstance(block, dict) and not (isinstance(block.get("type"), str) and block["type"]):
-            raise ValueError("a block has no type")
+    kind = block.get("type")
+    if not kind or type(kind) is not str:
+        raise ValueError("a block has no type")
 
 
 def find_delta_type(delta: Block) -> str:
@@ -86,32 +96,40 @@ def find_delta_type(delta: Block) -> str:
     raise ValueError("a delta has no type")
 
 
-def decode_whole_block(block: bytes) -> Part:
-    """Decode a complete block, keeping the original text of a call's arguments."""
-    value = loads(block)
-    if not isinstance(value, dict):
-        raise ValueError("a block is not an object")
-    check_block_types([value])
-    given = split_object(block)["input"].decode("utf-8", "replace") if value.get("input") else None
-    return decode_part(value, given)
+def decode_whole_blocks(blocks: list[Any], message: bytes) -> list[Part]:
+    """Decode complete blocks. `message` is the JSON around them: a call keeps the text of its arguments."""
+    inputs: list[str] = []
+    parts = []
+    for place, block in enumerate(blocks):
+        if not isinstance(block, dict):
+            raise ValueError("a block is not an object")
+        check_block_type(block)
+        given = None
+        if block.get("input"):
+            inputs = inputs or _read_inputs(blocks, message)
+            given = inputs[place]
+        parts.append(decode_part(block, given))
+    return parts
 
 
-def split_blocks(content: bytes) -> list[bytes] | None:
-    """Split a list into the original text of its blocks; None if it is not a list."""
+def _read_inputs(blocks: list[Any], message: bytes) -> list[str]:
+    """The original text of the input of every block."""
     try:
-        return [bytes(element) for element in _decode_list(content)]
+        given = [bytes(block.input) for block in _decode_inputs(message).content]
     except (ValueError, RecursionError):
-        values = loads(content)
-        return [dumps(value) for value in values] if isinstance(values, list) else None
+        given = [dumps(block.get("input")) for block in blocks]
+    return [each.decode("utf-8", "replace") for each in given]
 
 
-def disarm_declined_calls(parts: list[Part]) -> tuple[Part, ...]:
+def disarm_declined_calls(parts: list[Part]) -> list[Part]:
     """Make calls opaque that a model made before it declined to continue."""
     switch = find_model_switch(parts)
-    return tuple(
+    if not switch:
+        return parts
+    return [
         make_call_opaque(part) if place < switch and isinstance(part, ToolCall) else part
         for place, part in enumerate(parts)
-    )
+    ]
 
 
 def make_delta(block: PartialAnthropicBlock, said: str) -> Delta | None:

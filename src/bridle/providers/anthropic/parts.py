@@ -68,6 +68,8 @@ def decode_part(block: Block, arguments: str | None = None) -> Part:
     Call ids are left empty, and results have the provider's id: the caller that numbers the calls sets both.
     """
     kind = text_or_empty(block.get("type"))
+    if kind == "text" and len(block) == 2 and type(text := block.get("text")) is str:
+        return Text(text=repair_surrogates(text))  # most blocks
     native = _extra_members(kind, block)
     match kind:
         case "text":
@@ -104,8 +106,9 @@ def encode_part(part: Part, *, own: bool, sent_id: str = "") -> Block | Raw | No
     `own`: the part came from this family, so its native members are sent again, and an opaque part is sent
     unchanged. `sent_id` is the id that a call and its result share.
     """
-    if isinstance(part, Opaque):
-        return _encode_opaque(part) if own else None
+    match part:
+        case Opaque():
+            return _encode_opaque(part) if own else None
     block = _encode_known_part(part, own=own, sent_id=sent_id)
     if own and block is not None and part.native is not None:
         more: Block = loads(part.native)
@@ -133,8 +136,11 @@ def find_model_switch(parts: Sequence[Part]) -> int:
 
     Reasoning and calls of the first model before that position must be neither run nor sent back.
     """
-    places = [at for at, part in enumerate(parts) if isinstance(part, Opaque) and part.kind == FALLBACK]
-    return places[-1] if places else 0
+    switch = 0
+    for at, part in enumerate(parts):
+        if type(part) is Opaque and part.kind == FALLBACK:
+            switch = at
+    return switch
 
 
 def make_call_opaque(call: ToolCall) -> Opaque:

@@ -6,16 +6,18 @@ counts is marked as such: unknown is not zero.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from bridle.providers.wire.json import count_or_zero, text_or_empty
-from bridle.providers.wire.usage import decode_service_terms
+from bridle.providers.wire.usage import STANDARD_TERMS, decode_service_terms
 from bridle.values.message import Opaque, Part, Reply, Stop
 from bridle.values.model import Model, make_origin
 from bridle.values.usage import Usage
 
+Count = Annotated[int, Meta(ge=0)]
 CODE_RESULT = "code_execution_tool_result"
 LENGTH_STOP, COMPACTION_STOP = "max_tokens", "compaction"
 STOPS = {
@@ -37,7 +39,7 @@ def build_reply(
     stop = STOPS.get(word, Stop.OTHER)
     counted = decode_usage(usage)
     for part in parts:
-        if isinstance(part, Opaque) and part.kind.endswith(CODE_RESULT):
+        if type(part) is Opaque and part.kind.endswith(CODE_RESULT):
             counted = replace(counted, containers=1)  # a reply has one
     return Reply(
         parts=tuple(parts),
@@ -60,7 +62,9 @@ def _cache_miss_reason(diagnostics: object) -> str:
 
 def decode_usage(counts: Mapping[str, Any]) -> Usage:
     listed = counts.get("iterations")
-    iterations = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    if not isinstance(listed, list):
+        return _decode_counts(counts)
+    iterations = [each for each in listed if isinstance(each, dict)]
     if any(each.get("type") != "message" for each in iterations):
         total = sum(map(_decode_counts, iterations[1:]), _decode_counts(iterations[0]))
         told = _decode_counts(counts)
@@ -85,7 +89,50 @@ def _stop_detail(word: str, meta: Mapping[str, Any]) -> str:
     return word + (f" ({category})" if category else "") + (f": {explanation}" if explanation else "")
 
 
+class _CacheCreation(Struct, gc=False):
+    ephemeral_5m_input_tokens: Count = 0
+    ephemeral_1h_input_tokens: Count = 0
+
+
+class UsualCounts(Struct, gc=False):
+    """The counts of an ordinary reply. Anything else is read by `_decode_counts`, which tolerates all values."""
+
+    input_tokens: Count
+    output_tokens: Count
+    cache_read_input_tokens: Count = 0
+    cache_creation_input_tokens: Count = 0
+    cache_creation: _CacheCreation | None = None
+    output_tokens_details: None = None
+    server_tool_use: None = None
+    iterations: None = None
+    service_tier: str = ""
+    inference_geo: str = ""
+
+
+def count_usual_usage(found: UsualCounts) -> Usage:
+    split = found.cache_creation
+    written, written_1h = found.cache_creation_input_tokens, 0
+    if split is not None:
+        written = written or split.ephemeral_5m_input_tokens + split.ephemeral_1h_input_tokens
+        written_1h = min(split.ephemeral_1h_input_tokens, written)
+    terms: tuple[str, ...] = ()
+    if found.service_tier not in STANDARD_TERMS or found.inference_geo not in STANDARD_TERMS:
+        terms = decode_service_terms(found.service_tier, place=found.inference_geo)
+    return Usage(
+        input=found.input_tokens,
+        cache_read=found.cache_read_input_tokens,
+        cache_write=written,
+        output=found.output_tokens,
+        cache_write_1h=written_1h,
+        terms=terms,
+    )
+
+
 def _decode_counts(counts: Mapping[str, Any]) -> Usage:
+    try:
+        return count_usual_usage(convert(counts, UsualCounts))
+    except ValidationError:
+        pass  # read below, value by value
     split, details = counts.get("cache_creation"), counts.get("output_tokens_details")
     split = split if isinstance(split, dict) else {}
     served = counts.get("server_tool_use")

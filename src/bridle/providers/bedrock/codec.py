@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
 from bridle.providers.base_codec import BaseCodec, SupportedSettings
-from bridle.providers.schema.tool_schema import compile_output_schema, wrap_decoder
+from bridle.providers.schema.tool_schema import compile_output_schema
 from bridle.providers.wire.breakpoints import (
     message_breakpoint_ttls,
     system_breakpoint_ttls,
@@ -46,6 +46,7 @@ _RESERVED_FIELDS = frozenset({"modelId", "system", "messages"})
 class BedrockCodec(BaseCodec):
     family = FAMILY
     tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
+    tool_names = NAMES_64
     message_form = MessageForm(
         content_members=frozenset(
             {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint"}
@@ -60,7 +61,9 @@ class BedrockCodec(BaseCodec):
         """Encode a request; `digest` covers the model and the body, not the delivery."""
         kept = require_own_history(kept, BedrockHistory, self.new_history)
         model = request.model
-        messages = place_system_messages(request.messages, taken=model.abilities.system_messages)
+        messages = request.messages
+        if kept.has_system_message(messages):
+            messages = place_system_messages(messages, taken=model.abilities.system_messages)
         called = kept.encode_messages(model, messages)
         kept.set_head((request.system, system_breakpoint_ttls(request)), lambda: _encode_head(request))
         tools = kept.encode_tools_once(request.tools, tools_breakpoint_ttl(request))
@@ -86,8 +89,7 @@ class BedrockCodec(BaseCodec):
         )
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        decoder = NAMES_64.wrap_decoder(BedrockDecoder(request.model, status, headers), request.tools)
-        return wrap_decoder(decoder, request, TOOL_DIALECT)
+        return self.restore_tools(BedrockDecoder(request.model, status, headers), request)
 
 
 def _request_path(model_id: str, *, stream: bool) -> str:

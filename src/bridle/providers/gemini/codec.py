@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest, StoredPromptInfo
 from bridle.providers.base_codec import BaseCodec, SupportedSettings
-from bridle.providers.schema.tool_schema import compile_output_schema, wrap_decoder
+from bridle.providers.schema.tool_schema import compile_output_schema
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import match_model_id, read_dialect
 from bridle.providers.wire.encoded_history import DIGEST_BYTES, EncodedMessagesPerModel
@@ -96,8 +96,7 @@ class GeminiCodec(BaseCodec):
         return SupportedSettings(parallel=False, budget=budget, effort=effort)
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        decoder = GeminiDecoder(request.model, request.tools, status, headers)
-        return wrap_decoder(decoder, request, TOOL_DIALECT)
+        return self.restore_tools(GeminiDecoder(request.model, request.tools, status, headers), request)
 
     def hosted_forms(self, model: Model) -> HostedForms:
         return HOSTED

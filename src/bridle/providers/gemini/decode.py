@@ -43,8 +43,8 @@ from .parts import (
 )
 from .usage import (
     CONTINUATION_STOP,
+    add_grounding,
     build_reply,
-    count_searches,
     decode_usage,
     finish_reason,
     is_prompt_blocked,
@@ -162,7 +162,7 @@ class GeminiDecoder(BaseDecoder):
         reply = replace(reply, dropped_parts=self._growing.dropped)
         if _GROUNDING not in self._fields:
             return reply
-        return replace(reply, usage=replace(reply.usage, searches=count_searches(self._fields[_GROUNDING])))
+        return replace(reply, usage=add_grounding(reply.usage, self._fields[_GROUNDING]))
 
     def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []

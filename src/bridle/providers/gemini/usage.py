@@ -10,7 +10,9 @@ answer, and tokens of its own tools separately from the prompt; cached tokens ar
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridle.providers.wire.json import count_or_zero, parse_integer, text_or_empty
+from msgspec.structs import replace
+
+from bridle.providers.wire.json import count_or_zero, object_or_empty, parse_integer, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Opaque, Part, Reply, Stop, ToolCall
 from bridle.values.model import Model, make_origin
@@ -20,6 +22,7 @@ from .parts import CONTINUATION_KIND
 
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 CONTINUATION_STOP = "CONTINUATION"
+_MAPS_TERM = "google_maps"
 STOPS = {
     "STOP": Stop.DONE,
     "MAX_TOKENS": Stop.LENGTH,
@@ -78,14 +81,21 @@ def is_prompt_blocked(feedback: object) -> bool:
     )
 
 
-def count_searches(grounding: object) -> int:
-    """Return the number of searches that a reply rests on."""
-    queries = [
-        each
+def add_grounding(usage: Usage, grounding: object) -> Usage:
+    """Add the searches that a reply rests on: different ones are charged, and no empty ones.
+
+    Places on a map are charged too, at a price that no table has.
+    """
+    found = {name: each for name, each in object_or_empty(grounding).items() if isinstance(each, list)}
+    queries = {
+        (name, each)
         for name in ("webSearchQueries", "imageSearchQueries")
-        for each in (grounding.get(name) or () if isinstance(grounding, dict) else ())
-    ]
-    return len(queries)
+        for each in found.get(name, ())
+        if isinstance(each, str) and each.strip()
+    }
+    has_places = any(isinstance(each, dict) and "maps" in each for each in found.get("groundingChunks", ()))
+    terms = (*usage.terms, _MAPS_TERM) if has_places else usage.terms
+    return replace(usage, searches=len(queries), terms=terms)
 
 
 def decode_usage(counts: Mapping[str, Any]) -> Usage:

@@ -17,7 +17,7 @@ from bridle.values.message import ToolCall
 
 from .content import Block, decode_native, encode_native
 
-_EMPTY_ARGUMENTS = frozenset({"", "null"})
+EMPTY_ARGUMENTS = frozenset({"", "null"})
 EMPTY_OBJECT = "{}"
 
 
@@ -34,17 +34,21 @@ def decode_call(wire: object, *, cut: bool = False) -> ToolCall | None:
     if not isinstance(inner, dict) or not text_or_empty(inner.get("name")):
         return None
     plain = inner is custom
-    more = drop_nulls({name: value for name, value in wire.items() if name not in _CALL_MEMBERS})
+    more: Block = {}
+    if not wire.keys() <= _CALL_MEMBERS:
+        more = drop_nulls({name: value for name, value in wire.items() if name not in _CALL_MEMBERS})
     if plain:
         more["type"] = "custom"
-    rest = {name: value for name, value in inner.items() if name not in ("name", "arguments", "input")}
+    rest: Block = {}
+    if not inner.keys() <= _FUNCTION_MEMBERS:
+        rest = {name: value for name, value in inner.items() if name not in _FUNCTION_MEMBERS}
     given = wrap_text(text_or_empty(inner.get("input")), cut=cut) if plain else read_arguments(inner, cut=cut)
     return ToolCall(
         id="",
         name=text_or_empty(inner.get("name")),
         arguments=given,
         wire_id=text_or_empty(wire.get("id")),
-        native=encode_native(call=more, function=drop_nulls(rest)),
+        native=encode_native(call=more, function=drop_nulls(rest)) if more or rest else None,
     )
 
 
@@ -57,7 +61,12 @@ def list_calls(message: Block) -> list[object]:
 
 def is_nameless_call(wire: object) -> bool:
     """Return True for a call without a name; an entry without any content is not a call."""
-    if not isinstance(wire, dict) or decode_call(wire) is not None:
+    if not isinstance(wire, dict):
+        return False
+    function = wire.get("function")
+    if isinstance(function, dict) and text_or_empty(function.get("name")):
+        return False
+    if decode_call(wire) is not None:
         return False
     inner = wire.get("function") or wire.get("custom")
     given = inner.get("arguments") or inner.get("input") if isinstance(inner, dict) else None
@@ -65,6 +74,7 @@ def is_nameless_call(wire: object) -> bool:
 
 
 _CALL_MEMBERS = frozenset({"id", "type", "index", "function", "custom"})
+_FUNCTION_MEMBERS = frozenset({"name", "arguments", "input"})
 
 
 def decode_legacy_call(wire: object, *, cut: bool = False) -> ToolCall | None:
@@ -79,7 +89,7 @@ def decode_legacy_call(wire: object, *, cut: bool = False) -> ToolCall | None:
 
 
 def is_legacy_call(call: ToolCall) -> bool:
-    return decode_native(call).get("in") == "function_call"
+    return call.native is not None and decode_native(call).get("in") == "function_call"
 
 
 def read_arguments(function: Block, *, cut: bool = False) -> str:
@@ -88,13 +98,13 @@ def read_arguments(function: Block, *, cut: bool = False) -> str:
     text = (
         repair_surrogates(given) if isinstance(given, str) else "" if given is None else dumps(given).decode()
     )
-    if text.strip() in _EMPTY_ARGUMENTS:
+    if text.strip() in EMPTY_ARGUMENTS:
         return "" if cut else EMPTY_OBJECT
     return decode_arguments(text)
 
 
 def encode_call(call: ToolCall, sent_id: str, *, own: bool) -> Block:
-    native = decode_native(call) if own else {}
+    native = decode_native(call) if own and call.native else {}
     more: Block = native.get("call", {})
     rest: Block = native.get("function", {})
     name = encode_tool_name(call.name)

@@ -31,7 +31,6 @@ from bridle.providers.schema.tool_schema import (
     compile_for_wire,
     compile_output_schema,
     native_definition,
-    wrap_decoder,
 )
 from bridle.providers.wire.breakpoints import (
     message_breakpoint_ttls,
@@ -68,6 +67,7 @@ _RESERVED_FIELDS = frozenset({"model", "tools", "messages", "stream"})
 class ChatCodec(BaseCodec):
     family = FAMILY
     tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
+    tool_names = NAMES_64
     message_form = MessageForm(
         members=frozenset({"tool_calls", "tool_call_id", "function_call"}),
         roles=frozenset({"tool", "function"}),
@@ -81,6 +81,7 @@ class ChatCodec(BaseCodec):
         """Create a codec; `dialects` by endpoint name override those of the endpoints."""
         self._dialects = dict(dialects or {})
         self._otherwise = otherwise
+        self._frame: _ChatFrame | None = None
 
     def new_history(self) -> EncodedMessagesPerModel:
         return EncodedMessagesPerModel(
@@ -90,30 +91,20 @@ class ChatCodec(BaseCodec):
     def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
         """Encode a request. `digest` covers its content, not the delivery; only new messages are hashed."""
         kept = require_own_history(kept, EncodedMessagesPerModel, self.new_history)
-        dialect = self._dialect_for(request.model.endpoint)
-        _check_tools_allowed(request, dialect)
-        kept.set_model(request.model)
+        frame = kept.find_frame(request, lambda options: self._use_frame(options, kept))
         follows = kept.has_content(request.messages)
-        kept.set_head(
-            (
-                request.model.id,
-                request.tools,
-                request.system,
-                tools_breakpoint_ttl(request),
-                system_breakpoint_ttls(request),
-                follows,
-            ),
-            lambda: _encode_head(request, dialect, follows=follows),
-        )
-        fields = dumps(_encode_fields(request, dialect))[1:-1]
-        delivery = dumps(_encode_delivery(request, dialect))[1:-1]
-        body, digest = kept.build_body(
-            request.messages,
-            b"]" + (b"," + fields if fields else b""),
-            _message_breakpoints(request, dialect),
-            ending=(b"," + delivery if delivery else b"") + b"}",
-        )
-        return HttpRequest(path=PATH, body=body, headers=request_headers(request), digest=digest)
+        kept.set_head((frame, follows), lambda: frame.encode_head(follows=follows))
+        marks = _message_breakpoints(request, frame.dialect) if frame.dialect.cache_marks else {}
+        body, digest = kept.build_body(request.messages, frame.tail, marks, ending=frame.ending)
+        return HttpRequest(path=PATH, body=body, headers=frame.headers, digest=digest)
+
+    def _use_frame(self, options: Request, kept: EncodedMessagesPerModel) -> "_ChatFrame":
+        """The frame of these options; the latest one is kept, because the sessions of an agent share it."""
+        frame = self._frame
+        if frame is None or frame.request != options:
+            frame = self._frame = _ChatFrame(options, self._dialect_for(options.model.endpoint))
+        kept.set_model(options.model)
+        return frame
 
     def supported_settings(self, request: Request) -> SupportedSettings:
         dialect = self._dialect_for(request.model.endpoint)
@@ -131,11 +122,27 @@ class ChatCodec(BaseCodec):
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         dialect = self._dialect_for(request.model.endpoint)
         decoder = ChatDecoder(request.model, dialect, status, headers, tools=bool(request.tools))
-        return wrap_decoder(NAMES_64.wrap_decoder(decoder, request.tools), request, TOOL_DIALECT)
+        return self.restore_tools(decoder, request)
 
     def _dialect_for(self, endpoint: Endpoint | None) -> ChatDialect:
         given = self._dialects.get(endpoint.name) if endpoint else None
         return given or read_dialect(endpoint, self._otherwise)
+
+
+class _ChatFrame:
+    """Parts shared by requests that differ only in their messages."""
+
+    def __init__(self, request: Request, dialect: ChatDialect) -> None:
+        _check_tools_allowed(request, dialect)
+        self.request, self.dialect = request, dialect
+        fields = dumps(_encode_fields(request, dialect))[1:-1]
+        delivery = dumps(_encode_delivery(request, dialect))[1:-1]
+        self.tail = b"]" + (b"," + fields if fields else b"")
+        self.ending = (b"," + delivery if delivery else b"") + b"}"
+        self.headers = request_headers(request)
+
+    def encode_head(self, *, follows: bool) -> bytes:
+        return _encode_head(self.request, self.dialect, follows=follows)
 
 
 def _encode_head(request: Request, dialect: ChatDialect, *, follows: bool) -> bytes:

@@ -73,7 +73,7 @@ def encode_content(
         if not own and part.text.strip():
             return {"type": "text", "text": repair_surrogates(part.text)}
         return raw_json(part.native) if placed else None
-    kept = decode_native(part).get("part", {}) if own else {}
+    kept = decode_native(part).get("part", {}) if own and part.native else {}
     if isinstance(part, Text):
         return {"type": "text", "text": repair_surrogates(part.text), **kept} if part.text.strip() else None
     if kept:

@@ -30,7 +30,8 @@ from .dialect import ChatDialect
 from .failures import classify_error, classify_status_code, decode_failure, find_error
 from .partial_reply import PartialChatMessage
 from .parts import decode_content_parts
-from .usage import FAILURE_STOPS, build_reply, decode_total_usage
+from .usage import EXECUTED_FIELD, FAILURE_STOPS, build_reply, decode_total_usage
+from .usual_reply import decode_usual_reply
 
 _CHUNK_MEMBERS = frozenset({"choices", "usage", "id"})
 """Members that identify an event as a piece of a reply."""
@@ -103,7 +104,8 @@ class ChatDecoder(BaseDecoder):
 
     @property
     def partial_usage(self) -> Usage:
-        return replace(decode_total_usage(self._meta), incomplete=True)
+        executed = self._partial.build_message().get(EXECUTED_FIELD)
+        return replace(decode_total_usage(self._meta, executed), incomplete=True)
 
     @property
     def _is_complete(self) -> bool:
@@ -215,6 +217,10 @@ class ChatDecoder(BaseDecoder):
         return build_reply(message, self._reason, self._meta, self._model, self._dialect, tools=self._tools)
 
     def _decode_body(self, body: bytes) -> Reply:
+        if not self._dialect.think_tags:
+            usual = decode_usual_reply(body, self._model, tools=self._tools)
+            if usual is not None:
+                return usual
         whole = self._parse_body(body)
         choices = whole.get("choices") if isinstance(whole, dict) else None
         choice = choices[0] if isinstance(choices, list) and choices else None

@@ -10,15 +10,18 @@ in order, and a result without an id answers the first waiting call.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
 from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
+from bridle.ports.served_wire import ClientTool
 from bridle.providers.openai.prompt_cache import KEY
 from bridle.providers.schema.compiler import is_strict_ready
 from bridle.providers.schema.tool_schema import is_sent_unchanged
+from bridle.providers.wire.call_arguments import CUSTOM, FREE_TEXT_PARAMETERS, describe_free_text
 from bridle.providers.wire.json import drop_nulls, dumps, loads, parse_number, split_object, text_or_empty
 from bridle.providers.wire.request_reader import MessageReader, make_extras, rejection_maker
 from bridle.values.message import (
@@ -297,3 +300,18 @@ def _decode_sampling(body: Block, raw: dict[str, bytes], extras: dict[str, bytes
         top_p=chosen["top_p"],
         stop_sequences=tuple(map(text_or_empty, stops)),
     )
+
+
+CUSTOM_CALL = dumps({"call": {"type": CUSTOM}}).decode()
+
+
+def list_client_tools(request: Request) -> Iterator[ClientTool]:
+    for spec in (*request.tools, *request.deferred_tools):
+        native: Block = loads(spec.native) if spec.native else {}
+        if native.get("type") != CUSTOM:
+            yield ClientTool(spec=spec)
+            continue
+        inner = native.get(CUSTOM)
+        noted = describe_free_text(spec.description, inner.get("format") if isinstance(inner, dict) else None)
+        function = replace(spec, description=noted, parameters=FREE_TEXT_PARAMETERS, native=None)
+        yield ClientTool(spec=function, call_native=CUSTOM_CALL)

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from msgspec import Raw
 
 from bridle.providers.wire.dialect import RETURNABLE_ID, is_from_same_origin, match_model_id
-from bridle.providers.wire.encoded_history import WireTurn
+from bridle.providers.wire.encoded_history import RequiredBytes, WireTurn
 from bridle.providers.wire.json import dumps, repair_surrogates
 from bridle.providers.wire.media import describe_omitted_media
 from bridle.values.message import (
@@ -70,7 +70,7 @@ class RoleAlternation:
     def note_results(self) -> None:
         self._last_role = "tool"
 
-    def place_message(self, message: Block, required: bytes) -> Sequence[WireTurn]:
+    def place_message(self, message: Block, required: RequiredBytes) -> Sequence[WireTurn]:
         """Place a message. `required` are answers to its calls: a tool message follows it."""
         role = "assistant" if message["role"] == "assistant" else "user"
         turn = self._place_turn(role, message, required)
@@ -83,7 +83,7 @@ class RoleAlternation:
         filler = _FILLER_MESSAGES.get(between) if between else None
         return (WireTurn(b"", dumps(filler), b""), turn) if filler else (turn,)
 
-    def _place_turn(self, role: str, message: Block, required: bytes) -> WireTurn:
+    def _place_turn(self, role: str, message: Block, required: RequiredBytes) -> WireTurn:
         content = message.get("content")
         rest = {name: value for name, value in message.items() if name not in ("role", "content")}
         beside = b"," + dumps(rest)[1:] if rest else b"}"
@@ -104,7 +104,7 @@ class RoleAlternation:
 _FIXED_ID = re.compile(r"[a-zA-Z0-9]+")
 _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _ID_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_CONTENT_MEMBERS = ("content", "refusal", "audio", "tool_calls", "function_call")
+_CONTENT_MEMBERS = frozenset({"content", "refusal", "audio", "tool_calls", "function_call"})
 
 ERROR_PREFIX = re.compile(r"\[error(?:: (\w+))?\] ?")
 """Start of the result of a failed call."""
@@ -139,9 +139,11 @@ class ChatMessageEncoder:
         own = self._is_from_here(message)
         if message.role == "assistant":
             return self._encode_assistant(message, own=own)
-        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        results = message.results
+        turns = self._encode_results(results, own=own) if results else []
+        if len(results) == len(message.parts):
+            return turns
         others = [part for part in message.parts if not isinstance(part, ToolResult)]
-        turns = self._encode_results(results, own=own)
         role = self._dialect.system_role if message.role == "system" else "user"
         return [*turns, *self._encode_plain(role, others, own=own)]
 
@@ -152,7 +154,7 @@ class ChatMessageEncoder:
         )
 
     def _encode_assistant(self, message: Message, *, own: bool) -> Sequence[WireTurn]:
-        calls = [part for part in message.parts if isinstance(part, ToolCall)]
+        calls = message.calls
         sent_ids = [self._choose_id(call, own=own) for call in calls]
         parts = self._select_reasoning(message.parts, own=own, calls=bool(calls))
         refused = message.stop is Stop.REFUSED
@@ -160,16 +162,19 @@ class ChatMessageEncoder:
         def wire(chosen: Sequence[Part]) -> Block:
             return encode_message(chosen, self._dialect, own=own, refused=refused, sent_ids=sent_ids)
 
-        visible = wire([part for part in parts if not isinstance(part, Reasoning)])
-        if not any(visible.get(name) for name in _CONTENT_MEMBERS):
+        visible = [part for part in parts if not isinstance(part, Reasoning)]
+        sent = wire(visible)
+        if _CONTENT_MEMBERS.isdisjoint([name for name, value in sent.items() if value]):
             return ()  # reasoning alone is not a message
+        if len(visible) < len(parts):
+            sent = wire(parts)
         self._close_open_calls()
         for call, sent_id in zip(calls, sent_ids, strict=True):
             answer: Block = {"role": "tool", "tool_call_id": sent_id}
             if own and is_legacy_call(call):
                 answer = {"role": "function", "name": encode_tool_name(call.name)}
             self._open.append(_OpenCall(call.id, answer))
-        return self._place_message(wire(parts), required=self._encode_required_next())
+        return self._place_message(sent, required=self._encode_required_next())
 
     def _select_reasoning(self, parts: Sequence[Part], *, own: bool, calls: bool) -> list[Part]:
         """Select the reasoning that is sent to this server."""
@@ -245,7 +250,7 @@ class ChatMessageEncoder:
         fields = kept_members(parts) if own else {}
         return self._place_message({"role": role, "content": content, **fields})
 
-    def _place_message(self, message: Block, required: bytes = b"") -> Sequence[WireTurn]:
+    def _place_message(self, message: Block, required: RequiredBytes = b"") -> Sequence[WireTurn]:
         if self._alternation is not None:
             return self._alternation.place_message(message, required)
         items = dumps(message)
@@ -265,16 +270,23 @@ class ChatMessageEncoder:
         self._open.clear()
         self._images.clear()
 
-    def _encode_required_next(self) -> bytes:
-        required: list[Block] = [{**pending.answer, "content": NO_RESULT_TEXT} for pending in self._open]
-        if self._images:
+    def _encode_required_next(self) -> RequiredBytes:
+        answers, images = [pending.answer for pending in self._open], [*self._images]
+        if not answers and not images:
+            return b""
+        return lambda: self._encode_missing(answers, images)
+
+    def _encode_missing(self, answers: Sequence[Block], images: Sequence[Block | Raw]) -> bytes:
+        """Encode answers to calls that have none, and the images of the results so far."""
+        required: list[Block] = [{**answer, "content": NO_RESULT_TEXT} for answer in answers]
+        if images:
             if self._alternation is not None:
                 required.append(
                     NOTED_MESSAGE
                 )  # the images are in a user message, and the last message is the user's
             lead: Block = {"type": "text", "text": "What the results above refer to, in order:"}
-            required.append({"role": "user", "content": [lead, *self._images]})
-        return b"".join(b"," + dumps(message) for message in required)
+            required.append({"role": "user", "content": [lead, *images]})
+        return b"".join([b"," + dumps(message) for message in required])
 
     def _choose_id(self, call: ToolCall, *, own: bool) -> str:
         length = self._dialect.id_length

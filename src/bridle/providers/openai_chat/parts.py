@@ -120,7 +120,8 @@ def keep_members(parts: Sequence[Part], fields: Block, member: str = "message") 
 def kept_members(parts: Sequence[Part]) -> Block:
     fields: Block = {}
     for part in parts:
-        fields.update(decode_native(part).get("message", {}))
+        if part.native:
+            fields.update(decode_native(part).get("message", {}))
     return fields
 
 
@@ -144,15 +145,18 @@ def encode_message(
         message["content"] = content
     if refusal:
         message["refusal"] = repair_surrogates(refusal)
-    encode_reasoning(message, [part for part in parts if isinstance(part, Reasoning)])
-    if own and (
+    if thoughts := [part for part in parts if type(part) is Reasoning]:
+        encode_reasoning(message, thoughts)
+    has_native = own and bool([part for part in parts if part.native])
+    if has_native and (
         images := [encode_content(part, dialect, own=True) for part in parts if _is_generated_image(part)]
     ):
         message["images"] = images
-    if own and (sound := _encode_audio_reference(parts)):
+    if has_native and (sound := _encode_audio_reference(parts)):
         message["audio"] = sound
-    _add_calls(message, [part for part in parts if isinstance(part, ToolCall)], sent_ids, own=own)
-    if own:
+    if sent_ids:
+        _add_calls(message, [part for part in parts if type(part) is ToolCall], sent_ids, own=own)
+    if has_native:
         fields = kept_members(parts)
         message.update((name, value) for name, value in fields.items() if name not in dialect.unsent)
     if message and "content" not in message and dialect.empty_content != "absent":
@@ -176,7 +180,7 @@ def _encode_content(parts: Sequence[Part], dialect: ChatDialect, *, own: bool) -
     blocks: list[Block | Raw] = []
     tags = ""
     for part in parts:
-        native = decode_native(part)
+        native = decode_native(part) if part.native else {}
         match part:
             case Reasoning() if "tag" in native:
                 tags += encode_tagged(part)
@@ -229,7 +233,7 @@ def _decode_images(listed: object) -> list[Part]:
 
 
 def _is_generated_image(part: Part) -> TypeGuard[Media]:
-    return isinstance(part, Media) and decode_native(part).get("in") == "images"
+    return type(part) is Media and decode_native(part).get("in") == "images"
 
 
 def _decode_audio(audio: object) -> list[Part]:

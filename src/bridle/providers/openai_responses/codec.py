@@ -43,11 +43,11 @@ from bridle.providers.schema.tool_schema import (
     compile_for_wire,
     compile_output_schema,
     native_definition,
-    wrap_decoder,
 )
 from bridle.providers.wire.breakpoints import system_breakpoint_ttls
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import read_dialect
+from bridle.providers.wire.encoded_history import ComparedTail
 from bridle.providers.wire.extras import conflicting_extra, parse_extra
 from bridle.providers.wire.hosted import HostedForms, encode_hosted_tool
 from bridle.providers.wire.json import drop_nulls, dumps, is_object, loads, repair_surrogates
@@ -103,6 +103,7 @@ class ResponsesCodec(BaseCodec):
     family = FAMILY
     messages_field = "input"
     tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
+    tool_names = TOOL_NAMES
     message_form = MessageForm(
         types=frozenset(
             {
@@ -123,6 +124,7 @@ class ResponsesCodec(BaseCodec):
 
     def __init__(self, dialect: ResponsesDialect = DEFAULT_DIALECT) -> None:
         self._dialect = dialect
+        self._frame: _ResponsesFrame | None = None
 
     def new_history(self) -> ResponsesHistory:
         return ResponsesHistory()
@@ -132,49 +134,37 @@ class ResponsesCodec(BaseCodec):
         kept = require_own_history(kept, ResponsesHistory, self.new_history)
         if request.asks_native_summary:
             request = replace(request, tools=(), breakpoints=(), compare_reply_id="", stream=False)
-        extras = _parse_extras(request)
-        stored = _is_stored(extras)
-        # If a whole chain is sent again, the provider lost it, so the ids in it are invalid.
-        lost = request.keeps_server_state and not (request.server_state_until or _has_conversation(request))
-        held = any(name in extras for name in STATEFUL_FIELDS) and not lost
-        dialect = read_dialect(request.model.endpoint, self._dialect)
-        manner = ResponsesEncodeOptions(
-            reasoning=_reasoning_policy(request.model.endpoint.reasoning, held=stored and not lost),
-            with_ids=dialect.with_ids and not lost,
-            server_holds_history=held,
-            sealed_by=dialect.sealed_by,
-            model_id=request.model.id if dialect.sealed_by else "",
-            has_breakpoints=takes_breakpoints(request.model.abilities),
+        is_plain = not (
+            request.keeps_server_state
+            or request.conversation
+            or request.extras
+            or request.asks_native_summary
         )
-        kept.configure(request.model.endpoint, manner, request.deferred_tools, _encode_function)
-        # A conversation at the provider already has its first message, which may occur only once.
-        spoken = not (held or request.keeps_server_state) and any(
-            mark.position == "system" for mark in request.breakpoints
-        )
+        if is_plain and (request.tools or request.tool_choice.parallel):
+            frame = kept.find_frame(request, self._use_frame)
+        else:  # the messages or the state at the provider decide about some fields
+            frame = _ResponsesFrame(request, self._dialect)
+        kept.configure(request.model.endpoint, frame.options, request.deferred_tools, _encode_function)
         follows = kept.has_content(request.messages)
         kept.set_head(
-            (
-                request.model.id,
-                request.tools,
-                request.system,
-                system_breakpoint_ttls(request),
-                spoken,
-                follows,
-            ),
-            lambda: _encode_head(request, spoken=spoken, follows=follows),
+            (*frame.head_source, follows),
+            lambda: _encode_head(request, spoken=frame.is_spoken, follows=follows),
         )
-        compacts = request.asks_native_summary
         body, digest = kept.build_body_since(
-            _count_stored_messages(request, extras),
+            _count_stored_messages(request, frame.extras) if frame.extras else 0,
             request.messages,
-            _encode_compact_tail(request, extras)
-            if compacts
-            else _encode_tail(request, extras, stored=stored),
-            message_breakpoints(request),
-            ending=_encode_ending(request, extras),
+            frame.tail.encode(request.compare_reply_id),
+            message_breakpoints(request) if request.breakpoints else {},
+            ending=frame.ending,
         )
-        path = COMPACT_PATH if compacts else PATH
-        return HttpRequest(path=path, body=body, headers=request_headers(request), digest=digest)
+        path = COMPACT_PATH if request.asks_native_summary else PATH
+        return HttpRequest(path=path, body=body, headers=frame.headers, digest=digest)
+
+    def _use_frame(self, options: Request) -> "_ResponsesFrame":
+        """The frame of these options; the latest one is kept, because the sessions of an agent share it."""
+        if self._frame is None or self._frame.request != options:
+            self._frame = _ResponsesFrame(options, self._dialect)
+        return self._frame
 
     def list_losses(self, request: Request) -> tuple[str, ...]:
         raised = request.max_tokens is not None and request.max_tokens < OUTPUT_TOKENS_MIN
@@ -197,11 +187,43 @@ class ResponsesCodec(BaseCodec):
         return decode_opened_conversation(status, headers, body)
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        tools = (*request.tools, *request.deferred_tools)
-        decoder = TOOL_NAMES.wrap_decoder(
-            ResponsesDecoder(request.model, status, headers, request.messages), tools
+        return self.restore_tools(ResponsesDecoder(request.model, status, headers, request.messages), request)
+
+
+class _ResponsesFrame:
+    """Parts shared by requests that differ only in their messages."""
+
+    def __init__(self, request: Request, default: ResponsesDialect) -> None:
+        self.request = request
+        self.extras = extras = _parse_extras(request)
+        stored = _is_stored(extras)
+        # If a whole chain is sent again, the provider lost it, so the ids in it are invalid.
+        lost = request.keeps_server_state and not (request.server_state_until or _has_conversation(request))
+        held = any(name in extras for name in STATEFUL_FIELDS) and not lost
+        dialect = read_dialect(request.model.endpoint, default)
+        self.options = ResponsesEncodeOptions(
+            reasoning=_reasoning_policy(request.model.endpoint.reasoning, held=stored and not lost),
+            with_ids=dialect.with_ids and not lost,
+            server_holds_history=held,
+            sealed_by=dialect.sealed_by,
+            model_id=request.model.id if dialect.sealed_by else "",
+            has_breakpoints=takes_breakpoints(request.model.abilities),
         )
-        return wrap_decoder(decoder, request, TOOL_DIALECT)
+        # A conversation at the provider already has its first message, which may occur only once.
+        self.is_spoken = not (held or request.keeps_server_state) and any(
+            mark.position == "system" for mark in request.breakpoints
+        )
+        ttls = system_breakpoint_ttls(request)
+        self.head_source = request.model.id, request.tools, request.system, ttls, self.is_spoken
+        self.tail = ComparedTail(
+            lambda reply_id: (
+                _encode_compact_tail(request, extras)
+                if request.asks_native_summary
+                else _encode_tail(replace(request, compare_reply_id=reply_id), extras, stored=stored)
+            )
+        )
+        self.ending = _encode_ending(request, extras)
+        self.headers = request_headers(request)
 
 
 def _encode_head(request: Request, *, spoken: bool, follows: bool) -> bytes:

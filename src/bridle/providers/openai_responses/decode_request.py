@@ -11,15 +11,18 @@ output whose call is missing keeps the provider's id: the provider holds the cal
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, cast
 
 from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
+from bridle.ports.served_wire import ClientTool
 from bridle.providers.openai.prompt_cache import NO_CACHE_OPTIONS, OPTIONS
 from bridle.providers.schema.compiler import is_strict_ready
 from bridle.providers.schema.tool_schema import is_sent_unchanged
+from bridle.providers.wire.call_arguments import CUSTOM, FREE_TEXT_PARAMETERS, describe_free_text
 from bridle.providers.wire.json import (
     drop_nulls,
     dumps,
@@ -38,6 +41,7 @@ from .breakpoints import BreakpointReader
 from .content import Block, decode_content, expand_content
 from .encode import ERROR_PREFIX, OUTPUT_ITEMS
 from .parts import (
+    CUSTOM_CALL,
     FAMILY,
     OUTPUT_DIALECT,
     TOOL_DIALECT,
@@ -303,3 +307,47 @@ def _decode_output(body: Block, extras: Block) -> OutputSpec | None:
     if rest:
         extras["text"] = rest
     return output
+
+
+ADDITIONAL_TOOLS = "additional_tools"
+LATER_TOOL_ITEMS = (ADDITIONAL_TOOLS, "tool_search_output")
+"""Items that add tools."""
+
+
+def list_client_tools(request: Request) -> Iterator[ClientTool]:
+    for spec in (*request.tools, *request.deferred_tools):
+        native: Block = loads(spec.native) if spec.native else {}
+        if native.get("type") in (CUSTOM, "namespace"):
+            yield from _expand_tool(native)
+        else:
+            yield ClientTool(spec=spec)
+    for message in request.messages:
+        for part in message.parts:
+            if isinstance(part, Opaque) and part.kind in LATER_TOOL_ITEMS:
+                yield from _list_inner_tools(loads(part.native).get("tools"))
+
+
+def _list_inner_tools(tools: object, namespace: str = "") -> Iterator[ClientTool]:
+    for tool in tools if isinstance(tools, Sequence) else ():
+        if isinstance(tool, dict):
+            yield from _expand_tool(tool, namespace)
+
+
+def _expand_tool(tool: Block, namespace: str = "") -> Iterator[ClientTool]:
+    name, kind = text_or_empty(tool.get("name")), tool.get("type")
+    description = text_or_empty(tool.get("description"))
+    members: Block = {"namespace": namespace} if namespace else {}
+    qualified = f"{namespace}.{name}" if namespace else ""
+    if kind == "namespace":
+        yield from _list_inner_tools(tool.get("tools"), name)
+    elif kind == CUSTOM:
+        noted = describe_free_text(description, tool.get("format"))
+        spec = ToolSpec(name=name, description=noted, parameters=FREE_TEXT_PARAMETERS)
+        called = dumps({"type": CUSTOM_CALL, **members}).decode()
+        yield ClientTool(spec=spec, call_native=called, qualified_name=qualified)
+    elif kind == "function":
+        spec = ToolSpec(name=name, description=description)
+        if isinstance(tool.get("parameters"), dict):
+            spec = replace(spec, parameters=dumps(tool["parameters"]).decode())
+        native = dumps(members).decode() if members else None
+        yield ClientTool(spec=spec, call_native=native, qualified_name=qualified)

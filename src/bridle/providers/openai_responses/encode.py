@@ -140,9 +140,13 @@ class ResponsesItemEncoder:
         own = self._is_from_here(message)
         parts = message.parts if own else _replace_items_with_text(message.parts)
         outputs = [part for part in parts if _is_output_part(part, message.role)]
-        rest = [part for part in parts if not _is_output_part(part, message.role)]
-        items = [item for part in outputs if (item := self._encode_output(part, own=own)) is not None]
-        items += self._reveal_tools(outputs)
+        rest: Sequence[Part] = parts
+        items: list[Block | Raw] = []
+        if outputs:
+            rest = [part for part in parts if not _is_output_part(part, message.role)]
+            items = [item for part in outputs if (item := self._encode_output(part, own=own)) is not None]
+            if self._deferred:
+                items += self._reveal_tools(outputs)
         unanswered = list(self._open)
         content = (
             self._encode_model_turn(message, rest, own=own)
@@ -156,7 +160,7 @@ class ResponsesItemEncoder:
         if not items:
             return ()
         written = [dumps(item) for item in items]
-        closing = b"".join(b"," + dumps(self._make_missing_result(call_id)) for call_id in self._open)
+        closing = b"".join([b"," + dumps(self._make_missing_result(call_id)) for call_id in self._open])
         mark_at = _breakpoint_offset(items, written) if self._options.has_breakpoints else -1
         return (WireTurn(b"", b",".join(written), closing, mark_at, merges_with_previous=True),)
 
@@ -314,7 +318,8 @@ def _replace_items_with_text(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _is_output_part(part: Part, role: str) -> bool:
-    return isinstance(part, ToolResult) or (role == "tool" and isinstance(part, Opaque))
+    kind = type(part)
+    return kind is ToolResult or (role == "tool" and kind is Opaque)
 
 
 def _without_blanks(parts: Sequence[Part], *, own: bool) -> list[Part]:

@@ -6,12 +6,13 @@ of an item decides, not its status.  Counts overlap: `input_tokens` includes cac
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from bridle.providers.wire.json import count_or_zero, loads, object_or_empty, parse_integer, text_or_empty
-from bridle.providers.wire.usage import decode_service_terms
+from bridle.providers.wire.usage import STANDARD_TERMS, decode_service_terms
 from bridle.values.message import Message, Opaque, Part, Reply, Stop, ToolCall
 from bridle.values.model import Model, make_origin
 from bridle.values.usage import Usage
@@ -21,6 +22,7 @@ from .hosted import HOSTED_ITEMS, decode_hosted_uses
 from .hosted_calls import HOSTED_CALLS
 from .parts import CUSTOM_CALL, decode_parts, has_refusal, item_type
 
+Count = Annotated[int, Meta(ge=0)]
 STOPS = {
     "max_output_tokens": Stop.LENGTH,
     "content_filter": Stop.FILTERED,
@@ -44,7 +46,8 @@ def build_reply(
     Responses that are not done (`UNFINISHED_STATUSES`) are rejected before. Raises `ValueError` for an item
     without a type: it may have been a call.
     """
-    if any(isinstance(item, dict) and not item_type(item) for item in items):
+    untyped = [item for item in items if isinstance(item, dict) and not item.get("type")]
+    if untyped and not all(map(item_type, untyped)):
         raise ValueError("an item of the output has no type")
     details = response.get("incomplete_details")
     reason = text_or_empty(details.get("reason")) if isinstance(details, dict) else ""
@@ -55,7 +58,7 @@ def build_reply(
     elif status == "incomplete":
         parts = _disarm_cut_call(parts, items)
         stop, detail = STOPS.get(reason, Stop.OTHER), f"incomplete: {reason}" if reason else status
-    elif any(isinstance(part, ToolCall) for part in parts):
+    elif ToolCall in [type(part) for part in parts]:
         stop, detail = Stop.TOOLS, status
     elif has_refusal(items):
         parts, stop, detail = decode_parts(items, refused=True, surface=True), Stop.REFUSED, "refusal"
@@ -63,14 +66,18 @@ def build_reply(
         stop, detail = Stop.DONE, status
     usage = decode_usage(response.get("usage"))
     for part in parts:
-        if isinstance(part, Opaque) and part.kind in HOSTED_ITEMS:
+        if type(part) is Opaque and part.kind in HOSTED_ITEMS:
             usage += decode_hosted_uses(response, items, messages)
             break
+    # After the sum, which keeps no terms.
+    tier = response.get("service_tier")
+    if isinstance(tier, str) and tier not in STANDARD_TERMS:
+        usage = replace(usage, terms=decode_service_terms(tier))
     return Reply(
         parts=parts,
         stop=stop,
         origin=make_origin(model, text_or_empty(response.get("model"))),
-        usage=replace(usage, terms=decode_service_terms(response.get("service_tier"))),
+        usage=usage,
         id=text_or_empty(response.get("id")),
         stop_detail=detail,
         cache_miss_reason=_cache_miss_reason(response.get("prompt_cache_diagnostics")),
@@ -102,7 +109,52 @@ def _add_message_text(part: Part) -> Part:
     return replace(part, text="\n".join(filter(None, texts)))
 
 
+class _UsualInput(Struct, frozen=True, gc=False):
+    cached_tokens: Count = 0
+    cache_write_tokens: Count = 0
+    cache_write_tokens_details: None = None
+
+
+class _UsualOutput(Struct, frozen=True, gc=False):
+    reasoning_tokens: Count = 0
+
+
+class _UsualResponsesCounts(Struct, gc=False):
+    """The counts of an ordinary reply. `decode_usage` reads anything else value by value."""
+
+    input_tokens: Count
+    output_tokens: Count
+    input_tokens_details: _UsualInput = _UsualInput()
+    output_tokens_details: _UsualOutput = _UsualOutput()
+
+
+def _count_usual_usage(counts: object) -> Usage | None:
+    """The usage, if the details are within their totals; None otherwise."""
+    try:
+        found = convert(counts, _UsualResponsesCounts)
+    except ValidationError:
+        return None
+    prompt, output, reasoning = (
+        found.input_tokens,
+        found.output_tokens,
+        found.output_tokens_details.reasoning_tokens,
+    )
+    read, written = found.input_tokens_details.cached_tokens, found.input_tokens_details.cache_write_tokens
+    if read + written > prompt or reasoning > output:
+        return None
+    return Usage(
+        input=prompt - read - written,
+        cache_read=read,
+        cache_write=written,
+        output=output,
+        reasoning=reasoning,
+    )
+
+
 def decode_usage(counts: object) -> Usage:
+    usual = _count_usual_usage(counts)
+    if usual is not None:
+        return usual
     if not isinstance(counts, dict) or parse_integer(counts.get("input_tokens")) is None:
         return Usage(incomplete=True)
     details, made = (

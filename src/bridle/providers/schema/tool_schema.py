@@ -7,12 +7,16 @@ Arguments are always checked against the source schema, never against what was s
 A decoded request keeps schemas that would not be sent again unchanged as the provider's own JSON.
 """
 
+from collections.abc import Mapping
+
 from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.ports.codec import Decoder
 from bridle.providers.wire.decoder import MappedDecoder
+from bridle.providers.wire.extras import describe_hidden_tool
 from bridle.providers.wire.json import is_object, raw_json
+from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.message import Part, ToolCall
 from bridle.values.request import OutputSpec, Request, ToolSpec
@@ -23,12 +27,6 @@ from .compiler import compile_schema, find_dialect, restore_arguments
 def compile_for_wire(schema: str, wire: str) -> Raw:
     """Compile a schema for a wire; the text is unchanged if the wire accepts it."""
     return raw_json(compile_schema(schema, find_dialect(wire)).text)
-
-
-def describe_hidden_tool(spec: ToolSpec) -> str:
-    return (
-        f"the hosted tool {spec.name!r} comes from a log, which does not hold its values; write it out again"
-    )
 
 
 def native_definition(spec: ToolSpec) -> Raw | None:
@@ -77,21 +75,40 @@ def explain_unsupported_output(output: OutputSpec, answers: str) -> str:
     return compile_schema(output.parameters, find_dialect(answers)).unfit
 
 
-def wrap_decoder(decoder: Decoder, request: Request, wire: str) -> Decoder:
-    """Wrap a decoder to restore renamed fields; return it unchanged if no field was renamed."""
-    changed = {
+RENAMED_MAX = 32
+"""Lists of tools whose changed names are kept."""
+Renamed = tuple[dict[str, str], dict[str, str]]
+_RENAMED: dict[tuple[int, ToolNameRules | None, str], tuple[tuple[ToolSpec, ...], Renamed]] = {}
+
+
+def find_renamed(tools: tuple[ToolSpec, ...], names: ToolNameRules | None, wire: str) -> Renamed:
+    """The tools whose name differs on the wire (sent name to own), and those with renamed fields (name to schema).
+
+    The requests of a run have the same tools, so the answer is kept, by the identity of the list.
+    """
+    found = _RENAMED.get((id(tools), names, wire))
+    if found is not None and found[0] is tools:
+        return found[1]
+    renamed = {
         spec.name: spec.parameters
-        for spec in (*request.tools, *request.deferred_tools)
+        for spec in tools
         if spec.native is None and compile_schema(spec.parameters, find_dialect(wire)).renamed
     }
-    if not changed:
-        return decoder
+    if len(_RENAMED) >= RENAMED_MAX:
+        _RENAMED.clear()
+    result = names.renamed_tools(tools) if names is not None else {}, renamed
+    _RENAMED[id(tools), names, wire] = tools, result
+    return result
+
+
+def restore_fields(decoder: Decoder, schemas: Mapping[str, str], wire: str) -> Decoder:
+    """Wrap a decoder to restore renamed fields of the tools with these schemas."""
 
     def restore_part(part: Part) -> Part:
-        if not isinstance(part, ToolCall) or part.name not in changed:
+        if not isinstance(part, ToolCall) or part.name not in schemas:
             return part
         return replace(
-            part, arguments=restore_arguments(part.arguments, changed[part.name], find_dialect(wire))
+            part, arguments=restore_arguments(part.arguments, schemas[part.name], find_dialect(wire))
         )
 
     return MappedDecoder(decoder, restore_part)

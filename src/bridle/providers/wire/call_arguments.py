@@ -4,15 +4,30 @@ Bridle stores arguments as the text they arrived in. Most are an object and are 
 (truncated arguments, a list, invalid JSON, objects nested too deeply to be run) must be sent as well, because
 an answered call cannot be omitted: the text becomes the only member, `INVALID_JSON`, of an object, and is
 extracted again when decoded.
+
+A tool whose calls are free text is a function with one argument, `input`, to Bridle and to wires without such tools.
 """
 
 from typing import Any
 
+from msgspec.structs import replace
+
+from bridle.ports.served_wire import ClientTool
+from bridle.values.request import Request, ToolSpec
 from bridle.values.text import is_too_deep
 
-from .json import dumps, is_object, loads, raw_json, repair_surrogates
+from .json import dumps, is_object, loads, raw_json, repair_surrogates, text_or_empty
 
 INVALID_JSON_KEY = "INVALID_JSON"
+FREE_TEXT_PARAMETERS = (
+    '{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],'
+    '"additionalProperties":false}'
+)
+"""Parameters of a tool that takes free text, as Bridle's calls carry it."""
+CUSTOM = "custom"
+"""Type of a tool that takes free text."""
+FREE_TEXT_NOTE = "`input` is free text, not JSON."
+GRAMMAR_NOTE = "`input` is free text that this {syntax} grammar describes:\n{definition}"
 
 
 def encode_arguments(arguments: str) -> Any:
@@ -66,3 +81,29 @@ def parse_arguments(written: str) -> Any:
         return loads(written)
     except ValueError:
         return {INVALID_JSON_KEY: written}
+
+
+def take_plain_tools(request: Request) -> tuple[Request, tuple[ClientTool, ...]]:
+    """The request and its tools, for a wire whose tools are functions or the provider's."""
+    return request, tuple(
+        ClientTool(spec=read_function(spec)) for spec in (*request.tools, *request.deferred_tools)
+    )
+
+
+def read_function(spec: ToolSpec) -> ToolSpec:
+    """The tool as a plain function, however its wire spells it; unchanged if the provider would run it."""
+    declared: dict[str, Any] = loads(spec.native or "{}")
+    kind = declared.get("type")
+    is_bare = kind is None and isinstance(declared.get("name"), str)
+    is_function = kind == "function" or "input_schema" in declared or is_bare
+    return replace(spec, native=None) if is_function else spec
+
+
+def describe_free_text(description: str, form: object) -> str:
+    """The description of a tool that takes free text in this format, for models that know only functions."""
+    grammar = form.get("grammar", form) if isinstance(form, dict) else {}
+    definition = text_or_empty(grammar.get("definition")) if isinstance(grammar, dict) else ""
+    note = FREE_TEXT_NOTE
+    if definition:
+        note = GRAMMAR_NOTE.format(syntax=text_or_empty(grammar.get("syntax")), definition=definition)
+    return f"{description}\n\n{note}".strip()

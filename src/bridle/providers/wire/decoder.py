@@ -134,20 +134,22 @@ class BaseDecoder(ABC):
         return self._build_reply()
 
     def _detect_format(self, data: bytes) -> bytes:
-        data = b"".join((*self._body, data))
-        self._body, self._body_size = [], 0
-        start = data.lstrip(_LEADING_BLANKS)[:1]
-        if not start:
+        if self._body:
+            data = b"".join((*self._body, data))
+            self._body, self._body_size = [], 0
+        found = data if data[:1] == b"{" else data.lstrip(_LEADING_BLANKS)
+        if not found:
             return data[-len(_BYTE_ORDER_MARK) :]
         self._sniffed = True
-        self._reader = self._select_reader(start)
-        return data.lstrip(_LEADING_BLANKS)
+        self._reader = self._select_reader(found[:1])
+        return found
 
     def _buffer_body(self, data: bytes) -> None:
         limit = BODY_BYTES_MAX if self._good else ERROR_BYTES_MAX
-        if self._body_size + len(data) <= limit:
+        size = self._body_size + len(data)
+        if size <= limit:
             self._body.append(data)
-            self._body_size += len(data)
+            self._body_size = size
         elif self._good:
             raise self._make_error("garbled", f"the provider sent a reply of more than {limit} bytes")
 

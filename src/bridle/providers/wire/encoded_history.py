@@ -17,10 +17,14 @@ cache is rebuilt rather than send bytes that do not match the request.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bridle.values.message import Message, Text, ToolResult
 from bridle.values.model import Endpoint, Model
+from bridle.values.request import Request
 
 from .json import dumps
 
@@ -34,7 +38,11 @@ DIGEST_BYTES = 16
 """Enough to tell requests apart; the log has a digest for every call."""
 
 
-class WireTurn(NamedTuple):
+RequiredBytes = bytes | Callable[[], bytes]
+"""Bytes that are rarely written: a function makes them when they are."""
+
+
+class WireTurn(Struct, frozen=True, gc=False):
     """A wire message, or a piece of one: `opening + items + closing`."""
 
     opening: bytes
@@ -45,7 +53,7 @@ class WireTurn(NamedTuple):
     merges_with_previous: bool = False
     separator: bytes = b","
     """Separator between the items of a turn and those of a turn merged with it."""
-    required_next: bytes = b""
+    required_next: RequiredBytes = b""
     """Bytes that this wire requires next (answers to calls, for example) if no turn provides them."""
     answers_required: bool = False
     """True if this turn provides, or repeats, what the turn before it required."""
@@ -55,6 +63,7 @@ class WireTurn(NamedTuple):
     """The `required_at_end` that stays between this turn and a further one of the same role."""
 
 
+F = TypeVar("F")
 MessageEncoder = Callable[[Message], Sequence[WireTurn]]
 NO_MARKS: Mapping[int, bytes] = {}
 
@@ -66,11 +75,36 @@ class EncodedMessages:
         self._writer = writer
         self._endpoint: Endpoint | None = None
         self._head: tuple[object, bytes, bytes] | None = None
+        self._frame: tuple[Request, Any] | None = None
+        self._without_system: tuple[Message, ...] = ()
         self._restart()
+
+    def has_system_message(self, messages: tuple[Message, ...]) -> bool:
+        """True if a system message is among them; only those that are new are searched."""
+        known = self._without_system
+        fresh = messages[len(known) :] if messages[: len(known)] == known else messages
+        found = "system" in [message.role for message in fresh]
+        self._without_system = () if found else messages
+        return found
+
+    def find_frame(self, request: Request, make: Callable[[Request], F]) -> F:
+        """Return what `make` derives from a request without its messages, made again only if an option changed.
+
+        `make` gets no messages, no breakpoints in them and no id of a reply: these change with every request.
+        """
+        marks = request.breakpoints
+        if marks:
+            marks = tuple([mark for mark in marks if mark.position != "message"])
+        options = replace(request, messages=(), breakpoints=marks, compare_reply_id="", server_state_until="")
+        if self._frame is None or self._frame[0] != options:
+            self._frame = options, make(options)
+        frame: F = self._frame[1]
+        return frame
 
     def join_messages(self, messages: Sequence[Message]) -> tuple[bytes, str]:
         self._extend(tuple(messages))
-        return b"".join((self._buffer, *self._closing_bytes())), self._current_digest().hex()
+        closing = self._closing_bytes()
+        return bytes(self._buffer) + closing, self._current_digest(closing).hex()
 
     def has_content(self, messages: Sequence[Message]) -> bool:
         """Return True if these messages produce anything on the wire."""
@@ -108,24 +142,28 @@ class EncodedMessages:
         """
         self._extend(tuple(messages))
         _, head, head_digest = self._head or (None, b"", b"")
-        placed = sorted(
-            (self._mark_at[index], mark) for index, mark in marks.items() if self._mark_at[index] >= 0
+        closing = self._closing_bytes()
+        placed: list[tuple[int, bytes]] = []
+        if marks:
+            found = ((self._mark_at[index], mark) for index, mark in marks.items())
+            placed = sorted(place for place in found if place[0] >= 0)
+        places = b"".join([b"%d%b;" % place for place in placed]) if placed else b""
+        digest = blake2b(
+            head_digest + self._current_digest(closing) + places + tail, digest_size=DIGEST_BYTES
         )
-        digest = blake2b(head_digest, digest_size=DIGEST_BYTES)
-        digest.update(self._current_digest())
-        digest.update(b"".join(b"%d%b;" % place for place in placed))
-        digest.update(tail)
         with memoryview(self._buffer) as view:
+            views: list[memoryview] = []
             pieces: list[bytes | memoryview] = [head]
             start = 0
             for at, mark in placed:
-                pieces += (view[start:at], mark)
+                views.append(view[start:at])
+                pieces += (views[-1], mark)
                 start = at
-            pieces += (view[start:], *self._closing_bytes(), tail, ending)
+            views.append(view[start:])
+            pieces += (views[-1], closing, tail, ending)
             whole = b"".join(pieces)
-            for piece in pieces:
-                if isinstance(piece, memoryview):
-                    piece.release()
+            for each in views:
+                each.release()
         return whole, digest.hexdigest()
 
     def _restart(self) -> None:
@@ -149,7 +187,7 @@ class EncodedMessages:
             raise
         self._seen = messages
         if len(self._buffer) > start:
-            self._hash.update(bytes(self._buffer[start:]))
+            self._hash.update(self._buffer[start:])
 
     def _append_message(self, message: Message) -> None:
         mark_at = -1
@@ -165,7 +203,7 @@ class EncodedMessages:
             ):
                 self._buffer += turn.separator
             else:
-                owed = b"" if turn.answers_required else last.required_next
+                owed = b"" if turn.answers_required else _make_required(last.required_next)
                 owed = last.kept_at_end if again and not last.required_next else owed
                 self._buffer += last.closing + owed + (b"," if self._buffer else b"") + turn.opening
             if turn.breakpoint_at >= 0:
@@ -174,13 +212,18 @@ class EncodedMessages:
             self._last = turn
         self._mark_at.append(mark_at)
 
-    def _current_digest(self) -> bytes:
+    def _current_digest(self, closing: bytes) -> bytes:
         whole = self._hash.copy()
-        whole.update(b"".join(self._closing_bytes()))
+        whole.update(closing)
         return whole.digest()
 
-    def _closing_bytes(self) -> tuple[bytes, bytes]:
-        return self._last.closing, self._last.required_next or self._last.required_at_end
+    def _closing_bytes(self) -> bytes:
+        last = self._last
+        return last.closing + (_make_required(last.required_next) or last.required_at_end)
+
+
+def _make_required(required: RequiredBytes) -> bytes:
+    return required if isinstance(required, bytes) else required()
 
 
 class EncodedMessagesPerModel(EncodedMessages):
@@ -195,6 +238,19 @@ class EncodedMessagesPerModel(EncodedMessages):
             self._model_id = model.id
             self._restart()
         self.set_endpoint(model.endpoint)
+
+
+class ComparedTail:
+    """The fields after the messages. The id of the reply to compare with is all that changes in every request."""
+
+    def __init__(self, encode: Callable[[str], bytes]) -> None:
+        """`encode` takes the id, which may be empty."""
+        self._plain = encode("")
+        self._before, id_, self._after = encode(ID_PLACEHOLDER).partition(dumps(ID_PLACEHOLDER))
+        self._has_id = bool(id_)
+
+    def encode(self, reply_id: str) -> bytes:
+        return self._before + dumps(reply_id) + self._after if reply_id and self._has_id else self._plain
 
 
 class LostResults:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from bridle.values.errors import MisuseError
-from bridle.values.request import Extra
+from bridle.values.request import Extra, ToolSpec
 
 from .json import raw_json
 
@@ -25,6 +25,12 @@ def parse_extra(
         return parse(extra.json)
     except ValueError as error:
         raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
+
+
+def describe_hidden_tool(spec: ToolSpec) -> str:
+    return (
+        f"the hosted tool {spec.name!r} comes from a log, which does not hold its values; write it out again"
+    )
 
 
 def conflicting_extra(name: str) -> MisuseError:

@@ -235,8 +235,10 @@ class ProviderLimit(NamedTuple):
     """
 
     left: int
-    reset_seconds: float
-    """Time until the limit is full again."""
+    reset: str
+    """Time until the limit is full again, as reported; it is parsed only if a call has to wait."""
+    sent: str = ""
+    """Date of the response by the provider's clock, as reported."""
     counts_prompt: bool = False
     """True if every token of a prompt counts against it; False if a call counts as one."""
     refills_to: int | None = None
@@ -250,7 +252,7 @@ class ProviderLimit(NamedTuple):
         share = 1.0
         if self.refills_to is not None and self.refills_to > self.left:
             share = min(1.0, (wanted - self.left) / (self.refills_to - self.left))
-        return min(self.reset_seconds * share, LIMIT_PAUSE_MAX)
+        return min(_read_reset(self.reset, self.sent) * share, LIMIT_PAUSE_MAX)
 
 
 def read_provider_limits(headers: Mapping[str, str]) -> tuple[ProviderLimit, ...]:
@@ -260,18 +262,18 @@ def read_provider_limits(headers: Mapping[str, str]) -> tuple[ProviderLimit, ...
         if "ratelimit" not in name or "remaining" not in name or not text.strip().isdecimal():
             continue
         left, counts_prompt = int(text), "tokens" in name and "output" not in name
-        reset = _read_reset(headers.get(name.replace("remaining", "reset"), ""), headers)
-        if reset > 0 and (left == 0 or counts_prompt):
+        reset = headers.get(name.replace("remaining", "reset"), "")
+        if reset and (left == 0 or counts_prompt):
             refills = "tokens" in name or "requests" in name
             limit = headers.get(name.replace("remaining", "limit"), "").strip() if refills else ""
             full = int(limit) if limit.isdecimal() else None
-            found.append(ProviderLimit(left, reset, counts_prompt, full))
+            found.append(ProviderLimit(left, reset, headers.get("date", ""), counts_prompt, full))
     return tuple(found)
 
 
-def _read_reset(text: str, headers: Mapping[str, str]) -> float:
+def _read_reset(text: str, date: str) -> float:
     """Seconds until a reset, given as a time (by the sender's clock), as `6m0s` or `120ms`, or in seconds."""
-    text, sent = text.strip(), _parse_http_date(headers.get("date", ""))
+    text, sent = text.strip(), _parse_http_date(date)
     try:
         number = float(text)
     except ValueError:

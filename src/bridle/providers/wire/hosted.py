@@ -10,8 +10,8 @@ Items that a provider made with its tools go back to it unchanged. `describe_hos
 from collections.abc import Iterator
 from typing import Any
 
-from bridle.providers.schema.tool_schema import describe_hidden_tool
 from bridle.providers.wire.dialect import match_model_id
+from bridle.providers.wire.extras import describe_hidden_tool
 from bridle.providers.wire.json import loads, set_at_path
 from bridle.values.base import Value
 from bridle.values.errors import BadTool

@@ -86,11 +86,14 @@ def parse_number(value: object) -> float | None:
 
 def count_or_zero(value: object) -> int:
     """A count as a provider reports it; zero for anything that is not a positive integer."""
-    return max(parse_integer(value) or 0, 0)
+    if value is None:
+        return 0
+    found = value if type(value) is int else parse_integer(value)
+    return found if found is not None and found > 0 else 0
 
 
 def text_or_empty(value: object) -> str:
-    if not isinstance(value, str):
+    if type(value) is not str:
         return ""
     return value if value.isascii() else repair_surrogates(value)
 

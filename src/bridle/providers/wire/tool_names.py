@@ -8,7 +8,8 @@ Names in replies are looked up among the offered tools only if one of them was r
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ from bridle.values.result import Delta, ToolCallDelta
 from .decoder import MappedDecoder
 
 HASH_BYTES = 4
+NAMES_MAX = 512
+"""Encoded names that are kept."""
 
 
 class ToolNameRules(NamedTuple):
@@ -33,12 +36,7 @@ class ToolNameRules(NamedTuple):
     """Characters a name may begin with, if not all are allowed."""
 
     def encode_name(self, name: str) -> str:
-        if re.fullmatch(f"[{self.letters}]{{1,{self.length_max}}}", name) and self._has_legal_start(name):
-            return name
-        suffix = blake2b(name.encode("utf-8", "replace"), digest_size=HASH_BYTES).hexdigest()
-        legal = re.sub(f"[^{self.letters}]", "_", name)
-        legal = legal if self._has_legal_start(legal) else f"_{legal}"
-        return f"{legal[: self.length_max - len(suffix) - 1]}_{suffix}"
+        return _encode_name(self, name)
 
     def clean_name(self, name: str) -> str:
         """Make a name legal that is never looked up again."""
@@ -49,27 +47,35 @@ class ToolNameRules(NamedTuple):
         offered = (tool.name for tool in tools if tool.native is None)
         return {sent: name for name in offered if (sent := self.encode_name(name)) != name}
 
-    def wrap_decoder(self, decoder: Decoder, tools: Sequence[ToolSpec]) -> Decoder:
-        """Wrap a decoder so that calls have the original tool names."""
-        names = self.renamed_tools(tools)
-        if not names:
-            return decoder
-
-        def restore_part(part: Part) -> Part:
-            return restore_name(part, names) if isinstance(part, ToolCall) else part
-
-        def restore_delta(delta: Delta) -> Delta:
-            if isinstance(delta, ToolCallDelta) and delta.name in names:
-                return replace(delta, name=names[delta.name])
-            return delta
-
-        return MappedDecoder(decoder, restore_part, restore_delta)
-
-    def _has_legal_start(self, name: str) -> bool:
+    def has_legal_start(self, name: str) -> bool:
         return not self.first or re.match(f"[{self.first}]", name) is not None
 
 
+@lru_cache(maxsize=NAMES_MAX)
+def _encode_name(rules: ToolNameRules, name: str) -> str:
+    if re.fullmatch(f"[{rules.letters}]{{1,{rules.length_max}}}", name) and rules.has_legal_start(name):
+        return name
+    suffix = blake2b(name.encode("utf-8", "replace"), digest_size=HASH_BYTES).hexdigest()
+    legal = re.sub(f"[^{rules.letters}]", "_", name)
+    legal = legal if rules.has_legal_start(legal) else f"_{legal}"
+    return f"{legal[: rules.length_max - len(suffix) - 1]}_{suffix}"
+
+
 NAMES_64 = ToolNameRules(length_max=64)
+
+
+def restore_tool_names(decoder: Decoder, names: Mapping[str, str]) -> Decoder:
+    """Wrap a decoder so that calls have the original tool names."""
+
+    def restore_part(part: Part) -> Part:
+        return restore_name(part, names) if isinstance(part, ToolCall) else part
+
+    def restore_delta(delta: Delta) -> Delta:
+        if isinstance(delta, ToolCallDelta) and delta.name in names:
+            return replace(delta, name=names[delta.name])
+        return delta
+
+    return MappedDecoder(decoder, restore_part, restore_delta)
 
 
 def restore_name(call: ToolCall, names: Mapping[str, str]) -> ToolCall:

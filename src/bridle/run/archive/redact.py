@@ -14,20 +14,20 @@ import msgspec
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.redaction import RAW, RedactedBody, redact_data
 from bridle.ports.clock import Clock
-from bridle.ports.store import RedactableStore, SessionInfo, Store
+from bridle.ports.store import ErasingStore, RedactableStore, SessionInfo, Store, supports
 from bridle.run.clock import SystemClock
+from bridle.run.recovery.session_log import SESSIONS_MAX
 from bridle.run.validate_input import check_session
 from bridle.values.base import Value
 from bridle.values.calls import ContentRedacted, control_log_name, redaction_key
-from bridle.values.errors import Corrupt, MisuseError, SessionNotFound
+from bridle.values.errors import MisuseError, SessionNotFound
 from bridle.values.message import CallOutcome
 from bridle.values.record import Record, seal_record
 
-from .transfer import SESSIONS_MAX, find_sharing_sessions
+from .remains import RemainingText, find_remaining, read_blobs
+from .transfer import find_sharing_sessions
 
 RAW_REQUEST = f"{RAW}request"
-SEARCHED_CHARACTERS_MIN = 6
-"""Shorter removed texts are not searched for in other records."""
 
 
 class Redaction(Value):
@@ -44,7 +44,13 @@ class Redaction(Value):
     kept_blobs: tuple[str, ...] = ()
     """Stored results that stay, because other records refer to them."""
     found_in: tuple[int, ...] = ()
-    """Other records of the session that contain a removed text."""
+    """Other records of the session that contain a removed text or a distinctive part of it."""
+    found_elsewhere: tuple[RemainingText, ...] = ()
+    """Such records of other sessions."""
+    searched_all: bool = True
+    """False if the search for such records left something out: parts of a long text, old records, damaged ones."""
+    head: str = ""
+    """Number and hash of the session's last record now, for `bridle verify SESSION --head`."""
     emptied_requests: tuple[int, ...] = ()
     """Later records whose kept request (`Agent(keep_raw=…)`) was removed too, because it repeats the conversation."""
 
@@ -63,10 +69,29 @@ async def redact_record(
 
     Raises `Conflict` if the session, or a fork that shares the record, is running.
     """
+    done = await _redact_record(store, session, record, reason, by, field, clock)
+    await _erase_redacted(store)
+    return done
+
+
+async def _erase_redacted(store: Store) -> None:
+    if supports(store, ErasingStore):
+        await store.erase_redacted()
+
+
+async def _redact_record(
+    store: Store,
+    session: str,
+    record: int,
+    reason: str,
+    by: str,
+    field: str = "",
+    clock: Clock | None = None,
+) -> Redaction:
     check_session(session)
     if not reason.strip() or not by.strip():
         raise MisuseError("a redaction records its reason and its author; give both")
-    if not isinstance(store, RedactableStore):
+    if not supports(store, RedactableStore):
         raise MisuseError(f"{type(store).__name__} cannot remove content from records")
     infos = await store.sessions(limit=SESSIONS_MAX)
     sharing = find_sharing_sessions(infos, session, record)
@@ -84,13 +109,18 @@ async def redact_record(
             )
         old = records[record - 1]
         body = redact_data(record, old.data, field)
+        blobs = await read_blobs(store, old)
         message = _find_changed_message(records, old, body)
         redactor = _Redactor(store, infos, reason.strip(), by.strip(), now)
         # Copies first: after a crash, the same redaction can be repeated and finds those that are left.
         await redactor.redact_control_request(sharing, old)
         requests = () if field.startswith(RAW) else await redactor.redact_later_requests(logs, record)
         dropped, kept = await redactor.redact(session, old, body, field, message)
-    found = tuple(each.seq for each in records if each is not old and _contains(each, body.removed))
+        last = (await store.read(session))[-1]
+    texts = [*body.removed, *(blob.decode(errors="replace") for blob in blobs)]
+    found, searched_all = await find_remaining(
+        store, await store.sessions(limit=SESSIONS_MAX), session, texts
+    )
     return Redaction(
         session=session,
         record=record,
@@ -101,7 +131,10 @@ async def redact_record(
         sessions=sharing,
         dropped_blobs=dropped,
         kept_blobs=kept,
-        found_in=found,
+        found_in=tuple(seq for each in found if each.session == session for seq in each.records),
+        found_elsewhere=tuple(each for each in found if each.session != session),
+        searched_all=searched_all,
+        head=f"{last.seq}:{last.hash}",
         emptied_requests=requests,
     )
 
@@ -125,8 +158,6 @@ class _Redactor(NamedTuple):
         """Replace the record and record that; returns the blobs that were dropped and those that stay."""
         sharing = find_sharing_sessions(self.infos, log, old.seq)
         blobs = tuple(hash_ for hash_ in old.event.required_blobs if hash_ not in body.event.required_blobs)
-        kept = await _find_referenced(self.store, blobs, sharing, old.seq) if blobs else ()
-        dropped = tuple(hash_ for hash_ in blobs if hash_ not in kept)
         event = ContentRedacted(
             record=old.seq,
             record_hash=old.hash,
@@ -143,8 +174,9 @@ class _Redactor(NamedTuple):
             name: seal_record(last.seq + 1, max(self.now, last.at), event, last.hash)
             for name, last in lasts.items()
         }
-        await self.store.redact(log, old.seq, body.data, evidence, dropped)
-        return dropped, kept
+        await self.store.redact(log, old.seq, body.data, evidence, blobs)
+        kept = tuple([hash_ for hash_ in blobs if await self.store.get_blob(hash_) is not None])
+        return tuple(hash_ for hash_ in blobs if hash_ not in kept), kept
 
     async def redact_control_request(self, sharing: Sequence[str], old: Record) -> None:
         """Remove the text of the control request that brought the content of a record."""
@@ -183,7 +215,9 @@ async def redact_blob(
     ]
     if not blob or not found:
         raise MisuseError(f"no record of session {session!r} refers to blob {blob!r}")
-    return tuple([await redact_record(store, session, seq, reason=reason, by=by) for seq in found])
+    done = tuple([await _redact_record(store, session, seq, reason, by) for seq in found])
+    await _erase_redacted(store)
+    return done
 
 
 def _find_changed_message(records: Sequence[Record], old: Record, body: RedactedBody) -> str:
@@ -199,24 +233,3 @@ def _find_changed_message(records: Sequence[Record], old: Record, body: Redacted
         )
     pairs = zip(before.conversation.transcript.messages, after.conversation.transcript.messages, strict=True)
     return next((one.id for one, other in pairs if one != other), "")
-
-
-async def _find_referenced(
-    store: Store, blobs: Sequence[str], sharing: Sequence[str], seq: int
-) -> tuple[str, ...]:
-    """Those of the blobs that other records of the store refer to."""
-    found: set[str] = set()
-    for info in await store.sessions(limit=SESSIONS_MAX):
-        try:
-            records = await store.read(info.id)
-        except Corrupt:
-            return tuple(blobs)  # a damaged session may refer to them
-        for record in records:
-            if record.seq != seq or info.id not in sharing:
-                found.update(record.event.required_blobs)
-    return tuple(hash_ for hash_ in blobs if hash_ in found)
-
-
-def _contains(record: Record, texts: Sequence[str]) -> bool:
-    searched = (text for text in texts if len(text) >= SEARCHED_CHARACTERS_MIN)
-    return any(msgspec.json.encode(text)[1:-1] in record.data for text in searched)

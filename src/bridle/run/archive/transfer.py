@@ -19,17 +19,17 @@ from hashlib import sha256
 import msgspec
 
 from bridle.ports.store import SessionInfo, Store
+from bridle.run.recovery.session_log import SESSIONS_MAX, find_inherited_redactions
 from bridle.run.validate_input import check_session
 from bridle.values.base import Value
 from bridle.values.budget import SubrunStarted
 from bridle.values.calls import ContentRedacted
 from bridle.values.errors import Conflict, Corrupt, MisuseError, SessionNotFound, Unusable
 from bridle.values.events import Configured, Event, Forked, Prompted
-from bridle.values.record import GENESIS, Record, decode_event, unseal_record
+from bridle.values.record import GENESIS, Record, decode_event, seal_record, unseal_record
 
 FORMAT, VERSION = "bridle-session", "1.0"
 MAJOR_VERSION = 1
-SESSIONS_MAX = 1_000_000
 
 
 class _SubrunHeader(msgspec.Struct):
@@ -86,7 +86,7 @@ async def export_session(
     Without `blobs`, long tool results are left out; such an export can be imported only where they are stored.
     """
     check_session(session)
-    records = await store.read(session)
+    records = await read_with_evidence(store, session)
     if not records:
         raise SessionNotFound(f"no session {session!r} in this store; `bridle sessions` lists them")
     lineage = tuple(record.event for record in records if isinstance(record.event, Forked))
@@ -117,6 +117,17 @@ async def export_session(
         )
 
 
+async def read_with_evidence(store: Store, session: str) -> Sequence[Record]:
+    """Read a log that is to prove its redactions by itself.
+
+    A fork proves a redaction that came after it by the log it was forked from. Here such redactions follow at its end.
+    """
+    line = [*await store.read(session)]
+    for event in await find_inherited_redactions(store, session, line):
+        line.append(seal_record(len(line) + 1, line[-1].at, event, line[-1].hash))
+    return line
+
+
 async def import_session(store: Store, lines: Iterable[bytes], *, name: str = "") -> ImportedSession:
     """Import an export as a new session, in one step; raises `Corrupt` with the number of a damaged line.
 
@@ -130,12 +141,15 @@ async def import_session(store: Store, lines: Iterable[bytes], *, name: str = ""
         raise Corrupt(
             f"line 1 is damaged: it does not name session {min(found)!r}, whose records are in the file"
         )
-    if any(info.id == session for info in await store.sessions(limit=SESSIONS_MAX)):
+    existing = [info for info in await store.sessions(limit=SESSIONS_MAX) if info.id == session]
+    if existing and not await _is_unfinished(store, existing[0], records):
         raise Conflict(
             f"there is already a session {session!r} in this store; import it as another one with --as NAME"
         )
     new = {name: own for name, own in inner.items() if not await _is_stored(store, check_session(name), own)}
     parent, shared = await _find_parent(store, records)
+    if existing:
+        parent, shared = existing[0].parent, existing[0].length
     missing = [
         (record.seq, hash_)
         for record in (*records[shared:], *(record for own in new.values() for record in own))
@@ -151,7 +165,7 @@ async def import_session(store: Store, lines: Iterable[bytes], *, name: str = ""
         await store.put_blob(data)
     for name, own in new.items():  # first, because a run that misses them must not be resumed
         await store.append(name, 0, own)
-    if shared:
+    if shared and not existing:
         await store.fork(parent, shared, session)
     await store.append(session, shared, records[shared:])
     started = {name for own in (records, *inner.values()) for name in _list_started(own)}
@@ -181,7 +195,7 @@ async def _read_subruns(store: Store, session: str, records: Sequence[Record]) -
         for name in _list_started(own):
             if name in found or name == session:
                 continue
-            inner = await store.read(name)
+            inner = await read_with_evidence(store, name)
             prompts = [record.event for record in inner if isinstance(record.event, Prompted)]
             if inner and all(each.parent_session in names and each.tenant in tenants for each in prompts):
                 found[name] = inner
@@ -194,10 +208,21 @@ def _list_started(records: Sequence[Record]) -> Sequence[str]:
     return tuple(dict.fromkeys(event.session for event in events if isinstance(event, SubrunStarted)))
 
 
+async def _is_unfinished(store: Store, info: SessionInfo, records: Sequence[Record]) -> bool:
+    """True if a crash ended an import of these records: there is a fork that shares some of them and has no own."""
+    is_empty = bool(info.parent) and info.length == info.forked_at < len(records)
+    return is_empty and _has_same_hashes(await store.read(info.id), records)
+
+
+def _has_same_hashes(existing: Sequence[Record], records: Sequence[Record]) -> bool:
+    """True if these are the first of the records; hashes cover content that was removed since as well."""
+    return [each.hash for each in existing] == [each.hash for each in records[: len(existing)]]
+
+
 async def _is_stored(store: Store, session: str, records: Sequence[Record]) -> bool:
     """True if the store has these records; raises `Conflict` if it has others under this name."""
     existing = await store.read(session)
-    if existing and [each.hash for each in existing[: len(records)]] != [each.hash for each in records]:
+    if existing and not _has_same_hashes(records, existing):
         raise Conflict(
             f"there is already another session {session!r} in this store; import into an empty one"
         )
@@ -289,9 +314,13 @@ async def _find_parent(store: Store, records: Sequence[Record]) -> tuple[str, in
         assert isinstance(event, Forked)
         shared = record.seq - 1
         existing = await store.read(event.parent) if shared == event.at > 0 else ()
-        if len(existing) >= shared and [each.data for each in existing[:shared]] == [
-            each.data for each in records[:shared]
-        ]:
+        pairs = zip(existing, records[:shared], strict=False)
+        # A record that was redacted in the file and not here is not shared: its content would come back.
+        if (
+            len(existing) >= shared
+            and _has_same_hashes(records[:shared], existing)
+            and all(one.is_redacted or not other.is_redacted for one, other in pairs)
+        ):
             return event.parent, shared
     return "", 0
 

@@ -11,8 +11,7 @@ more is spent for it, even if a run inside it continues.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -126,7 +125,8 @@ class ParentBudget:
     def begin_call(self, call_id: str, *, early: bool = False) -> "NestedRun":
         """Start a call, and end an earlier one with the same id, whose reply was never completed."""
         self.event_loop = asyncio.get_running_loop()
-        self.end_call(call_id)
+        if call_id in self._calls:
+            self.end_call(call_id)
         nested = self._calls[call_id] = NestedRun(self, call_id)
         nested.is_confirmed = not early
         return nested
@@ -161,7 +161,7 @@ class ParentBudget:
 
 
 class NestedRun:
-    """One tool call of the outer run, inside which other runs may run."""
+    """One tool call of the outer run, inside which other runs may run; in its context, new runs belong to it."""
 
     def __init__(self, parent_budget: ParentBudget, call_id: str) -> None:
         self.parent_budget, self.call_id, self._over = parent_budget, call_id, False
@@ -170,6 +170,12 @@ class NestedRun:
         """Position of the call in a trace."""
         self.program: ProgramCalls | None = None
         """The tool calls of the program that this call runs."""
+
+    def __enter__(self) -> None:
+        self._token = _current_nested_run.set(self)
+
+    def __exit__(self, *raised: object) -> None:
+        _current_nested_run.reset(self._token)
 
     def is_over(self) -> bool:
         return self._over
@@ -222,9 +228,12 @@ class NestedRun:
         )
 
     def claim_takeover(self, session: str) -> bool:
-        """True once for a session that must be taken over, because a run around it was and did not include it."""
+        """True once for a session of this call that must be taken over, because a run around it was.
+
+        A process that was replaced may hold its lease, even if no log names it. Its name belongs to this call.
+        """
         fences = (each.parent_budget.run.fence for each in self.list_outer())
-        fence = next((each for each in fences if each.took_over), None)
+        fence = next((each for each in fences if each.was_taken_over), None)
         if fence is None or session in fence.taken_subruns:
             return False
         fence.taken_subruns.add(session)
@@ -402,15 +411,6 @@ _current_nested_run: ContextVar[NestedRun | None] = ContextVar("bridle_inside", 
 def current_nested_run() -> NestedRun | None:
     """The tool call inside which this code runs, if any."""
     return _current_nested_run.get()
-
-
-@contextmanager
-def enter_nested_run(nested_run: NestedRun) -> Iterator[None]:
-    token = _current_nested_run.set(nested_run)
-    try:
-        yield
-    finally:
-        _current_nested_run.reset(token)
 
 
 def forwarding_watcher() -> "tuple[SubrunWatcher, ...]":

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bridle.core.budget.shared import list_rate_uses
 from bridle.ports.clock import Clock
-from bridle.ports.store import RestartableStore, Store
+from bridle.ports.store import RestartableStore, Store, supports
 from bridle.values.budget import BUDGET_LOG_PREFIX, Amount, BudgetSettled
 from bridle.values.errors import Conflict
 from bridle.values.record import GENESIS, Record, seal_record
@@ -97,7 +97,7 @@ class RateLimiter:
     def _name_logs(self, limit: RateLimit, key: str, now: float) -> list[str]:
         """The log of the period before, and that of the current one."""
         period = int(now // limit.seconds)
-        logs = RATE_LOGS if isinstance(self._store, RestartableStore) else period + 1
+        logs = RATE_LOGS if supports(self._store, RestartableStore) else period + 1
         return [name_rate_log(limit, key, each % logs) for each in (period - 1, period)]
 
     async def _append(
@@ -107,7 +107,7 @@ class RateLimiter:
         head = records[-1].hash if records else GENESIS
         expired = bool(records) and not any(abs(record.at - now) < limit.seconds for record in records)
         try:
-            if expired and isinstance(self._store, RestartableStore):
+            if expired and supports(self._store, RestartableStore):
                 await self._store.restart(name, head, seal_record(1, now, event, GENESIS))
             else:
                 length = len(records)

@@ -116,7 +116,7 @@ def make_pool_limits(
     wrap_up: float | None,
 ) -> Limits:
     """The limits of a pool; `Limits` converts numbers given as strings or floats."""
-    return Limits(usd=usd, tokens=tokens, steps=steps, tool_calls=tool_calls, wrap_up=wrap_up)  # type: ignore[arg-type]
+    return Limits(usd=usd, tokens=tokens, steps=steps, tool_calls=tool_calls, wrap_up=wrap_up)
 
 
 def explain_shortage(name: str, limits: Limits, spent: Amount) -> str:

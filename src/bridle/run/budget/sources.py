@@ -15,6 +15,7 @@ from functools import cached_property, partial
 
 from msgspec.structs import replace
 
+from bridle.core.budget.hosted import explain_unpriced_tools
 from bridle.core.budget.limits import (
     RATE_LIMIT_NOTICE,
     RATE_LIMIT_RULE,
@@ -82,8 +83,6 @@ class BudgetSources:
     def list_sources(self, state: State) -> list[tuple[object, SourceFactory]]:
         """The outer run first, then the others by name; no source appears twice."""
         tenant, run = state.run.budget.limits.tenant, state.run
-        if self.nested_run is None and tenant is None and not self._pools:
-            return []
         found = dict(self.nested_run.list_sources()) if self.nested_run is not None else {}
         if tenant is not None:
             check_tenant_budget(run.budget.limits, run.origin.tenant)
@@ -105,7 +104,12 @@ class BudgetSources:
 
         found.setdefault(log, make_source)
 
+    def _has_sources(self, state: State) -> bool:
+        return self.nested_run is not None or bool(self._pools) or state.run.budget.limits.tenant is not None
+
     def open_sources(self, state: State) -> list[BudgetSource]:
+        if not self._has_sources(state):
+            return []
         return [source(self._session) for _, source in self.list_sources(state)]
 
     def limits_tool_calls(self, state: State, tool: str) -> bool:
@@ -124,7 +128,11 @@ class BudgetSources:
                     rate.waited, RATE_LIMIT_NOTICE.format(wait=rate.too_long), RATE_LIMIT_RULE
                 )
             waited = rate.waited
-        if first and (used := await self._count_call(state, f"{self._session}/{call.id}")):
+        if (
+            first
+            and self._has_sources(state)
+            and (used := await self._count_call(state, f"{self._session}/{call.id}"))
+        ):
             return AdmittedCall(waited, TOOL_CALLS_NOTICE.format(used=used), SHARED_CALLS_RULE)
         return AdmittedCall(waited) if waited else ADMITTED_CALL
 
@@ -229,13 +237,15 @@ class ReservedCall:
     @property
     def reservation(self) -> Reservation | None:
         """The reservation to log: the first with a warning, otherwise the last and smallest."""
+        if not self.reservations:
+            return None
         each = [reserved.reservation for reserved in self.reservations]
-        return next((one for one in each if one.budget_warning), each[-1] if each else None)
+        return next((one for one in each if one.budget_warning), each[-1])
 
     async def send(
         self,
         call: ModelCall,
-        show: Callable[[Delta], None],
+        show: Callable[[list[Delta]], None],
         now: float,
         begun: Callable[[], None],
         cost: Callable[[Usage], Decimal | None],
@@ -331,9 +341,8 @@ async def _reserve(
                         short = await _reserve_everywhere(opened, state, wanted, reservations)
                         break
             if short is not None:
-                end = RunEnded(
-                    stop="budget", reason=short.shortage_reason, partial_text=state.run.attempt.partial_text
-                )
+                reason = short.shortage_reason + (explain_unpriced_tools(state) if worst.usd is None else "")
+                end = RunEnded(stop="budget", reason=reason, partial_text=state.run.attempt.partial_text)
         except TimeoutError:
             end = RunEnded(
                 stop="seconds", reason=NO_ROOM_IN_TIME, partial_text=state.run.attempt.partial_text

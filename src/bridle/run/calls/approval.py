@@ -1,4 +1,4 @@
-"""Finds the pending approvals of a session.
+"""Finds what a waiting run waits for: approvals, and the results of calls that the caller runs (`external_tool`).
 
 A waiting run has ended and its questions are in the log, so an answer needs no running process: any process
 that can open the store can record one, and the next `resume` continues from there.
@@ -16,14 +16,16 @@ from inspect import isawaitable
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from bridle.core.calls.argument_changes import complete_arguments
 from bridle.core.calls.pending import PendingCall
 from bridle.core.state import State
 from bridle.run.clock import SessionClock
-from bridle.run.validate_input import check_chosen
+from bridle.run.validate_input import check_chosen, parse_prompt
 from bridle.values.calls import ApprovalVerdict, PendingApproval
 from bridle.values.errors import MisuseError
+from bridle.values.message import Media, Text, ToolCall, ToolResult
 
 Approver = Callable[[PendingApproval], Awaitable[ApprovalVerdict | None]]
 """Asks a person while the run waits and returns the answer; None leaves the question open and ends the run."""
@@ -31,6 +33,8 @@ APPROVAL_ID_LENGTH = 12
 EXPIRED: Final = "late"
 ANSWERED: Final = "answered elsewhere"
 Answer = ApprovalVerdict | Literal["late", "answered elsewhere"] | None
+CallResult = str | Text | Media | Sequence[str | Text | Media] | ToolResult
+"""Result of a call that the caller ran: its text, its parts, or a `ToolResult` with an outcome."""
 
 
 def list_pending_approvals(session: str, state: State) -> tuple[PendingApproval, ...]:
@@ -96,6 +100,64 @@ def find_pending_approval(questions: Sequence[PendingApproval], wanted: str) -> 
         else f"no pending approval matches {wanted!r}"
     )
     raise MisuseError(f"{problem}; pending: {listed}")
+
+
+def list_external_calls(state: State) -> tuple[ToolCall, ...]:
+    """The calls that wait for the caller, in the order of the reply."""
+    return tuple(
+        item.effective_call
+        for item in state.calls.batch.pending
+        if item.result is None
+        and not item.problem
+        and item.unanswered_question is None
+        and (spec := state.settings.find_tool(item.call.name)) is not None
+        and spec.external
+    )
+
+
+def match_results(
+    session: str, state: State, given: Mapping[str, CallResult]
+) -> tuple[tuple[ToolCall, ToolResult], ...]:
+    """The waiting calls with their results; raises `MisuseError` for a result that no call waits for."""
+    waiting = {call.id: call for call in list_external_calls(state)}
+    for call_id in given:
+        if call_id not in waiting:
+            listed = ", ".join(f"{call.id} ({call.name})" for call in waiting.values()) or "none"
+            raise MisuseError(
+                f"session {session!r} does not wait for a result of {call_id!r}; it waits for: {listed}"
+            )
+    return tuple((waiting[call_id], _make_result(call_id, value)) for call_id, value in given.items())
+
+
+def _make_result(call_id: str, given: CallResult) -> ToolResult:
+    if isinstance(given, ToolResult):
+        return replace(given, call_id=call_id)
+    is_empty = not isinstance(given, Text | Media) and not given
+    return ToolResult(call_id=call_id, parts=() if is_empty else _parse_parts(call_id, given))
+
+
+def _parse_parts(
+    call_id: str, given: str | Text | Media | Sequence[str | Text | Media]
+) -> tuple[Text | Media, ...]:
+    try:
+        return parse_prompt(list(given) if isinstance(given, tuple) else given)  # type: ignore[arg-type]
+    except MisuseError as error:
+        raise MisuseError(
+            f"the result of {call_id!r} must be text, Media, or a list of them: {error}"
+        ) from None
+
+
+def describe_waiting(calls: Sequence[PendingCall], state: State) -> str:
+    """Reason of a run that ends as waiting for these calls."""
+    external = {call.id: call.name for call in list_external_calls(state)}
+    asked = [
+        item.call.name + (f" in session {item.waiting_session}" if item.waiting_session else "")
+        for item in calls
+        if item.call.id not in external
+    ]
+    answers = f"an answer about {', '.join(asked)}" if asked else ""
+    results = f"the result of {', '.join(external.values())}" if external else ""
+    return f"waiting for {' and '.join(filter(None, (answers, results)))}"
 
 
 async def wait_for_answers(question: PendingApproval) -> ApprovalVerdict | None:

@@ -2,9 +2,11 @@
 
 A log may come from another machine and contain approvals.  Each approval therefore has an HMAC over the
 session, the record with the call, the question and the arguments.  The key is neither in the log nor next to
-it, where it would be copied along.  It is a file of the user, created with the first approval:
+it, where it would be copied along.  It is a file of the user, created with the first approval or snapshot:
 `BRIDLE_APPROVAL_KEY_FILE`, or `bridle/approval.key` in the user's settings folder.  A store in memory has
 its own key.
+
+The same key signs snapshots of logs (run/recovery/snapshots.py).
 
 A resumed run checks the approvals of its pending calls once.  An approval without a valid proof does not
 count, and the question is asked again.  Answers that run nothing (reject, done) need no proof.
@@ -22,7 +24,7 @@ import msgspec
 
 from bridle.core.calls.pending import PendingCall, find_call
 from bridle.core.state import State
-from bridle.ports.store import Store, SupportsApprovalKey
+from bridle.ports.store import Store, SupportsApprovalKey, supports
 from bridle.ports.tool import Tool
 from bridle.values.calls import ServerAnswered
 from bridle.values.errors import Unusable
@@ -39,7 +41,7 @@ def prove_answer(store: Store, session: str, state: State, event: ApprovalAnswer
     """Sign an approval; empty for other answers.  Raises `Unusable` if no key can be read or created."""
     if event.answer != "approve":
         return ""
-    key = store.approval_key if isinstance(store, SupportsApprovalKey) else _read_key() or _make_key()
+    key = open_key(store)
     place = find_call(state.calls.batch.pending, event.call_id)
     item = state.calls.batch.pending[place] if place is not None else None
     earlier = item.answer if item is not None and item.attempt else None
@@ -50,12 +52,12 @@ def prove_answer(store: Store, session: str, state: State, event: ApprovalAnswer
 
 def sign_request_answer(store: Store, session: str, state: State, event: ServerAnswered) -> str:
     """Sign an answer to a request of a server.  Raises `Unusable` if no key can be read or created."""
-    key = store.approval_key if isinstance(store, SupportsApprovalKey) else _read_key() or _make_key()
+    key = open_key(store)
     return _sign(key, session, state, f"{event.kind}:{event.action}:{event.binding}", event.content)
 
 
 def is_request_answer_proved(store: Store, session: str, state: State, event: ServerAnswered) -> bool:
-    key = store.approval_key if isinstance(store, SupportsApprovalKey) else _read_key()
+    key = read_key(store)
     if key is None:
         return False
     signed = _sign(key, session, state, f"{event.kind}:{event.action}:{event.binding}", event.content)
@@ -84,7 +86,7 @@ def review_calls(
         changed = claim if claim is not None and claim != item.resource_claim else None
         discards = False
         if not trusts_approvals and item.answer is not None and item.answer.answer == "approve":
-            key = key or (store.approval_key if isinstance(store, SupportsApprovalKey) else _read_key())
+            key = key or read_key(store)
             discards = bool(item.answer.binding) and not _is_proved(key, session, state, item)
         if discards or changed is not None:
             yield CallReviewed(
@@ -109,6 +111,16 @@ def _sign(key: bytes, session: str, state: State, binding: str, arguments: str |
     """HMAC of an approval; `request_hash` covers the reply with the call and every record before it."""
     signed = msgspec.json.encode(("approve", session, state.calls.request_hash, binding, arguments))
     return hmac.new(key, signed, sha256).hexdigest()
+
+
+def open_key(store: Store) -> bytes:
+    """The key for this store, which is created if there is none.  Raises `Unusable` if that fails."""
+    return read_key(store) or _make_key()
+
+
+def read_key(store: Store) -> bytes | None:
+    """The key for this store, or None if none exists yet.  Raises `Unusable` if it cannot be read."""
+    return store.approval_key if supports(store, SupportsApprovalKey) else _read_key()
 
 
 def find_key_file() -> Path:

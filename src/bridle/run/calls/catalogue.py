@@ -8,6 +8,7 @@ The others are hidden until a search finds them.
 import asyncio
 import logging
 from collections.abc import Mapping
+from importlib import import_module
 from typing import NamedTuple
 
 from bridle.core.context.excerpt import READ_RESULT
@@ -15,7 +16,6 @@ from bridle.core.context.token_estimate import estimate_tool_tokens
 from bridle.core.note_tools import FORGET_TOOL, REMEMBER_TOOL
 from bridle.ports.tool import Tool
 from bridle.ports.tool_index import ToolIndex
-from bridle.tools.search.lexical_index import LexicalIndex
 from bridle.tools.search.search_tools import SEARCH_TOOL_NAME, SearchTools
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.memory import Memory
@@ -73,7 +73,8 @@ def make_tool_layout(
     hidden = tuple(spec for spec in specs if spec.name not in kept)
     if not hidden:
         return ToolLayout(tools, specs, built_in)
-    search = SearchTools(index or LexicalIndex(), hidden, limits.found_max)
+    index = index or import_module("bridle.tools.search.lexical_index").LexicalIndex()
+    search = SearchTools(index, hidden, limits.found_max)
     shown = (*always, search.spec)
     _check_visible_limits(shown, limits)
     return ToolLayout({**tools, SEARCH_TOOL_NAME: search}, shown, (*hidden, *built_in), limits, search)

@@ -6,16 +6,14 @@ run/calls/code_tool.py makes the tool; it is loaded only for an agent that uses 
 """
 
 import math
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from bridle.ports.sandbox import MEBIBYTE, Sandbox
+from bridle.ports.sandbox import MEBIBYTE, OUTPUT_BYTES_MAX, Sandbox
 from bridle.ports.tool import Tool
 from bridle.tools.names import check_tool_name
-from bridle.tools.process.run_process import OUTPUT_BYTES_MAX
 from bridle.values.errors import MisuseError
 
 if TYPE_CHECKING:
@@ -67,8 +65,7 @@ class CodeMode:
                 raise MisuseError(
                     f'CodeMode(sandbox={self.sandbox!r}) is invalid; use "auto", a sandbox or None'
                 )
-            with tempfile.TemporaryDirectory() as folder:
-                import_module("bridle.sandbox.local").find_sandbox(folder)
+            import_module("bridle.sandbox.local").find_sandbox(None)
 
 
 class BoundCodeMode(NamedTuple):

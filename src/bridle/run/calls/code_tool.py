@@ -5,9 +5,11 @@ takes the place of the model in it (run/calls/program_model.py).  So its calls a
 limited, recorded and traced like all others, and there is no second way to run a tool.
 """
 
-import tempfile
+import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace as replace_resources
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +24,7 @@ from bridle.run.budget.nested import apply_parent_context, current_nested_run
 from bridle.run.budget.program_calls import ProgramCalls
 from bridle.run.cancellation import finish_despite_cancel
 from bridle.run.context.instructions import parse_instructions
-from bridle.run.model_chain import ModelChain
+from bridle.run.model_connection import ModelChain
 from bridle.run.private_extras import NO_PRIVATE_EXTRAS
 from bridle.run.result import NO_CHECKS, make_result
 from bridle.run.validate_input import make_prompted, resolve_session
@@ -46,6 +48,8 @@ from .code_mode import BoundCodeMode
 from .program_model import PROGRAM_MODEL, ProgramModel, split_problem
 
 CODE_PARAMETER = "code"
+FOLDER_MODULE = "bridle.tools.code_mode.folder"
+"""Imported only for a program without a sandbox: its locks need POSIX."""
 PARAMETERS = msgspec.json.encode(
     {
         "type": "object",
@@ -135,9 +139,13 @@ class CodeTool:
         code, tail = str(arguments[CODE_PARAMETER]), OutputTail(context)
         if not code.strip():
             raise ProgramFailed("the program is empty")
-        with tempfile.TemporaryDirectory(prefix="bridle-program-") as folder:
-            sandbox = self._open_sandbox(folder)
-            place = Path(folder) if sandbox is None else sandbox.workspace
+        sandbox = self._open_sandbox()
+        with ExitStack() as ends:
+            key = context.idempotency_key or secrets.token_hex(8)
+            if sandbox is not None:
+                place = sandbox.workspace
+            else:
+                place = ends.enter_context(import_module(FOLDER_MODULE).open_program_folder(key))
             program = ProgramModel(self._mode, self._functions, sandbox, place, tail.take)
             try:
                 result = await self._run_session(program, code, context)
@@ -155,11 +163,11 @@ class CodeTool:
             raise ProgramFailed(_describe_problem(*split_problem(texts)))
         return (Text(text=result.text),)
 
-    def _open_sandbox(self, folder: str) -> Sandbox | None:
+    def _open_sandbox(self) -> Sandbox | None:
         if self._mode.sandbox != "auto":
             return self._mode.sandbox
         limits = SandboxLimits(memory_bytes=self._mode.memory_bytes, processes=PROCESSES_MAX)
-        return find_sandbox(folder, limits=limits)
+        return find_sandbox(None, limits=limits)
 
     async def _run_session(self, program: ProgramModel, code: str, context: RunContext) -> Result[str]:
         """Run the session of this call to its end, or continue it."""
@@ -227,11 +235,15 @@ def make_program_settings(settings: Settings, name: str, tools: tuple[ToolSpec, 
 def _choose_tools(
     names: Sequence[str] | None, tools: Mapping[str, Tool], prefixes: tuple[str, ...]
 ) -> dict[str, Tool]:
-    """The tools that programs may call: no tool of a provider, and none that ends the agent's part of a run.
+    """The tools that programs may call: no tool of a provider or of the caller, none that hands over.
 
     Names with one of the `prefixes` are those of tools that a server has not listed yet.
     """
-    usable = {name: tool for name, tool in tools.items() if not (tool.spec.native or tool.spec.handover)}
+    usable = {
+        name: tool
+        for name, tool in tools.items()
+        if not (tool.spec.native or tool.spec.handover or tool.spec.external)
+    }
     if names is None:
         return usable
     if missing := [name for name in names if name not in usable and not name.startswith(prefixes)]:

@@ -47,8 +47,11 @@ async def close_programs(
             await opened.restore_and_repair()
             drivers[subrun.session] = opened
     for each in drivers.values():
+        end = e.RunEnded(stop="cancelled", reason=ABANDONED_REASON)
         if each.state.phase is not Phase.IDLE:
-            await each.record(e.RunEnded(stop="cancelled", reason=ABANDONED_REASON))
+            await each.record(end)
+        elif each.state.calls.batch.pending:  # in doubt: undoing the run settles them
+            await each.record(e.Resumed(), then=end)
     return drivers
 
 

@@ -38,6 +38,7 @@ from .tool_sources import connect_tools
 
 if TYPE_CHECKING:
     from bridle.run.context.telemetry import TracingChoice
+    from bridle.run.control.gate import EffectGate
     from bridle.run.driver import Driver
     from bridle.run.session import Session
 
@@ -71,6 +72,8 @@ class SessionOptions(TypedDict, total=False):
     lent: LentResources | None
     fence: WriteEpoch | None
     """Epoch of the lease that all sessions of the operation share."""
+    gate: "EffectGate | None"
+    """Stops the run for an engine that performs it in parts."""
 
 
 class HandoverAgent(Protocol):
@@ -112,7 +115,7 @@ class Handover:
 
     def list_context_needs(self) -> tuple[ContextNeed, ...]:
         """The needs of the tools of every agent that may take over, known without opening a session."""
-        return tuple(need for agent in _list_agents((self,)) for need in list_tool_needs(agent.tools))
+        return tuple(need for agent in list_successors((self,)) for need in list_tool_needs(agent.tools))
 
 
 class HandoverTool:
@@ -150,16 +153,16 @@ def collect_handovers(
                 f'Handover(sees={each.sees!r}) is invalid; use "all", "prompt" or a function of the messages'
             )
     # One run may use the tools of all of them: two different compensations of one name are refused now.
-    collect_compensations(tools, *(agent.tools for agent in _list_agents(found)))
+    collect_compensations(tools, *(agent.tools for agent in list_successors(found)))
     return found
 
 
-def _list_agents(handovers: Iterable[Handover]) -> "Iterable[HandoverAgent]":
+def list_successors(handovers: Iterable[Handover]) -> "Iterable[HandoverAgent]":
     """The agents of these hand-overs and of theirs."""
     for each in handovers:
         if not isinstance(each.agent, str):
             yield each.agent
-            yield from _list_agents(each.agent.handovers)
+            yield from list_successors(each.agent.handovers)
 
 
 async def choose_visible_text(sees: VisiblePart, messages: tuple[Message, ...]) -> str | FunctionError | None:

@@ -33,11 +33,19 @@ MAY_TAKE_EFFECT = "it may still take effect"
 NOT_STARTED_IN_TIME = "the run's time was up before it could start; it was not run"
 
 
-async def run_tool(tool: Tool, effect: RunTool, context: RunContext, seconds: float | None) -> ToolResult:
+async def run_tool(
+    tool: Tool,
+    effect: RunTool,
+    context: RunContext,
+    seconds: float | None,
+    is_cut_in_doubt: Callable[[], bool] = lambda: False,
+) -> ToolResult:
+    """Run a call. A call that is cut at its time limit is a `timeout`, or `unknown` if `is_cut_in_doubt` says so."""
     call = effect.call
     ended = await run_with_deadline(seconds, lambda: _run_parts(tool, call, context), context)
     if isinstance(ended, ToolFailure):
-        return _failed_result(call.id, ended.outcome, ended.message)
+        in_doubt = ended.is_cut and is_cut_in_doubt()
+        return _failed_result(call.id, "unknown" if in_doubt else ended.outcome, ended.message)
     # getattr instead of isinstance with a protocol, which would take a tenth of a step's time.
     list_revealed: Callable[[Sequence[Text | Media]], Sequence[str]] | None = getattr(
         tool, "list_revealed_tools", None
@@ -109,6 +117,8 @@ class ToolFailure(NamedTuple):
     message: str
     raised: str = ""
     """Type and place of the exception, if there is one."""
+    is_cut: bool = False
+    """It was cut at its time limit and did not say what it had done."""
 
 
 R = TypeVar("R")
@@ -122,7 +132,7 @@ async def run_with_deadline(
         return ToolFailure("timeout", NOT_STARTED_IN_TIME)  # not started: a partial run could have effects
     running = asyncio.create_task(_run_safely(work))
     try:
-        await asyncio.wait((running,), timeout=seconds)
+        await wait_for_task(running, seconds)
     except asyncio.CancelledError:
         await _stop_task(running, context)
         raise
@@ -132,13 +142,42 @@ async def run_with_deadline(
     ended = (
         running.result()
         if running.done() and not running.cancelled()
-        else ToolFailure("timeout", MAY_TAKE_EFFECT)
+        else ToolFailure("timeout", MAY_TAKE_EFFECT, is_cut=True)
     )
     if isinstance(ended, ToolFailure):
         # An exception raised on cancellation describes the timeout, not an error of the call.
         message = ended.message.removeprefix(f"{TimeoutError.__name__}: ")
-        return ToolFailure("timeout", f"no result within {seconds:g} seconds; {message}")
+        return ToolFailure("timeout", f"no result within {seconds:g} seconds; {message}", is_cut=ended.is_cut)
     return ended  # the result arrived within the grace period
+
+
+async def wait_for_task(task: "asyncio.Task[R]", seconds: float | None = None) -> None:
+    """Wait until the task has ended or the time is up, like `asyncio.wait` and in as many turns of the event loop.
+
+    Most tools end in their first turn; the timer is set after it.
+    """
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+    timer: asyncio.TimerHandle | None = None
+
+    def release(_: object = None) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    def set_timer() -> None:
+        nonlocal timer
+        if seconds is not None and not task.done() and not waiter.done():
+            timer = loop.call_later(seconds, release)
+
+    task.add_done_callback(release)
+    if seconds is not None:
+        loop.call_soon(set_timer)
+    try:
+        await waiter
+    finally:
+        task.remove_done_callback(release)
+        if timer is not None:
+            timer.cancel()
 
 
 async def _run_safely(work: Callable[[], Awaitable[R]]) -> R | ToolFailure:

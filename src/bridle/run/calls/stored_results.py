@@ -41,6 +41,13 @@ class ResultStore:
     def __init__(self, store: Store, state: Callable[[], State]) -> None:
         self._store, self._state = store, state
         self.tools: Mapping[str, Tool] = {READ_RESULT.name: ReadResult(store, state)}
+        self.unrecorded_blobs: dict[str, bytes] = {}
+        """Blobs that no record refers to yet. A redaction elsewhere may remove one: then it is put again."""
+
+    async def put_blob(self, data: bytes) -> str:
+        hash_ = await self._store.put_blob(data)
+        self.unrecorded_blobs[hash_] = data
+        return hash_
 
     async def fit_result(self, result: ToolResult) -> tuple[ToolResult, StoredResult | None]:
         """The result to record, and the reference to the whole result if that is an excerpt."""
@@ -59,7 +66,7 @@ class ResultStore:
             if len(text) > ENCODE_PIECE_CHARACTERS
             else text.encode()
         )
-        whole = StoredResult(hash=await self._store.put_blob(data), character_count=len(text))
+        whole = StoredResult(hash=await self.put_blob(data), character_count=len(text))
         return make_excerpt(result, text, whole, limit, readable=readable), whole
 
     async def read_text(self, whole: StoredResult) -> str:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from bridle.core.calls.catalogue import choose_initial_tools
 from bridle.core.calls.dispatch import skip_expired
 from bridle.core.calls.early_start import count_reads, start_early
+from bridle.core.calls.orphaned import is_cut_in_doubt
 from bridle.core.calls.pending import Receipt
 from bridle.core.effects import (
     AwaitApprovals,
@@ -33,7 +34,7 @@ from bridle.core.effects import (
 from bridle.core.evaluate_reply import OUTPUT_ACCEPTED
 from bridle.core.state import State
 from bridle.ports.tool import Tool, ToolSource
-from bridle.run.budget.nested import NestedRun, ParentBudget, enter_nested_run
+from bridle.run.budget.nested import NestedRun, ParentBudget
 from bridle.run.clock import SessionClock
 from bridle.run.context.run_context import RunContexts
 from bridle.tools.search.search_tools import SearchTools
@@ -50,11 +51,12 @@ from .approval import (
     EXPIRED,
     Approver,
     PersonQuestions,
+    describe_waiting,
     encode_arguments,
     make_pending_approval,
 )
 from .catalogue import find_initial_tools
-from .run_tool import find_resource_claim, preview_call, probe_tool, run_tool
+from .run_tool import find_resource_claim, preview_call, probe_tool, run_tool, wait_for_task
 from .tool_sources import find_tool_changes
 
 LOG = logging.getLogger("bridle")
@@ -114,9 +116,10 @@ class ToolRunner:
             attempt=effect.attempt,
             rule=effect.rule,
             arguments=call.arguments,
+            wait_seconds=admitted.waited,
+            wait_source="rate-limit" if admitted.waited else "",
+            epoch=self._parent_budget.run.fence.epoch or 0,
         )
-        if admitted.waited:
-            started = replace(started, wait_seconds=admitted.waited, wait_source="rate-limit")
         await self._record(started)
         early = self.early_calls.take_result(call)
         has_lost_run = False
@@ -263,17 +266,15 @@ class ToolRunner:
         await self._record(make_approval_question(effect, shown))
 
     async def await_answers(self, effect: AwaitApprovals, state: State) -> None:
-        if all(item.waiting_session for item in effect.calls):
-            await self._end_waiting(effect)
+        asked = ((item, make_pending_approval(self._session, item, state)) for item in effect.calls)
+        questions = [(item, question) for item, question in asked if question is not None]
+        if not questions:
+            await self._end_waiting(effect, state)
             return
-        for item in effect.calls:
-            question = make_pending_approval(self._session, item, state)
-            if question is None:
-                continue
+        for item, question in questions:
             if question.binding in self._edit_errors:
-                question = replace(
-                    question, rule=f"{question.rule}; {self._edit_errors[question.binding][-1]}"
-                )
+                errors = self._edit_errors[question.binding]
+                question = replace(question, rule=f"{question.rule}; {errors[-1]}")  # noqa: PLW2901
             verdict = await self.person.ask(question)
             if verdict == ANSWERED:
                 continue
@@ -283,7 +284,7 @@ class ToolRunner:
                 await self.finish(item.call, result, skip.rule)
                 continue
             if verdict is None:
-                await self._end_waiting(effect)
+                await self._end_waiting(effect, state)
                 return
             try:
                 await self._record_answer(question, verdict, self._prove_if_possible)
@@ -295,14 +296,8 @@ class ToolRunner:
                     raise
                 return  # the question is still open, so it is asked again, with the error
 
-    async def _end_waiting(self, effect: AwaitApprovals) -> None:
-        named = (
-            item.call.name + (f" in session {item.waiting_session}" if item.waiting_session else "")
-            for item in effect.calls
-        )
-        await self._record(
-            e.RunEnded(stop="waiting", reason=f"waiting for an answer about {', '.join(named)}")
-        )
+    async def _end_waiting(self, effect: AwaitApprovals, state: State) -> None:
+        await self._record(e.RunEnded(stop="waiting", reason=describe_waiting(effect.calls, state)))
 
     async def answer(self, question: PendingApproval, verdict: ApprovalVerdict) -> None:
         """Record a person's answer, for a run that is resumed later, perhaps in another process."""
@@ -346,14 +341,19 @@ class ToolRunner:
         await self._record(replace(event, proof=prove(event)))
 
     def list_resource_claims(self, reply: Reply) -> tuple[ResourceClaim, ...]:
-        found = (find_resource_claim(self._tools, call) for call in reply.calls)
-        return tuple(item for item in found if item is not None)
+        found = [
+            claim
+            for part in reply.parts
+            if type(part) is ToolCall and (claim := find_resource_claim(self._tools, part)) is not None
+        ]
+        return tuple(found)
 
     async def _run_tool(self, effect: RunTool, nested: NestedRun) -> ToolResult:
-        with enter_nested_run(nested):
+        with nested:
             tool, context = self._tools[effect.call.name], self._contexts.for_call(effect)
             nested.traceparent = context.traceparent
-            return await run_tool(tool, effect, context, self._call_seconds(effect))
+            left, run = self._call_seconds(effect), self._parent_budget
+            return await run_tool(tool, effect, context, left, lambda: is_cut_in_doubt(run.state, effect))
 
     def _call_seconds(self, effect: RunTool | ProbeTool) -> float | None:
         """The tool's timeout, or the time left for the run if that is shorter."""
@@ -414,7 +414,7 @@ async def _await_early_result(task: "asyncio.Task[ToolResult]") -> ToolResult:
     """Await an early result in as many event loop turns as a fresh call, so that logs are identical."""
     try:
         await asyncio.sleep(0)
-        await asyncio.wait((task,))
+        await wait_for_task(task)
     except asyncio.CancelledError:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -5,6 +5,7 @@ a session keeps of the tools that it has seen.
 """
 
 import asyncio
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace as replace_parts
 from typing import TYPE_CHECKING, TypeVar
@@ -24,12 +25,18 @@ if TYPE_CHECKING:
     from bridle.run.driver import Driver
     from bridle.run.session import Session
 
+LOG = logging.getLogger("bridle")
 T = TypeVar("T")
 
 
 async def connect_tools(session: "Session", driver: "Driver") -> "tuple[Session, Driver]":
     """The session with the tools of its agent's servers, and a driver that has them."""
-    opened = session.reopen(await connect_sources(session.parts, driver.state))
+    parts = await connect_sources(session.parts, driver.state)
+    if not driver.is_watched:  # without one, only the log would say it
+        for report in parts.tool_reports:
+            if report.error:
+                LOG.warning("%s", f"{report.error}; the run goes on without its tools")
+    opened = session.reopen(parts)
     connected = opened.new_driver()
     await connected.restore()
     return opened, connected

@@ -77,6 +77,10 @@ class ReplyFilter:
         """True if a hook has a filter."""
         return bool(self._hooks)
 
+    def take_all(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            self.take(delta)
+
     def take(self, delta: Delta) -> None:
         """Show a delta; text that is not final yet is shown with a later one."""
         match delta:

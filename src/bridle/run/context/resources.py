@@ -1,10 +1,12 @@
 """The objects of this process that an agent's runs use, and the sessions opened with them."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -12,25 +14,31 @@ from bridle.core.state import State
 from bridle.ports.clock import Clock, RandomSource
 from bridle.ports.store import Store
 from bridle.ports.watcher import Watcher
-from bridle.run.agent_settings import AgentParts, must_stream
+from bridle.run.agent_settings import AgentParts, make_parts, must_stream
 from bridle.run.budget.nested import NestedRun
 from bridle.run.budget.sources import BudgetPool
 from bridle.run.calls.approval import Approver
+from bridle.run.calls.code_mode import BoundCodeMode
 from bridle.run.calls.handover import Handover, LentResources, SessionOptions, Successor, open_successors
 from bridle.run.calls.server_requests import ask_model_for_server
 from bridle.run.driver import Driver
 from bridle.run.memory.retrieval import Retriever
-from bridle.run.model_chain import settings_for_first_model
+from bridle.run.model_connection import settings_for_first_model
 from bridle.run.recovery.session_log import WriteEpoch
 from bridle.run.session import Session
 from bridle.run.stream import RunControl
 from bridle.run.validate_input import check_session
 from bridle.stores import open_store
 from bridle.transports.deadlines import Deadlines
+from bridle.values.settings import Settings
 
 if TYPE_CHECKING:
+    from bridle.run.agent import Agent
+    from bridle.run.control.gate import EffectGate
+
     from .telemetry import TracingChoice
 
+AgentT = TypeVar("AgentT", bound="Agent[Any, Any]")
 StoreLike = Store | str | os.PathLike[str] | None
 
 
@@ -66,6 +74,7 @@ class RunResources:
         control: RunControl | None = None,
         context: object = None,
         fence: WriteEpoch | None = None,
+        gate: "EffectGate | None" = None,
         restore_overrides: Callable[[State], Session] | None = None,
     ) -> Session:
         """Open a session; nothing is read or written yet.
@@ -78,10 +87,9 @@ class RunResources:
         outer = inside.parent_budget.run if inside is not None else None
         streams = stream or (outer is not None and outer.streams) or must_stream(parts.settings)
         connections = parts.model_chain.open_connections(self.clock, self.deadlines, parts.private_extras)
-        settings = replace(parts.settings, skipped_models=parts.model_chain.skipped_models)
-        fence = fence or WriteEpoch()
+        settings = _note_skipped_models(parts)
         own = SessionOptions(stream=stream, control=control, context=context, inside=inside, lent=lent)
-        own["fence"] = fence
+        own["gate"], own["fence"] = gate, (fence := fence or WriteEpoch())
         successors = self._open_successors(session, parts, lent, restore_overrides, {**own, "lent": lending})
 
         def new_driver() -> Driver:
@@ -106,6 +114,7 @@ class RunResources:
                 tracing=lending.tracing,
                 sources=parts.connected_sources,
                 fence=fence,
+                gate=gate,
                 ask_model=partial(ask_model_for_server, self, parts, context),
             )
 
@@ -154,3 +163,32 @@ class RunResources:
             return {}
         again = partial(self.open_session, session, parts, restore_overrides=restore)
         return open_successors(session, parts.settings.name, self.handovers, again, lent, options)
+
+
+def _note_skipped_models(parts: AgentParts[Any]) -> Settings:
+    """The settings, with the models of the chain that could not be used."""
+    skipped = parts.model_chain.skipped_models
+    return replace(parts.settings, skipped_models=skipped) if skipped else parts.settings
+
+
+def copy_agent(
+    agent: AgentT,
+    *,
+    store: StoreLike,
+    watchers: Sequence[Watcher] = (),
+    name: str = "",
+    approver: Approver | None = None,
+) -> AgentT:
+    """A copy of an agent with another store, more watchers, if given another name, and an approver if it has none."""
+    copied, inputs = copy(agent), agent.parts.inputs
+    mode = inputs.code_mode
+    bound = None if mode is None else BoundCodeMode(mode.mode, lambda: copied._resources)
+    settings = replace(inputs.settings, name=name or inputs.settings.name)
+    copied.parts = make_parts(replace_fields(inputs, settings=settings, store=store, code_mode=bound))
+    copied._resources = replace_fields(
+        agent._resources,
+        store_location=store,
+        watchers=(*agent._resources.watchers, *watchers),
+        approver=agent._resources.approver or approver,
+    )
+    return copied

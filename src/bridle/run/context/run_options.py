@@ -1,21 +1,23 @@
-"""Options of one run: `agent.run(prompt, model=…, instructions=…, tools=…, tool_choice=…, thinking=…, sampling=…)`.
+"""Options of one run: `agent.run(prompt, model=…, instructions=…, tools=…, tool_choice=…, sampling=…)`, and others.
 
 They replace the agent's own settings until the run ends and are recorded with its settings (`Configured`), so a
 resumed run uses them without being given them again.  A log holds no code: tools that the agent itself lacks, and
 functions that have still to be called, are given to `resume` again.
 """
 
+import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace as replace_parts
 from difflib import get_close_matches
-from typing import Never, TypedDict, TypeVar, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Never, TypedDict, TypeVar, cast
 
 from msgspec.structs import replace
 
 from bridle.core.memory import is_instruction_due
 from bridle.core.state import State
-from bridle.ports.tool import Tool, ToolSource
+from bridle.ports.tool import Json, Tool, ToolSource
 from bridle.run.agent_settings import (
     AgentParts,
     SamplingInput,
@@ -26,19 +28,23 @@ from bridle.run.agent_settings import (
 from bridle.run.calls.code_mode import is_code_tool
 from bridle.run.calls.handover import SessionOptions
 from bridle.run.logged_settings import resolve_logged_model, take_logged_instructions
-from bridle.run.model_chain import ModelLike
+from bridle.run.model_connection import ModelLike
 from bridle.run.recovery.session_log import WriteEpoch
 from bridle.run.session import Session
 from bridle.run.stream import RunControl
+from bridle.run.validate_input import check_numbers
 from bridle.tools.output_functions import OutputFunction
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values.errors import MisuseError
 from bridle.values.model import Model
-from bridle.values.settings import RunOverride
+from bridle.values.settings import RunOverride, Settings
 from bridle.values.usage import Budget
 
 from .instructions import Instructions
 from .resources import RunResources
+
+if TYPE_CHECKING:
+    from bridle.run.control.gate import EffectGate
 
 T = TypeVar("T")
 
@@ -53,6 +59,9 @@ class RunOptions(TypedDict, total=False):
     tool_choice: ToolChoiceInput
     thinking: ThinkingInput
     sampling: SamplingInput
+    max_tokens: int | None
+    output: Mapping[str, Json] | None
+    """JSON Schema of the answer, which is then the text of the result."""
 
 
 def override_parts(parts: AgentParts[T], options: RunOptions) -> AgentParts[T]:
@@ -69,7 +78,11 @@ def override_parts(parts: AgentParts[T], options: RunOptions) -> AgentParts[T]:
         given["tools"] = [
             tool for tool in options["tools"] if not isinstance(tool, made_again) and not is_code_tool(tool)
         ]
-    made = make_parts(replace_parts(parts.inputs, **given))
+    inputs = {name: value for name, value in given.items() if name != "max_tokens"}
+    if "max_tokens" in given:
+        check_numbers(max_tokens=given["max_tokens"])
+        inputs["settings"] = replace(parts.inputs.settings, max_tokens=given["max_tokens"])
+    made = make_parts(replace_parts(parts.inputs, **inputs))  # type: ignore[arg-type]
     overrides = tuple(
         RunOverride(option=name, code=_list_code(name, value, made)) for name, value in sorted(given.items())
     )
@@ -96,14 +109,16 @@ def open_to_resume(
     stream: bool,
     control: RunControl | None,
     context: object,
+    fence: WriteEpoch | None = None,
+    gate: "EffectGate | None" = None,
 ) -> Session:
     """Open a session whose run is resumed with these options, and with those recorded for it."""
 
-    fence = WriteEpoch()
+    fence = fence or WriteEpoch()
 
     def open_with(made: AgentParts[T], restore: Callable[[State], Session] | None = None) -> Session:
         made.model_chain.check_price(budget, resources.pool, resources.clock.now())
-        own = SessionOptions(stream=stream, control=control, context=context, fence=fence)
+        own = SessionOptions(stream=stream, control=control, context=context, fence=fence, gate=gate)
         return resources.open_session(session, made, restore_overrides=restore, **own)
 
     own = override_parts(parts, options) if options else parts
@@ -130,15 +145,30 @@ def _take_recorded(parts: AgentParts[T], override: RunOverride, state: State) ->
     if override.option == "model":
         return [_find_recorded_model(parts, model) for model in settings.models or (settings.model,)]
     if override.option == "tools":
-        own = {**parts.tool_layout.tools, **{source.prefix: source for source in parts.sources}}
+        own = {
+            **_make_external_tools(settings),
+            **parts.tool_layout.tools,
+            **{source.prefix: source for source in parts.sources},
+        }
         _require_code("tools", [name for name in override.code if name not in own])
         return tuple(own[name] for name in override.code)
     if override.option == "instructions":
         due = [function for function in settings.instruction_functions if is_instruction_due(state, function)]
         _require_code("instructions", [function.name for function in due])
         return take_logged_instructions(settings)
+    if override.option == "output":
+        return None if settings.output is None else json.loads(settings.output.parameters)
     _require_code(override.option, override.code)
     return getattr(settings, override.option)
+
+
+def _make_external_tools(settings: Settings) -> dict[str, Tool]:
+    """The tools of the caller, which need no code; imported only if there are any."""
+    external = [spec for spec in settings.all_tools if spec.external]
+    if not external:
+        return {}
+    module = import_module("bridle.tools.external_tool")
+    return {spec.name: module.ExternalTool(spec) for spec in external}
 
 
 def _require_code(option: str, missing: Sequence[str]) -> None:

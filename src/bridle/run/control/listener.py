@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 from msgspec.structs import replace
 
 from bridle.core.state import Phase, State
-from bridle.ports.store import RestartableStore, Store, WatchableStore
+from bridle.ports.store import RestartableStore, Store, WatchableStore, supports
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.run.calls.approval_proof import is_answer_proved
 from bridle.run.cancellation import finish_despite_cancel
@@ -49,11 +49,12 @@ class ControlListener:
         """Request that cancelled the run."""
         self._failure: Exception | None = None
         """Reason why the run cannot write any more, found by a request."""
+        self._read = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         run_task = asyncio.current_task()
         assert run_task is not None
-        assert isinstance(self._store, WatchableStore)
+        assert supports(self._store, WatchableStore)
         self._task = asyncio.create_task(self._listen(self._store, run_task))
         return self
 
@@ -73,6 +74,15 @@ class ControlListener:
         """Record with this driver from now on."""
         self._driver = driver
         driver.tool_runner.person.takes_answers = self._task is not None
+
+    async def wait_until_read(self) -> None:
+        """Wait until the requests that were there before the run went on are recorded."""
+        assert self._task is not None
+        reading = asyncio.create_task(self._read.wait())
+        try:
+            await asyncio.wait((reading, self._task), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            reading.cancel()
 
     def absorb_cancel(self) -> bool:
         """True if a request cancelled the run, and nothing else did."""
@@ -113,6 +123,7 @@ class ControlListener:
                     return
                 # A cancelled write would break the driver of the run.
                 await finish_despite_cancel(self._carry_out(record.hash, event, driver))
+            self._read.set()
             await store.wait_for_records(name, after)
 
     async def _carry_out(self, request: str, event: ControlRequested, driver: Driver) -> None:
@@ -156,7 +167,7 @@ class ControlListener:
     async def _restart_log(self, name: str, records: Sequence[Record], run: str) -> Sequence[Record]:
         """Start a full log again, unless it has a request for this run; returns what it holds then."""
         events = (record.event for record in records)
-        if not isinstance(self._store, RestartableStore) or any(
+        if not supports(self._store, RestartableStore) or any(
             isinstance(event, ControlRequested) and event.run == run for event in events
         ):
             return records

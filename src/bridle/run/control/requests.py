@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import State
 from bridle.ports.clock import Clock
-from bridle.ports.store import LeaseInspectable, Store, SupportsApprovalKey, WatchableStore
+from bridle.ports.store import LeaseInspectable, Store, SupportsApprovalKey, WatchableStore, supports
 from bridle.run.calls.approval import encode_arguments, find_pending_approval, list_pending_approvals
 from bridle.run.calls.approval_proof import prove_answer
 from bridle.run.clock import SystemClock
@@ -109,21 +109,26 @@ class SessionControl:
         )
         event = replace(event, proof=prove_answer(self._store, self._session, state, event))
         request = ControlRequested(action="answer", run=current_run(state), by=verdict.by, answer=event)
-        outcome = await self._wait_until_taken(request, await self._append(request), length, wait_seconds)
+        hash_ = await self._append(request)
+        await self._wake(question)
+        outcome = await self._wait_until_taken(request, hash_, length, wait_seconds)
         if outcome.status == "sent":
-            raise Conflict(
-                f"the process that runs session {self._session!r} has not taken the answer within "
-                f"{wait_seconds:g} seconds; it still may. "
-                f"If that process is stuck: bridle resume {self._session} --take-over"
-            )
+            raise Conflict(self._describe_delay(wait_seconds))
         return question
+
+    def _describe_delay(self, wait_seconds: float) -> str:
+        return (
+            f"the process that runs session {self._session!r} has not taken the answer within "
+            f"{wait_seconds:g} seconds; it still may. "
+            f"If that process is stuck: bridle resume {self._session} --take-over"
+        )
 
     async def _send(
         self, action: ControlAction, by: str, wait_seconds: float, text: str = ""
     ) -> ControlOutcome:
         state, length = await self._read_state()
         run = current_run(state)
-        if not run or state.run.end.stop:
+        if self._is_over(state):
             ended = f"its last run ended as {state.run.end.stop}" if state.run.end.stop else "it has no run"
             raise MisuseError(f"session {self._session!r} is not running: {ended}")
         if not await self._has_owner():
@@ -132,7 +137,16 @@ class SessionControl:
                 f"continue it with: bridle resume {self._session}"
             )
         request = ControlRequested(action=action, run=run, by=by, text=text)
-        return await self._wait_until_taken(request, await self._append(request), length, wait_seconds)
+        hash_ = await self._append(request)
+        await self._wake(None)
+        return await self._wait_until_taken(request, hash_, length, wait_seconds)
+
+    def _is_over(self, state: State) -> bool:
+        """True if no run would take up a request."""
+        return not current_run(state) or bool(state.run.end.stop)
+
+    async def _wake(self, question: PendingApproval | None) -> None:
+        """Tell the owner of the session about a request; a process that listens needs no telling."""
 
     async def _read_state(self) -> tuple[State, int]:
         records = await self._store.read(self._session)
@@ -147,7 +161,7 @@ class SessionControl:
         name = control_log_name(self._session)
         for _ in range(APPEND_ATTEMPTS_MAX):
             records = await self._store.read(name)
-            if len(records) > REQUESTS_MAX:
+            if len(records) > REQUESTS_MAX and request.action not in ("answer", "cancel"):
                 raise MisuseError(
                     f"session {self._session!r} has {len(records):,} requests; wait for its next run"
                 )
@@ -201,7 +215,7 @@ class SessionControl:
         )
 
     async def _wait_for_records(self, after: int, seconds: float) -> None:
-        if not isinstance(self._store, WatchableStore):
+        if not supports(self._store, WatchableStore):
             await self._clock.sleep(seconds)
             return
         try:
@@ -212,7 +226,7 @@ class SessionControl:
 
     async def _has_owner(self) -> bool:
         """True if a process holds the session."""
-        if isinstance(self._store, LeaseInspectable):
+        if supports(self._store, LeaseInspectable):
             return await self._store.is_leased(self._session)
         try:
             async with self._store.lease(self._session):
@@ -223,7 +237,7 @@ class SessionControl:
 
 async def is_run_elsewhere(store: Store, session: str) -> bool:
     """True if a process holds the session and takes requests for it."""
-    if isinstance(store, SupportsApprovalKey) or not isinstance(store, LeaseInspectable):
+    if supports(store, SupportsApprovalKey) or not supports(store, LeaseInspectable):
         return False
     return await store.is_leased(session)
 

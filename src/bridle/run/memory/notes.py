@@ -20,7 +20,7 @@ from bridle.core.note_tools import explain_no_room, explain_unknown_note
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import MemoryState
 from bridle.ports.clock import Clock
-from bridle.ports.store import RepairableStore, Store
+from bridle.ports.store import RepairableStore, Store, supports
 from bridle.run.clock import SystemClock
 from bridle.run.recovery.session_log import SessionLog, append_record, load_log
 from bridle.run.validate_input import check_tenant, check_text
@@ -164,7 +164,7 @@ async def read_notes(store: Store, tenant: str) -> LoadedNotes:
     try:
         return LoadedNotes((await load_log(store, log_name)).state.memory.notes)
     except Corrupt as error:
-        records = await store.read_intact(log_name) if isinstance(store, RepairableStore) else ()
+        records = await store.read_intact(log_name) if supports(store, RepairableStore) else ()
         return LoadedNotes(fold_log(records).state.memory.notes, f"notes may be missing: {error}")
 
 

@@ -79,7 +79,12 @@ class CircuitBreakers:
     def find_pause(self, model: Model, prompt_tokens: int, now: float) -> float:
         """Seconds until the provider of this model accepts a prompt of this size, by its latest report."""
         at, limits = self.provider_limits.get(model.model_key, (now, ()))
-        return max((at + limit.find_wait(prompt_tokens) - now for limit in limits), default=0.0)
+        longest = 0.0
+        for limit in limits:
+            wait = limit.find_wait(prompt_tokens)
+            if wait and at + wait - now > longest:
+                longest = at + wait - now
+        return longest
 
     def clear(self) -> None:
         """Close all breakers."""
@@ -114,6 +119,8 @@ class CircuitBreakers:
             )  # fmt: skip
 
     def _record_success(self, model: Model) -> None:
+        if not self._breakers and not self._avoided_until:
+            return  # all are closed
         with self._lock:
             self._avoided_until.pop(model.model_key, None)
             for key in _breaker_keys(model) if self._breakers else ():

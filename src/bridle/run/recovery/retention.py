@@ -3,18 +3,19 @@
 A session stays if it is newer than the limit, if a run of it is unfinished or waits for an answer, if a process drives
 it, or if another session that stays shares its records or has it inside a tool call. Budgets and notes always stay.
 The control log of a session goes with it: without its session, its requests would meet a new session of that name.
+An old control log without a session, which a crash or an older version left, goes too.
 """
 
 from collections.abc import Sequence
 
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import Phase
-from bridle.ports.store import PrunableStore, SessionInfo, Store
+from bridle.ports.store import PrunableStore, SessionInfo, Store, supports
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.stores.conflicts import RESERVED_PREFIXES
 from bridle.values.base import Value
 from bridle.values.budget import SubrunStarted
-from bridle.values.calls import control_log_name
+from bridle.values.calls import CONTROL_LOG_PREFIX, control_log_name
 from bridle.values.errors import Conflict, Corrupt, MisuseError
 from bridle.values.record import GENESIS, Record
 
@@ -32,9 +33,9 @@ class RetainedSession(Value):
 
 async def list_old_sessions(store: Store, before: float) -> list[RetainedSession]:
     """The sessions last written before a time, forks before their parents."""
-    infos = {
-        info.id: info for info in await list_all_sessions(store) if not info.id.startswith(RESERVED_PREFIXES)
-    }
+    listed = await list_all_sessions(store)
+    infos = {info.id: info for info in listed if not info.id.startswith(RESERVED_PREFIXES)}
+    orphans = [info for info in listed if (found := _find_controlled(info.id)) and found not in infos]
     kept: dict[str, str] = {}
     for info in infos.values():
         try:
@@ -46,7 +47,7 @@ async def list_old_sessions(store: Store, before: float) -> list[RetainedSession
     for info in infos.values():
         if info.id in kept:
             _keep_ancestors(info, infos, kept)
-    old = [info for info in infos.values() if info.updated_at < before]
+    old = [info for info in (*infos.values(), *orphans) if info.updated_at < before]
     depths = {info.id: _count_ancestors(info, infos) for info in old}
     return [
         RetainedSession(
@@ -57,9 +58,17 @@ async def list_old_sessions(store: Store, before: float) -> list[RetainedSession
 
 
 async def remove_session(store: Store, session: str, *, now: float, reason: str) -> str:
-    """Remove a session under its lease; returns the reason why it stays, if it does."""
-    assert isinstance(store, PrunableStore)
+    """Remove a session, or the control log of one that is gone, under its lease; returns the reason why it stays."""
+    assert supports(store, PrunableStore)
     try:
+        if controlled := _find_controlled(session):
+            async with store.lease(controlled):
+                requests = await store.read(session)
+                if await store.read(controlled):
+                    return f"session {controlled} uses it"
+                head = requests[-1].hash if requests else GENESIS
+                await store.remove_session(session, head, at=now, reason=reason)
+            return ""
         async with store.lease(session):
             records = await store.read(session)
             if waits := _find_open_work(session, records):
@@ -75,6 +84,11 @@ async def remove_session(store: Store, session: str, *, now: float, reason: str)
     except (Corrupt, MisuseError) as error:  # damaged, forked or removed since it was listed
         return str(error)
     return ""
+
+
+def _find_controlled(log: str) -> str:
+    """The session that a control log belongs to; empty for another log."""
+    return log.removeprefix(CONTROL_LOG_PREFIX) if log.startswith(CONTROL_LOG_PREFIX) else ""
 
 
 async def _find_reason(store: Store, info: SessionInfo, before: float, kept: dict[str, str]) -> str:

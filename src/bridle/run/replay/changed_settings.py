@@ -28,6 +28,8 @@ OPTION_FIELDS: Mapping[str, tuple[str, ...]] = {
     "tool_choice": ("tool_choice", "step_functions"),
     "thinking": ("thinking", "step_functions"),
     "sampling": ("sampling", "step_functions"),
+    "max_tokens": ("max_tokens",),
+    "output": ("output",),
 }
 """Settings that an option of a run replaces."""
 

@@ -4,9 +4,9 @@ The bytes pass through the same filter as recorded traffic (transports/recorded.
 headers. A text filter of a hook decides what of a reply may be stored, so with one the bytes of replies are withheld.
 """
 
+from collections.abc import Awaitable, Callable
 from copy import copy
 
-from bridle.ports.store import Store
 from bridle.run.context.reply_filter import ReplyFilter
 from bridle.run.model_connection import ModelConnection
 from bridle.transports.recorded import RecordedExchange, RecordingTransport
@@ -29,7 +29,9 @@ class RawRecorder:
     def _take(self, exchange: RecordedExchange) -> None:
         self._exchange = exchange
 
-    async def save(self, store: Store, reply_filter: ReplyFilter | None = None) -> RawCall | None:
+    async def save(
+        self, put_blob: Callable[[bytes], Awaitable[str]], reply_filter: ReplyFilter | None = None
+    ) -> RawCall | None:
         """Store the bytes before the event that refers to them; None if nothing was exchanged."""
         exchange, limit = self._exchange, self._keep.bytes_max
         if exchange is None:
@@ -37,9 +39,9 @@ class RawRecorder:
         answer, is_filtered = exchange.answer, reply_filter is not None and reply_filter.is_active
         has_reply = bool(answer.body) and not is_filtered
         return RawCall(
-            reply=await store.put_blob(answer.body[:limit]) if has_reply else "",
+            reply=await put_blob(answer.body[:limit]) if has_reply else "",
             reply_bytes=len(answer.body),
-            request=await store.put_blob(exchange.body[:limit]) if self._keep.request else "",
+            request=await put_blob(exchange.body[:limit]) if self._keep.request else "",
             status=answer.status,
             headers=answer.headers,
             streamed=self._streamed,

@@ -19,14 +19,15 @@ from bridle.core.lineage.fork import find_fork_point
 from bridle.core.lineage.replay import ChangedSettings, LogReplay
 from bridle.core.lineage.request_difference import PromptSide, add_bodies, compare_requests
 from bridle.core.state import State
-from bridle.ports.store import RepairableStore, Store
+from bridle.ports.store import Store
 from bridle.run.context.resources import StoreLike
 from bridle.run.lineage import fork_session
+from bridle.run.recovery.session_log import read_intact_records
 from bridle.run.sync import run_in_background
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.stores import open_store
 from bridle.values.budget import SubrunStarted
-from bridle.values.errors import BadTool, Corrupt, MisuseError, SessionNotFound
+from bridle.values.errors import BadTool, MisuseError, SessionNotFound
 from bridle.values.events import ModelAsked, ToolStarted
 from bridle.values.lineage import Divergence, Fork, ForkPlace, Replay, RequestDifference
 from bridle.values.record import Record
@@ -136,7 +137,7 @@ async def replay_session(
     for name in dict.fromkeys(inner):
         if name in (*seen, session):
             continue
-        if await store.read(name):
+        if await store.read(name, limit=1):
             subruns.append(await replay_session(store, name, tenant=tenant, seen=(*seen, session)))
         else:
             missing.append(f"session {name} is not in this store")
@@ -190,12 +191,7 @@ class ReplayPair:
 
 async def read_records(store: Store, session: str) -> Sequence[Record]:
     """The records of a session, as far as they are intact; raises `SessionNotFound` if there are none."""
-    try:
-        records = await store.read(session)
-    except Corrupt as error:
-        if not error.torn or not isinstance(store, RepairableStore):
-            raise
-        records = await store.read_intact(session)
+    records = await read_intact_records(store, session)
     if not records:
         raise SessionNotFound(f"there is no session {session!r} in this store; `bridle sessions` lists them")
     return records

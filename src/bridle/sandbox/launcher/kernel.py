@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import signal
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
@@ -66,8 +67,8 @@ def adopt_orphans() -> None:
     check_call("subreaper", LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
-def die_with_parent(parent: int) -> None:
-    """Be killed when the parent ends."""
-    check_call("parent-death signal", LIBC.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0))
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Get a signal, normally KILL, when the parent ends."""
+    check_call("parent-death signal", LIBC.prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0))
     if os.getppid() not in (parent, 0):
         raise LaunchError("the parent process has ended")

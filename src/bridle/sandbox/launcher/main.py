@@ -31,6 +31,7 @@ WRITABLE_ALWAYS = ("/tmp", "/dev")  # noqa: S108 - private ones of the sandbox
 PROXY_MODULE = "bridle.sandbox.launcher.proxy"
 """Imported only for a command that may reach hosts: it takes as long as everything else here."""
 CONTAINER_MODULE = "bridle.sandbox.launcher.container"
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 Spec = dict[str, Any]
 
 
@@ -38,17 +39,32 @@ def main(stage: str, text: str) -> NoReturn:
     spec: Spec = json.loads(text)
     try:
         if stage == "outer":
+            leave_session()
             os._exit(run_outer(spec))
         if stage == "container":
-            guard = SettingsGuard(spec["workspace"])
-            status = import_module(CONTAINER_MODULE).run_container(spec["words"], spec["remove"])
-            write_notes(*guard.undo_changes())
-            os._exit(status)
+            guard = SettingsGuard(spec["workspace"], spec["protected"])
+            run_container = import_module(CONTAINER_MODULE).run_container
+            os._exit(run_container(spec["words"], spec["remove"], lambda: write_notes(*guard.undo_changes())))
         run_inner(spec)
     except (LaunchError, OSError) as error:
         sys.stderr.write(f"bridle sandbox: the command was not run: {error}\n")
         sys.stderr.flush()
     os._exit(FAILED_CODE)
+
+
+def leave_session() -> None:
+    """Go on in a process of another session, which outlives this one if it is killed, to look for new settings.
+
+    This one passes its signals on, and the code of the other one.
+    """
+    parent = os.getpid()
+    other = os.fork()
+    if other == 0:
+        os.setsid()
+        die_with_parent(parent, signal.SIGTERM)
+        return
+    pass_signals_on(other)
+    os._exit(wait_for_signalled(other))
 
 
 def run_outer(spec: Spec) -> int:
@@ -62,29 +78,38 @@ def run_outer(spec: Spec) -> int:
             )
         spec["per_process"] = not group.limits_memory
         ends = socket.socketpair() if spec["hosts"] else None
-        guard = SettingsGuard(spec["workspace"])
-        ignore_signals()
+        guard = None
+        if spec["workspace"]:
+            protected = [target for kind, _, target in spec["mounts"] if kind == "read"]
+            guard = SettingsGuard(spec["workspace"], protected)
         adopt_orphans()
+        signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
         child = os.fork()
         if child == 0:
+            if guard is not None:
+                guard.close()
             if ends is not None:
                 spec["control"] = ends[1].detach()
                 os.set_inheritable(spec["control"], True)
             run_child(spec, group.join)
+        pass_signals_on(child)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
         proxy = start_proxy(spec, *ends) if ends is not None else None
-        status = wait_for(child)
+        status = wait_for_signalled(child)
         wait_for_rest()
         refused = proxy.describe_refusals() if proxy else ()
-        write_notes(*group.describe_limits_reached(), *refused, *guard.undo_changes())
+        settings = guard.undo_changes() if guard else ()
+        write_notes(*group.describe_limits_reached(), *refused, *settings)
         return status
     finally:
         group.remove()
 
 
 def write_notes(*notes: str) -> None:
-    for note in notes:
-        sys.stderr.write(f"bridle sandbox: {note}\n")
-    sys.stderr.flush()
+    with suppress(BrokenPipeError):  # the harness has ended, or waits no longer
+        for note in notes:
+            sys.stderr.write(f"bridle sandbox: {note}\n")
+        sys.stderr.flush()
 
 
 def start_proxy(spec: Spec, ours: socket.socket, childs: socket.socket) -> Any:
@@ -196,13 +221,22 @@ def wait_for_rest() -> None:
             os.wait()
 
 
-def ignore_signals() -> None:
-    """Outlive the child, which gets the same signals, to clean up after it."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+def pass_signals_on(child: int) -> None:
+    """Send the signals that end a program to a child, and outlive it to clean up."""
+    for number in END_SIGNALS:
+        signal.signal(number, lambda number, _: os.kill(child, number))
+
+
+def wait_for_signalled(child: int) -> int:
+    """Wait for a child that signals are passed on to; they are ignored before its number is free."""
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    for number in END_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    return wait_for(child)
 
 
 def restore_signals() -> None:
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
+    for number in (*END_SIGNALS, signal.SIGPIPE, signal.SIGXFSZ):
         with suppress(OSError):
             signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)

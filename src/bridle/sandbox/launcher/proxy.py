@@ -5,7 +5,7 @@ namespace and passes the socket out; the outer stage accepts the connections the
 outside.  The command finds the port in HTTP_PROXY and HTTPS_PROXY.  A program that ignores them reaches only its
 own loopback.
 
-    CONNECT host:443            a tunnel to an allowed host
+    CONNECT host:443            a tunnel to a port of an allowed host
     GET http://host/path        one request; its Host is that of the address, and the connection ends after it
 """
 
@@ -17,7 +17,7 @@ import socket
 import threading
 from contextlib import suppress
 
-from bridle.sandbox.host_rules import PORTS, HostRefused, HostRules
+from bridle.sandbox.host_rules import PORTS, HostRefused, HostRules, parse_rule
 
 HEAD_BYTES_MAX = 32 * 1024
 READ_BYTES = 64 * 1024
@@ -43,7 +43,8 @@ def open_port(control: int, private: list[str]) -> None:
         listener.listen(CONNECTIONS_MAX)
         socket.send_fds(out, [b"."], [listener.fileno()])
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    direct = ",".join(name for name in LOOPBACK_NAMES if name not in private)
+    outside = {parse_rule(text).host for text in private}
+    direct = ",".join(name for name in LOOPBACK_NAMES if name not in outside)
     for name, value in (("HTTP_PROXY", address), ("HTTPS_PROXY", address), ("NO_PROXY", direct)):
         os.environ[name] = os.environ[name.lower()] = value
 

@@ -1,10 +1,10 @@
 """The simulated Anthropic Messages wire, as one value."""
 
+from bridle.providers.anthropic.encode_reply import encode_failure, encode_reply
 from bridle.sim.family import FamilyCompaction, SimulatedFamily
 
 from .cache_report import CACHE_REPORTER
 from .compaction import find_due_compaction, make_automatic_summary, make_requested_summary, read_summary_text
-from .encode_reply import encode_failure, encode_reply
 from .endpoints import EXTRA_ENDPOINTS
 from .prompt import PROMPT_READER
 from .request import find_schema

@@ -1,8 +1,8 @@
 """The simulated Bedrock Converse wire, as one value."""
 
+from bridle.providers.bedrock.encode_reply import encode_failure, encode_reply
 from bridle.sim.family import SimulatedFamily
 
-from .encode_reply import encode_failure, encode_reply
 from .endpoints import EXTRA_ENDPOINTS
 from .prompt import PROMPT_READER
 from .rules import RULES, WINDOW_RULES

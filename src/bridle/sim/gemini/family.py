@@ -1,8 +1,8 @@
 """The simulated Gemini wire, as one value."""
 
+from bridle.providers.gemini.encode_reply import encode_failure, encode_reply
 from bridle.sim.family import SimulatedFamily
 
-from .encode_reply import encode_failure, encode_reply
 from .endpoints import EXTRA_ENDPOINTS
 from .prompt import PROMPT_READER
 from .request import find_schema, join_model_messages

@@ -1,11 +1,11 @@
 """Rules of generateContent, with its own messages.
 
 The order is the provider's as far as it is known: JSON is parsed into typed fields first, and what cannot be
-parsed is refused; then each field is checked; then what the fields mean together. Rules about tools, schemas
-and contents are in files beside this one.
+parsed is refused; then each field is checked; then combinations of fields. Rules about tools, schemas and
+contents are in the other rules_*.py files of this folder.
 
 The abilities in the model table say what a model supports, never its name. Models with thinking levels also
-require signatures, accept one role less and accept functions together with everything else.
+require signatures, accept one role fewer, and accept functions together with everything else.
 """
 
 import re
@@ -76,7 +76,7 @@ def _check_output_most(request: RawRequest) -> RuleFinding | None:
     return {"wanted": wanted, "end": abilities.output_tokens + 1}
 
 
-def _find_odd_count(config: JsonObject) -> RuleFinding | None:
+def _check_candidate_count(config: JsonObject) -> RuleFinding | None:
     wanted = member(config, "candidateCount")
     odd = isinstance(wanted, int) and not 1 <= wanted <= CANDIDATES_MAX
     return {"wanted": wanted, "end": CANDIDATES_MAX + 1} if odd else None
@@ -87,7 +87,7 @@ def _is_out_of_range(config: JsonObject) -> bool:
     return isinstance(temperature, int | float) and not 0 <= temperature <= 2
 
 
-def _check_odds_in_stream(request: RawRequest) -> RuleFinding | None:
+def _check_logprobs_in_stream(request: RawRequest) -> RuleFinding | None:
     streams = find_model_and_method(request)[1] == "streamGenerateContent"
     return {} if streams and generation_setting(request, "responseLogprobs") is True else None
 
@@ -131,7 +131,7 @@ ADDRESS_RULES = (
 
 CONFIG_RULES = (
     rule("output-most", _check_output_most, _OUTPUT, evidence="S"),
-    refuse("candidates", CONFIG, _find_odd_count, _CANDIDATES, evidence="F"),
+    refuse("candidates", CONFIG, _check_candidate_count, _CANDIDATES, evidence="F"),
     refuse("temperature", CONFIG, _is_out_of_range, _TEMPERATURE, evidence="S"),
     refuse(
         "stops-most",
@@ -150,7 +150,10 @@ CONFIG_RULES = (
         evidence="S",
     ),
     rule(
-        "odds-in-stream", _check_odds_in_stream, "LogProbs is not supported in streaming mode", evidence="S"
+        "odds-in-stream",
+        _check_logprobs_in_stream,
+        "LogProbs is not supported in streaming mode",
+        evidence="S",
     ),
     refuse(
         "thinking-both",

@@ -1,12 +1,13 @@
 """The simulated OpenAI Chat wire, as one value."""
 
+from bridle.providers.openai_chat.decode_request import list_client_tools
+from bridle.providers.openai_chat.encode_reply import encode_failure, encode_reply
 from bridle.sim.family import SimulatedFamily
 
 from .cache_report import CACHE_REPORTER
-from .encode_reply import encode_failure, encode_reply
 from .endpoints import EXTRA_ENDPOINTS
 from .prompt import PROMPT_READER
-from .request import find_schema, list_client_tools
+from .request import find_schema
 from .rules import PROFILES, RULES, WINDOW_RULES, WINDOW_RULES_BY_PROFILE
 
 FAMILY = SimulatedFamily(

@@ -1,14 +1,10 @@
 """Reads a raw Chat Completions request without trusting its shape."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-import msgspec
-from msgspec.structs import replace
-
-from bridle.sim.request_forms import ANY_OBJECT, FREE_TEXT_PARAMETERS, ClientTool
+from bridle.sim.request_forms import ANY_OBJECT
 from bridle.sim.rules.engine import RawRequest
 from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
-from bridle.values.request import Request
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields in which servers of this wire put reasoning."""
@@ -36,21 +32,3 @@ def find_schema(body: Mapping[str, object]) -> object:
     if wanted.get("type") == "json_object":
         return as_mapping(wanted.get("schema")) or ANY_OBJECT
     return as_mapping(wanted.get("json_schema")).get("schema")
-
-
-# Custom tools of the Chat Completions wire.
-
-
-CUSTOM = "custom"
-NATIVE = msgspec.json.encode({"call": {"type": CUSTOM}}).decode()
-
-
-def list_client_tools(request: Request) -> Iterator[ClientTool]:
-    for spec in request.tools:
-        native = msgspec.json.decode(spec.native, type=dict[str, object]) if spec.native else {}
-        if native.get("type") == CUSTOM:
-            yield ClientTool(
-                spec=replace(spec, parameters=FREE_TEXT_PARAMETERS, native=None), call_native=NATIVE
-            )
-        else:
-            yield ClientTool(spec=spec)

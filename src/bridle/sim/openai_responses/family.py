@@ -1,13 +1,14 @@
 """The simulated OpenAI Responses wire, as one value."""
 
+from bridle.providers.openai_responses.decode_request import list_client_tools
+from bridle.providers.openai_responses.encode_reply import encode_failure, encode_reply
 from bridle.sim.family import FamilyCompaction, SimulatedFamily
 
 from .cache_report import CACHE_REPORTER
 from .compaction import find_due_compaction, make_automatic_summary, make_requested_summary, read_summary_text
-from .encode_reply import encode_failure, encode_reply
 from .endpoints import EXTRA_ENDPOINTS
 from .prompt import PROMPT_READER
-from .request import find_schema, list_client_tools
+from .request import find_schema
 from .rules import RULES, WINDOW_RULES
 from .signatures import SIGNATURE_RULES, complete_reasoning, display_reasoning, sign_reply
 

@@ -67,20 +67,20 @@ def _check_output_orphan(request: RawRequest) -> RuleFinding | None:
 def _check_call_unanswered(request: RawRequest) -> RuleFinding | None:
     answered = [(item.get("type"), str(item.get("call_id"))) for item in items(request)]
     for item in items(request):
-        late = item.get("async") is True or _has_stored_history(request)
+        may_follow = item.get("async") is True or _has_stored_history(request)
         type_, id_ = str(item.get("type")), str(item.get("call_id"))
-        if type_ in CALL_NAMES and (f"{type_}_output", id_) not in answered and not late:
+        if type_ in CALL_NAMES and (f"{type_}_output", id_) not in answered and not may_follow:
             return {"kind": CALL_NAMES[type_], "id": item.get("call_id")}
     return None
 
 
 def _check_reasoning_followed(request: RawRequest) -> RuleFinding | None:
     """Require that reasoning with an id is followed by the item it led to."""
-    said = items(request)
-    for index, item in enumerate(said):
+    sent = items(request)
+    for index, item in enumerate(sent):
         if item.get("type") != "reasoning" or not item.get("id"):
             continue
-        following = next((other for other in said[index:] if other.get("type") != "reasoning"), None)
+        following = next((other for other in sent[index:] if other.get("type") != "reasoning"), None)
         if following is None or _is_from_client(following):
             return {"id": item.get("id")}
     return None

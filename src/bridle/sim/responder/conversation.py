@@ -78,6 +78,8 @@ class ConversationFacts(Value):
     """Calls since the prompt, with their results."""
     reply_count: int
     """Number of model replies since the prompt."""
+    system: str = ""
+    """Instructions, and the notes of the memory."""
 
     def tool(self, name: str) -> ToolSpec | None:
         return next((tool for tool in self.tools if tool.name == name), None)
@@ -108,6 +110,7 @@ def read_conversation(request: Request) -> ConversationFacts:
         tools=tuple(tool for tool in request.tools if _is_client_tool(tool)) if may_call else (),
         exchanges=tuple(_pair_calls_with_results(after)),
         reply_count=reply_count + sum(map(is_reply, _drop_open_turn(after))),
+        system="\n".join(part.text for part in request.system),
     )
 
 

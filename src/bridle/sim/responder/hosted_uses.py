@@ -5,6 +5,7 @@ A tool is used only if the request declares it, and only as often as the request
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -15,10 +16,11 @@ from msgspec.structs import replace
 
 from bridle.providers import load_codec
 from bridle.providers.base_codec import BaseCodec
+from bridle.providers.openai_chat.usage import EXECUTED_FIELD
 from bridle.values.base import Value
 from bridle.values.message import Message, Opaque, Part, Reply, Text
 from bridle.values.request import Request, ToolSpec
-from bridle.values.usage import CONCEPT_COUNTS, HostedCount, Usage
+from bridle.values.usage import HostedCount, Usage
 
 ANSWERED_BY_CLIENT = {"mcp_approval": "remote_mcp"}
 """Words for items that belong to the tool of another concept."""
@@ -41,6 +43,8 @@ class HostedItem(Value):
     native: str = ""
     count: HostedCount | None = None
     once: bool = False
+    declared: str = ""
+    argument: str = ""
 
 
 def read_search_prompt(request: Request, prompt: str) -> HostedUse | None:
@@ -59,6 +63,9 @@ def find_declaration(request: Request, concept: str) -> ToolSpec | None:
         for form in codec.hosted_forms(request.model)
         if form.concept == concept
     ]
+    # Servers with one wire and tools of their own are told apart by what the request declares.
+    rows = _load_items().get(request.model.endpoint.family, {}).get(concept, ())
+    forms += [row.declared for row in rows if row.declared]
     for spec in request.tools:
         if spec.native and _identify(msgspec.json.decode(spec.native, type=dict[str, object])) in forms:
             return spec
@@ -74,7 +81,7 @@ def make_hosted_parts(request: Request, uses: Sequence[HostedUse], digest: str) 
     for number, use in enumerate(allowed):
         texts = [each.text for each in allowed if each.concept == use.concept]
         for row in table.get(use.concept, ()):
-            if not row.kind or (row.once and use.concept in done):
+            if not row.kind or row.declared or (row.once and use.concept in done):
                 continue
             native = row.native.replace("{id}", f"{digest[:20]}{number:02d}")
             native = native.replace("{texts}", msgspec.json.encode(texts).decode())
@@ -84,13 +91,39 @@ def make_hosted_parts(request: Request, uses: Sequence[HostedUse], digest: str) 
     return parts
 
 
-def cite_search(request: Request, parts: Sequence[Part]) -> list[Part]:
-    """Parts whose first text cites the page of a search, in the form of the wire."""
+def cite_search(request: Request, parts: Sequence[Part], uses: Sequence[HostedUse]) -> list[Part]:
+    """Parts whose first text cites the page of a search or lists the uses, in the form of the wire."""
     citation = _load_citations().get(request.model.endpoint.family, "")
+    if listed := _list_uses(request, uses):
+        citation = f'{{"message":{{"{EXECUTED_FIELD}":[{",".join(listed)}]}}}}'
+    elif not count_hosted_parts(request, parts).searches:
+        citation = ""
     at = next((at for at, part in enumerate(parts) if isinstance(part, Text)), None)
-    if at is None or not citation or not count_hosted_parts(request, parts).searches:
+    if at is None or not citation:
         return list(parts)
     return [*parts[:at], replace(cast("Text", parts[at]), native=citation), *parts[at + 1 :]]
+
+
+def _list_uses(request: Request, uses: Sequence[HostedUse]) -> list[str]:
+    """The uses as entries of a list in the message, on a wire that has one."""
+    listed: list[str] = []
+    for use, row in _list_rows(request, uses):
+        if row.kind == EXECUTED_FIELD:
+            arguments = msgspec.json.encode({row.argument: use.text}).decode()
+            native = row.native.replace("{arguments}", msgspec.json.encode(arguments).decode())
+            listed.append(native.replace("{number}", str(len(listed))))
+    return listed
+
+
+def _list_rows(request: Request, uses: Sequence[HostedUse]) -> list[tuple[HostedUse, HostedItem]]:
+    """The rows of the allowed uses for tools of the declared type."""
+    table = _load_items().get(request.model.endpoint.family, {})
+    found: list[tuple[HostedUse, HostedItem]] = []
+    for use in _allowed_uses(request, uses):
+        spec = find_declaration(request, use.concept)
+        declared = _identify(msgspec.json.decode(spec.native or "{}", type=dict[str, object])) if spec else ""
+        found += [(use, row) for row in table.get(use.concept, ()) if row.declared == declared]
+    return found
 
 
 def count_hosted_parts(request: Request, parts: Sequence[Part]) -> Usage:
@@ -115,13 +148,7 @@ def count_hosted_parts(request: Request, parts: Sequence[Part]) -> Usage:
 
 def add_hosted_usage(request: Request, reply: Reply, uses: Sequence[HostedUse]) -> Reply:
     """The reply with the charged uses; those without an item are counted by the script."""
-    table = _load_items().get(request.model.endpoint.family, {})
-    extra = {
-        CONCEPT_COUNTS[use.concept]: 1
-        for use in uses
-        if use.concept in CONCEPT_COUNTS
-        and any(row.count and not row.kind for row in table.get(use.concept, ()))
-    }
+    extra = Counter(row.count for _, row in _list_rows(request, uses) if row.count and not row.kind)
     usage = reply.usage + count_hosted_parts(request, reply.parts) + msgspec.convert(extra, Usage)
     return replace(reply, usage=replace(usage, terms=reply.usage.terms))
 

@@ -61,7 +61,7 @@ def respond(request: Request) -> ResponderDecision:
         if search := read_search_prompt(request, facts.prompt):
             found = make_hosted_parts(request, (search,), _hash_messages(request))
             text = Text(text=f"{SEARCH_ANSWER.format(query=search.text)} {SIMULATED_NOTE}")
-            reply = compose_reply(request, cite_search(request, [*found, text]))
+            reply = compose_reply(request, cite_search(request, [*found, text], (search,)))
             return ResponderDecision(reply=reply, hosted=(search,))
         summary = summarize_if_asked(request)
         parts: list[Part] = [Text(text=summary)] if summary else _choose_parts(request, facts)
@@ -82,7 +82,7 @@ def play_reply(request: Request, scripted: ScriptReply) -> ResponderDecision:
         parts += make_hosted_parts(request, scripted.hosted, _hash_messages(request))
     if scripted.text:
         parts.append(Text(text=scripted.text))
-    parts = cite_search(request, parts) if scripted.hosted else parts
+    parts = cite_search(request, parts, scripted.hosted) if scripted.hosted else parts
     parts += [ToolCall(id="", name=call.name, arguments=call.arguments) for call in scripted.calls]
     reply = compose_reply(request, parts)
     if scripted.truncated:

@@ -1,13 +1,17 @@
 """The address of a PostgreSQL store: a URL, and a name for messages that has no password in it."""
 
+import os
+from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from bridle.values.errors import MisuseError
+from bridle.values.errors import MisuseError, Unusable
 
 DEFAULT_SCHEMA = "bridle"
 SCHEMA_BYTES_MAX = 63
 """Longest name of a schema; the server cuts longer ones."""
+
+TLS_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
 class Address(NamedTuple):
@@ -17,6 +21,23 @@ class Address(NamedTuple):
     """Schema that holds the tables."""
     name: str
     """Host, port, database and schema, for messages."""
+
+    @property
+    def user(self) -> str:
+        """User that the URL names; empty if the environment or the system decides."""
+        parts = urlsplit(self.dsn)
+        return unquote(parts.username or "") or dict(parse_qsl(parts.query)).get("user", "")
+
+    def check_files(self) -> None:
+        """Raise `Unusable` if the URL or the environment names a TLS file that does not exist."""
+        given = dict(parse_qsl(urlsplit(self.dsn).query))
+        for option in TLS_FILES:
+            file = given.get(option) or os.environ.get(f"PG{option.upper()}")
+            if file and not Path(file).exists():
+                raise Unusable(
+                    f"store {self.name}: the file {file!r} of {option} does not exist; correct {option} in the URL "
+                    f"or $PG{option.upper()}"
+                )
 
     def __repr__(self) -> str:
         return f"Address({self.name})"

@@ -6,6 +6,7 @@ after it was lost.
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,7 +17,7 @@ from bridle.values.errors import BridleError, MisuseError
 
 from .address import Address
 from .driver_errors import LOST, explain_error
-from .tables import PostgresState, check_server, prepare_tables, quote_name, read_state
+from .tables import PostgresState, check_server, prepare_live, prepare_tables, quote_name, read_state
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -56,6 +57,8 @@ class Connections:
         self.address = address
         self._preparing = asyncio.Lock()
         self._is_prepared = False
+        self.has_live = False
+        """True if replies can be shown to other processes; known once a connection is open."""
         self._open: set[Connection] = set()
         self._idle: list[Connection] = []
         self._places = asyncio.Semaphore(POOL_MAX)
@@ -70,18 +73,23 @@ class Connections:
                 command_timeout=STATEMENT_SECONDS + CLIENT_EXTRA_SECONDS,
                 server_settings={**SESSION_SETTINGS, "search_path": quote_name(self.address.schema)},
             )
+        except ssl.SSLError as error:  # a wrong certificate is a ValueError too
+            raise explain_error(name, error) from error
         except (pg.ClientConfigurationError, ValueError, OverflowError):
             # The driver's text may repeat parts of the URL.
             raise MisuseError(
                 f"store {name}: the driver rejects the URL; check its port and its ?options"
             ) from None
         except (pg.PostgresError, *LOST) as error:
+            if isinstance(error, FileNotFoundError):  # the driver does not name the file
+                self.address.check_files()
             raise explain_error(name, error) from error
         try:
             await check_server(connection, name)
             async with self._preparing:
                 if creates_tables and not self._is_prepared:
                     await prepare_tables(connection, self.address)
+                    self.has_live = await prepare_live(connection, self.address)
                     self._is_prepared = True
         except BaseException as error:
             connection.terminate()

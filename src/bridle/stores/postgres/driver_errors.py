@@ -43,6 +43,10 @@ _EXPLANATIONS: tuple[tuple[type[BaseException], type[StoreError], str], ...] = (
 
 def explain_error(name: str, error: BaseException) -> BridleError:
     """Translate an error of the driver, whose first line is quoted."""
+    if isinstance(error, ConnectionError) and "rejected SSL" in str(error):  # the driver has no class for it
+        return Unusable(
+            f"store {name}: it offers no TLS; turn on its setting ssl, or change sslmode in the URL"
+        )
     for kind, raised, explanation in _EXPLANATIONS:
         if isinstance(error, kind):
             return raised(f"store {name}: {explanation}{_quote(error)}")

@@ -64,17 +64,15 @@ class Leases:
     async def take(self, session: str, *, take_over: bool) -> LeaseKey:
         """Lock a session; raises `Conflict` if it is in use."""
         key = session, await self.read_epoch(session) + take_over
+        if take_over:  # before the lock: a process that is paused with it would keep others from taking over
+            async with self._turn:  # without a connection for the lock, the session stays with its owner
+                await self._connect()
+            await self._connections.use(lambda connection: raise_epoch(connection, *key), retry=False)
         async with self._turn:
             # The same connection could lock it twice.
             if key in self._held or not await self._lock(await self._connect(), key):
                 raise session_in_use(session)
             self._held.add(key)
-        if take_over:
-            try:
-                await self._connections.use(lambda connection: raise_epoch(connection, *key), retry=False)
-            except BaseException:
-                await self.release(key)
-                raise
         return key
 
     async def release(self, key: LeaseKey) -> None:

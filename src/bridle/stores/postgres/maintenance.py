@@ -7,9 +7,12 @@ begins meanwhile (rows.insert_fork).
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from asyncpg import exceptions as pg
+
 from bridle.ports.store import UnusedBlob
+from bridle.stores.chain import refers_to_blob
 from bridle.stores.conflicts import check_evidence, diverged_append
-from bridle.values.errors import Conflict, MisuseError, SessionNotFound
+from bridle.values.errors import Conflict, MisuseError, SessionNotFound, Unusable
 from bridle.values.record import Record
 
 from . import queries
@@ -18,12 +21,23 @@ from .rows import AppendJob, escape_nul, explain_refusal, insert_records, is_sto
 if TYPE_CHECKING:
     from asyncpg import Connection
 
+GC_PRIVILEGES = {
+    "DELETE": ("events", "sessions", "blobs"),
+    "UPDATE": ("sessions", "removals"),
+    "INSERT": ("removals",),
+}
+REDACTION_PRIVILEGES = {
+    "UPDATE": ("events", "sessions", "blobs"),
+    "INSERT": ("events",),
+    "DELETE": ("blobs", "snapshots"),
+}
 LONG_SECONDS = 24 * 60 * 60
 """Longest time of a statement that reads or rewrites whole tables."""
 
 
 async def redact_record(
     connection: "Connection",
+    store: str,
     session: str,
     seq: int,
     data: bytes,
@@ -31,9 +45,13 @@ async def redact_record(
     blobs: Sequence[str],
     *,
     again: bool,
-) -> None:
-    """Replace the data of a record and append the evidence; `again` accepts a log where that has happened."""
+) -> str:
+    """Replace the data of a record and append the evidence; `again` accepts a log where that has happened.
+
+    Returns the id of its transaction, or of a later one.
+    """
     async with connection.transaction():
+        await check_privileges(connection, store, "bridle redact", REDACTION_PRIVILEGES)
         owner = await connection.fetchval(queries.SELECT_OWNER, escape_nul(session), seq)
         if owner is None:
             raise diverged_append(session, seq)
@@ -44,15 +62,23 @@ async def redact_record(
             record = evidence[uid]
             key = record.event.unique_key
             jobs.append(AppendJob(uid, record.seq - 1, (record,), (key,) if key else (), None))
+        transaction = str(await connection.fetchval("SELECT pg_current_xact_id()::text"))
         if again and all([await is_stored(connection, job) for job in jobs]):
-            return
-        written = await insert_records(connection, jobs)
-        for place, job in enumerate(jobs):
-            if place not in written:
-                await explain_refusal(connection, job)
-                raise diverged_append(job.session, job.after)
+            return transaction
+        for job in jobs:
+            await explain_refusal(connection, job)
+        if len(await insert_records(connection, jobs)) != len(jobs):
+            raise diverged_append(session, seq)
         await connection.execute(queries.UPDATE_DATA, owner, seq, data.decode())
-        await connection.execute("DELETE FROM blobs WHERE hash = ANY($1)", list(blobs))
+        await connection.execute(queries.DELETE_SNAPSHOTS, [escape_nul(uid) for uid in sharing])
+        # Appends lock the blobs that they refer to: one that came first is seen here, a later one waits and is refused.
+        await connection.execute(queries.LOCK_BLOBS, list(blobs))
+        await connection.execute("SET LOCAL statement_timeout = 0")
+        for hash_ in blobs:
+            mentions = await connection.fetch(queries.SELECT_MENTIONS, hash_, timeout=LONG_SECONDS)
+            if not refers_to_blob(hash_, (data for (data,) in mentions)):
+                await connection.execute("DELETE FROM blobs WHERE hash = $1", hash_)
+    return transaction
 
 
 async def _lock_sharing(connection: "Connection", owner: int, seq: int) -> list[str]:
@@ -68,10 +94,11 @@ async def _lock_sharing(connection: "Connection", owner: int, seq: int) -> list[
 
 
 async def delete_session(
-    connection: "Connection", session: str, head: str, at: float, reason: str, *, again: bool
+    connection: "Connection", store: str, session: str, head: str, at: float, reason: str, *, again: bool
 ) -> None:
     """Delete a session and remember that it existed; `again` accepts that it is gone already."""
     async with connection.transaction():
+        await check_privileges(connection, store, "bridle gc", GC_PRIVILEGES)
         row = await connection.fetchrow(queries.SELECT_FOR_UPDATE, escape_nul(session))
         if row is None:
             if again and await connection.fetchval(queries.SELECT_REMOVAL, escape_nul(session), head):
@@ -99,6 +126,7 @@ async def select_unused_blobs(connection: "Connection") -> tuple[UnusedBlob, ...
 async def delete_unused_blobs(connection: "Connection", lock_key: int, store: str) -> tuple[UnusedBlob, ...]:
     """Delete them while no session is driven: a run puts a blob before the record that refers to it."""
     async with connection.transaction():
+        await check_privileges(connection, store, "bridle gc", GC_PRIVILEGES)
         if not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", lock_key):
             raise Conflict(f"a session of {store} is in use by a run; wait for that run or stop it")
         unused = await select_unused_blobs(connection)
@@ -123,10 +151,39 @@ async def check_tables(connection: "Connection") -> tuple[str, ...]:
     )
 
 
-async def vacuum_tables(connection: "Connection") -> None:
-    """Let the server use the space of deleted rows again; the tables stay in use meanwhile."""
+async def vacuum_tables(connection: "Connection", transaction: str = "") -> str:
+    """Let the server use the space of deleted rows again; the tables stay in use meanwhile.
+
+    Returns the reason why it was not done, if it was not: only the owner of a table may do it, and rows that this
+    transaction deleted stay while an older one may read them.
+    """
+    refusals: list[str] = []
+    if transaction:
+        older = [name for (name,) in await connection.fetch(queries.SELECT_OLDER_TRANSACTIONS, transaction)]
+        refusals += [f"an older transaction is open: {', '.join(older)}"] if older else []
+
+    def listen(_connection: object, message: pg.PostgresLogMessage) -> None:
+        refusals.append(str(message))
+
     await connection.execute("SET statement_timeout = 0")
+    connection.add_log_listener(listen)
     try:
-        await connection.execute("VACUUM events, blobs, sessions", timeout=LONG_SECONDS)
+        others = ", live" if await connection.fetchval("SELECT to_regclass('live') IS NOT NULL") else ""
+        await connection.execute(f"VACUUM events, blobs, sessions, snapshots{others}", timeout=LONG_SECONDS)
+    except pg.PostgresError as error:
+        refusals.append(str(error))
     finally:
+        connection.remove_log_listener(listen)
         await connection.execute("RESET statement_timeout")
+    return refusals[0] if refusals else ""
+
+
+async def check_privileges(
+    connection: "Connection", store: str, command: str, needed: Mapping[str, Sequence[str]]
+) -> None:
+    """Raise `Unusable` with what to type if the role lacks a privilege: before anything is changed."""
+    pairs = [(privilege, table) for privilege, tables in needed.items() for table in tables]
+    role, *missing = await connection.fetchval(queries.SELECT_MISSING, *map(list, zip(*pairs, strict=True)))
+    if missing:
+        grants = "; ".join(f"GRANT {each} TO {role}" for each in missing)
+        raise Unusable(f"store {store}: the user lacks privileges for {command}; type as its owner: {grants}")

@@ -6,10 +6,15 @@ be lost (the writer died first, the listener was not connected), so a waiting re
 and reads by number, which cannot skip a record.
 
 Everybody who may connect to the database can listen, so sessions are named by a hash.
+
+Replies that are being received are in a table of their own: one row per session that is watched. The table is not
+logged (UNLOGGED): it reaches no write-ahead log and no standby. It is made when a store is opened. A viewer makes the
+row and touches it while it reads; without a fresh one nothing is written.
 """
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -29,6 +34,17 @@ COALESCE_SECONDS = 0.01
 LOOK_SECONDS = 1.0
 PAYLOAD_NAMES_MAX = 400
 """Sessions in one notification, whose payload has less than 8,000 bytes; with more, it wakes every reader."""
+
+PUBLISH_LIVE = "UPDATE live SET data = $2 WHERE uid = $1 AND read_at > now() - interval '5 seconds'"
+REMOVE_LIVE = "UPDATE live SET data = '' WHERE uid = $1 AND data <> ''"
+REMOVE_LEFT_LIVE = "DELETE FROM live WHERE read_at < now() - interval '10 minutes'"
+READ_LIVE = """
+WITH reading AS (
+    INSERT INTO live (uid) VALUES ($1)
+    ON CONFLICT (uid) DO UPDATE SET read_at = now() WHERE live.read_at < now() - interval '1 second'
+)
+SELECT data FROM live WHERE uid = $1
+"""
 
 
 class Notifications:
@@ -114,3 +130,17 @@ async def _notify(channel: str, payload: str, connection: "Connection") -> None:
 
 def _hash(text: str) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+async def publish_live(connection: "Connection", session: str, data: bytes) -> bool:
+    uid = escape_nul(session)
+    if data:
+        return bool(await connection.execute(PUBLISH_LIVE, uid, data) != "UPDATE 0")
+    await connection.execute(REMOVE_LIVE, uid)
+    with suppress(pg.InsufficientPrivilegeError):  # rows that are left are empty or belong to others
+        await connection.execute(REMOVE_LEFT_LIVE)
+    return True
+
+
+async def read_live(connection: "Connection", session: str) -> bytes:
+    return bytes(await connection.fetchval(READ_LIVE, escape_nul(session)) or b"")

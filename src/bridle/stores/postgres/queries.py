@@ -14,13 +14,45 @@ WITH RECURSIVE line (sid, parent, lo, hi) AS ({LINE})
  FROM sessions AS s LEFT JOIN sessions AS p ON p.sid = s.parent WHERE s.uid = $1)
 UNION ALL
 (SELECT e.seq, e.at, e.once, e.hash, convert_to(e.data, 'UTF8'), NULL, NULL, NULL, NULL
- FROM line JOIN events AS e ON e.sid = line.sid AND e.seq > greatest(line.lo, $2 - 1) AND e.seq <= line.hi
+ FROM line JOIN events AS e ON e.sid = line.sid AND e.seq > greatest(line.lo, $2 - 1)
+    AND e.seq <= least(line.hi, $3)
  ORDER BY e.seq)
 """  # noqa: S608
+
+SELECT_SNAPSHOT = """
+SELECT n.seq, n.head, n.fold_version, n.data, n.digest, n.replaced FROM snapshots AS n JOIN sessions USING (sid)
+WHERE uid = $1
+"""
+
+# Waits for a redaction of the session, which moves its head.
+INSERT_SNAPSHOT = """
+INSERT INTO snapshots (sid, seq, head, fold_version, data, digest, replaced)
+SELECT sid, seq, head, $4, $5, $6, $7 FROM sessions WHERE uid = $1 AND seq = $2 AND head = $3 FOR SHARE
+ON CONFLICT (sid) DO UPDATE SET seq = excluded.seq, head = excluded.head, fold_version = excluded.fold_version,
+    data = excluded.data, digest = excluded.digest, replaced = excluded.replaced
+"""
+
+DELETE_SNAPSHOTS = "DELETE FROM snapshots WHERE sid IN (SELECT sid FROM sessions WHERE uid = ANY($1))"
 
 SELECT_NAME = f"""
 WITH RECURSIVE line (sid, parent, lo, hi) AS ({LINE})
 SELECT 1 FROM line JOIN events AS e ON e.sid = line.sid AND e.once = $2 AND e.seq <= line.hi LIMIT 1
+"""  # noqa: S608
+
+# Redactions after a page, which may be of its records.
+SELECT_REDACTIONS = f"""
+WITH RECURSIVE line (sid, parent, lo, hi) AS ({LINE})
+SELECT e.once, convert_to(e.data, 'UTF8') FROM line JOIN events AS e ON e.sid = line.sid
+WHERE e.once >= 'redaction:' AND e.once < 'redaction;' AND e.seq > greatest(line.lo, $2) AND e.seq <= line.hi
+"""  # noqa: S608
+
+SELECT_REDACTED_LATER = f"""
+WITH RECURSIVE line (sid, parent, lo, hi) AS ({LINE})
+SELECT s.uid FROM line JOIN sessions AS s ON s.sid = line.sid
+WHERE s.uid <> $1 AND line.lo < line.hi AND EXISTS (
+    SELECT 1 FROM events AS e
+    WHERE e.sid = line.sid AND e.once >= 'redaction:' AND e.once < 'redaction;' AND e.seq > line.hi
+)
 """  # noqa: S608
 
 SELECT_FORK_POINT = f"""
@@ -45,6 +77,11 @@ SELECT sid, uid FROM sharing
 
 LOCK_SESSIONS = "SELECT 1 FROM sessions WHERE sid = ANY($1::bigint[]) ORDER BY sid FOR UPDATE"
 
+LOCK_BLOBS = "SELECT 1 FROM blobs WHERE hash = ANY($1) ORDER BY hash FOR UPDATE"
+
+# Searching the text first: most records mention no blob, and are not decoded.
+SELECT_MENTIONS = "SELECT convert_to(data, 'UTF8') FROM events WHERE strpos(data, $1) > 0"
+
 UPDATE_DATA = "UPDATE events SET data = $3 WHERE sid = $1 AND seq = $2"
 
 INSERT_REMOVAL = """
@@ -61,6 +98,14 @@ WITH unused AS (
     SELECT mention[1] COLLATE "C" FROM events, regexp_matches(data, '[0-9a-f]{64}', 'g') AS mention
 )
 SELECT hash, octet_length(bytes) FROM unused JOIN blobs USING (hash)
+"""
+
+# The role, and what it lacks, as it is written after GRANT.
+SELECT_MISSING = """
+SELECT array_prepend(quote_ident(current_user)::text, array_agg(
+    format('%s ON %I.%I', privilege, current_schema(), name) ORDER BY name, privilege
+) FILTER (WHERE NOT has_table_privilege(format('%I.%I', current_schema(), name), privilege)))
+FROM unnest($1::text[], $2::text[]) AS needed (privilege, name)
 """
 
 SELECT_DAMAGED_BLOBS = "SELECT hash FROM blobs WHERE encode(sha256(bytes), 'hex') <> hash"
@@ -121,7 +166,7 @@ ON CONFLICT (hash) DO UPDATE SET bytes = excluded.bytes WHERE blobs.bytes <> exc
 # An append moves the head of its session's row from the record before to its last one. The update waits for other
 # writers of the row and then compares again, so a late, diverged or fenced writer moves nothing and inserts nothing.
 # Inserted rows are not visible to the update and updated ones exist before, so a job is in `moved` or in `made`.
-# Own unique keys are enforced by an index, inherited ones here.
+# Own unique keys are enforced by an index, inherited ones here. The blobs it refers to are locked against redactions.
 APPEND = """
 WITH RECURSIVE job AS (
     SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
@@ -136,9 +181,11 @@ WITH RECURSIVE job AS (
     UNION ALL
     SELECT line.place, above.sid, above.parent, above.fork_seq, least(line.lo, line.hi)
     FROM line JOIN sessions AS above ON above.sid = line.parent
+), present AS (
+    SELECT hash FROM blobs WHERE hash = ANY($18::text[]) FOR KEY SHARE
 ), refused AS (
     SELECT need.place FROM unnest($17::int[], $18::text[]) AS need (place, hash)
-    WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.hash = need.hash)
+    WHERE NOT EXISTS (SELECT 1 FROM present WHERE present.hash = need.hash)
     UNION ALL
     SELECT record.place FROM line JOIN record ON record.place = line.place
     JOIN events AS e ON e.sid = line.sid AND e.once = record.once AND e.seq <= line.hi
@@ -171,3 +218,15 @@ WITH RECURSIVE job AS (
 )
 SELECT place FROM kept
 """
+
+SELECT_OLDER_TRANSACTIONS = """
+SELECT 'process ' || pid FROM pg_stat_activity
+WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
+AND greatest(age(backend_xid), age(backend_xmin)) >= age($1::text::xid8::xid)
+UNION ALL
+SELECT 'replication slot ' || slot_name FROM pg_replication_slots WHERE age(xmin) >= age($1::text::xid8::xid)
+UNION ALL
+SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts
+WHERE database = current_database() AND age(transaction) >= age($1::text::xid8::xid)
+"""
+"""Transactions and slots that may still read deleted rows, so that VACUUM keeps them."""

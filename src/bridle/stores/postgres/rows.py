@@ -11,12 +11,15 @@ A text of PostgreSQL cannot hold the character NUL, which ids and unique keys ma
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from bridle.ports.store import SessionInfo
-from bridle.stores.chain import check_timestamp, hash_content, verify_rows
+from asyncpg import exceptions as pg
+
+from bridle.ports.store import RawRecord, SessionInfo, StoredSnapshot
+from bridle.stores.chain import check_timestamp, find_page_end, hash_content, list_redactions, verify_rows
 from bridle.stores.conflicts import (
     diverged_append,
     fork_beyond_end,
@@ -35,6 +38,10 @@ from . import queries
 
 if TYPE_CHECKING:
     from asyncpg import Connection
+
+
+NO_SNAPSHOTS = (pg.InsufficientPrivilegeError, pg.UndefinedTableError)
+"""The role may not use snapshots, or another program removed their table: logs are read without them."""
 
 
 class AppendJob:
@@ -143,6 +150,9 @@ async def insert_fork(connection: "Connection", session: str, at: int, new: str,
                 raise session_exists(new)
 
 
+LAST_SEQ = (1 << 63) - 1
+
+
 class SessionRows:
     """A session's row and those of its records, as one statement found them."""
 
@@ -150,6 +160,9 @@ class SessionRows:
         self.session = session
         self.exists = bool(rows)
         self.length = 0
+        self.parent = ""
+        self.other_redactions: dict[str, Event] = {}
+        """Redactions that are not among the rows: after a page, or of a log that it was forked from."""
         if rows:
             _, self.created, self.seal, self.head, _, self.length, self.updated, parent, self.forked_at = (
                 rows[0]
@@ -157,17 +170,39 @@ class SessionRows:
             self.parent = unescape_nul(parent or "")
         self._records = rows[1:]
 
-    def verify(self, after: int) -> tuple[Record, ...]:
+    def verify(self, after: int, limit: int | None = None) -> tuple[Record, ...]:
         """Return the records above `after`; raises `Corrupt` if they are not those that were appended."""
         if after >= self.length:
             return ()
-        records = tuple(self.iterate(after))
-        if after == 0:
-            self.check_identity(records)
-            first = records[self.forked_at] if self.length > self.forked_at else records[-1]
-            if (self.created, self.updated) != (first.at, records[-1].at):
-                raise Corrupt("its times differ from those of its records: another program changed them")
+        records = tuple(self.iterate(after, limit=limit))
+        if after == 0 and len(records) == self.length:
+            self.check_row()
+        elif after == 0:
+            self.check_identity(self._records)
         return records
+
+    def check_row(self) -> None:
+        """Compare the identity and the times of the session with those of its records, all of which were read."""
+        self.check_identity(self._records)
+        last = self._records[-1]
+        first = self._records[self.forked_at] if self.length > self.forked_at else last
+        if (self.created, self.updated) != (first[1], last[1]):
+            raise Corrupt("its times differ from those of its records: another program changed them")
+
+    def verify_after(self, snapshot: StoredSnapshot) -> tuple[Record, ...] | None:
+        """Return the records after a snapshot; None if there is damage, which verifying all records names."""
+        if not len(self._records) == self.length >= snapshot.seq > 0:
+            return None
+        if self._records[snapshot.seq - 1][3] != snapshot.head or self._records[-1][3] != self.head:
+            return None
+        try:
+            self.check_row()
+            return tuple(self.iterate(snapshot.seq, self._records[snapshot.seq - 1 :]))
+        except Corrupt:
+            return None
+
+    def iterate_raw(self, until: int) -> Iterator[RawRecord]:
+        return ((row[1], bytes.fromhex(row[3]), row[4]) for row in self._records[:until])
 
     def list_intact(self) -> tuple[Record, ...]:
         """Return the records before the first damaged one; none if they belong to another session."""
@@ -178,38 +213,78 @@ class SessionRows:
         except Corrupt:
             pass  # the records before the damage were added; reading the session reports it
         try:
-            self.check_identity(records)
+            self.check_identity(self._records[: len(records)])
         except Corrupt:
             return ()
         return tuple(records)
 
-    def iterate(self, after: int) -> Iterator[Record]:
+    def iterate(
+        self, after: int, records: Sequence[Any] | None = None, limit: int | None = None
+    ) -> Iterator[Record]:
+        until, head = find_page_end(after, limit, self.length, self.head)
         rows = (
             (seq, at, None if once is None else unescape_nul(once), hash_, data)
-            for seq, at, once, hash_, data, *_ in self._records
+            for seq, at, once, hash_, data, *_ in (self._records if records is None else records)
         )
-        return verify_rows(rows, after, self.length, self.head, self.forked_at, self.find_redaction)
+        return verify_rows(rows, after, until, head, self.forked_at, self.find_redaction)
 
     def find_redaction(self, key: str) -> Event | None:
-        """Return the event with this unique key; it comes after what it redacts, so it was read as well."""
+        """Return the event with this unique key; it comes after what it redacts."""
         data = self._data_by_key.get(escape_nul(key))
-        return decode_event(data) if data is not None else None
+        return decode_event(data) if data is not None else self.other_redactions.get(key)
 
     @cached_property
     def _data_by_key(self) -> dict[str, bytes]:
         return {row[2]: row[4] for row in self._records if row[2] is not None}
 
-    def check_identity(self, records: Sequence[Record]) -> None:
+    def check_identity(self, rows: Sequence[Any]) -> None:
         """Compare the records, from the first one on, with the seal of the session."""
         anchored = (self.forked_at if self.parent else 1) if self.exists else 0
-        if anchored and len(records) >= anchored:
-            anchor = records[anchored - 1].hash
+        if anchored and len(rows) >= anchored:
+            anchor = rows[anchored - 1][3]
             if hash_identity(self.session, self.parent, self.forked_at, anchor) != self.seal:
                 raise Corrupt("its records belong to another session")
 
 
-async def select_rows(connection: "Connection", session: str, after: int = 0) -> SessionRows:
-    return SessionRows(session, await connection.fetch(queries.SELECT_RECORDS, escape_nul(session), after))
+async def select_rows(
+    connection: "Connection", session: str, after: int = 0, limit: int | None = None
+) -> SessionRows:
+    until = LAST_SEQ if limit is None else min(after + max(limit, 0), LAST_SEQ)
+    uid = escape_nul(session)
+    found = SessionRows(session, await connection.fetch(queries.SELECT_RECORDS, uid, after, until))
+    if until < found.length:
+        for key, data in await connection.fetch(queries.SELECT_REDACTIONS, uid, until):
+            if (event := decode_event(data)) is not None:
+                found.other_redactions[unescape_nul(key)] = event
+    if found.parent:
+        for (parent,) in await connection.fetch(queries.SELECT_REDACTED_LATER, uid):
+            above = await select_rows(connection, unescape_nul(parent))
+            found.other_redactions.update(list_redactions(above.list_intact()))
+    return found
+
+
+async def select_with_snapshot(
+    connection: "Connection", session: str
+) -> tuple[StoredSnapshot | None, SessionRows]:
+    """Return the snapshot and the records."""
+    row = None
+    with suppress(*NO_SNAPSHOTS):
+        row = await connection.fetchrow(queries.SELECT_SNAPSHOT, escape_nul(session))
+    return StoredSnapshot(**row) if row is not None else None, await select_rows(connection, session)
+
+
+async def insert_snapshot(connection: "Connection", session: str, snapshot: StoredSnapshot) -> None:
+    with suppress(*NO_SNAPSHOTS):
+        await connection.execute(
+            queries.INSERT_SNAPSHOT,
+            escape_nul(session),
+            snapshot.seq,
+            snapshot.head,
+            snapshot.fold_version,
+            snapshot.data,
+            snapshot.digest,
+            snapshot.replaced,
+        )
 
 
 async def repair_tail(connection: "Connection", session: str, record: Record, epoch: int | None) -> None:
@@ -258,7 +333,7 @@ async def restart_log(
 async def _replace_tail(
     connection: "Connection", sid: int, at: int, record: Record, created: float, seal: str
 ) -> None:
-    """Replace the records after `at` with this one."""
+    """Replace the records after `at` with this one. A snapshot of them stays, and does not fit any more."""
     key, data = escape_key(record.event.unique_key), record.data.decode()
     await connection.execute("DELETE FROM events WHERE sid = $1 AND seq > $2", sid, at)
     await connection.execute(queries.INSERT_EVENT, sid, record.seq, record.at, key, record.hash, data)

@@ -24,18 +24,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from bridle.ports.store import Lease, SessionInfo, UnusedBlob
+from bridle.ports.store import Lease, RestoreSnapshot, SessionInfo, StoredSnapshot, UnusedBlob
 from bridle.stores.anchors import Anchor, AnchorFile, find_anchor_file
 from bridle.stores.chain import locate_corruption
-from bridle.stores.conflicts import check_batch, check_restart, check_session_name
-from bridle.values.errors import Corrupt, MisuseError
+from bridle.stores.conflicts import check_batch, check_restart, check_session_name, explain_snapshot_removal
+from bridle.stores.live_text import remove_live_text
+from bridle.values.errors import BridleError, Corrupt, MisuseError
 from bridle.values.record import Record
 
 from . import maintenance, rows
 from .address import parse_address
 from .connections import Connections
 from .leases import LeaseKey, Leases
-from .notifications import Notifications
+from .notifications import Notifications, publish_live, read_live
 from .store_loop import StoreLoop
 from .tables import PostgresState, quote_name
 from .writer import GroupWriter
@@ -47,8 +48,12 @@ T = TypeVar("T")
 
 LOG = logging.getLogger("bridle")
 REMNANTS_WARNING = (
-    "store %s: the removed content stays in the server's files and backups until they are overwritten; to rewrite "
-    "the tables now: VACUUM FULL %s.events, %s.blobs"
+    "store %s: the content was removed from the tables%s. It stays in the server's write-ahead log until its "
+    "segments are overwritten, and in standbys, archived logs and backups"
+)
+NO_VACUUM = (
+    ", and stays in their files until the server's next VACUUM that is not prevented (%s); the owner can type: "
+    "VACUUM %s.events, %s.blobs"
 )
 
 
@@ -66,6 +71,8 @@ class PostgresStore:
         self._notifications = notifications = Notifications(connections)
         self._leases = leases = Leases(connections)
         self._writer = GroupWriter(connections, notifications.announce)
+        self._last_redaction = ""
+        """Id of the transaction of the last redaction that this store made."""
 
         def drain() -> None:
             leases.stop_retaking()
@@ -100,17 +107,38 @@ class PostgresStore:
             await self._leases.confirm((job.session, job.epoch))
         await self._writer.append(job)
 
-    async def read(self, session: str, after: int = 0) -> Sequence[Record]:
-        found = await self._select(session, max(after, 0))
+    async def read(self, session: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
+        found = await self._select(session, max(after, 0), limit)
         with self._locate(session):
-            return found.verify(max(after, 0))
+            return found.verify(max(after, 0), limit)
+
+    async def read_with_snapshot(
+        self, session: str, restore: RestoreSnapshot[T]
+    ) -> tuple[T | None, Sequence[Record]]:
+        check_session_name(session)
+        snapshot, found = await self._use(lambda db: rows.select_with_snapshot(db, session))
+        tail = found.verify_after(snapshot) if snapshot is not None else None
+        if snapshot is not None and tail is not None:
+            restored = restore(snapshot, found.iterate_raw(snapshot.seq))
+            if restored is not None:
+                return restored, tail
+        with self._locate(session):
+            return None, found.verify(0)
+
+    async def write_snapshot(self, session: str, snapshot: StoredSnapshot) -> None:
+        check_session_name(session)
+        await self._use(lambda db: rows.insert_snapshot(db, session, snapshot))
+
+    def explain_snapshot_removal(self, session: str) -> str:
+        schema = quote_name(self._connections.address.schema)
+        return explain_snapshot_removal(f"{schema}.", rows.escape_nul(session))
 
     async def read_intact(self, session: str) -> Sequence[Record]:
         return (await self._select(session)).list_intact()
 
-    async def _select(self, session: str, after: int = 0) -> rows.SessionRows:
+    async def _select(self, session: str, after: int = 0, limit: int | None = None) -> rows.SessionRows:
         check_session_name(session)
-        return await self._use(lambda db: rows.select_rows(db, session, after))
+        return await self._use(lambda db: rows.select_rows(db, session, after, limit))
 
     async def repair(self, session: str, record: Record, *, epoch: int | None = None) -> None:
         check_session_name(session)
@@ -124,12 +152,26 @@ class PostgresStore:
     async def redact(
         self, session: str, seq: int, data: bytes, evidence: Mapping[str, Record], blobs: Sequence[str] = ()
     ) -> None:
-        """Remove content from the tables. The server keeps old rows in its files for a while: a warning says so."""
+        """Remove content from the tables; `erase_redacted` removes it from their files."""
         check_session_name(session)
-        await self._use_again(
-            lambda db, again: maintenance.redact_record(db, session, seq, data, evidence, blobs, again=again)
+        self._last_redaction = await self._use_again(
+            lambda db, again: maintenance.redact_record(
+                db, self.name, session, seq, data, evidence, blobs, again=again
+            )
         )
-        LOG.warning(REMNANTS_WARNING, self.name, *[quote_name(self._connections.address.schema)] * 2)
+        if self._anchors is not None:
+            for name, record in evidence.items():
+                self._anchors.write_heads(name, (record,))
+        await remove_live_text(self, session)
+
+    async def erase_redacted(self) -> None:
+        """Remove redacted content from the files of the tables. Other files keep it: a warning says which."""
+        schema, transaction = quote_name(self._connections.address.schema), self._last_redaction
+        try:
+            refusal = await self._use(lambda db: maintenance.vacuum_tables(db, transaction))
+        except BridleError as error:  # the redaction itself is done
+            refusal = str(error)
+        LOG.warning(REMNANTS_WARNING, self.name, NO_VACUUM % (refusal, schema, schema) if refusal else "")
 
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(session)
@@ -178,6 +220,18 @@ class PostgresStore:
         check_session_name(session)
         await self._loop.run(self._notifications.wait_for_records(session, after))
 
+    async def publish_live(self, session: str, data: bytes) -> bool:
+        async def publish(db: "Connection") -> bool:
+            return self._connections.has_live and await publish_live(db, session, data)
+
+        return await self._use(publish)
+
+    async def read_live(self, session: str) -> bytes:
+        async def read(db: "Connection") -> bytes:
+            return await read_live(db, session) if self._connections.has_live else b""
+
+        return await self._use(read)
+
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._use(lambda db: rows.select_sessions(db, max(limit, 0)))
 
@@ -189,10 +243,13 @@ class PostgresStore:
         """Remove a session, in one transaction, and record that in the tables and in the anchors."""
         check_session_name(session)
         await self._use_again(
-            lambda db, again: maintenance.delete_session(db, session, head, at, reason, again=again)
+            lambda db, again: maintenance.delete_session(
+                db, self.name, session, head, at, reason, again=again
+            )
         )
         if self._anchors is not None:
             self._anchors.write(Anchor(session=session, seq=0, head=head, at=at, removed=True))
+        await remove_live_text(self, session)
 
     async def remove_unused_blobs(self, *, dry_run: bool) -> Sequence[UnusedBlob]:
         """Remove the blobs that no record mentions; a dry run only lists them. `Conflict` while a run works."""
@@ -203,22 +260,27 @@ class PostgresStore:
 
     async def shrink_file(self) -> None:
         """Let the server use the space of deleted rows again."""
-        await self._use(maintenance.vacuum_tables)
+        if refusal := await self._use(maintenance.vacuum_tables):
+            LOG.warning(
+                "store %s: the space stays taken until the server's next VACUUM (%s)", self.name, refusal
+            )
 
     async def back_up(self, target: Path) -> None:
         """Raise `MisuseError` with the command that does it: a copy of a database is made by its own tools."""
         options = ("--format=custom", f"--schema={quote_name(self._connections.address.schema)}")
         database = self.name.partition("?")[0]
-        command = shlex.join(["pg_dump", *options, f"--file={target}", f"--dbname={database}"])
+        user = self._connections.address.user
+        login = (f"--username={user}",) if user else ()
+        command = shlex.join(["pg_dump", *options, *login, f"--file={target}", f"--dbname={database}"])
         raise MisuseError(f"store {self.name} is a database, which its own tools copy: {command}")
 
     async def _use(self, act: "Callable[[Connection], Awaitable[T]]", *, retry: bool = True) -> T:
         return await self._loop.run(self._connections.use(act, retry=retry))
 
-    async def _use_again(self, act: "Callable[[Connection, bool], Awaitable[None]]") -> None:
+    async def _use_again(self, act: "Callable[[Connection, bool], Awaitable[T]]") -> T:
         """Run a write that is told if it may have succeeded before, on a connection that was lost."""
         attempts = iter((False, True))
-        await self._use(lambda db: act(db, next(attempts)))
+        return await self._use(lambda db: act(db, next(attempts)))
 
     @contextmanager
     def _locate(self, session: str) -> Iterator[None]:

@@ -11,7 +11,7 @@ from .address import Address
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-FORMAT_SCRIPTS = ("schema.sql",)
+FORMAT_SCRIPTS = ("schema.sql", "format_2.sql")
 """Script n makes format n + 1 of the tables out of format n."""
 
 SERVER_MIN = 14
@@ -35,10 +35,15 @@ async def read_state(connection: "Connection", address: Address) -> PostgresStat
 
 
 async def check_server(connection: "Connection", name: str) -> None:
-    """Refuse a server that is too old, does not use UTF-8, or would acknowledge what it can lose."""
-    version, encoding, commit, fsync = await connection.fetchrow(_SELECT_SETTINGS)
+    """Refuse a server that is too old, a standby, does not use UTF-8, or would acknowledge what it can lose."""
+    version, encoding, commit, fsync, is_standby = await connection.fetchrow(_SELECT_SETTINGS)
     if version < SERVER_MIN * 10_000:
         raise Unusable(f"store {name}: it is PostgreSQL {version // 10_000}; {SERVER_MIN} or newer is needed")
+    if is_standby:
+        raise Unusable(
+            f"store {name}: it is a standby, which is read-only; connect to the primary, or name all servers in the "
+            "URL with ?target_session_attrs=primary"
+        )
     if encoding != "UTF8":
         raise Unusable(f"store {name}: the database is encoded in {encoding}; create one with UTF8")
     if commit == "off" or fsync == "off":
@@ -60,7 +65,7 @@ async def prepare_tables(connection: "Connection", address: Address) -> None:
     if await _read_format(connection, address) == len(FORMAT_SCRIPTS):
         return
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", make_lock_key("tables", schema))
+        await _lock_tables(connection, address)
         version = await _read_format(connection, address)
         if version > len(FORMAT_SCRIPTS):
             raise Unusable(
@@ -70,13 +75,39 @@ async def prepare_tables(connection: "Connection", address: Address) -> None:
         if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", quote_name(schema)):
             await connection.execute(f"CREATE SCHEMA {quote_name(schema)}")
         for script in FORMAT_SCRIPTS[version:]:
-            await connection.execute(Path(__file__).parent.joinpath(script).read_text(encoding="utf-8"))
+            await _run_script(connection, script)
         await connection.execute("UPDATE format SET version = $1", len(FORMAT_SCRIPTS))
+
+
+async def prepare_live(connection: "Connection", address: Address) -> bool:
+    """Create the table `live` if it is missing; returns False if the role may not."""
+    if "live" in await _list_tables(connection, address):
+        return True
+    if not await connection.fetchval("SELECT has_schema_privilege($1, 'CREATE')", address.schema):
+        return False
+    async with connection.transaction():
+        await _lock_tables(connection, address)
+        if "live" not in await _list_tables(connection, address):
+            await _run_script(connection, "live.sql")
+    return True
+
+
+async def _lock_tables(connection: "Connection", address: Address) -> None:
+    """Be the only process that changes the tables, until the end of the transaction."""
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", make_lock_key("tables", address.schema))
+
+
+async def _run_script(connection: "Connection", name: str) -> None:
+    await connection.execute(Path(__file__).parent.joinpath(name).read_text(encoding="utf-8"))
+
+
+async def _list_tables(connection: "Connection", address: Address) -> list[str]:
+    return [row[0] for row in await connection.fetch(_SELECT_TABLES, address.schema)]
 
 
 async def _read_format(connection: "Connection", address: Address) -> int:
     """Return the format of the tables; 0 if there are none. Raises `Unusable` for tables of another program."""
-    tables = [row[0] for row in await connection.fetch(_SELECT_TABLES, address.schema)]
+    tables = await _list_tables(connection, address)
     if not tables:
         return 0
     if not {"format", "sessions", "events"}.issubset(tables):
@@ -88,7 +119,13 @@ async def _read_format(connection: "Connection", address: Address) -> int:
         raise Unusable(
             f"store {address.name}: the user lacks a privilege; GRANT USAGE ON SCHEMA {address.schema} to it"
         )
-    return int(await connection.fetchval("SELECT version FROM format"))
+    version = await connection.fetchval("SELECT version FROM format")
+    if version is None or version < 1:
+        raise Unusable(
+            f"store {address.name}: its table format says {version}, and its tables have at least format 1: another "
+            f"program changed it; restore it from a backup, or correct the row in {quote_name(address.schema)}.format"
+        )
+    return int(version)
 
 
 def quote_name(name: str) -> str:
@@ -104,7 +141,7 @@ def make_lock_key(*parts: object) -> int:
 
 _SELECT_SETTINGS = """
 SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
-    current_setting('synchronous_commit'), current_setting('fsync')
+    current_setting('synchronous_commit'), current_setting('fsync'), pg_is_in_recovery()
 """
 
 _SELECT_STATE = """

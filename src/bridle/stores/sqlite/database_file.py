@@ -21,14 +21,31 @@ from bridle.values.errors import Corrupt, StoreError, Unusable
 
 T = TypeVar("T")
 
+SHA256 = re.compile(rb"[0-9a-f]{64}")
 APPLICATION = int.from_bytes(b"BRDL", "big")
-FORMAT = 2
+FORMAT = 4
 """File format version; raised only if older versions of Bridle could not use the new files."""
 
-MIGRATIONS = {1: ("ALTER TABLE sessions ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0",)}
+SCHEMA_STATEMENTS = "schema"
+"""Stands for all statements of the schema, in a migration that makes a table again."""
+
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: ("ALTER TABLE sessions ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0",),
+    2: (),
+    3: (
+        "ALTER TABLE events RENAME TO events_of_format_3",
+        "DROP INDEX events_once",
+        SCHEMA_STATEMENTS,
+        """INSERT INTO events SELECT gseq, sid, seq, at, once, pack_hash(CAST(hash AS BLOB)), blob, data
+            FROM events_of_format_3 ORDER BY gseq""",
+        "DROP TABLE events_of_format_3",
+    ),
+}
 """Statements that turn a file of a format into one of the next, after the missing tables were added.
 
 Format 2: sessions have an epoch. A version that knows format 1 only would write without checking it.
+Format 3: the table `snapshots`. A version that does not know it would redact content and leave it there.
+Format 4: `events.hash` has 32 bytes in place of 64 hexadecimal digits. Older versions cannot read it.
 """
 
 SQLITE_MIN = (3, 37, 0)
@@ -44,7 +61,11 @@ SQLite polls a busy lock less and less often, down to ten times a second, and ha
 can starve beside a busy one. Restarting the wait keeps the polling frequent.
 """
 
+FULL_BYTES = 64 * 1024
+"""A disk with less room is full: the shared memory of a store takes half of this."""
+
 SCHEMA = Path(__file__).with_name("schema.sql")
+TABLES = frozenset({"blobs", "events", "origins", "removals", "sessions", "snapshots"})
 
 PRAGMAS = (
     "PRAGMA synchronous = FULL",  # NORMAL survives a crash of the process, but not a power loss
@@ -67,7 +88,10 @@ _ERRORS_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_CONSTRAINT: (Corrupt, "its rows contradict one another; restore it from a backup"),
     sqlite3.SQLITE_CORRUPT: (Corrupt, "the file is damaged; restore it from a backup"),
     sqlite3.SQLITE_FULL: (Unusable, "the disk is full; make room and resume"),
-    sqlite3.SQLITE_IOERR: (Unusable, "the disk reported an I/O error; check it and resume"),
+    sqlite3.SQLITE_IOERR: (
+        Unusable,
+        "the disk refuses it: it fails, or a quota or a limit of file sizes is reached; check it and resume",
+    ),
     sqlite3.SQLITE_NOTADB: (Unusable, "it is not a database, or its start is damaged; choose another path"),
     sqlite3.SQLITE_PERM: (Unusable, "it cannot be written; change its permissions or choose another path"),
     sqlite3.SQLITE_READONLY: (
@@ -135,8 +159,24 @@ def retry_while_locked(act: Callable[[], T]) -> T:
 
 def explain_error(path: Path, error: sqlite3.Error) -> StoreError:
     """Translate an SQLite error; an unlisted one is quoted."""
-    kind, explanation = _ERRORS_BY_CODE.get(_primary_code(error), (Unusable, "it cannot be used"))
+    code = sqlite3.SQLITE_FULL if is_disk_full(path, error) else _primary_code(error)
+    kind, explanation = _ERRORS_BY_CODE.get(code, (Unusable, "it cannot be used"))
     return kind(f"store {path}: {explanation} ({error})")
+
+
+def is_disk_full(path: Path, error: sqlite3.Error) -> bool:
+    """True if the error is that the disk of this file is full.
+
+    SQLite says so only about some of its writes. If its shared memory cannot grow it reports an I/O error, also to
+    readers.
+    """
+    if _primary_code(error) != sqlite3.SQLITE_IOERR:
+        return _primary_code(error) == sqlite3.SQLITE_FULL
+    try:
+        free = os.statvfs(path.parent)
+    except (AttributeError, OSError):
+        return False
+    return free.f_bavail * free.f_frsize < FULL_BYTES
 
 
 def find_file_system(path: Path, mounts: str) -> str:
@@ -191,7 +231,7 @@ def _create_file(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         return  # another process created it first
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _create_folder(folder: Path) -> None:
@@ -200,10 +240,10 @@ def _create_folder(folder: Path) -> None:
     _create_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     # Otherwise a power loss could remove the folder, and with it acknowledged records.
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -253,20 +293,42 @@ def _create_tables(db: sqlite3.Connection, path: Path) -> None:
     if mode != "wal":
         raise Unusable(f"store {path}: its file system has no shared memory; choose a path on a local disk")
     if version < FORMAT:
-        retry_while_locked(lambda: _migrate(db))
+        retry_while_locked(lambda: _migrate(db, path))
+    else:
+        _check_tables(db, path)
+        _check_format(db, path, version)
 
 
-def _migrate(db: sqlite3.Connection) -> None:
+def _check_tables(db: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file of this format that lacks a table. That of the snapshots is added: they are derived."""
+    missing = TABLES - {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if missing - {"snapshots"}:
+        names = ", ".join(sorted(missing))
+        raise Unusable(
+            f"store {path}: it lacks the tables {names}: another program removed them; restore it from a backup"
+        )
+    if missing:
+        for statement in _read_schema():
+            retry_while_locked(partial(db.execute, statement))
+
+
+def _migrate(db: sqlite3.Connection, path: Path) -> None:
     """Create the tables, or bring those of an older file to this format, in one transaction."""
+    # Rows are copied as they are. If some refer to none, `bridle verify` reports them.
+    db.execute("PRAGMA foreign_keys = OFF")
+    # A table that is made again leaves no content in free pages, where a later redaction would not find it.
+    db.execute("PRAGMA secure_delete = ON")
     db.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have done it since.
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version < FORMAT:
-            for statement in _split_statements(SCHEMA.read_text(encoding="utf-8")):
-                db.execute(statement)
-            for older in range(version or FORMAT, FORMAT):
-                for statement in MIGRATIONS[older]:
+            _check_format(db, path, version)
+            steps = [step for older in range(version or FORMAT, FORMAT) for step in MIGRATIONS[older]]
+            if steps:
+                db.create_function("pack_hash", 1, _pack_hash, deterministic=True)
+            for step in (SCHEMA_STATEMENTS, *steps):
+                for statement in _read_schema() if step == SCHEMA_STATEMENTS else (step,):
                     db.execute(statement)
             db.execute(f"PRAGMA application_id = {APPLICATION}")
             db.execute(f"PRAGMA user_version = {FORMAT}")
@@ -277,9 +339,28 @@ def _migrate(db: sqlite3.Connection) -> None:
         raise
 
 
-def _split_statements(script: str) -> Iterator[str]:
+def _check_format(db: sqlite3.Connection, path: Path, version: int) -> None:
+    """Refuse a file whose tables are not of the format that it names: their migration would fail or damage them."""
+    columns = [row[1] for row in db.execute("PRAGMA table_info(sessions)")]
+    has_snapshots = bool(db.execute("PRAGMA table_info(snapshots)").fetchall())
+    hash_type = {row[1]: row[2] for row in db.execute("PRAGMA table_info(events)")}.get("hash")
+    found = 0 if not columns else 1 if "epoch" not in columns else 2 if not has_snapshots else 3
+    found = 4 if found == 3 and hash_type == "BLOB" else found
+    if found != min(version, FORMAT):
+        raise Unusable(
+            f"store {path}: it says that it has format {version}, and its tables have format {found}: another program "
+            f"changed it; restore it from a backup, or correct it with: PRAGMA user_version = {found}"
+        )
+
+
+def _pack_hash(text: bytes) -> bytes:
+    """Return the bytes of a hash. A text that is none was changed by another program and stays as it is: no match."""
+    return bytes.fromhex(text.decode()) if SHA256.fullmatch(text) else text
+
+
+def _read_schema() -> Iterator[str]:
     statement = ""
-    for line in script.splitlines(keepends=True):
+    for line in SCHEMA.read_text(encoding="utf-8").splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
             yield statement

@@ -1,7 +1,7 @@
 """Checks, prunes and copies the database of the SQLite store."""
 
+import errno
 import os
-import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -11,10 +11,16 @@ from pathlib import Path
 from bridle.ports.store import UnusedBlob
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound, Unusable
 
-from .database_file import LOCK_MILLISECONDS, explain_error, open_connection
+from .database_file import (
+    LOCK_MILLISECONDS,
+    SHA256,
+    explain_error,
+    is_disk_full,
+    open_connection,
+    sync_folder,
+)
 from .origins import find_row
 
-SHA256 = re.compile(rb"[0-9a-f]{64}")
 PROBLEMS_MAX = 100
 """Problems of the file that SQLite lists at most."""
 
@@ -47,7 +53,7 @@ def delete_session(session: str, head: str, at: float, reason: str, db: sqlite3.
         "INSERT OR REPLACE INTO removals VALUES (?, ?, ?, ?, ?, ?)",
         (session, row.sid, row.length, head, at, reason),
     )
-    for table in ("events", "origins", "sessions"):
+    for table in ("events", "origins", "snapshots", "sessions"):
         db.execute(f"DELETE FROM {table} WHERE sid = ?", (row.sid,))  # noqa: S608 - names of our own tables
 
 
@@ -87,16 +93,25 @@ def copy_file(path: Path, target: Path) -> None:
             closing(open_connection(path, LOCK_MILLISECONDS)) as source,
             closing(sqlite3.connect(partial)) as copy,
         ):
-            source.backup(copy)
+            try:
+                source.backup(copy)
+                # They are derived from the records, so a copy does not need them.
+                copy.execute("PRAGMA secure_delete = ON")
+                copy.execute("DELETE FROM snapshots")
+                copy.commit()
+            except sqlite3.Error as error:
+                if is_disk_full(partial, error):
+                    raise OSError(errno.ENOSPC, "the disk is full; make room") from error
+                raise
         with partial.open("rb") as written:
             os.fsync(written.fileno())
         partial.rename(target)
+        sync_folder(target.parent)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise Unusable(f"{target} cannot be written ({error.strerror}); choose another file") from error
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    finally:
+        for ending in ("", "-journal", "-wal", "-shm"):
+            partial.with_name(f"{partial.name}{ending}").unlink(missing_ok=True)
 
 
 @contextmanager

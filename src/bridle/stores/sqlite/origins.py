@@ -10,7 +10,7 @@ not detected.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -64,23 +64,22 @@ def move_origin(session: str, row: SessionRow, first: Record, db: sqlite3.Connec
     db.execute("UPDATE sessions SET created = ? WHERE sid = ?", (first.at, row.sid))
 
 
-def check_origin(session: str, row: SessionRow, records: Sequence[Record]) -> None:
-    """Check the records, from the first one on, against the origin of the session."""
-    if row.origin_hash is None or not records:
+def check_origin(session: str, row: SessionRow, count: int, hash_at: Callable[[int], str]) -> None:
+    """Check the records, of which there are `count` from the first one on, against the origin of the session."""
+    if row.origin_hash is None or not count:
         return
     anchored = row.forked_at if row.parent is not None else 1
-    if anchored and len(records) >= anchored:
-        anchor = records[anchored - 1].hash
+    if anchored and count >= anchored:
+        anchor = hash_at(anchored - 1)
         if _hash_origin(session, row.sid, row.parent, row.forked_at, anchor) != row.origin_hash:
             raise Corrupt("its records belong to another session")
 
 
-def check_times(row: SessionRow, records: Sequence[Record]) -> None:
+def check_times(row: SessionRow, count: int, time_at: Callable[[int], float]) -> None:
     """Check the times of the row against those of its records."""
-    if row.origin_hash is None or not records:
+    if row.origin_hash is None or not count:
         return
-    first = records[row.forked_at] if len(records) > row.forked_at else records[-1]
-    if (row.created, row.updated) != (first.at, records[-1].at):
+    if (row.created, row.updated) != (time_at(min(row.forked_at, count - 1)), time_at(count - 1)):
         raise Corrupt("its times differ from those of its records: another program changed them")
 
 

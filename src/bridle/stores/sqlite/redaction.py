@@ -9,11 +9,13 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bridle.stores.chain import refers_to_blob
 from bridle.stores.conflicts import check_evidence, diverged_append
 from bridle.values.record import Record
 
 from .database_file import LOCK_MILLISECONDS, explain_error, open_connection
 from .rows import BLOB_BYTES, insert_blob, insert_records, select_segments
+from .snapshots import delete_snapshot
 
 LOG = logging.getLogger("bridle")
 
@@ -41,15 +43,18 @@ def redact_record(
         record = evidence[uid]
         key = record.event.unique_key
         insert_records(uid, record.seq - 1, (record,), {key: record.seq} if key else {}, None, db)
+        delete_snapshot(uid, db)
     gseq, old_blob = row
     blob = insert_blob(data, db) if len(data) > BLOB_BYTES else None
     db.execute(_UPDATE_BODY, (blob, None if blob else data, gseq))
     for hash_ in {*blobs, *([old_blob] if old_blob else [])}:
-        db.execute(_DELETE_BLOB, (hash_, hash_))
+        if not refers_to_blob(hash_, (row[0] for row in db.execute(_SELECT_MENTIONS, (hash_,)))):
+            db.execute(_DELETE_BLOB, (hash_, hash_))
 
 
 def truncate_write_ahead_log(path: Path) -> None:
-    """Empty the write-ahead log; warns if another process is reading from it."""
+    """Empty the write-ahead log; warns if another process is reading from it, or the disk refuses it."""
+    reason = ""
     try:
         db = open_connection(path, LOCK_MILLISECONDS)
         try:
@@ -57,11 +62,12 @@ def truncate_write_ahead_log(path: Path) -> None:
         finally:
             db.close()
     except sqlite3.Error as error:
-        raise explain_error(path, error) from error
+        busy, reason = True, f" ({explain_error(path, error)})"
     if busy:
         LOG.warning(
-            "store %s: removed content stays in its -wal file until every process that uses the store has closed it",
+            "store %s: removed content stays in its -wal file until every process that uses the store has closed it%s",
             path,
+            reason,
         )
 
 
@@ -76,5 +82,11 @@ SELECT uid FROM sharing
 """
 
 _UPDATE_BODY = "UPDATE events SET blob = ?, data = CAST(? AS TEXT) WHERE gseq = ?"
+
+# Searching the text first: most records mention no blob, and are not decoded.
+_SELECT_MENTIONS = """
+SELECT CAST(coalesce(data, bytes) AS BLOB) FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE instr(CAST(coalesce(data, bytes) AS BLOB), CAST(? AS BLOB))
+"""
 
 _DELETE_BLOB = "DELETE FROM blobs WHERE hash = ? AND NOT EXISTS (SELECT 1 FROM events WHERE blob = ?)"

@@ -15,12 +15,18 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
-from shlex import quote
 
 import msgspec
 
 from bridle.ports.store import SessionInfo
-from bridle.stores.chain import check_timestamp, decode_record
+from bridle.stores.chain import (
+    check_end,
+    check_timestamp,
+    decode_record,
+    find_page_end,
+    list_redactions,
+    locate_corruption,
+)
 from bridle.stores.conflicts import (
     diverged_append,
     fork_beyond_end,
@@ -76,10 +82,7 @@ def insert_records(
         sid = db.execute(_INSERT_SESSION, (session, None, 0, 0, GENESIS, first.at, first.at, 0)).lastrowid
         seal_origin(session, sid, None, 0, first.hash, db)
     for record in records:
-        gseq = db.execute(
-            _INSERT_EVENT,
-            (sid, record.seq, record.at, record.event.unique_key, record.hash, *_split_body(record, db)),
-        )
+        gseq = db.execute(_INSERT_EVENT, _event_row(sid, record, db))
     db.execute(_UPDATE_HEAD, (last.seq, last.hash, last.at, gseq.lastrowid, first.at, sid))
 
 
@@ -99,21 +102,25 @@ def insert_fork(session: str, at: int, new: str, db: sqlite3.Connection) -> None
         row = db.execute("SELECT hash, at FROM events WHERE sid = ? AND seq = ?", (owner, at)).fetchone()
         if row is None:
             raise _locate_corruption(session, Corrupt(f"record {at} is missing"), db)
-        head, time = row
+        head, time = row[0].hex(), row[1]
     touched = db.execute("SELECT coalesce(max(gseq), 0) FROM events").fetchone()[0]
     made = db.execute(_INSERT_SESSION, (new, sid, at, at, head, time, time, touched)).lastrowid
     seal_origin(new, made, sid, at, head, db)
 
 
-def select_records(session: str, after: int, db: sqlite3.Connection) -> tuple[Record, ...]:
+def select_records(
+    session: str, after: int, db: sqlite3.Connection, *, limit: int | None = None
+) -> tuple[Record, ...]:
     row = _find_row(session, db)
     if row is None or after >= row.length:
         return ()
+    until, head = find_page_end(after, limit, row.length, row.head)
     try:
-        records = tuple(_verify_records(select_segments(session, db), after, row.length, row.head, db))
+        records = tuple(_verify_records(select_segments(session, db), after, until, head, db))
         if after == 0:
-            check_origin(session, row, records)
-            check_times(row, records)
+            check_origin(session, row, len(records), lambda place: records[place].hash)
+        if after == 0 and head:
+            check_times(row, len(records), lambda place: records[place].at)
     except Corrupt as error:
         raise _locate_corruption(session, error, db) from error
     return records
@@ -132,7 +139,7 @@ def select_intact_records(session: str, db: sqlite3.Connection) -> tuple[Record,
         pass
     try:
         if row is not None:
-            check_origin(session, row, records)
+            check_origin(session, row, len(records), lambda place: records[place].hash)
     except Corrupt:
         return ()  # the records belong to another session
     return tuple(records)
@@ -173,10 +180,8 @@ def restart_log(session: str, head: str, record: Record, db: sqlite3.Connection)
 def _replace_tail(session: str, row: SessionRow, at: int, record: Record, db: sqlite3.Connection) -> None:
     """Replace the records after `at` with this one."""
     db.execute("DELETE FROM events WHERE sid = ? AND seq > ?", (row.sid, at))
-    gseq = db.execute(
-        _INSERT_EVENT,
-        (row.sid, record.seq, record.at, record.event.unique_key, record.hash, *_split_body(record, db)),
-    )
+    db.execute("DELETE FROM snapshots WHERE sid = ? AND seq > ?", (row.sid, at))
+    gseq = db.execute(_INSERT_EVENT, _event_row(row.sid, record, db))
     db.execute(_UPDATE_HEAD, (record.seq, record.hash, record.at, gseq.lastrowid, record.at, row.sid))
     if at <= row.forked_at:
         move_origin(session, row, record, db)
@@ -245,49 +250,60 @@ def _check_unique_names(
                 raise repeated_name(session, name)
 
 
-def _split_body(record: Record, db: sqlite3.Connection) -> tuple[str | None, bytes | None]:
-    """Return the `blob` and `data` columns for an event; one of them is null."""
+def _event_row(sid: int | None, record: Record, db: sqlite3.Connection) -> tuple[object, ...]:
+    """Return the values of `_INSERT_EVENT`. One of the last two, `blob` and `data`, is null."""
+    marks = sid, record.seq, record.at, record.event.unique_key, bytes.fromhex(record.hash)
     if len(record.data) <= BLOB_BYTES:
-        return None, record.data
-    return insert_blob(record.data, db), None
+        return *marks, None, record.data
+    return *marks, insert_blob(record.data, db), None
 
 
 def _verify_records(
     segments: Sequence[Segment], after: int, length: int, head: str, db: sqlite3.Connection
 ) -> Iterator[Record]:
-    """Yield the records above `after`, each verified to be unaltered and to follow the one before."""
+    """Yield the records above `after` up to `length`, each verified to be unaltered and to follow the one before.
+
+    `head` is the hash of the last record; empty if the log goes on after it.
+    """
     prev, expected = GENESIS, max(after, 1)
     own = segments[0][1] if segments else 0
-    find_redaction = partial(find_event, segments, db)
+    find_redaction = partial(_find_redaction, segments, {}, db)
     for sid, lo, hi in reversed(segments):
         # Starts one record early: the first record returned must follow its hash.
-        for seq, at, once, hash_, data in db.execute(_SELECT_RECORDS, (sid, max(lo, after - 1), hi)):
+        bounds = max(lo, after - 1), hi if head else min(hi, length)
+        for seq, at, once, digest, data in db.execute(_SELECT_RECORDS, (sid, *bounds)):
+            hash_ = digest.hex()
             if seq != expected:
                 raise Corrupt(f"record {expected} is missing", last_good=expected - 1)
             if seq > after:
-                if data is None or (seq == length and _is_truncated(data)):
+                is_last = seq == length and head != ""
+                if data is None or (is_last and _is_truncated(data)):
                     raise Corrupt(
                         f"the content of record {seq} is missing",
                         last_good=seq - 1,
-                        torn=seq == length and seq > own,
+                        torn=is_last and seq > own,
                     )
                 yield decode_record(seq, at, once, hash_, data, prev, find_redaction)
             prev, expected = hash_, seq + 1
-    if expected <= length:
-        missing = f"record {length} is" if expected == length else f"records {expected} to {length} are"
-        raise Corrupt(
-            f"the log is torn: {missing} missing at its end", last_good=expected - 1, torn=expected > own
-        )
-    if expected != length + 1 or prev != head:
-        raise Corrupt(f"record {length} is not the last record", last_good=max(length - 1, 0))
+    check_end(expected, prev, length, head, own)
 
 
-def find_event(segments: Sequence[Segment], db: sqlite3.Connection, key: str) -> Event | None:
-    """Return the event with this unique key; its record is verified with the others."""
+def _find_redaction(
+    segments: Sequence[Segment], inherited: dict[str, Event], db: sqlite3.Connection, key: str
+) -> Event | None:
+    """Return the event with this unique key; its record is verified with the others.
+
+    A record that was redacted after a fork began is proved by the log that it was forked from: `inherited` caches
+    the redactions of those logs.
+    """
     for sid, _, hi in segments:
         for (data,) in db.execute(_SELECT_BY_KEY, (sid, key, hi)):
             return decode_event(data)
-    return None
+    if not inherited:
+        for sid, _, hi in segments[1:]:
+            for (uid,) in db.execute(_SELECT_REDACTED_LATER, (sid, hi)):
+                inherited.update(list_redactions(select_intact_records(uid, db)))
+    return inherited.get(key)
 
 
 def _is_truncated(data: bytes) -> bool:
@@ -300,17 +316,7 @@ def _is_truncated(data: bytes) -> bool:
 
 
 def _locate_corruption(session: str, error: Corrupt, db: sqlite3.Connection) -> Corrupt:
-    file = db.execute("PRAGMA database_list").fetchone()[2]
-    remedy = "restore the file from a backup"
-    if error.torn:
-        remedy += ", or continue the session: it resumes without the lost records and reports that"
-    elif error.last_good is not None:
-        remedy += (
-            f", or continue from record {error.last_good} with: bridle fork {quote(session)} --last-good"
-        )
-    return Corrupt(
-        f"store {file}, session {session!r}: {error}; {remedy}", last_good=error.last_good, torn=error.torn
-    )
+    return locate_corruption(db.execute("PRAGMA database_list").fetchone()[2], session, error)
 
 
 _SELECT_SEGMENTS = """
@@ -333,6 +339,11 @@ ORDER BY seq
 _SELECT_BY_KEY = """
 SELECT CAST(coalesce(data, bytes) AS BLOB) FROM events LEFT JOIN blobs ON blobs.hash = events.blob
 WHERE sid = ? AND once = ? AND seq <= ?
+"""
+
+_SELECT_REDACTED_LATER = """
+SELECT uid FROM sessions
+WHERE sid = ?1 AND EXISTS (SELECT 1 FROM events WHERE sid = ?1 AND once GLOB 'redaction:*' AND seq > ?2)
 """
 
 _SELECT_HEAD = "SELECT sid, parent, seq, head, epoch FROM sessions WHERE uid = ?"

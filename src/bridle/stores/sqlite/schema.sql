@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS events (
     seq  INTEGER NOT NULL,
     at   REAL    NOT NULL,
     once TEXT,
-    hash TEXT    NOT NULL,
+    hash BLOB    NOT NULL,             -- 32 bytes: in hexadecimal it would take twice the space
     blob TEXT    REFERENCES blobs,
     data TEXT,
     UNIQUE (sid, seq),
@@ -36,6 +36,17 @@ CREATE UNIQUE INDEX IF NOT EXISTS events_once ON events (sid, once) WHERE once I
 CREATE TABLE IF NOT EXISTS blobs (
     hash  TEXT PRIMARY KEY NOT NULL,
     bytes BLOB NOT NULL
+) STRICT;
+
+-- A log as it was folded once: derived from the records up to `seq`, and removed with any of them.
+CREATE TABLE IF NOT EXISTS snapshots (
+    sid          INTEGER PRIMARY KEY REFERENCES sessions,
+    seq          INTEGER NOT NULL,
+    head         TEXT    NOT NULL,
+    fold_version TEXT    NOT NULL,
+    digest       TEXT    NOT NULL,
+    replaced     TEXT    NOT NULL,
+    data         BLOB    NOT NULL
 ) STRICT;
 
 -- Sessions that `bridle gc` removed: their last record, and why they were removed.

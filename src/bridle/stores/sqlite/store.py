@@ -3,8 +3,8 @@
 An append is acknowledged when it is on disk: write-ahead log with full synchronisation. One writer thread
 commits all waiting appends in one transaction, so a hundred sessions share one fsync.
 
-  - The writer checks every job before it writes for it, so a conflict in one session does not affect
-    the others of its group. If the transaction of a group fails anyway, each job is retried alone.
+  - A job that is refused before it wrote anything does not affect the others of its group. If one is refused
+    later, or the transaction of the group fails, each job is retried alone.
   - Transactions begin IMMEDIATE. A transaction that reads first and then writes is refused at once if
     another process wrote in between, whatever the timeout.
   - A fork is one row. Its records are read by walking up its parents.
@@ -16,25 +16,31 @@ The store does not interpret events; it only enforces their unique keys.
 
 import asyncio
 import os
+import sqlite3
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from bridle.ports.store import Lease, SessionInfo, UnusedBlob
+from bridle.ports.store import Lease, RestoreSnapshot, SessionInfo, StoredSnapshot, UnusedBlob
 from bridle.stores.anchors import Anchor, AnchorFile, find_anchor_file
-from bridle.stores.conflicts import check_batch, check_restart, check_session_name
-from bridle.stores.locks import hold_lease, is_lease_held, lock_all_sessions
+from bridle.stores.conflicts import check_batch, check_restart, check_session_name, explain_snapshot_removal
+from bridle.stores.live_text import remove_live_text
+from bridle.stores.locks import check_lock_file, hold_lease, is_lease_held, lock_all_sessions
 from bridle.values.errors import BridleError
 from bridle.values.record import Record
 
-from . import maintenance, rows
+from . import maintenance, rows, snapshots
 from .connection import DatabaseConnection, DatabaseFiles
 from .database_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, find_file, prepare_file
+from .live import LiveFiles
 from .redaction import redact_record, truncate_write_ahead_log
 from .watching import RecordWaiters
 from .worker import Job, Worker
+
+T = TypeVar("T")
 
 
 class SqliteStore:
@@ -54,6 +60,7 @@ class SqliteStore:
         files = DatabaseFiles(self.path)
         writing = DatabaseConnection(files, POLL_MILLISECONDS)
         reading = DatabaseConnection(files, LOCK_MILLISECONDS)
+        self._live = LiveFiles(self.path)
         self._writer = Worker("bridle-store-writer", partial(_write_group, writing), writing.drop)
         self._waiters = RecordWaiters(reading)
         self._reader = Worker(
@@ -70,13 +77,34 @@ class SqliteStore:
             return
         check_session_name(session)
         names = check_batch(session, after, records)
-        await self._writer.run(partial(rows.insert_records, session, after, records, names, epoch))
+        write = partial(rows.insert_records, session, after, records, names, epoch)
+        await self._writer.run(write if epoch is None else partial(self._write_leased, session, epoch, write))
         if self._anchors is not None:
             self._anchors.write_heads(session, records)
 
-    async def read(self, session: str, after: int = 0) -> Sequence[Record]:
+    def _write_leased(
+        self, session: str, epoch: int, write: Callable[..., None], db: sqlite3.Connection
+    ) -> None:
+        """Write under a lease, in the transaction that no other process can write beside."""
+        check_lock_file(str(self.path), Lease(session=session, epoch=epoch), self._lock_file)
+        write(db)
+
+    async def read(self, session: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
         check_session_name(session)
-        return await self._reader.run(partial(rows.select_records, session, max(after, 0)))
+        return await self._reader.run(partial(rows.select_records, session, max(after, 0), limit=limit))
+
+    async def read_with_snapshot(
+        self, session: str, restore: RestoreSnapshot[T]
+    ) -> tuple[T | None, Sequence[Record]]:
+        check_session_name(session)
+        return await self._reader.run(partial(snapshots.select_with_snapshot, session, restore))
+
+    async def write_snapshot(self, session: str, snapshot: StoredSnapshot) -> None:
+        check_session_name(session)
+        await self._writer.run(partial(snapshots.insert_snapshot, session, snapshot))
+
+    def explain_snapshot_removal(self, session: str) -> str:
+        return explain_snapshot_removal("", session)
 
     async def read_intact(self, session: str) -> Sequence[Record]:
         check_session_name(session)
@@ -84,7 +112,8 @@ class SqliteStore:
 
     async def repair(self, session: str, record: Record, *, epoch: int | None = None) -> None:
         check_session_name(session)
-        await self._writer.run(partial(rows.repair_tail, session, record, epoch))
+        write = partial(rows.repair_tail, session, record, epoch)
+        await self._writer.run(write if epoch is None else partial(self._write_leased, session, epoch, write))
 
     async def restart(self, session: str, head: str, record: Record) -> None:
         check_restart(session, record)
@@ -99,6 +128,7 @@ class SqliteStore:
             for name, record in evidence.items():
                 self._anchors.write_heads(name, (record,))
         await asyncio.to_thread(truncate_write_ahead_log, self.path)
+        await remove_live_text(self, session)
 
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(session)
@@ -139,6 +169,12 @@ class SqliteStore:
         await self._reader.run(partial(self._waiters.add, session, after, future))
         await future
 
+    async def publish_live(self, session: str, data: bytes) -> bool:
+        return self._live.publish(session, data)
+
+    async def read_live(self, session: str) -> bytes:
+        return self._live.read(session)
+
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._reader.run(partial(rows.select_sessions, max(limit, 0)))
 
@@ -152,6 +188,7 @@ class SqliteStore:
         await self._writer.run(partial(maintenance.delete_session, session, head, at, reason))
         if self._anchors is not None:
             self._anchors.write(Anchor(session=session, seq=0, head=head, at=at, removed=True))
+        await remove_live_text(self, session)
 
     async def remove_unused_blobs(self, *, dry_run: bool) -> Sequence[UnusedBlob]:
         """Remove the blobs that no record mentions; a dry run only lists them. `Conflict` while a run works."""
@@ -207,10 +244,12 @@ def _write_each(connection: DatabaseConnection, jobs: Sequence[Job]) -> None:
 def _commit_group(connection: DatabaseConnection, jobs: Sequence[Job]) -> None:
     with connection.transaction() as db:
         for job in jobs:
+            changes = db.total_changes
             try:
                 job.value = job.ask(db)
             except BridleError as error:
-                # Raised before anything was written for this job; the others continue.
+                if db.total_changes != changes:
+                    raise  # after a part of it was written: rolled back with the group, and each job is tried alone
                 job.error = error
 
 

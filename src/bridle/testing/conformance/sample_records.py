@@ -51,7 +51,7 @@ async def expect_session(store: Store, session: str, line: Sequence[Record]) -> 
     expect_same(await store.read(session), line, f"reading {session!r}")
 
 
-async def expect_refusal(act: Awaitable[None], kind: type[BridleError], what: str) -> None:
+async def expect_refusal(act: Awaitable[object], kind: type[BridleError], what: str) -> None:
     try:
         await act
     except kind:

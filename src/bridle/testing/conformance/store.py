@@ -27,7 +27,9 @@ from .sample_records import (
 )
 from .store_blobs import BLOB_CHECKS, check_restarted_log
 from .store_leases import LEASE_CHECKS
+from .store_pruning import PRUNING_CHECKS
 from .store_redaction import REDACTION_CHECKS
+from .store_snapshots import SNAPSHOT_CHECKS
 
 StoreCheck = Callable[[Store], Awaitable[None]]
 
@@ -68,7 +70,12 @@ async def check_read_after(store: Store) -> None:
     await store.append("a", 0, records)
     for after in range(8):
         expect_same(await store.read("a", after), records[after:], f"reading after {after}")
+        for limit in range(7):
+            page = records[after : after + limit]
+            expect_same(await store.read("a", after, limit), page, f"reading {limit} after {after}")
     expect_same(await store.read("a", after=2), records[2:], "reading after 2, by keyword")
+    expect_same(await store.read("a", limit=2), records[:2], "reading the first 2, by keyword")
+    expect_same(await store.read("a", 1, -1), [], "reading a negative number of records")
 
 
 async def check_unknown_session(store: Store) -> None:
@@ -336,6 +343,8 @@ async def check_nested_forks(store: Store) -> None:
     for name, records in lines.items():
         for after in range(len(records) + 1):
             expect_same(await store.read(name, after), records[after:], f"reading {name} after {after}")
+            page = records[after : after + 3]
+            expect_same(await store.read(name, after, 3), page, f"reading 3 of {name} after {after}")
 
 
 async def check_invalid_fork(store: Store) -> None:
@@ -398,7 +407,8 @@ STORE_CHECKS: tuple[StoreCheck, ...] = (
     check_once_names, check_fork_inherits_once_names, check_fork_skips_later_names,
     check_fork_shares_prefix, check_fork_continues,
     check_nested_forks, check_invalid_fork,
-    *BLOB_CHECKS, *LEASE_CHECKS, *REDACTION_CHECKS, check_restarted_log, check_session_listing, check_double_close,
+    *BLOB_CHECKS, *LEASE_CHECKS, *REDACTION_CHECKS, *PRUNING_CHECKS, *SNAPSHOT_CHECKS,
+    check_restarted_log, check_session_listing, check_double_close,
 )  # fmt: skip
 
 

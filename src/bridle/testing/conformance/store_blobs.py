@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from hashlib import sha256
 
-from bridle.ports.store import RestartableStore, Store
+from bridle.ports.store import RestartableStore, Store, supports
 from bridle.values.calls import StoredResult
 from bridle.values.errors import Conflict, MisuseError
 from bridle.values.events import ToolFinished
@@ -88,7 +88,7 @@ async def check_forks_share_blobs(store: Store) -> None:
 
 async def check_restarted_log(store: Store) -> None:
     """Only for a store that can start a log again."""
-    if isinstance(store, RestartableStore):
+    if supports(store, RestartableStore):
         old = make_records(make_prompt("one"), make_prompt("two"))
         new = make_records(make_prompt("three"), make_prompt("four"), at=50.0)
         await store.append("budget:a", 0, old)

@@ -2,12 +2,13 @@
 
 import asyncio
 
-from bridle.ports.store import Store, WatchableStore
+from bridle.ports.store import LiveStore, Store, WatchableStore, supports
 from bridle.values.errors import Conflict, SessionNotFound
 
 from .sample_records import expect_refusal, expect_session, expect_true, make_prompt, make_records
 
 WAITERS = 20
+LIVE_BYTES = 60_000
 
 
 async def _take_briefly(store: Store, session: str, *, take_over: bool = False) -> None:
@@ -90,7 +91,7 @@ async def check_concurrent_takeovers(store: Store) -> None:
 
 async def check_wait_for_records(store: Store) -> None:
     """Only for a store that can be watched."""
-    if not isinstance(store, WatchableStore):
+    if not supports(store, WatchableStore):
         return
     records = make_records(*(make_prompt(f"words {n}") for n in range(3)))
     waiting = [asyncio.ensure_future(_wait_until(store, "a", 0)) for _ in range(WAITERS)]
@@ -109,8 +110,23 @@ async def check_wait_for_records(store: Store) -> None:
     expect_true(await other == 1, "the last task that waits was not woken")
 
 
+async def check_live(store: Store) -> None:
+    """Only for a store that shows replies while they are written."""
+    if not supports(store, LiveStore):
+        return
+    expect_true(not await store.publish_live("a", b"unseen"), "a text was stored that no process reads")
+    expect_true(await store.read_live("a") == b"", "a reader saw a text from before it came")
+    for shown in (b"one", b"one two", b"x" * LIVE_BYTES, b"short"):
+        expect_true(await store.publish_live("a", shown), "a reader was not noticed")
+        expect_true(await store.read_live("a") == shown, "a reader saw another text than the one shown last")
+        expect_true(await store.read_live("b") == b"", "a text is shown in another session")
+    await store.publish_live("a", b"")
+    expect_true(await store.read_live("a") == b"", "a text that was removed is still there")
+    expect_true(not await store.sessions(), "a text that is shown made a session")
+
+
 async def _wait_until(store: Store, session: str, after: int) -> int:
-    assert isinstance(store, WatchableStore)
+    assert supports(store, WatchableStore)
     while not (found := await store.read(session, after)):
         await store.wait_for_records(session, after)
     return found[-1].seq
@@ -119,5 +135,5 @@ async def _wait_until(store: Store, session: str, after: int) -> int:
 LEASE_CHECKS = (
     check_lease_is_exclusive, check_takeover_fences,
     check_takeover_of_nothing, check_concurrent_takeovers,
-    check_wait_for_records,
+    check_wait_for_records, check_live,
 )  # fmt: skip

@@ -2,11 +2,16 @@
 
 A program is not trusted: it may write anything into its pipe.  A message that is too large, not a message, or not
 expected ends the program.  All that a valid message can do is to ask for tool calls.
+
+Each message to the program has random bytes (`turn`), with which its next message must begin.  So each message follows
+the answer before it, and the outcome of a program that writes ahead does not depend on which of two processes is
+faster: its first message counts, and it is ended for the first byte that follows too early, unless it guessed it.
 """
 
 import asyncio
+import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,7 +25,9 @@ from .functions import ProgramFunction
 MESSAGE_BYTES_MAX = 4 * 1024 * 1024
 """Size of one batch of calls."""
 BATCH_CALLS_MAX = 32
-LENGTH_BYTES = 4
+TURN_BYTES = 8
+HEADER_BYTES = TURN_BYTES + 4
+"""A message of a program begins with its turn and its length."""
 PROGRAM_SOURCE = Path(__file__).with_name("program.py").read_text(encoding="utf-8")
 PASSED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
@@ -62,6 +69,7 @@ class ProgramProcess:
         self._on_output = on_output
         self._buffer, self._loop = bytearray(), asyncio.get_running_loop()
         self._awaited: asyncio.Future[ProgramMessage] | None = None
+        self._turn = b""
         self._problem = ""
         """Reason why the process cannot be used any more."""
         self._running: RunningProcess | None = None
@@ -85,10 +93,11 @@ class ProgramProcess:
         sources = [function.source for function in functions]
         self.send({"code": code, "functions": sources, "batch_max": BATCH_CALLS_MAX})
 
-    def send(self, message: object) -> None:
-        data = msgspec.json.encode(message)
+    def send(self, message: Mapping[str, object]) -> None:
+        self._turn = secrets.token_bytes(TURN_BYTES)
+        data = msgspec.json.encode({**message, "turn": self._turn.hex()})
         assert self._running is not None
-        self._running.send(len(data).to_bytes(LENGTH_BYTES, "big") + data)
+        self._running.send(len(data).to_bytes(HEADER_BYTES - TURN_BYTES, "big") + data)
 
     async def receive(self, seconds: float) -> ProgramMessage:
         """The next message; raises `ProgramStopped` if none comes within these seconds."""
@@ -118,26 +127,31 @@ class ProgramProcess:
             return
         self._buffer += data
         if self._awaited is None or self._awaited.done():
-            # A program waits for its results: nothing may follow a message, and the buffer stays bounded.
+            # A program waits for its results: nothing may follow a message, and nothing more is kept.
             self._fail(FOREIGN_MESSAGE)
         else:
             self._parse(self._awaited)
 
     def _parse(self, awaited: "asyncio.Future[ProgramMessage]") -> None:
-        if len(self._buffer) < LENGTH_BYTES:
-            return
-        length = int.from_bytes(self._buffer[:LENGTH_BYTES], "big")
-        end = LENGTH_BYTES + length
-        if length > MESSAGE_BYTES_MAX or len(self._buffer) > end:
+        if not self._turn.startswith(self._buffer[:TURN_BYTES]):
             self._fail(FOREIGN_MESSAGE)
-        elif len(self._buffer) == end:
+            return
+        if len(self._buffer) < HEADER_BYTES:
+            return
+        length = int.from_bytes(self._buffer[TURN_BYTES:HEADER_BYTES], "big")
+        end = HEADER_BYTES + length
+        if length > MESSAGE_BYTES_MAX:
+            self._fail(FOREIGN_MESSAGE)
+        elif len(self._buffer) >= end:
             try:
-                message = _decode_message(bytes(self._buffer[LENGTH_BYTES:]))
+                message = _decode_message(bytes(self._buffer[HEADER_BYTES:end]))
             except (ValueError, RecursionError):
                 self._fail(FOREIGN_MESSAGE)
                 return
-            self._buffer.clear()
             awaited.set_result(message)
+            if len(self._buffer) > end:
+                self._fail(FOREIGN_MESSAGE)
+            self._buffer.clear()
 
     def _fail(self, why: str) -> None:
         self._problem = self._problem or why

@@ -1,7 +1,8 @@
 """Runs one program of a model in its own process; the harness passes the text of this file to `python -c`.
 
 The program reaches the harness only through two pipes: standard input and standard output carry JSON with its length
-before it.  What the program prints goes to standard error.  Only the standard library is used here.
+before it; in a message to the harness, the turn of the last answer comes first.  What the program prints goes to
+standard error.  Only the standard library is used here.
 
 Programs are repeatable as far as the language allows: the hash seed and the seed of `random` are fixed, and branches
 of `parallel` run one at a time in a fixed order.
@@ -41,15 +42,18 @@ class Link:
         self._lock = threading.Lock()
         """Held from a message to its answer: threads of the program may call functions too."""
         self.batch_max = 1
+        self.turn = ""
+        """Bytes, in hexadecimal, of the latest message of the harness, with which the next one to it begins."""
 
     def receive(self) -> dict[str, Any]:
         length = int.from_bytes(self._read(LENGTH_BYTES), "big")
         found: dict[str, Any] = json.loads(self._read(length))
+        self.turn = found["turn"]
         return found
 
     def send(self, message: dict[str, Any]) -> None:
         data = json.dumps(message, allow_nan=False).encode()
-        self._writer.write(len(data).to_bytes(LENGTH_BYTES, "big") + data)
+        self._writer.write(bytes.fromhex(self.turn) + len(data).to_bytes(LENGTH_BYTES, "big") + data)
         self._writer.flush()
 
     def exchange(self, calls: list[Call]) -> list[CallResult]:

@@ -16,10 +16,10 @@ quotes, because several wires reject a blank block.  Bytes are rejected: the aut
 `Media.from_bytes`.
 """
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from bridle.ports.run_context import RunContext
@@ -28,7 +28,6 @@ from bridle.values.message import Media, Text
 from bridle.values.text import repair_surrogates
 
 from .context_parameter import ContextParameter, find_context_parameter
-from .threads import run_in_thread, to_safe_exception
 
 DONE_TEXT = "done"
 
@@ -68,25 +67,19 @@ class FunctionInvoker:
         if self._context is not None:
             named = {**named, self._context: context}
         if self._awaits:
-            value = await _await_value(self._function(*positional, **named))
+            value = await _load_threads().await_value(self._function(*positional, **named))
         else:
-            value = await run_in_thread(functools.partial(self._function, *positional, **named))
+            function = functools.partial(self._function, *positional, **named)
+            value = await _load_threads().run_in_thread(function)
             if inspect.isawaitable(value):
-                value = await _await_value(value)
+                value = await _load_threads().await_value(value)
         return value
 
 
-async def _await_value(awaitable: Any) -> object:
-    try:
-        return await awaitable
-    except SystemExit as error:
-        raise to_safe_exception(error) from error
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and not task.cancelling():
-            # This task was not cancelled: the tool awaited something that was.
-            raise to_safe_exception(error) from error
-        raise
+@functools.cache
+def _load_threads() -> Any:
+    """Imported at the first call, because it needs asyncio, which is most of the import of a program without a loop."""
+    return import_module(".threads", __package__)
 
 
 def is_async(function: Callable[..., object]) -> bool:

@@ -57,6 +57,20 @@ async def run_in_thread(function: Callable[[], T]) -> T:
     return answer
 
 
+async def await_value(awaitable: Any) -> object:
+    """Await what a function returned on the caller's loop, with errors that asyncio does not treat specially."""
+    try:
+        return await awaitable
+    except SystemExit as error:
+        raise to_safe_exception(error) from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and not task.cancelling():
+            # This task was not cancelled: the tool awaited something that was.
+            raise to_safe_exception(error) from error
+        raise
+
+
 def _schedule_wake(job: "_ThreadJob") -> None:
     """Wake an event loop of the main thread at intervals while the job runs, so that it notices Ctrl-C.
 

@@ -228,6 +228,7 @@ class Connection:
                 cwd=settings.cwd,
                 log=self._log,
                 on_end=self._on_end,
+                is_marked=command.argv == settings.argv,
             )
         headers = dict(settings.headers)
         if settings.transport == "sse":

@@ -58,11 +58,7 @@ async def read_pages(
 async def list_resources(client: Client) -> tuple[ServerResource, ...]:
     if client.server_capabilities.resources is None:
         return ()
-
-    async def read(cursor: str | None) -> types.ListResourcesResult:
-        return await client.list_resources(cursor=cursor)
-
-    found = await read_pages(read, lambda page: page.resources)
+    found = await read_pages(lambda cursor: client.list_resources(cursor=cursor), lambda page: page.resources)
     return tuple(
         ServerResource(
             uri=str(each.uri),
@@ -78,11 +74,9 @@ async def list_resources(client: Client) -> tuple[ServerResource, ...]:
 async def list_resource_templates(client: Client) -> tuple[ResourceTemplate, ...]:
     if client.server_capabilities.resources is None:
         return ()
-
-    async def read(cursor: str | None) -> types.ListResourceTemplatesResult:
-        return await client.list_resource_templates(cursor=cursor)
-
-    found = await read_pages(read, lambda page: page.resource_templates)
+    found = await read_pages(
+        lambda cursor: client.list_resource_templates(cursor=cursor), lambda page: page.resource_templates
+    )
     return tuple(
         ResourceTemplate(
             uri_template=each.uri_template,
@@ -102,11 +96,7 @@ async def read_resource(client: Client, uri: str) -> Parts:
 async def list_prompts(client: Client) -> tuple[ServerPrompt, ...]:
     if client.server_capabilities.prompts is None:
         return ()
-
-    async def read(cursor: str | None) -> types.ListPromptsResult:
-        return await client.list_prompts(cursor=cursor)
-
-    found = await read_pages(read, lambda page: page.prompts)
+    found = await read_pages(lambda cursor: client.list_prompts(cursor=cursor), lambda page: page.prompts)
     return tuple(
         ServerPrompt(
             name=each.name,

@@ -56,10 +56,14 @@ async def open_process(
     cwd: str | os.PathLike[str] | None,
     log: ServerLog,
     on_end: Callable[[], None],
+    is_marked: bool,
 ) -> AsyncGenerator[Streams]:
-    """Start a server; `on_end` is called when no more messages can come from it."""
+    """Start a server; `on_end` is called when no more messages can come from it.
+
+    With `is_marked`, what leaves its session is found and ended too; in a sandbox nothing can leave.
+    """
     async with start_in_turn():
-        process = ServerProcess(argv, environment, cwd, log)
+        process = ServerProcess(argv, environment, cwd, log, is_marked=is_marked)
     # Nothing is awaited between the start and the try block: a cancellation there would leave the server running.
     incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
@@ -91,20 +95,24 @@ class ServerProcess:
         environment: Mapping[str, str],
         cwd: str | os.PathLike[str] | None,
         log: ServerLog,
+        *,
+        is_marked: bool,
     ) -> None:
         self._log, self._loop = log, asyncio.get_running_loop()
         self._exited = asyncio.Event()
         self._tree = ProcessTree(
-            lambda: subprocess.Popen(  # noqa: S603 - running a program is the purpose; no shell is involved
+            lambda marks: subprocess.Popen(  # noqa: S603 - running a program is the purpose; no shell is involved
                 list(argv),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 cwd=cwd,
-                env=dict(environment),
+                env={**environment, **marks},
                 start_new_session=True,
-            )
+            ),
+            ends_services=True,
+            is_marked=is_marked,
         )
         self._popen = self._tree.leader
         self._transports: list[asyncio.BaseTransport] = []

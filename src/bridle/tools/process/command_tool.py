@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from bridle.ports.run_context import RunContext
-from bridle.ports.sandbox import Sandbox
+from bridle.ports.sandbox import OUTPUT_BYTES_MAX, Sandbox
 from bridle.ports.tool import Json, is_deadline_cancel
 from bridle.tools.function.invoker import make_result_parts
 from bridle.tools.function.options import DeclaredTool, ToolBehavior, ToolOptions
@@ -42,7 +42,6 @@ from bridle.values.text import escape_text
 
 from .run_process import (
     GRACE_SECONDS,
-    OUTPUT_BYTES_MAX,
     PASSED_VARIABLES,
     ProcessResult,
     RunningProcess,

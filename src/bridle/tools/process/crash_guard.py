@@ -1,9 +1,9 @@
 """Ends our programs if this process is killed and cannot do it itself.
 
-One small shell per interpreter that runs programs, started with the first of them.  It reads the process groups
-from a pipe; when the pipe closes, this process is gone, and the shell ends the groups that are left: TERM, one
-second, KILL.  Without it the programs of a killed run would keep running, and resuming the run could start them a
-second time.
+One small shell per interpreter that runs programs, started with the first of them.  It reads the trees from a pipe,
+each as GROUP/MARK (process_tree.py), where either may be empty.  When the pipe closes, this process is gone, and the
+shell ends the trees that are left: TERM, one second, KILL.  Without it the programs of a killed run would keep
+running, and resuming the run could start them a second time.
 
 The kernel's parent-death signal is not used: it is sent when the *thread* that started a program ends, does not
 reach grandchildren, and needs code between fork and exec.
@@ -19,27 +19,37 @@ from contextlib import suppress
 GUARD_SHELL = "/bin/sh"
 GUARD_SCRIPT = """
 trap '' HUP INT TERM
-groups=' '
-while read -r sign group; do
+trees=' '
+while read -r sign tree; do
     case $sign in
-        +) groups="$groups$group " ;;
-        -) case $groups in *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;; esac ;;
+        +) trees="$trees$tree " ;;
+        -) case $trees in *" $tree "*) trees="${trees%% $tree *} ${trees#* $tree }" ;; esac ;;
     esac
 done
-[ -z "${groups## }" ] && exit
-for group in $groups; do kill -TERM "-$group"; done
+[ -z "${trees## }" ] && exit
+end_trees() {
+    for tree in $trees; do
+        [ -n "${tree%/*}" ] && kill "-$1" "-${tree%/*}"
+        [ -z "${tree#*/}" ] && continue
+        for found in $(grep -lsF -e "${tree#*/}" /proc/[0-9]*/environ); do
+            found=${found#/proc/}
+            kill "-$1" "${found%/environ}"
+        done
+    done
+}
+end_trees TERM
 sleep 1
-for group in $groups; do kill -KILL "-$group"; done
+end_trees KILL
 """
 CLOSE_SECONDS = 1.0
 
 
 class CrashGuard:
-    """The shell and the process groups it watches."""
+    """The shell and the trees it watches."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._groups: set[int] = set()
+        self._trees: set[str] = set()
         self._shell: subprocess.Popen[bytes] | None = None
 
     def ensure_running(self) -> None:
@@ -48,18 +58,18 @@ class CrashGuard:
             if self._shell is None or self._shell.poll() is not None:
                 self._start()
 
-    def add(self, group: int) -> None:
+    def add(self, tree: str) -> None:
         with self._lock:
-            self._groups.add(group)
-            self._send_change("+", group)
+            self._trees.add(tree)
+            self._send_change("+", tree)
 
-    def remove(self, group: int) -> None:
+    def remove(self, tree: str) -> None:
         with self._lock:
-            self._groups.discard(group)
-            self._send_change("-", group)
+            self._trees.discard(tree)
+            self._send_change("-", tree)
 
     def close(self) -> None:
-        """Close the pipe; the shell exits at once if no groups are left."""
+        """Close the pipe; the shell exits at once if no trees are left."""
         with self._lock:
             shell, self._shell = self._shell, None
         if shell is not None and shell.stdin is not None:
@@ -84,10 +94,10 @@ class CrashGuard:
             )
             if self._shell.stdin is not None:
                 os.set_blocking(self._shell.stdin.fileno(), False)
-            for group in self._groups:
-                self._send_change("+", group)
+            for tree in self._trees:
+                self._send_change("+", tree)
 
-    def _send_change(self, sign: str, group: int) -> None:
+    def _send_change(self, sign: str, tree: str) -> None:
         if self._shell is not None and self._shell.stdin is not None:
             with suppress(OSError):  # the shell is gone or blocked: the next one gets the full list
-                self._shell.stdin.write(f"{sign} {group}\n".encode())
+                self._shell.stdin.write(f"{sign} {tree}\n".encode())

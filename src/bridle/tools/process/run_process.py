@@ -18,13 +18,13 @@ import asyncio
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from importlib import import_module
 from weakref import WeakKeyDictionary
 
-from bridle.ports.sandbox import Sandbox
+from bridle.ports.sandbox import OUTPUT_BYTES_MAX, Sandbox
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 
@@ -34,11 +34,13 @@ GRACE_SECONDS = 1.0
 """Time between TERM and KILL.  Shorter than the time a run waits for a cancelled tool."""
 REAP_SECONDS = 5.0
 """Time to wait after KILL.  Only a program that hangs in the kernel takes that long."""
-OUTPUT_BYTES_MAX = 64 * 1024
-"""Limit per stream: about 16,000 tokens, half from its start and half from its end."""
 READ_BYTES = 64 * 1024
 FINAL_READS_MAX = 64
 """More than any pipe holds; an escaped process may write to it forever."""
+UNCHECKED_NOTE = (
+    "bridle sandbox: the launcher was killed before it reported new settings; those of Bridle are moved aside"
+    " (…refused-…), those of other programs are not reported\n"
+)
 PASSED_VARIABLES = (
     "PATH",
     "HOME",
@@ -155,13 +157,17 @@ class RunningProcess:
             words = [os.fspath(each) for each in argv]
             made = sandbox.wrap(words, cwd=folder, environment=environment)
             argv, environment, cwd = made.argv, made.environment, None
+        self._is_sandboxed = sandbox is not None
         self._grace, self._on_output, self._on_message = grace, on_output, on_message
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._pidfd = -1
         is_interactive = on_message is not None
         self._process_tree = ProcessTree(
-            lambda: _start_process(argv, stdin, cwd, environment, interactive=is_interactive)
+            lambda marks: _start_process(
+                argv, stdin, cwd, {**environment, **marks}, interactive=is_interactive
+            ),
+            is_marked=sandbox is None,
         )
         self._unsent = bytearray()
         self._popen = self._process_tree.leader
@@ -216,13 +222,20 @@ class RunningProcess:
     def result(self, *, timed_out: bool) -> ProcessResult:
         """The result so far."""
         stdout, stderr = (captured.text() for captured in self._streams.values())
+        if self._is_sandboxed and self._process_tree.exit_code == -signal.SIGKILL:
+            stderr += UNCHECKED_NOTE
         return ProcessResult(
             exit_code=self._process_tree.exit_code, stdout=stdout, stderr=stderr, timed_out=timed_out
         )
 
     async def _stop(self) -> None:
-        """Send TERM, wait for the grace period, send KILL; a cancellation sends KILL at once."""
-        self._process_tree.signal(signal.SIGTERM, look=not self._exited.done())
+        """Send TERM, wait for the grace period, send KILL; a cancellation sends KILL at once.
+
+        A program that has exited by itself may leave services running; one that is ended leaves nothing.
+        """
+        is_ended = not self._exited.done()
+        self._process_tree.ends_services = self._process_tree.ends_services or is_ended
+        self._process_tree.signal(signal.SIGTERM, look=is_ended)
         if await self._wait_until_gone(self._grace):
             return
         self._process_tree.signal(signal.SIGKILL)
@@ -308,7 +321,7 @@ def _start_process(
     *,
     interactive: bool,
 ) -> "subprocess.Popen[bytes]":
-    with tempfile.TemporaryFile() as given:
+    with import_module("tempfile").TemporaryFile() as given:
         if stdin:
             given.write(stdin.encode() if isinstance(stdin, str) else stdin)
             given.seek(0)

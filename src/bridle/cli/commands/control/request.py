@@ -6,7 +6,7 @@ from typing import Literal
 
 from bridle.cli.commands.approve import answerer_name
 from bridle.cli.format.printing import print_json, print_line
-from bridle.cli.log_access import add_log_options, tenant_of, use_log
+from bridle.cli.log_access import add_log_options, format_resume, tenant_of, use_log
 from bridle.cli.option_values import make_count_parser
 from bridle.run.control.requests import WAIT_SECONDS_DEFAULT, ControlOutcome, SessionControl
 
@@ -40,7 +40,7 @@ def send_request(
         print_line(f"{options.session}: {DONE[action]} (record {outcome.record})")
     else:
         print_line(f"{options.session}: sent; the process that runs it has not taken the request yet")
-        print_line(f"if that process is stuck: bridle resume {options.session} --take-over")
+        print_line(f"if that process is stuck: {format_resume(options, options.session, '--take-over')}")
     return 0 if taken else 1
 
 

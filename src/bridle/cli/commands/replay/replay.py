@@ -28,6 +28,7 @@ from bridle.core.recovery.fallback import set_model
 from bridle.core.state import State
 from bridle.ports.store import Store
 from bridle.run.agent import Agent
+from bridle.run.archive.transfer import read_with_evidence
 from bridle.run.model_connection import find_model_by_name
 from bridle.run.replay.changed_settings import AgentSettingsNow
 from bridle.run.replay.replay_session import describe_difference, fork_at_difference, replay_session
@@ -177,7 +178,7 @@ async def _write_test(store: Store, options: argparse.Namespace, report: Replay)
             print_line(line, file=sys.stderr)
         raise MisuseError("the session does not replay, so a test of it would fail from the start")
     names = [report.session, *_list_subruns(report)]
-    sessions = {name: await read_session(store, name) for name in names}
+    sessions = {name: await read_with_evidence(store, name) for name in names}
     path = Path(options.as_test)
     model = ""
     if options.agent and not read_agent_file(options.agent).models:

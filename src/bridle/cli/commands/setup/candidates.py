@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable
 
 from bridle.cli.format.printing import write_raw
-from bridle.cli.log_access import add_store_option, list_sessions, use_log
+from bridle.cli.log_access import add_store_option, use_log
 from bridle.providers.catalogue import known_models
+from bridle.run.archive.sessions import list_sessions
 
 SESSIONS_OFFERED_MAX = 200
 PLAIN_WORD = re.compile(r"\w[\w.:@/+-]*", re.ASCII)

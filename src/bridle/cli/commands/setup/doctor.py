@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 from bridle import __version__
 from bridle.cli.format.columns import apply_style, is_color_output, pad_text, screen_width, wrap_text
 from bridle.cli.format.printing import print_json, print_line
-from bridle.cli.log_access import add_store_option, list_sessions, store_path
+from bridle.cli.log_access import add_store_option, store_path
 from bridle.config.agent_file import read_agent_file
 from bridle.config.configuration import Configuration
-from bridle.config.toml_file import show_path
+from bridle.config.toml_file import read_policy_file, show_path
 from bridle.providers.catalogue import choose_default_model, find_key, find_model
 from bridle.providers.tables import load_tables
-from bridle.run.agent_settings import read_policy
+from bridle.run.archive.sessions import list_sessions
 from bridle.sandbox.local import find_sandbox
 from bridle.stores import is_postgres, name_store, open_store
 from bridle.stores.sqlite.database_file import FORMAT
@@ -41,7 +41,7 @@ STATE_STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 PYTHON_MIN = (3, 11)
 REACH_SECONDS = 5
 SESSIONS_COUNTED_MAX = 1000
-DEVELOPMENT_EXTRAS = {"dev", "oracles"}
+DEVELOPMENT_EXTRAS = {"dev", "examples", "oracles"}
 DETAIL_LINES_MAX = 6
 EXIT_FAILED = 1
 
@@ -156,7 +156,7 @@ def _check_settings(configuration: Configuration) -> CheckResult:
 
 def _check_files(configuration: Configuration) -> Iterator[CheckResult]:
     """The policy and the agent file that the settings name; reading the latter imports its tools."""
-    for name, read in (("policy", read_policy), ("agent", read_agent_file)):
+    for name, read in (("policy", read_policy_file), ("agent", read_agent_file)):
         path = configuration.get_text(name)
         if path:
             problem = _find_problem(read, path)

@@ -14,6 +14,8 @@ from bridle.core.calls.argument_changes import list_changes, show_arguments
 from bridle.run.archive.audit import audit_session
 from bridle.watchers.console import format_count, format_dollars
 
+POLICY_SHOWN = 8
+"""Characters of the hash in a row; the first lines of a report have the whole hash."""
 NO_POLICY = "no policy"
 HASH_SHOWN = 12
 
@@ -67,7 +69,7 @@ def _format_entry(entry: AuditEntry, indent: str) -> Iterator[str]:
         entry.outcome,
         f"session {entry.session}" if entry.session else "",
         f"rule {entry.rule}" if entry.rule else "",
-        f"policy {entry.policy}" if entry.policy else "",
+        f"policy {entry.policy[:POLICY_SHOWN]}" if entry.policy else "",
         entry.reason,
     )
     head = f"{entry.kind}{call}{shown}"

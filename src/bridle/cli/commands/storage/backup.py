@@ -6,10 +6,10 @@ from pathlib import Path
 
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_store_option, use_log
-from bridle.ports.store import PrunableStore
+from bridle.ports.store import PrunableStore, supports
 from bridle.run.recovery.verification import verify_store
 from bridle.stores.sqlite.store import SqliteStore
-from bridle.values.errors import Corrupt, MisuseError
+from bridle.values.errors import Corrupt, MisuseError, Unusable
 from bridle.watchers.console import format_count
 
 
@@ -33,14 +33,20 @@ def execute(options: argparse.Namespace) -> int:
 
 async def _back_up(given: str | None, target: Path) -> tuple[int, int]:
     async with use_log(given) as store:
-        if not isinstance(store, PrunableStore):
+        if not supports(store, PrunableStore):
             raise MisuseError("this store is not a file; back it up with the tools of its database")
         await store.back_up(target)
-    copy = SqliteStore(target)
     try:
-        sessions, problems = await verify_store(copy, {})
-    finally:
-        await copy.close()
+        copy = SqliteStore(target)
+        try:
+            sessions, problems = await verify_store(copy, {})
+        finally:
+            await copy.close()
+    except Unusable:
+        # A full disk, perhaps: a copy that could not be verified is none.
+        for ending in ("", "-wal", "-shm"):
+            target.with_name(target.name + ending).unlink(missing_ok=True)
+        raise
     if found := [*problems, *(each for session in sessions for each in session.problems)]:
         raise Corrupt(
             f"the copy {target} has {format_count(len(found), 'problem')}, the first: {found[0].text}"

@@ -6,6 +6,7 @@ share. Importing and exporting again gives the same bytes. `--as-test` writes a 
 
 import argparse
 import asyncio
+import errno
 import os
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from bridle.cli.commands.replay.replay import write_log_test
 from bridle.cli.format.printing import print_line
 from bridle.cli.log_access import add_log_options, read_session, tenant_of, use_log
 from bridle.run.archive.transfer import export_session
-from bridle.values.errors import MisuseError
+from bridle.values.errors import MisuseError, Unusable
 
 STANDARD_OUTPUT = "-"
 
@@ -55,14 +56,25 @@ def execute(options: argparse.Namespace) -> int:
         descriptor = os.open(options.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise MisuseError(f"{options.output} exists; choose another file with -o") from None
+    except OSError as error:
+        raise _explain(options.output, error) from error
     try:
         with os.fdopen(descriptor, "wb") as file:
             count = asyncio.run(_write(options, file))
-    except BaseException:
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as error:
         Path(options.output).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _explain(options.output, error) from error
         raise
     print_line(f"{options.session}: {count:,} lines written to {options.output}", file=sys.stderr)
     return 0
+
+
+def _explain(path: str, error: OSError) -> Unusable:
+    remedy = "the disk is full; make room, or " if error.errno == errno.ENOSPC else ""
+    return Unusable(f"{path} cannot be written ({error.strerror}); {remedy}choose another file with -o")
 
 
 async def _write(options: argparse.Namespace, out: BinaryIO) -> int:

@@ -10,13 +10,15 @@ import os
 import time
 from typing import TypedDict
 
-from bridle.cli.format.printing import print_json, print_line
+from bridle.cli.format.printing import print_error, print_json, print_line
 from bridle.cli.log_access import add_store_option, format_local_time, use_log
 from bridle.cli.option_values import parse_time
-from bridle.ports.store import PrunableStore
+from bridle.ports.store import PrunableStore, supports
 from bridle.run.recovery.retention import RetainedSession, list_old_sessions, remove_session
-from bridle.values.errors import Conflict, MisuseError
+from bridle.values.errors import Conflict, MisuseError, Unusable
 from bridle.watchers.console import format_count
+
+NOT_SHRUNK = 2
 
 
 class GarbageReport(TypedDict):
@@ -25,6 +27,7 @@ class GarbageReport(TypedDict):
     blobs: int
     bytes: int
     blobs_skipped: str
+    not_shrunk: str
     dry_run: bool
 
 
@@ -51,13 +54,18 @@ def execute(options: argparse.Namespace) -> int:
         print_json(report)
     else:
         _print_report(report)
+    if report["not_shrunk"]:
+        print_error(f"the space was not given back to the disk: {report['not_shrunk']}")
+        return NOT_SHRUNK
     return 0
 
 
 async def _collect(options: argparse.Namespace, before: float | None, age: str) -> GarbageReport:
-    report = GarbageReport(removed=[], kept=[], blobs=0, bytes=0, blobs_skipped="", dry_run=not options.yes)
+    report = GarbageReport(
+        removed=[], kept=[], blobs=0, bytes=0, blobs_skipped="", not_shrunk="", dry_run=not options.yes
+    )
     async with use_log(options.store) as store:
-        if not isinstance(store, PrunableStore):
+        if not supports(store, PrunableStore):
             raise MisuseError("this store cannot be pruned; it has no file")
         for old in await list_old_sessions(store, before) if before is not None else ():
             reason = old.kept
@@ -72,7 +80,10 @@ async def _collect(options: argparse.Namespace, before: float | None, age: str) 
         except Conflict as error:
             report["blobs_skipped"] = str(error)
         if options.yes and (report["removed"] or report["blobs"]):
-            await store.shrink_file()
+            try:
+                await store.shrink_file()
+            except Unusable as error:
+                report["not_shrunk"] = str(error)
     return report
 
 

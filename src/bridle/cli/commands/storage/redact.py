@@ -12,6 +12,7 @@ from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_log_options, read_session, tenant_of, use_log
 from bridle.cli.option_values import make_count_parser
 from bridle.run.archive.redact import Redaction, redact_blob, redact_record
+from bridle.run.archive.remains import RemainingText
 from bridle.values.errors import MisuseError
 
 
@@ -48,8 +49,15 @@ def execute(options: argparse.Namespace) -> int:
         if each.emptied_requests:
             requests = ", ".join(map(str, each.emptied_requests))
             print_line(f"  kept requests that repeat the conversation were removed from record {requests}")
-        if each.found_in:
-            print_line(f"  the removed text is also in record {', '.join(map(str, each.found_in))}")
+        places = [RemainingText(session=each.session, records=each.found_in)] if each.found_in else []
+        for place in (*places, *each.found_elsewhere):
+            numbers = ", ".join(map(str, place.records))
+            print_line(f"  the removed text, or a part of it, is also in {place.session}: record {numbers}")
+        if not each.searched_all:
+            print_line(
+                "  not everything was searched: the text or the log is too long, or a session is damaged"
+            )
+        print_line(f"  head of {each.session}, to keep elsewhere: {each.head}")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 Without SESSION it checks every session and the file itself. Anchors are heads of sessions, written outside the
 log ($BRIDLE_ANCHORS); without them a log that was rewritten as a whole, or cut off, cannot be told from a real one.
+A person who can write the anchors too is found out only with a head that you kept elsewhere (--head).
 """
 
 import argparse
@@ -23,11 +24,12 @@ from bridle.run.recovery.verification import (
     verify_session,
     verify_store,
 )
-from bridle.stores.anchors import find_anchor_file, read_anchors
-from bridle.values.errors import SessionNotFound
+from bridle.stores.anchors import Anchor, find_anchor_file, read_anchors
+from bridle.values.errors import MisuseError, SessionNotFound
 from bridle.watchers.console import format_count
 
 NOT_INTACT = 1
+HASH_CHARACTERS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +37,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--anchors", metavar="FILE", help="file or folder with anchors (default: $BRIDLE_ANCHORS)"
     )
+    parser.add_argument(
+        "--head",
+        type=_parse_head,
+        metavar="SEQ:HASH",
+        help="head of SESSION that you kept elsewhere; a redaction after it is reported",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_store_option(parser)
 
 
+def _parse_head(text: str) -> tuple[int, str]:
+    seq, _, head = text.partition(":")
+    if not seq.isdecimal() or int(seq) < 1 or len(head) != HASH_CHARACTERS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a head; write SEQ:HASH, as `bridle verify SESSION` prints it"
+        )
+    return int(seq), head
+
+
 def execute(options: argparse.Namespace) -> int:
+    if options.head is not None and options.session is None:
+        raise MisuseError("a head belongs to one session: bridle verify SESSION --head SEQ:HASH")
     path, sessions, problems = asyncio.run(_verify(options))
     found = [*problems, *(each for session in sessions for each in session.problems)]
     if options.json:
@@ -53,6 +72,8 @@ def execute(options: argparse.Namespace) -> int:
         )
     else:
         _print_report(sessions, found, path)
+        if options.session is not None and not found:
+            print_line(f"head: {sessions[0].length}:{sessions[0].head}")
     return NOT_INTACT if found else 0
 
 
@@ -67,7 +88,12 @@ async def _verify(
             sessions, problems = await verify_store(store, anchors)
             return path, sessions, [*lost, *problems]
         known = anchors.get(options.session, ())
-        session = await verify_session(store, options.session, known, list_anchored_heads(anchors))
+        head = (
+            Anchor(session=options.session, seq=options.head[0], head=options.head[1])
+            if options.head
+            else None
+        )
+        session = await verify_session(store, options.session, known, list_anchored_heads(anchors), head)
         if not session.length and not session.problems:
             raise SessionNotFound(f"no session {options.session!r} in this log; `bridle sessions` lists them")
         return path, [session], lost
@@ -84,7 +110,7 @@ def _print_report(sessions: Sequence[VerifiedSession], found: Sequence[Problem],
         place = f"{problem.session}: " if problem.session else ""
         print_line(f"✗ {place}{problem.text}")
     for session in sessions:
-        for note in (*session.repairs, *session.redactions):
+        for note in (*session.repairs, *session.redactions, *session.notes):
             print_line(f"  {session.session}: {note}")
     records = sum(session.length for session in sessions)
     checked = f"{format_count(len(sessions), 'session')}, {format_count(records, 'record')}"

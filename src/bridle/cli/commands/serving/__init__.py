@@ -1,0 +1,1 @@
+"""Commands that serve agents to other programs."""

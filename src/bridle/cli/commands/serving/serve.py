@@ -1,0 +1,138 @@
+"""Serve agents over HTTP: an API, event streams, health and metrics.
+
+AGENTS is a Python file or module with agents, FILE.py:name, or an agent file (.toml). Runs belong to the server: a
+client that disconnects does not end them, and at the next start they are resumed. Ctrl-C stops after the current
+steps; Ctrl-C again stops at once.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bridle.cli.format.printing import print_line, print_text
+from bridle.cli.log_access import add_store_option, store_path
+from bridle.cli.option_values import make_count_parser, parse_port
+from bridle.config.agent_loader import find_agents_store, load_agents
+from bridle.serve.options import ServeOptions, check_options
+from bridle.values.errors import MisuseError
+
+PORT_DEFAULT = 8420
+TOKEN_VARIABLE = "BRIDLE_SERVE_TOKEN"  # noqa: S105 - the name of a variable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "agents",
+        nargs="*",
+        metavar="AGENTS",
+        help="FILE.py, module, FILE.py:name or FILE.toml; none: only the log",
+    )
+    add(
+        "--port", type=parse_port, default=PORT_DEFAULT, help=f"0 chooses a free one (default {PORT_DEFAULT})"
+    )
+    add("--host", default="127.0.0.1", help="address to listen on; others than loopback need a token")
+    add("--token", metavar="T", help=f"secret that requests must carry (default: ${TOKEN_VARIABLE})")
+    add("--token-file", type=Path, metavar="FILE", help="file that holds the token")
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="accept this name in the Host header",
+    )
+    add(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="accept web pages of this origin (CORS)",
+    )
+    add("--runs", type=make_count_parser(1), metavar="N", help="runs at the same time (default 200)")
+    add(
+        "--shutdown-seconds",
+        type=make_count_parser(1),
+        metavar="N",
+        help="time for steps to end (default 10)",
+    )
+    add("--no-resume", action="store_true", help="do not continue runs whose process ended")
+    add("--mcp", action="store_true", help="be an MCP server on standard input and output, not on a port")
+    add("--json", action="store_true", help="print the address as JSON")
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    process = load_server()
+    limits = {"runs_max": options.runs, "shutdown_seconds": options.shutdown_seconds}
+    serving = check_options(
+        ServeOptions(
+            host=options.host,
+            token=read_token(options),
+            allowed_hosts=tuple(options.allow_host),
+            allowed_origins=tuple(options.allow_origin),
+            resumes_runs=not options.no_resume,
+            **{name: value for name, value in limits.items() if value is not None},
+        )
+    )
+    agents = load_agents(options.agents)
+    own = None if options.store or "BRIDLE_STORE" in os.environ else find_agents_store(agents)
+    place = store_path(options.store) if own is None else own
+    if options.mcp:
+        load_server("bridle.serve.mcp").serve_agents(agents, place, serving)
+        return 0
+    listening = process.open_socket(options.host, options.port)
+
+    def print_ready(url: str) -> None:
+        shown = (
+            msgspec.json.encode({"url": url}).decode()
+            if options.json
+            else f"serving at {url} (Ctrl-C stops it)"
+        )
+        print_text(shown, flush=True)
+
+    asyncio.run(process.serve_agents(agents, place, serving, listening, print_ready, print_stopping))
+    return 0
+
+
+def load_server(module: str = "bridle.serve.process") -> Any:
+    """The module that runs a server; raises `MisuseError` if its packages are missing."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name not in ("starlette", "uvicorn", "mcp"):
+            raise
+        extras = "mcp,serve" if error.name == "mcp" else "serve"
+        raise MisuseError(
+            f"serving needs packages that are not installed: pip install 'bridle[{extras}]'"
+        ) from None
+
+
+def print_stopping(runs: int) -> None:
+    about = (
+        f"stopping; {runs} run{' ends after its step and is' if runs == 1 else 's end after their step and are'}"
+        " resumed at the next start"
+        if runs
+        else "stopping"
+    )
+    print_line(f"{about} (Ctrl-C again: at once)", file=sys.stderr)
+
+
+def read_token(options: argparse.Namespace) -> str:
+    """The token of the option, the file or the environment; raises `MisuseError` for two of them."""
+    if options.token is not None and options.token_file is not None:
+        raise MisuseError("give --token or --token-file, not both")
+    if options.token_file is None:
+        return str(options.token if options.token is not None else os.environ.get(TOKEN_VARIABLE, ""))
+    try:
+        token = str(options.token_file.read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise MisuseError(f"cannot read the token file {str(options.token_file)!r}: {error}") from None
+    if not token:
+        raise MisuseError(f"the token file {str(options.token_file)!r} is empty")
+    return token

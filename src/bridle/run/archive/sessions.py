@@ -1,0 +1,58 @@
+"""Lists the sessions of a store, and decides which of them have a run that is to be continued."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from bridle.core.recovery.log_repair import fold_log
+from bridle.core.state import Phase, State
+from bridle.ports.store import SessionInfo, Store
+from bridle.run.calls.approval import list_pending_approvals
+from bridle.stores.conflicts import RESERVED_PREFIXES
+from bridle.values.calls import PendingApproval
+from bridle.values.events import Prompted
+from bridle.values.record import Record
+
+
+async def list_sessions(store: Store, limit: int) -> list[SessionInfo]:
+    """The most recently updated sessions, without the logs of budgets, notes and control requests."""
+    asked = limit
+    while True:
+        infos = await store.sessions(limit=asked)
+        found = [info for info in infos if not info.id.startswith(RESERVED_PREFIXES)]
+        if len(found) >= limit or len(infos) < asked:
+            return found[: max(limit, 0)]
+        asked *= 2
+
+
+def find_parent_session(records: Sequence[Record]) -> str:
+    """The session whose tool started this one; empty if none did."""
+    prompts = [record.event for record in records if isinstance(record.event, Prompted)]
+    return prompts[-1].parent_session if prompts else ""
+
+
+async def find_due(store: Store, state: State) -> Literal["", "interrupted", "answered", "waiting"]:
+    """Why a session is continued: its process ended, or a question was answered. `waiting`: no question was."""
+    if state.phase in (Phase.NEW, Phase.IDLE):
+        return ""
+    if state.phase is not Phase.AWAITING_APPROVAL:
+        return "interrupted"
+    for item in state.calls.batch.pending:
+        if item.result is not None or item.unanswered_question is not None:
+            continue
+        if item.question is not None:
+            return "answered"
+        # The answer to a question of a run inside a tool is in that run's log.
+        inner = fold_log(await store.read(item.waiting_session)).state if item.waiting_session else None
+        if inner is not None and await find_due(store, inner) != "waiting":
+            return "answered"
+    return "waiting"
+
+
+async def list_all_approvals(store: Store, session: str, state: State) -> tuple[PendingApproval, ...]:
+    """The questions that a run waits for: its own, and those of runs inside its calls, at any depth."""
+    found = [*list_pending_approvals(session, state)]
+    for item in state.calls.batch.pending:
+        if item.result is None and item.waiting_session:
+            inner = fold_log(await store.read(item.waiting_session)).state
+            found += await list_all_approvals(store, item.waiting_session, inner)
+    return tuple(found)

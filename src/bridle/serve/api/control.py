@@ -1,0 +1,152 @@
+"""Requests of the API that change something: prompt, steer, cancel, pause, resume, answer, fork."""
+
+from bridle.ports.store import SupportsApprovalKey, supports
+from bridle.run.agent import Agent
+from bridle.run.archive.sessions import find_parent_session
+from bridle.run.calls.approval import encode_arguments, list_pending_approvals
+from bridle.run.control.requests import ControlOutcome, SessionControl
+from bridle.run.lineage import fork_session
+from bridle.run.validate_input import check_session
+from bridle.serve.api.types import StartedRun
+from bridle.serve.errors import ServeError
+from bridle.serve.host import AgentHost, AnyAgent
+from bridle.serve.session_list import is_running
+from bridle.values.calls import ControlAction, PendingApproval
+from bridle.values.lineage import Fork
+from bridle.values.message import Prompt
+
+from . import types as t
+from .call import ApiCall
+from .reading import read_session
+
+PLACEHOLDER_MODEL = "sim:"
+"""Model of an agent that only records answers: no request is sent."""
+WAIT_SECONDS = 10.0
+"""Time in which the process that runs a session should take a request."""
+
+
+async def create_session(call: ApiCall, body: t.PromptBody) -> StartedRun:
+    """Start a session with its first prompt."""
+    host = call.host
+    return await _prompt(host, host.find_agent(body.agent), body, body.session or None, new=True)
+
+
+async def prompt_session(call: ApiCall, body: t.PromptBody) -> StartedRun:
+    """Continue a session with a prompt."""
+    host, session = call.host, call.session
+    if body.session and body.session != session:
+        raise ServeError(400, "invalid_request", "the body names another session than the path")
+    agent = host.find_agent(body.agent) if body.agent else await host.find_session_agent(session)
+    return await _prompt(host, agent, body, session, new=False)
+
+
+async def _prompt(
+    host: AgentHost, agent: AnyAgent, body: t.PromptBody, session: str | None, *, new: bool
+) -> StartedRun:
+    prompt: Prompt = body.prompt
+    given = {"budget": body.budget, "caller": body.caller, "tenant": body.tenant}
+    return await host.prompt(agent, prompt, session, new=new, **given)  # type: ignore[arg-type]
+
+
+async def steer(call: ApiCall, body: t.SteerBody) -> ControlOutcome:
+    """Send a message to the run, which takes it up before its next request."""
+    return await _control(call, "steer", body, body.text)
+
+
+async def cancel(call: ApiCall, body: t.ControlBody) -> ControlOutcome:
+    """End the run at once; what it produced is kept."""
+    return await _control(call, "cancel", body)
+
+
+async def pause(call: ApiCall, body: t.ControlBody) -> ControlOutcome:
+    """Stop the run after its current step."""
+    return await _control(call, "pause", body)
+
+
+async def _control(
+    call: ApiCall, action: ControlAction, body: t.SteerBody | t.ControlBody, text: str = ""
+) -> ControlOutcome:
+    """Ask something of the run, in whatever process it is; not of another tenant's, if the body names one."""
+    host, session, by = call.host, call.session, body.by
+    check_session(session)
+    if body.tenant is not None:
+        await read_session(host, session, body.tenant)
+    live = host.runs.find(session)
+    if live is not None and supports(host.store, SupportsApprovalKey):
+        # A store in memory has no other processes, so its runs do not listen for requests.
+        if action == "steer":
+            await live.handle.steer(text, by=by)
+        elif action == "pause":
+            await live.handle.pause(by=by)
+        else:
+            live.handle.cancel()
+            await live.handle.result()
+        return ControlOutcome(session=session, action=action, request="", status="taken")
+    control = SessionControl(host.store, session)
+    if action == "steer":
+        return await control.steer(text, by=by, wait_seconds=WAIT_SECONDS)
+    if action == "pause":
+        return await control.pause(by=by, wait_seconds=WAIT_SECONDS)
+    return await control.cancel(by=by, wait_seconds=WAIT_SECONDS)
+
+
+async def resume(call: ApiCall, body: t.ResumeBody) -> StartedRun:
+    """Continue an unfinished run here."""
+    host, session = call.host, call.session
+    agent = host.find_agent(body.agent) if body.agent else None
+    return await host.resume(session, agent=agent, budget=body.budget, tenant=body.tenant)
+
+
+async def fork(call: ApiCall, body: t.ForkBody) -> Fork:
+    """Start a session with the records of this one."""
+    host, session = call.host, call.session
+    return await fork_session(
+        host.store, session, body.at, body.session, model=body.model, tenant=body.tenant
+    )
+
+
+async def answer_approval(call: ApiCall, body: t.ApprovalBody) -> t.ApprovalReply:
+    """Approve, edit or reject a call, and continue its run."""
+    if body.arguments is not None and body.answer != "approve":
+        raise ServeError(400, "invalid_request", "only `approve` takes arguments")
+    question = await answer(call.host, call.session, call.path["approval"], body)
+    run = await resume_answered(call.host, call.session, body.tenant) if body.resume else None
+    return t.ApprovalReply(approval=question, run=run)
+
+
+async def resume_answered(host: AgentHost, session: str, tenant: str | None = None) -> StartedRun | None:
+    """Continue a run whose questions are answered; None if one is open, it runs, or its agent is not served."""
+    outer = await _find_outermost(host, session)
+    _, state = await read_session(host, session)
+    if list_pending_approvals(session, state) or await is_running(host, outer):
+        return None
+    try:
+        return await host.resume(outer, tenant=tenant)
+    except ServeError as error:
+        if error.detail.code != "agent_not_served":
+            raise
+        return None
+
+
+async def answer(host: AgentHost, session: str, approval: str, body: t.ApprovalBody) -> PendingApproval:
+    # The answer needs no code of the agent; the checks of its tools run when the call runs.
+    agent: Agent[object, str] = Agent(PLACEHOLDER_MODEL, store=host.store)
+    if body.answer == "approve":
+        edited = encode_arguments(body.arguments)
+        return await agent.approve(
+            session, approval, arguments=edited, reason=body.reason, by=body.by, tenant=body.tenant
+        )
+    if body.answer == "reject":
+        return await agent.reject(session, approval, reason=body.reason, by=body.by, tenant=body.tenant)
+    return await agent.settle(session, approval, body.reason, by=body.by, tenant=body.tenant)
+
+
+async def _find_outermost(host: AgentHost, session: str) -> str:
+    """The session to resume: that of the run in whose tools this one runs."""
+    seen = {session}
+    while True:
+        parent = find_parent_session(await host.store.read(session))
+        if not parent or parent in seen or not await host.store.read(parent, limit=1):
+            return session
+        session = parent
+        seen.add(parent)

@@ -1,0 +1,36 @@
+"""Health and metrics: `/health/live`, `/health/ready`, `/metrics`."""
+
+from collections.abc import Sequence
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from bridle.watchers.otel.prometheus import PrometheusMetrics
+
+from .host import AgentHost
+
+
+def make_health_routes(host: AgentHost) -> Sequence[BaseRoute]:
+    def report(status: str, code: int = 200) -> Response:
+        return Response(msgspec.json.encode({"status": status}), code, media_type="application/json")
+
+    async def live(request: Request) -> Response:
+        return report("ok")
+
+    async def ready(request: Request) -> Response:
+        if not host.is_ready:
+            return report("not ready", 503)
+        await host.store.sessions(limit=1)
+        return report("ok")
+
+    async def metrics(request: Request) -> Response:
+        return Response(host.metrics.render(host), media_type=PrometheusMetrics.CONTENT_TYPE)
+
+    return (
+        Route("/health", ready),
+        Route("/health/live", live),
+        Route("/health/ready", ready),
+        Route("/metrics", metrics),
+    )

@@ -1,0 +1,91 @@
+// Calls that wait for a person: approve, edit their arguments, reject.
+
+import { post } from "./api.js";
+import { h, replace, button, moment, longText, visibleJson } from "./dom.js";
+import { readUnified, showLines } from "./diff.js";
+import { showArguments } from "./transcript.js";
+
+const BY_KEY = "bridle-by";
+const QUESTIONS = {
+  run: "May this call run?",
+  in_doubt: "This call started and has no result. Did it take effect?",
+  sampling: "May the server of this tool ask the model?",
+  elicitation: "The server of this tool asks you for values.",
+};
+
+export class ApprovalsTab {
+  constructor(view, node) {
+    Object.assign(this, { view, node, app: view.app });
+    this.cards = new Map();
+  }
+
+  open() {
+    this.pending = h(".cards");
+    this.history = h(".history");
+    replace(this.node, this.pending, this.history);
+    this.updateDetail(this.view.detail);
+    this.update(this.view.log);
+  }
+
+  updateDetail({ approvals }) {
+    const known = new Set(approvals.map((each) => each.id));
+    for (const id of [...this.cards.keys()]) if (!known.has(id)) this.cards.delete(id);
+    // A card that a person edits stays.
+    for (const approval of approvals) if (!this.cards.has(approval.id)) this.cards.set(approval.id, this.makeCard(approval));
+    replace(this.pending, approvals.length ? [...this.cards.values()] : h("p.list-status.muted", {}, "No call waits for an answer."));
+  }
+
+  update(log) {
+    const answered = log.events.filter((record) => record.event.type === "approval_answered");
+    if (answered.length === this.shown) return;
+    this.shown = answered.length;
+    replace(this.history, answered.length > 0 && [h("h3.section", {}, "Answered"), answered.toReversed().slice(0, 200).map(({ event, at }) =>
+      h(".answered", { data: { status: event.answer === "reject" ? "error" : "ok" } }, h("i.dot"), h("strong", {}, event.name || event.call_id), h("span", {}, `${event.answer}${event.arguments ? " with other arguments" : ""}`), h("span.muted", {}, [event.by && `by ${event.by}`, event.reason].filter(Boolean).join(": ")), h(".grow"), h("span.muted", {}, moment(at))))]);
+  }
+
+  makeCard(approval) {
+    const original = visibleJson(approval.complete_arguments || approval.arguments);
+    const text = h("textarea.code", { rows: Math.min(14, original.split("\n").length + 1), spellcheck: "false", "aria-label": "Arguments", value: original });
+    const problem = h("p.error", { hidden: true });
+    const reason = h("input", { type: "text", placeholder: "Reason (recorded)", "aria-label": "Reason" });
+    const by = h("input", { type: "text", placeholder: "Your name (recorded)", "aria-label": "Your name", value: localStorage.getItem(BY_KEY) ?? "" });
+    const approve = button("Approve", () => this.answer(approval, "approve", { text, original, reason, by, problem }), { class: "primary" });
+    text.addEventListener("input", () => {
+      const isEdited = text.value !== original;
+      replace(approve, isEdited ? "Approve with these arguments" : "Approve");
+      problem.hidden = true;
+    });
+    const preview = approval.preview && (readUnified(approval.preview) ? showLines(readUnified(approval.preview), { isWhole: true }) : longText(approval.preview, "pre.code"));
+    return h("section.card", { data: { approval: approval.id } },
+      h("header", {}, h("h3", {}, approval.tool), h("span.muted", {}, approval.rule && `rule: ${approval.rule}`), h(".grow"), h("span.muted", {}, moment(approval.asked_at))),
+      h("p", {}, QUESTIONS[approval.question ?? "run"] ?? approval.question),
+      preview && [h("h4", {}, "What it would do, according to the tool"), preview],
+      h("h4", {}, "Arguments"), /"(old|new)_?\w*"\s*:/.test(original) && showArguments(original), text, problem,
+      h(".answer", {}, reason, by),
+      h(".actions", {}, approve, approval.question === "in_doubt" && button("It was done", () => this.answer(approval, "done", { text, original, reason, by, problem })),
+        button("Reject", () => this.answer(approval, "reject", { text, original, reason, by, problem }), { class: "danger" })));
+  }
+
+  async answer(approval, answer, { text, original, reason, by, problem }) {
+    const body = { answer, reason: reason.value, by: by.value };
+    if (answer === "approve" && text.value !== original) {
+      try {
+        body.arguments = JSON.parse(text.value);
+      } catch (error) {
+        problem.hidden = false;
+        replace(problem, `The arguments are not JSON: ${error.message}`);
+        return;
+      }
+    }
+    localStorage.setItem(BY_KEY, by.value);
+    await this.app.attempt(async () => {
+      const reply = await post(this.view.path("approvals", approval.id), body);
+      this.app.toast(reply.run ? "Answered; the run continues." : "Answered. The run continues when its process, or bridle resume, takes the answer up.");
+      this.view.refreshDetail(0);
+    });
+  }
+
+  handleKey() {
+    return false;
+  }
+}

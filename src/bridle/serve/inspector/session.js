@@ -1,0 +1,260 @@
+// One session: its header, its controls, its tabs, and its events as they happen.
+
+import { follow, get, post, sessionPath } from "./api.js";
+import { ask } from "./app.js";
+import { h, replace, button, icon, tokens, dollars, seconds, moment, count, shorten, promptOf, usageOf } from "./dom.js";
+import { SessionLog } from "./log.js";
+import { badge } from "./sessions.js";
+import { TimelineTab } from "./timeline.js";
+import { TranscriptTab } from "./transcript.js";
+import { RequestsTab } from "./requests.js";
+import { CacheTab, CostTab } from "./reports.js";
+import { BranchesTab } from "./branches.js";
+import { ApprovalsTab } from "./approvals.js";
+import { EventsTab } from "./events.js";
+
+export const TABS = [
+  ["timeline", "Timeline", TimelineTab],
+  ["transcript", "Transcript", TranscriptTab],
+  ["requests", "Requests", RequestsTab],
+  ["cache", "Cache", CacheTab],
+  ["cost", "Cost", CostTab],
+  ["branches", "Branches", BranchesTab],
+  ["approvals", "Approvals", ApprovalsTab],
+  ["events", "Events", EventsTab],
+];
+const FIRST_PAGE = 300;
+const PAGE = 5000;
+
+export class SessionView {
+  constructor(app, session, tab, params) {
+    Object.assign(this, { app, session, params });
+    this.tabName = TABS.some(([name]) => name === tab) ? tab : "timeline";
+    this.log = new SessionLog(session);
+    this.ending = new AbortController();
+    this.detail = null;
+    this.isLoaded = false;
+    this.stream = "loading";
+    this.drawn = new Map();
+  }
+
+  dispose() {
+    this.ending.abort();
+    clearTimeout(this.refreshing);
+    this.tab?.dispose?.();
+  }
+
+  path(...parts) {
+    return sessionPath(this.session, ...parts);
+  }
+
+  get signal() {
+    return this.ending.signal;
+  }
+
+  async open() {
+    this.app.setTitle(`${shorten(this.session, 60)} · Bridle`);
+    this.app.setBar(h("a.crumb", { href: "#/" }, "Sessions"), h("span.crumb.here", {}, shorten(this.session, 80)));
+    this.about = h(".about");
+    this.actions = h(".controls");
+    this.head = h("header.session-head", {}, this.about, this.actions);
+    this.banner = h(".banner", { hidden: true });
+    this.tabs = h("nav.tabs", { role: "tablist" });
+    this.body = h(".tab-body");
+    replace(this.app.main, h("section.session", {}, this.head, this.banner, h(".tab-bar.sticky", {}, this.tabs), this.body));
+    this.detail = await get(this.path(), {}, this.signal);
+    const agents = await this.app.loadAgents();
+    this.isServed = agents.some((agent) => agent.name === this.detail.summary.agent);
+    this.drawHead();
+    await this.loadEvents();
+    if (this.log.last > this.detail.summary.records) this.refreshDetail(0);  // the run went on meanwhile
+    follow(this.session, this.log.last, {
+      signal: this.signal,
+      onRecord: (record) => this.add([record]),
+      onDelta: (kind, delta) => (this.log.addDelta(kind, delta), this.schedule()),
+      onState: (state) => ((this.stream = state), this.drawHead()),
+    }).catch(this.app.fail);
+  }
+
+  async loadEvents() {
+    let page = await get(this.path("events"), { limit: FIRST_PAGE }, this.signal);
+    for (const record of page.events) this.log.add(record);
+    this.isLoaded = page.next === null;
+    this.showTab(this.tabName, this.params);
+    while (page.next !== null) {
+      page = await get(this.path("events"), { after: page.next, limit: PAGE }, this.signal);
+      for (const record of page.events) this.log.add(record);
+      this.isLoaded = page.next === null;
+      this.schedule();
+    }
+  }
+
+  add(records) {
+    for (const record of records) {
+      if (!this.log.add(record)) continue;
+      if (/^(prompted|resumed|run_ended|approval_|model_replied|configured|server_)/.test(record.event.type)) this.refreshDetail();
+    }
+    this.schedule();
+  }
+
+  /** Draw what changed, once per frame. */
+  schedule() {
+    if (this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      if (this.signal.aborted) return;
+      this.tab?.update?.(this.log);
+      this.log.changed.clear();
+    });
+  }
+
+  refreshDetail(delay = 60) {
+    clearTimeout(this.refreshing);
+    this.refreshing = setTimeout(async () => {
+      try {
+        this.detail = await get(this.path(), {}, this.signal);
+        this.drawHead();
+        this.tab?.updateDetail?.(this.detail);
+      } catch (error) {
+        this.app.fail(error);
+      }
+    }, delay);
+  }
+
+  showTab(name, params = new URLSearchParams()) {
+    const found = TABS.find(([each]) => each === name) ?? TABS[0];
+    this.params = params;
+    if (!this.tab || this.tabName !== found[0]) {
+      this.tab?.dispose?.();
+      this.app.closePanel();
+      this.tabName = found[0];
+      const hash = `#/session/${encodeURIComponent(this.session)}/${this.tabName}`;
+      if (!location.hash.startsWith(hash)) history.replaceState(null, "", hash);
+      replace(this.body);
+      this.app.main.scrollTop = 0;
+      this.tab = new found[2](this, this.body);
+      this.app.attempt(async () => this.tab.open());
+    }
+    this.tab.setParams?.(params);
+    this.drawTabs();
+  }
+
+  drawTabs() {
+    const waiting = this.detail?.approvals.length ?? 0;
+    this.redraw(this.tabs, `${this.tabName} ${waiting}`, () => TABS.map(([name, label], at) =>
+      h("a.tab", { href: `#/session/${encodeURIComponent(this.session)}/${name}`, role: "tab", "aria-selected": name === this.tabName ? "true" : "false", title: `${label} (${at + 1})`, data: { tab: name } },
+        label, name === "approvals" && waiting > 0 && h("span.badge.is-waiting.count", {}, `${waiting}`))));
+    this.tabs.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  /** Draw a part again only if its key changed: a button must not be replaced between press and release. */
+  redraw(node, key, make) {
+    if (this.drawn.get(node) === key) return;
+    this.drawn.set(node, key);
+    replace(node, make());
+  }
+
+  drawHead() {
+    if (!this.detail) return;
+    const { summary, approvals } = this.detail;
+    const usage = usageOf(summary.usage);
+    const prompt = promptOf(usage);
+    const figure = (label, value, title) => h(".figure", { title }, h("span.value", {}, value), h("span.label", {}, label));
+    this.copy ??= button(icon("copy"), () => navigator.clipboard?.writeText(this.session).then(() => this.app.toast("Id copied")), { class: "ghost small", "aria-label": "Copy the id", title: "Copy the id" });
+    const isLive = this.stream === "live" && this.detail.is_running;
+    replace(this.about,
+      h(".title", {}, badge(summary.status), isLive && h("span.pulse", { title: "Live" }), h("h1", { dir: "auto" }, shorten(summary.prompt.replace(/\s+/g, " "), 200) || this.session),
+        this.stream === "reconnecting" && h("span.muted", {}, "reconnecting…")),
+      h(".meta.muted", {}, h("span.session-id", {}, this.session, this.copy), [summary.agent, summary.model, moment(summary.created_at), summary.tenant && `tenant ${summary.tenant}`, summary.caller && `caller ${summary.caller}`].filter(Boolean).map((word) => h("span", {}, word)),
+        summary.parent_session && h("a", { href: `#/session/${encodeURIComponent(summary.parent_session)}` }, `sub-run of ${summary.parent_session}`), summary.reason && h("span.why", {}, summary.reason)),
+      h(".figures", {},
+        figure("steps", count(summary.steps)), figure("prompt tokens", tokens(prompt), `${count(prompt)} tokens read`), figure("output", tokens(usage.output), `${count(usage.output)} tokens written, ${count(usage.reasoning)} of them reasoning`),
+        figure("cached", prompt ? `${Math.round((100 * usage.cache_read) / prompt)}%` : "–", `${count(usage.cache_read)} tokens from the cache`), figure("cost", dollars(summary.usd)),
+        figure("duration", seconds(summary.updated_at - summary.created_at)), figure("records", count(summary.records))));
+    const ids = approvals.map((each) => each.id).join(" ");
+    this.redraw(this.actions, `${summary.status} ${this.detail.is_running} ${ids}`, () => this.controls());
+    this.banner.hidden = !approvals.length || this.tabName === "approvals";
+    this.redraw(this.banner, ids, () => approvals.length > 0 && h("a", { href: `#/session/${encodeURIComponent(this.session)}/approvals` }, `${approvals.length} call${approvals.length === 1 ? " waits" : "s wait"} for your answer: ${approvals.map((each) => each.tool).join(", ")}`));
+    this.drawTabs();
+  }
+
+  controls() {
+    const { is_running: isRunning, summary, approvals } = this.detail;
+    const act = (label, work, props) => button(label, () => this.app.attempt(work), props);
+    if (isRunning) {
+      return [
+        act("Steer…", () => this.steer(), { title: "Send a message to the run" }),
+        act("Pause", () => this.control("pause"), { title: "Stop after this step" }),
+        act("Cancel run", () => this.control("cancel"), { class: "danger" }),
+      ];
+    }
+    const isOpen = ["unfinished", "paused", "cancelled", "waiting", "failed", "budget", "steps", "seconds"].includes(summary.status);
+    return [
+      this.isServed && isOpen && !approvals.length && act("Resume", () => this.resume(), { class: "primary" }),
+      this.isServed && act("Prompt…", () => this.prompt(), { title: "Continue the session" }),
+      act("Fork…", () => this.fork(null), { title: "Start a session with the records of this one" }),
+    ];
+  }
+
+  async control(action, body = {}) {
+    const outcome = await post(this.path(action), body);
+    this.app.toast(`${action}: ${outcome.status ?? "sent"}`);
+    this.refreshDetail(0);
+  }
+
+  async steer() {
+    const given = await ask("Steer the run", [{ name: "text", label: "Message", multiline: true, required: true }], { submit: "Send", text: "The run takes it up before its next request." });
+    if (given) await this.control("steer", { text: given.text });
+  }
+
+  async prompt() {
+    const given = await ask("Continue the session", [{ name: "prompt", label: "Prompt", multiline: true, required: true }], { submit: "Run" });
+    if (!given) return;
+    await post(this.path("prompts"), { prompt: given.prompt });
+    this.refreshDetail(0);
+  }
+
+  async resume() {
+    await post(this.path("resume"));
+    this.refreshDetail(0);
+  }
+
+  /** Fork before a message, and run from there: a prompt may be changed, a reply is asked for again. */
+  async runAgain({ kind, parts, before }) {
+    const isPrompt = kind === "user";
+    const text = parts.filter((part) => part.type === "text").map((part) => part.text).join("\n");
+    const given = await ask("Run again from here", [
+      isPrompt && { name: "prompt", label: "Prompt", multiline: true, required: true, value: text },
+      { name: "model", label: "Model", placeholder: "as before" },
+      { name: "session", label: "Name of the new session", placeholder: "made if empty" },
+    ].filter(Boolean), { submit: "Run", text: "Runs in a fork with the records before this message. This session stays as it is; actions that were done stay done." });
+    if (!given) return;
+    const made = await post(this.path("fork"), { at: before, session: given.session || null, model: given.model || null });
+    const media = parts.filter((part) => part.type === "media");
+    if (isPrompt) await post(sessionPath(made.session, "prompts"), { prompt: [{ type: "text", text: given.prompt }, ...media] });
+    else await post(sessionPath(made.session, "resume"));
+    this.app.go("session", made.session, "transcript");
+  }
+
+  /** Fork at a record, and open the fork. */
+  async fork(at) {
+    const place = at === null ? "at its end" : `after record ${at}`;
+    const given = await ask(`Fork ${place}`, [
+      { name: "session", label: "Name of the new session", placeholder: "made if empty" },
+      { name: "model", label: "Model to continue with", placeholder: "as before" },
+    ], { submit: "Fork", text: "The fork shares the records up to here. This session stays as it is; actions that were done stay done." });
+    if (!given) return;
+    const made = await post(this.path("fork"), { at, session: given.session || null, model: given.model || null });
+    const done = made.completed_actions?.length;
+    this.app.toast([`Forked after record ${made.at}.`, made.cut_reason, done && `${done} action${done === 1 ? "" : "s"} of the parent after this point stay done.`].filter(Boolean).join(" "));
+    this.app.go("session", made.session, "transcript");
+  }
+
+  handleKey(key) {
+    return this.tab?.handleKey?.(key) ?? false;
+  }
+
+  leave() {
+    if (!this.tab?.leave?.()) this.app.go();
+  }
+}

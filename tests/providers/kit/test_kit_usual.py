@@ -1,0 +1,184 @@
+"""The typed parse of usual replies gives what the tolerant decoder gives, whatever a body holds.
+
+A member that means nothing, and that the typed parse refuses, sends the same body to the tolerant decoder.
+"""
+
+import json
+import os
+from copy import deepcopy
+from random import Random
+
+import pytest
+from wire_kit import Wire
+
+from bridle.providers.anthropic.usual_reply import decode_usual_reply as decode_message
+from bridle.providers.openai_chat.usual_reply import decode_usual_reply as decode_completion
+from bridle.values.message import Reply
+
+CAMPAIGN = float(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+BODIES_PER_FAMILY = int(3_000 * CAMPAIGN)
+MESSAGE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-x",
+    "content": [
+        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+        {"type": "text", "text": "Ä first look.", "citations": None},
+        {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"a": [1, {"b": None}]}},
+        {"type": "tool_use", "id": "toolu_2", "name": "rest", "input": {}, "caller": {"type": "direct"}},
+    ],
+    "stop_reason": "tool_use",
+    "stop_sequence": None,
+    "usage": {
+        "input_tokens": 40,
+        "output_tokens": 12,
+        "cache_read_input_tokens": 30,
+        "cache_creation_input_tokens": 5,
+        "cache_creation": {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 3},
+        "service_tier": "priority",
+    },
+}
+COMPLETION = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "model": "gpt-x",
+    "choices": [
+        {
+            "index": 0,
+            "message": {
+                "role": "assistant",
+                "content": "Ä first look.",
+                "reasoning_content": "Hm.",
+                "refusal": None,
+                "annotations": [],
+                "tool_calls": [
+                    {
+                        "id": "call_1",
+                        "type": "function",
+                        "function": {"name": "look", "arguments": '{"a": 1}'},
+                    },
+                    {"id": "call_2", "type": "function", "function": {"name": "rest", "arguments": " "}},
+                ],
+            },
+            "logprobs": None,
+            "finish_reason": "tool_calls",
+        }
+    ],
+    "usage": {
+        "prompt_tokens": 75,
+        "completion_tokens": 12,
+        "total_tokens": 87,
+        "prompt_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 5, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 4},
+    },
+    "service_tier": "flex",
+}
+RESPONSE = {
+    "id": "resp_1",
+    "object": "response",
+    "status": "completed",
+    "model": "gpt-x",
+    "output": [
+        {
+            "id": "msg_1",
+            "type": "message",
+            "status": "completed",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Ä first look.", "annotations": [], "logprobs": []}],
+        },
+        {
+            "id": "fc_1",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": "call_1",
+            "name": "look",
+            "arguments": "{}",
+        },
+    ],
+    "usage": {
+        "input_tokens": 75,
+        "input_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 5},
+        "output_tokens": 12,
+        "output_tokens_details": {"reasoning_tokens": 4},
+        "total_tokens": 87,
+    },
+    "service_tier": "flex",
+}
+FAMILIES = {
+    "anthropic": (MESSAGE, {"diagnostics": {}}, {"output_tokens_details": {}}),
+    "openai_chat": (COMPLETION, {"base_resp": {}}, {"note": 0}),
+    "openai_responses": (RESPONSE, {}, {"input_tokens_details": {"cache_write_tokens_details": {}}}),
+}
+"""An example of each family, and members that mean nothing and are not usual: of the body, and of its counts."""
+TYPED = {
+    "anthropic": decode_message,
+    "openai_chat": lambda body, model: decode_completion(body, model, tools=False),
+}
+VALUES = (None, "", "x", "stop", "end_turn", "max_tokens", "null", "{}", 0, 1, 7.0, -1, 10**20, True, [], {}, ["x"], {"type": "text"},
+          "\ud800", "INVALID_JSON", "<tool_call>", {"INVALID_JSON": "{"}, [{"type": "text", "text": "more"}])  # fmt: skip
+MEMBERS = ("type", "error", "id", "native", "citations", "iterations", "refusal", "reasoning", "images", "index", "stop_details",
+           "cached_tokens", "custom", "executed_tools", "completion", "base_resp", "x_groq", "caller", "arguments")  # fmt: skip
+
+
+def list_places(value, found):
+    """Every object and list in the value."""
+    if isinstance(value, dict | list):
+        found.append(value)
+        for inner in value.values() if isinstance(value, dict) else value:
+            list_places(inner, found)
+    return found
+
+
+def mutate(body, random):
+    changed = deepcopy(body)
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        place = random.choice(list_places(changed, []))
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        value = deepcopy(random.choice(VALUES))
+        match random.choice(("set", "drop", "add", "repeat")):
+            case "set" if keys:
+                place[random.choice(keys)] = value
+            case "drop" if keys:
+                del place[random.choice(keys)]
+            case "repeat" if isinstance(place, list) and place:
+                place.append(deepcopy(random.choice(place)))
+            case _:
+                if isinstance(place, dict):
+                    place[random.choice(MEMBERS)] = value
+                else:
+                    place.append(value)
+    return changed
+
+
+def mark(body, beside, counted):
+    """The same body with members that the typed parse refuses."""
+    usage = body.get("usage")
+    if isinstance(usage, dict) and usage:
+        merged = {name: {**(usage.get(name) or {}), **more} if isinstance(more, dict) else more
+                  for name, more in counted.items() if isinstance(usage.get(name), dict | None)}  # fmt: skip
+        body = {**body, "usage": {**usage, **merged}}
+    return {**body, **beside}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_body_gives_the_same_reply_on_both_ways(family):
+    body, beside, counted = FAMILIES[family]
+    wire, random, typed, usual = Wire(family, "m"), Random(7), TYPED.get(family), 0
+    for number in range(BODIES_PER_FAMILY):
+        changed = mutate(body, random) if number else body
+        ascii_only = random.random() < 0.5
+        plain, tolerant = (
+            json.dumps(each, ensure_ascii=ascii_only, separators=(",", ":")).encode("utf-8", "surrogatepass")
+            for each in (changed, mark(changed, beside, counted))
+        )
+        reply = wire.decode_or_fail(plain, size=97)
+        if typed is not None:
+            assert typed(tolerant, wire.asked.model) is None
+            found = typed(plain, wire.asked.model)
+            assert number or found is not None, "the example is not of the usual form"
+            assert found is None or found == reply
+            usual += found is not None
+        if isinstance(reply, Reply) and not changed.keys() & beside.keys():
+            assert reply == wire.decode_or_fail(tolerant), plain
+    assert usual > BODIES_PER_FAMILY / 20 or typed is None

@@ -1,0 +1,270 @@
+"""Formats of front ends: well-formed streams, whatever part of the deltas arrives.
+
+`make front-ends` tries them with the packages of the protocols (test_front_ends.py).
+"""
+
+import json
+
+import aiohttp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from in_loop import in_loop
+from serving import serve_agents
+from starlette.applications import Starlette
+from starlette.routing import Mount as StarletteMount
+
+from bridle import Agent, tool
+from bridle.serve import Client, ServeOptions, router
+from bridle.serve.client import ApiError
+from bridle.serve.feeds import FeedItem
+from bridle.serve.streams.ag_ui import AgUiAdapter
+from bridle.serve.streams.ui_messages import UiMessageAdapter
+from bridle.values import events as e
+from bridle.values.message import Origin, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
+from bridle.values.record import GENESIS, seal_record
+from bridle.values.result import AttemptRestarted, CallReady, ReasoningDelta, TextDelta, ToolCallDelta
+
+ARGUMENTS = '{"name": "x", "deep": {"a": [1, 2]}}'
+ORIGIN = Origin(family="f", endpoint="e", model="m")
+
+
+def record(event):
+    return FeedItem(1, seal_record(1, 1.0, event, GENESIS))
+
+
+def delta(value):
+    return FeedItem(1, None, value)
+
+
+def make_run(reasoning, text, calls, *, restarts=False):
+    """Items of a run: a reply with parts, the results of its calls, and a last reply."""
+    pieces = [delta(ReasoningDelta(reasoning=piece)) for piece in reasoning]
+    pieces += [delta(TextDelta(text=piece)) for piece in text]
+    for index in range(calls):
+        for part in (ARGUMENTS[:10], ARGUMENTS[10:]):
+            pieces.append(delta(ToolCallDelta(index=index, name="look", arguments=part, call_id=f"c{index}")))
+        call = ToolCall(id=f"c{index}", name="look", arguments=ARGUMENTS)
+        pieces.append(delta(CallReady(index=index, call=call)))
+    parts = [Reasoning(text="".join(reasoning))] if reasoning else []
+    parts += [Text(text="".join(text))] if text else []
+    parts += [ToolCall(id=f"c{index}", name="look", arguments=ARGUMENTS) for index in range(calls)]
+    reply = Reply(parts=tuple(parts), stop=Stop.DONE, origin=ORIGIN)
+    broken = [
+        delta(TextDelta(text="void")),
+        delta(AttemptRestarted(attempt=2, reason="cut", is_text_void=True)),
+    ]
+    return [
+        record(e.Prompted(parts=(Text(text="go"),))),
+        record(e.ModelAsked(step=1, attempt=1, digest="d")),
+        *(broken if restarts else []),
+        *pieces,
+        record(e.ModelReplied(reply=reply)),
+        *(
+            record(
+                e.ToolFinished(
+                    result=ToolResult(call_id=f"c{index}", parts=(Text(text="here"),)), name="look"
+                )
+            )
+            for index in range(calls)
+        ),
+        record(e.RunEnded(stop="done")),
+    ]
+
+
+def frames(adapter, items, split=3):
+    """The data of all frames of a stream, sent in batches."""
+    written = adapter.begin()
+    for start in range(0, len(items), split):
+        written += adapter.encode(items[start : start + split])
+    written += adapter.finish()
+    lines = [line.removeprefix(b"data: ") for line in written.split(b"\n") if line]
+    return [json.loads(line) for line in lines if line != b"[DONE]"]
+
+
+PIECES = st.lists(st.text(min_size=1, max_size=5), max_size=4)
+RUNS = st.tuples(PIECES, PIECES, st.integers(0, 2), st.booleans())
+
+
+def drop_deltas(items, kept):
+    """The items as a viewer sees them that lost some deltas: all from one point on, or before one."""
+    start, end = kept
+    numbers = [number for number, item in enumerate(items) if item.delta is not None]
+    lost = set(numbers[start:end])
+    return [item for number, item in enumerate(items) if number not in lost]
+
+
+@settings(max_examples=200)
+@given(run=RUNS, kept=st.tuples(st.integers(0, 8), st.integers(0, 12)))
+def test_a_ui_message_has_the_whole_reply_and_well_formed_parts(run, kept):
+    reasoning, text, calls, restarts = run
+    chunks = frames(
+        UiMessageAdapter("s"), drop_deltas(make_run(reasoning, text, calls, restarts=restarts), kept)
+    )
+    assert chunks[0]["type"] == "start" and chunks[-1]["type"] == "finish"
+    opened, shown = set(), {"text": "", "reasoning": ""}
+    for chunk in chunks:
+        kind, _, event = chunk["type"].partition("-")
+        if chunk["type"] == "data-restarted":
+            shown = dict.fromkeys(shown, "")
+        elif kind in shown and event == "start":
+            opened.add(chunk["id"])
+        elif kind in shown:
+            assert chunk["id"] in opened
+            shown[kind] += chunk.get("delta", "")
+            opened -= {chunk["id"]} if event == "end" else set()
+    assert not opened
+    assert shown["text"] == "".join(text)
+    inputs = [chunk for chunk in chunks if chunk["type"] == "tool-input-available"]
+    assert sorted(each["toolCallId"] for each in inputs) == [f"c{index}" for index in range(calls)]
+    assert all(each["input"] == json.loads(ARGUMENTS) for each in inputs)
+    outputs = [chunk for chunk in chunks if chunk["type"] == "tool-output-available"]
+    assert len(outputs) == calls
+    steps = [chunk["type"] for chunk in chunks if chunk["type"] in ("start-step", "finish-step")]
+    assert steps == ["start-step", "finish-step"]
+
+
+@settings(max_examples=200)
+@given(run=RUNS, kept=st.tuples(st.integers(0, 8), st.integers(0, 12)))
+def test_ag_ui_events_are_nested_as_the_protocol_wants(run, kept):
+    reasoning, text, calls, restarts = run
+    items = drop_deltas(make_run(reasoning, text, calls, restarts=restarts), kept)
+    events = frames(AgUiAdapter("s", "r"), items)
+    assert events[0]["type"] == "RUN_STARTED" and events[-1]["type"] == "RUN_FINISHED"
+    opened, arguments, shown = set(), {}, ""
+    for event in events:
+        kind, _, stage = event["type"].rpartition("_")
+        key = event.get("toolCallId") or event.get("messageId") or event.get("stepName")
+        if stage in ("START", "STARTED") and kind != "RUN":
+            assert (kind, key) not in opened
+            opened.add((kind, key))
+        elif stage in ("END", "FINISHED") and kind != "RUN":
+            opened.remove((kind, key))
+        elif stage in ("CONTENT", "ARGS"):
+            assert (kind, key) in opened and event["delta"]
+            arguments[key] = arguments.get(key, "") + (event["delta"] if stage == "ARGS" else "")
+            shown += event["delta"] if kind == "TEXT_MESSAGE" else ""
+        elif event["type"] == "CUSTOM":
+            shown = ""
+    assert not opened
+    assert shown == "".join(text)
+    ended = [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_END"]
+    assert sorted(ended) == [f"c{index}" for index in range(calls)]
+    results = [event for event in events if event["type"] == "TOOL_CALL_RESULT"]
+    assert len(results) == calls
+
+
+@pytest.mark.parametrize(
+    ("stop", "chunk", "event"),
+    [
+        ("done", ("finish", "stop"), ("RUN_FINISHED", "success")),
+        ("waiting", ("finish", "tool-calls"), ("RUN_FINISHED", "interrupt")),
+        ("cancelled", ("abort", None), ("RUN_FINISHED", "cancelled")),
+        ("failed", ("finish", "error"), ("RUN_ERROR", None)),
+        ("budget", ("finish", "other"), ("RUN_ERROR", None)),
+        ("refused", ("finish", "content-filter"), ("RUN_FINISHED", "success")),
+    ],
+)
+def test_every_end_has_its_form(stop, chunk, event):
+    items = [
+        record(e.Prompted(parts=(Text(text="go"),))),
+        record(e.ApprovalAsked(call_id="c0", binding="b", rule="asks")),
+        record(e.RunEnded(stop=stop, reason="why")),
+    ]
+    last = frames(UiMessageAdapter("s"), items)[-1]
+    assert (last["type"], last.get("finishReason")) == chunk
+    last = frames(AgUiAdapter("s"), items)[-1]
+    assert (last["type"], last.get("outcome", {}).get("type")) == event
+
+
+@tool(effect="read")
+def look(name: str) -> str:
+    """Look something up."""
+    return f"{name} is here"
+
+
+@in_loop
+async def test_an_ag_ui_client_runs_its_own_tools(tmp_path):
+    agent = Agent("sim:", name="shop", tools=[look])
+    tools = [{"name": "choose", "description": "Asks the user.", "parameters": {"type": "object"}}]
+
+    async def run(http, url, messages, **more):
+        body = {"threadId": "t", "runId": "r", "messages": messages, **more}
+        async with http.post(f"{url}/api/ag-ui/shop", json=body) as reply:
+            text = await reply.text()
+        return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")] or text
+
+    async with serve_agents({"shop": agent}, tmp_path / "log.db") as serving, aiohttp.ClientSession() as http:
+        asking = {"role": "user", "content": '!call choose {}\n!call look {"name": "x"}\n!then\n!say fine'}
+        events = await run(http, serving.url, [asking], tools=tools, state={"a": 1}, context=[])
+        assert events[1] == {"type": "CUSTOM", "name": "bridle.ignored", "value": {"fields": ["state"]}}
+        calls = {
+            each["toolCallName"]: each["toolCallId"] for each in events if each["type"] == "TOOL_CALL_START"
+        }
+        assert [each["content"] for each in events if each["type"] == "TOOL_CALL_RESULT"] == ["x is here"]
+        assert events[-1]["outcome"] == {"type": "success"} and events[-1]["result"]["stop"] == "waiting"
+        result = {"role": "tool", "toolCallId": calls["choose"], "content": "", "error": "the user left"}
+        wrong = await run(http, serving.url, [asking, {**result, "toolCallId": "none"}])
+        assert "none" in wrong and "error" in wrong
+        events = await run(http, serving.url, [asking, result])
+        assert events[-1]["result"]["stop"] == "done"
+        messages = (await serving.client.messages("t")).messages
+        (given,) = [part for part in messages[2].parts if part.call_id == calls["choose"]]
+        assert (given.outcome, given.text) == ("error", "the user left")
+        taken = await run(http, serving.url, [asking], tools=[{"name": "look"}])
+        assert "has a tool 'look' of its own" in taken
+
+
+@in_loop
+async def test_a_router_is_mounted_in_another_application(tmp_path):
+    from serving import serve
+
+    mounted = router(Agent("sim:", name="shop", tools=[look]), store=tmp_path / "log.db")
+    app = Starlette(
+        routes=[StarletteMount("/agents", mounted)],
+        lifespan=lambda app: mounted.router.lifespan_context(mounted),
+    )
+    async with serve(app) as url:
+        client = Client(f"{url}/agents")
+        run = await client.prompt('!call look {"name": "x"}\n!then\n!say found', session="a/b", new=True)
+        async for _ in client.stream(run.session):
+            pass
+        assert (await client.session("a/b")).answer == "found"
+        with pytest.raises(ApiError, match="no session 'a/b/c'"):
+            await client.call("a/b/c", 1)
+
+
+@in_loop
+async def test_a_client_that_leaves_a_chat_cancels_its_run(tmp_path):
+    import asyncio
+
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read")
+    async def hang() -> str:
+        """Wait for the test."""
+        entered.set()
+        await leave.wait()
+        return "over"
+
+    agent = Agent("sim:", name="shop", tools=[hang])
+    async with serve_agents({"shop": agent}, tmp_path / "log.db", options=ServeOptions()) as serving:
+        for query, ends in (("", "cancelled"), ("?on_leave=continue", "done")):
+            entered.clear()
+            leave.clear()
+            chat = f"chat{query[-3:]}"
+            message = {"role": "user", "parts": [{"type": "text", "text": "!call hang\n!then\n!say over"}]}
+            body = json.dumps({"id": chat, "messages": [message], "trigger": "submit-message"}).encode()
+            head = f"POST /api/chat/shop{query} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            reader, writer = await asyncio.open_connection("127.0.0.1", serving.port)
+            writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+            await reader.readuntil(b'"start-step"')
+            await entered.wait()
+            writer.close()
+            if ends == "done":
+                while serving.host.feeds.viewers:
+                    await asyncio.sleep(0.01)
+                leave.set()
+            async for _ in serving.client.stream(chat):
+                pass
+            assert (await serving.client.session(chat)).summary.status == ends

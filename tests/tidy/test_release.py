@@ -1,0 +1,65 @@
+"""What `make release` refuses: versions that disagree, an undated changelog, files that the wheel lacks or should not have."""
+
+import importlib
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "bench"))
+release = importlib.import_module("release")
+VERSION = release.check_version(
+    f"## Unreleased ({importlib.import_module('bridle').__version__})", draft=True
+)
+
+
+def test_a_draft_may_be_undated_and_a_release_may_not():
+    dated = f"# Changelog\n\n## {VERSION} (2026-11-17)\n"
+    assert release.check_version(dated, draft=False) == release.check_version(dated, draft=True) == VERSION
+    for heading in (f"Unreleased ({VERSION})", "9.9.9 (2026-11-17)", f"{VERSION} (soon)"):
+        with pytest.raises(release.Unfit, match="the first section of CHANGELOG"):
+            release.check_version(f"# Changelog\n\n## {heading}\n", draft=False)
+
+
+def test_package_and_metadata_have_one_version(monkeypatch, tmp_path):
+    (tmp_path / "src" / "bridle").mkdir(parents=True)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "src" / "bridle" / "__init__.py").write_text('__version__ = "0.0.1"\n')
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    with pytest.raises(release.Unfit, match=f"says {VERSION}, bridle.__version__ 0"):
+        release.check_version("", draft=True)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return release.build(ROOT, tmp_path_factory.mktemp("dist") / "dist")
+
+
+def test_the_files_of_this_checkout_pass(built):
+    wheel, archive = built
+    release.check_wheel(wheel, VERSION)
+    release.check_archive(archive, wheel)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "added", "said"),
+    [
+        ("bridle/py.typed", None, "differ: bridle/py.typed"),
+        (None, "bridle/secret.py", "differ: bridle/secret.py"),
+        ("bridle/providers/models.toml", None, "differ: bridle/providers/models.toml"),
+    ],
+)
+def test_a_wheel_with_other_files_is_refused(built, tmp_path, left_out, added, said):
+    changed = tmp_path / built[0].name
+    with zipfile.ZipFile(built[0]) as source, zipfile.ZipFile(changed, "w") as target:
+        assert left_out is None or left_out in source.namelist()
+        for name in source.namelist():
+            if name != left_out:
+                target.writestr(name, source.read(name))
+        if added:
+            target.writestr(added, "")
+    with pytest.raises(release.Unfit, match=said):
+        release.check_wheel(changed, VERSION)
