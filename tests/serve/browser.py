@@ -37,6 +37,8 @@ FLAGS = (
     "--host-resolver-rules=MAP evil.test 127.0.0.1",
     "--mute-audio",
     "--force-color-profile=srgb",
+    # Else a page that changes its address 200 times within 10 seconds stays where it is.
+    "--disable-ipc-flooding-protection",
 )
 LISTENING = "DevTools listening on "
 KEYS = {"Enter": ("Enter", 13, "\r"), "Escape": ("Escape", 27, ""), "Tab": ("Tab", 9, "")}
