@@ -39,7 +39,8 @@ for _ in range(count):
         else:
             libc = ctypes.CDLL(None)
             libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-            libc.munmap(first // 4096 * 4096, (end + 4095) // 4096 * 4096 - first // 4096 * 4096)
+            begin = (first + 4095) // 4096 * 4096  # the page before can hold frames of the program itself
+            libc.munmap(begin, (end + 4095) // 4096 * 4096 - begin)
         with open(path, "a") as file:
             file.write(f"{os.getpid()}\\n")
         for fd in (0, 1, 2):
@@ -170,7 +171,8 @@ def test_without_a_list_of_processes_an_ended_tree_is_gone(monkeypatch, tmp_path
 
 
 def hide(how, path, count, *options):
-    return [sys.executable, "-c", HIDING, how, str(path), str(count), *options]
+    """A command that hides; its arguments fill the first page of what it unmaps, so that the environment is in others."""
+    return [sys.executable, "-c", HIDING + "#" * 8192, how, str(path), str(count), *options]
 
 
 @pytest.mark.parametrize("how", ["title", "unmapped"])
