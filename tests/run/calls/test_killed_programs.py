@@ -156,7 +156,8 @@ def test_killed_after_every_event_no_call_of_a_program_runs_twice(tmp_path):
     assert list_results(result) == [PRINTED]
     logs = read_sessions(whole)
     expected = list_facts(logs)
-    assert Side(whole).calls == CALLS and count_charges(logs) == len(CALLS)
+    # The calls at the same time have no order.
+    assert sorted(Side(whole).calls) == sorted(CALLS) and count_charges(logs) == len(CALLS)
     kills = 0
     for count, folder in kill_after_every_record(tmp_path, __file__):
         killed = f"killed after record {count}"
@@ -166,8 +167,8 @@ def test_killed_after_every_event_no_call_of_a_program_runs_twice(tmp_path):
         assert list_results(result) == [PRINTED], killed
         calls = read_calls(folder)
         assert not completed.intersection(calls[len(before) :]), killed
-        # Of two reads at the same time, one may have ended without a record of it.
-        assert {*calls} == {*CALLS} and len(calls) <= len(CALLS) + 1, killed
+        # The two reads at the same time may have run without a record of it.
+        assert {*calls} == {*CALLS} and len(calls) <= len(CALLS) + 2, killed
         assert calls.count("book 1b") == calls.count("pay booked 1b") == 1, killed
         logs = read_sessions(folder)
         assert list_facts(logs) == expected, killed
