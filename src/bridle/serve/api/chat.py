@@ -24,7 +24,7 @@ from bridle.values.events import Prompted
 from bridle.values.message import Media, Outcome, Text, ToolResult
 
 from .call import ApiCall
-from .control import answer, resume_answered
+from .control import answer, hold_answers, resume_answered
 from .reading import read_session
 from .types import ApprovalBody, StartedRun
 
@@ -211,9 +211,10 @@ async def _answer_all(
 ) -> StartedRun:
     if not answers:
         raise ServeError(400, "invalid_request", NO_PROMPT)
-    for approval, given in answers:
-        await answer(host, session, approval, given)
-    run = await resume_answered(host, session)
+    async with hold_answers(host, session) as outer:
+        for approval, given in answers:
+            await answer(host, session, approval, given)
+        run = await resume_answered(host, session, outer)
     if run is None:
         raise ServeError(
             409, "not_resumed", "the answers are recorded; the run waits for others, or runs elsewhere"

@@ -1,5 +1,8 @@
 """Requests of the API that change something: prompt, steer, cancel, pause, resume, answer, fork."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from bridle.ports.store import SupportsApprovalKey, supports
 from bridle.run.agent import Agent
 from bridle.run.archive.sessions import find_parent_session
@@ -109,14 +112,24 @@ async def answer_approval(call: ApiCall, body: t.ApprovalBody) -> t.ApprovalRepl
     """Approve, edit or reject a call, and continue its run."""
     if body.arguments is not None and body.answer != "approve":
         raise ServeError(400, "invalid_request", "only `approve` takes arguments")
-    question = await answer(call.host, call.session, call.path["approval"], body)
-    run = await resume_answered(call.host, call.session, body.tenant) if body.resume else None
+    async with hold_answers(call.host, call.session, watches_again=body.resume) as outer:
+        question = await answer(call.host, call.session, call.path["approval"], body)
+        run = await resume_answered(call.host, call.session, outer, body.tenant) if body.resume else None
     return t.ApprovalReply(approval=question, run=run)
 
 
-async def resume_answered(host: AgentHost, session: str, tenant: str | None = None) -> StartedRun | None:
-    """Continue a run whose questions are answered; None if one is open, it runs, or its agent is not served."""
+@asynccontextmanager
+async def hold_answers(host: AgentHost, session: str, *, watches_again: bool = True) -> AsyncIterator[str]:
+    """Answer questions without the host resuming the run for them; yields the session to resume."""
     outer = await _find_outermost(host, session)
+    async with host.answers.hold(outer, watches_again=watches_again):
+        yield outer
+
+
+async def resume_answered(
+    host: AgentHost, session: str, outer: str, tenant: str | None = None
+) -> StartedRun | None:
+    """Continue a run whose questions are answered; None if one is open, it runs, or its agent is not served."""
     _, state = await read_session(host, session)
     if list_pending_approvals(session, state) or await is_running(host, outer):
         return None
