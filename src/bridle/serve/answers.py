@@ -8,7 +8,6 @@ open. It decides nothing about the answer: the resumed run checks its proof, and
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Literal, NamedTuple
@@ -45,6 +44,13 @@ class WaitingRun(NamedTuple):
     """Hashes of the answers in these logs."""
 
 
+class _Hold:
+    """Callers that answer questions of one run themselves."""
+
+    def __init__(self) -> None:
+        self.callers, self.turn = 0, asyncio.Lock()
+
+
 class AnswerWatch:
     """Watches the waiting runs of a server."""
 
@@ -56,7 +62,7 @@ class AnswerWatch:
     ) -> None:
         self._store, self._runs, self._resume = store, runs, resume
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._held: Counter[str] = Counter()
+        self._held: dict[str, _Hold] = {}
         self._used: dict[str, frozenset[str]] = {}
         """Answers for which a run was resumed, so that a run that waits again is not resumed for the same ones."""
         self._reading = asyncio.Semaphore(READING_MAX)
@@ -81,14 +87,19 @@ class AnswerWatch:
 
     @asynccontextmanager
     async def hold(self, session: str, *, watches_again: bool = True) -> AsyncIterator[None]:
-        """Do not resume the run of a session while the caller answers its questions, and resumes it."""
-        self._held[session] += 1
+        """Do not resume the run of a session while the caller answers its questions, and resumes it.
+
+        Callers wait for one another: two answers at once would be refused by the lease of the session.
+        """
+        hold = self._held.setdefault(session, _Hold())
+        hold.callers += 1
         self._stop(session)
         try:
-            yield
+            async with hold.turn:
+                yield
         finally:
-            self._held[session] -= 1
-            if not self._held[session]:
+            hold.callers -= 1
+            if not hold.callers:
                 del self._held[session]
                 if watches_again:
                     self.add(session)

@@ -11,6 +11,7 @@ from bridle.run.lineage import fork_session
 from bridle.run.validate_input import check_session
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost
+from bridle.values.errors import Conflict
 from bridle.values.events import Forked, Prompted
 from bridle.values.message import Text
 from bridle.values.record import Record
@@ -58,7 +59,11 @@ async def fork_before_prompt(host: AgentHost, chat: str, texts: Sequence[str], *
         raise ServeError(
             409, "too_many_answers", f"the chat has {ANSWERS_MAX} other answers", "start a new chat"
         )
-    return (await fork_session(host.store, session, before, f"{chat}~{len(names) + 1}")).session
+    try:
+        return (await fork_session(host.store, session, before, f"{chat}~{len(names) + 1}")).session
+    except Conflict:
+        problem = "another request has the same message answered again"
+        raise ServeError(409, "session_busy", problem, "wait for its answer") from None
 
 
 async def _list_names(host: AgentHost, chat: str) -> list[str]:
