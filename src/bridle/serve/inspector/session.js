@@ -67,7 +67,7 @@ export class SessionView {
     this.tabs = h("nav.tabs", { role: "tablist" });
     this.part = h(".part", { hidden: true });
     this.body = h(".tab-body");
-    replace(this.app.main, h("section.session", {}, this.head, this.banner, h(".tab-bar.sticky", {}, this.tabs), this.part, this.body));
+    replace(this.app.main, h("section.session", {}, this.head, this.banner, h(".tab-bar.sticky", {}, this.tabs, this.part), this.body));
     this.detail = await get(this.path(), {}, this.signal);
     const agents = await this.app.loadAgents();
     this.isServed = agents.some((agent) => agent.name === this.detail.summary.agent);
