@@ -44,4 +44,23 @@ async def pay(number: int) -> str:
     return f"paid {number}"
 
 
-worker = Agent("sim:", name="worker", tools=[wait_for, count, append, pay])
+@tool(effect="write", approve=True)
+def charge(number: int) -> str:
+    """Charge a card, if a person agrees."""
+    with (HERE / "charged").open("a") as file:
+        file.write(f"{number}\n")
+    return f"charged {number}"
+
+
+worker = Agent(
+    "sim:",
+    name="worker",
+    tools=[
+        wait_for,
+        count,
+        append,
+        pay,
+        charge,
+        Agent("sim:", tools=[charge]).as_tool("ask_clerk", "Ask the clerk."),
+    ],
+)

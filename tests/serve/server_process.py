@@ -21,8 +21,8 @@ def _environment():
 
 
 class ServerProcess:
-    def __init__(self, folder, port, *options):
-        self.folder, self.port, self.options = folder, port, options
+    def __init__(self, folder, port, *options, store="log.db"):
+        self.folder, self.port, self.options, self.store = folder, port, options, store
         self.process, self.url = None, f"http://127.0.0.1:{port}"
 
     def start(self):
@@ -35,7 +35,7 @@ class ServerProcess:
             str(AGENTS),
             "--json",
             "--store",
-            "log.db",
+            self.store,
         ]
         self.process = subprocess.Popen(
             [*command, "--port", str(self.port), *self.options],

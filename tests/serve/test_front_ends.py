@@ -75,6 +75,8 @@ async def test_the_vercel_ai_sdk(tmp_path):
         True,
     )
     assert done["paid"]["parts"][-1]["text"] == "paid"
+    assert done["again"]["parts"][-1]["text"] == "found"
+    assert done["again"]["metadata"]["session"] == "chat-1~2"
     assert done["stopped"] == "cancelled"
 
 

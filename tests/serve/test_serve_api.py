@@ -229,6 +229,9 @@ async def test_wrong_requests_say_what_is_wrong(shop, tmp_path):
             ("POST", "/api/sessions", b'{"promt": "x"}', 400, "invalid_request"),
             ("GET", "/api/sessions?limit=0", b"", 400, "invalid_request"),
             ("GET", "/api/sessions?limt=1", b"", 400, "invalid_request"),
+            ("GET", "/api/sessions?usd_min=nan", b"", 400, "invalid_request"),
+            ("POST", "/api/chat/shop", b'{"a":' * 50_000, 400, "invalid_request"),
+            ("POST", "/api/sessions/none/fork", b'{"at": "%s"}' % (b"9" * 5000), 404, "session_not_found"),
             ("GET", "/api/sessions/none/stream", b"", 404, "session_not_found"),
             ("GET", "/api/sessions/budget%3Ax", b"", 400, "invalid_request"),
             ("POST", "/api/sessions/none/cancel", b"{}", 404, "session_not_found"),
@@ -269,3 +272,72 @@ async def test_a_browser_that_has_everything_is_told_not_to_reconnect(shop, tmp_
         assert status == 200 and headers["content-type"].startswith("text/event-stream")
         ids = [line for line in body.split(b"\n") if line.startswith(b"id: ")]
         assert ids == [f"id: {number}".encode() for number in range(3, len(events) + 1)]
+
+
+@pytest.mark.parametrize("place", ["memory", "file"])
+@in_loop
+async def test_of_answers_at_once_to_one_question_the_first_is_used(shop, tmp_path, place):
+    async with serve_agents({"shop": shop}, None if place == "memory" else tmp_path / "log.db") as serving:
+        client = serving.client
+        run = await client.prompt(PAYING)
+        await finish(client, run)
+        (question,) = (await client.approvals(run.session)).approvals
+        outcomes = await asyncio.gather(
+            *(client.answer(run.session, question.id, "approve", by=f"user {n}") for n in range(3)),
+            *(client.answer(run.session, question.id, "reject", by="eve") for _ in range(3)),
+            return_exceptions=True,
+        )
+        (answered,) = [each for each in outcomes if not isinstance(each, ApiError)]
+        late = {(each.status, each.code) for each in outcomes if isinstance(each, ApiError)}
+        assert late == {(409, "already_answered")}
+        items = await finish(client, answered.run)
+        results = [item for item in items if isinstance(getattr(item, "event", None), ToolFinished)]
+        assert len(results) == 1
+        with pytest.raises(ApiError, match=r"is answered already: (approve|reject) by (user|eve)"):
+            await client.answer(run.session, question.id, "approve")
+        with pytest.raises(ApiError, match="no pending approval matches 'zz'"):
+            await client.answer(run.session, "zz", "approve")
+
+
+@pytest.mark.parametrize("place", ["memory", "file"])
+@in_loop
+async def test_answers_at_once_to_two_questions_are_both_taken(shop, tmp_path, place):
+    async with serve_agents({"shop": shop}, None if place == "memory" else tmp_path / "log.db") as serving:
+        client = serving.client
+        run = await client.prompt('!call pay {"usd": 1}\n!call pay {"usd": 2}\n!then\n!say paid')
+        await finish(client, run)
+        questions = (await client.approvals(run.session)).approvals
+        replies = await asyncio.gather(
+            *(client.answer(run.session, each.id, "approve") for each in questions)
+        )
+        (resumed,) = [reply.run for reply in replies if reply.run is not None]
+        await finish(client, resumed)
+        assert (await client.session(run.session)).answer == "paid"
+        with pytest.raises(ApiError, match="ended as done"):
+            await client.cancel(run.session)
+
+
+@in_loop
+async def test_a_waiting_run_cannot_be_cancelled_and_says_what_to_do(shop, tmp_path):
+    async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
+        run = await serving.client.prompt(PAYING)
+        await finish(serving.client, run)
+        with pytest.raises(ApiError, match="ended as waiting; answer its questions, or send a new prompt"):
+            await serving.client.cancel(run.session)
+
+
+@pytest.mark.parametrize("path", ["/api/sessions", "/openai/v1/chat/completions"])
+@in_loop
+async def test_a_client_that_leaves_within_its_request_is_no_error_of_the_server(
+    shop, tmp_path, caplog, path
+):
+    async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
+        _, writer = await asyncio.open_connection("127.0.0.1", serving.port)
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        writer.write(f"{head}content-length: 500\r\n\r\n{{".encode())
+        await writer.drain()
+        await serving.client.agents()  # the server has begun with it
+        writer.close()
+        await writer.wait_closed()
+        await serving.client.agents()
+    assert not caplog.records

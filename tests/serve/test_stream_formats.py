@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount as StarletteMount
 
 from bridle import Agent, tool
+from bridle.run.lineage import fork_session
 from bridle.serve import Client, ServeOptions, router
 from bridle.serve.client import ApiError
 from bridle.serve.feeds import FeedItem
@@ -268,3 +269,93 @@ async def test_a_client_that_leaves_a_chat_cancels_its_run(tmp_path):
             async for _ in serving.client.stream(chat):
                 pass
             assert (await serving.client.session(chat)).summary.status == ends
+
+
+def user(text, **more):
+    return {"id": f"u-{text}", "role": "user", "parts": [{"type": "text", "text": text}], **more}
+
+
+async def chat(http, url, messages, **more):
+    """The chunks of one chat request; the JSON of an error."""
+    body = {"id": "chat", "messages": messages, "trigger": "submit-message", **more}
+    async with http.post(f"{url}/api/chat/shop", json=body) as reply:
+        text = await reply.text()
+    lines = [line[6:] for line in text.splitlines() if line.startswith("data: {")]
+    return [json.loads(line) for line in lines] or json.loads(text)
+
+
+def read_answer(chunks):
+    """The text of an answer, and the session that has it."""
+    text = "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta")
+    return text, chunks[0]["messageMetadata"]["session"]
+
+
+OLD = {"id": "a", "role": "assistant", "parts": [{"type": "text", "text": "an answer"}]}
+
+
+@in_loop
+async def test_a_message_is_answered_again_in_a_fork_and_the_chat_goes_on_there(tmp_path):
+    agent = Agent("sim:", name="shop", tools=[look])
+    asking, more = user('!call look {"name": "x"}\n!then\n!say found'), user("!say more")
+    async with serve_agents({"shop": agent}, tmp_path / "log.db") as serving, aiohttp.ClientSession() as http:
+        url = serving.url
+        assert read_answer(await chat(http, url, [asking])) == ("found", "chat")
+        assert read_answer(await chat(http, url, [asking, OLD, more])) == ("more", "chat")
+        again = {"trigger": "regenerate-message"}
+        assert read_answer(await chat(http, url, [asking, OLD, more], **again)) == ("more", "chat~2")
+        # The first message of the chat, with the id of its answer.
+        chunks = await chat(http, url, [asking], messageId="a", **again)
+        assert read_answer(chunks) == ("found", "chat~3")
+        assert [each["output"] for each in chunks if each["type"] == "tool-output-available"] == ["x is here"]
+        assert read_answer(await chat(http, url, [asking, OLD, user("!say on")])) == ("on", "chat~3")
+        texts = [message.text for message in (await serving.client.messages("chat~3")).messages]
+        assert texts == [asking["parts"][0]["text"], "", "", "found", "!say on", "on"]
+        # Nothing is lost: the answers before are sessions.
+        assert (await serving.client.session("chat")).answer == "more"
+        branches = (await serving.client.branches("chat")).branches
+        assert {(each.session, each.parent) for each in branches} >= {("chat~2", "chat")}
+        async with http.get(f"{url}/api/chat/shop/chat/stream") as reply:
+            assert reply.status == 204
+
+
+@in_loop
+async def test_an_edited_message_takes_the_place_of_the_one_in_the_chat(tmp_path):
+    agent = Agent("sim:", name="shop", tools=[look])
+    async with serve_agents({"shop": agent}, tmp_path / "log.db") as serving, aiohttp.ClientSession() as http:
+        url, first, second = serving.url, user("!say one"), user("!say two")
+        await chat(http, url, [first])
+        await chat(http, url, [first, OLD, second])
+        edited = await chat(http, url, [first, OLD, user("!say 2")], messageId="u-!say two")
+        assert read_answer(edited) == ("2", "chat~2")
+        texts = [message.text for message in (await serving.client.messages("chat~2")).messages]
+        assert texts == ["!say one", "one", "!say 2", "2"]
+        # `sendMessage()` without a message asks for an answer to the last one; the client may send only that.
+        assert read_answer(await chat(http, url, [user("!say 2")], messageId="u-!say 2")) == ("2", "chat~3")
+        texts = [message.text for message in (await serving.client.messages("chat~3")).messages]
+        assert texts == ["!say one", "one", "!say 2", "2"]
+
+
+@in_loop
+async def test_what_cannot_be_answered_again_says_why(tmp_path):
+    agent = Agent("sim:", name="shop", tools=[look])
+    async with serve_agents({"shop": agent}, tmp_path / "log.db") as serving, aiohttp.ClientSession() as http:
+        url, again = serving.url, {"trigger": "regenerate-message"}
+        await chat(http, url, [user("!say one")])
+        for messages, code in (
+            ([user("!say other")], "no_such_message"),
+            ([user("!say one"), OLD], "invalid_request"),
+            ([], "invalid_request"),
+        ):
+            error = (await chat(http, url, messages, **again))["error"]
+            assert (error["code"], bool(error["hint"])) == (code, True)
+        error = (await chat(http, url, [user("!say one")], trigger="rewind"))["error"]
+        assert error["code"] == "invalid_request" and "trigger" in error["message"]
+        # Somebody else's session with the name of a fork is neither continued nor changed.
+        await serving.client.prompt("!say mine", session="chat~2", new=True)
+        async for _ in serving.client.stream("chat~2"):
+            pass
+        assert read_answer(await chat(http, url, [user("!say one"), OLD, user("!say b")])) == ("b", "chat")
+        assert read_answer(await chat(http, url, [user("!say one")], **again)) == ("one", "chat~3")
+        # A fork that its request left without a prompt is used by the next one.
+        await fork_session(serving.host.store, "chat~3", 1, "chat~4")
+        assert read_answer(await chat(http, url, [user("!say one")], **again)) == ("one", "chat~4")

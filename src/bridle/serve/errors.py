@@ -3,6 +3,7 @@
 import logging
 
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from bridle.values.errors import (
@@ -52,6 +53,8 @@ def describe_error(error: Exception) -> ServeError:
     if isinstance(error, MissingKey):  # it names variables of the server, which are not the client's
         LOG.warning("%s", escape_text(str(error)))
         return ServeError(500, "missing_key", "the server has no key for the model of this agent")
+    if isinstance(error, ClientDisconnect):  # it hears nothing of this, and the log has no use for it
+        return ServeError(400, "client_left", "the client left before its request was complete")
     for kind, status, code in STATUSES:
         if isinstance(error, kind):
             return ServeError(status, code, str(error))

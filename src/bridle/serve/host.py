@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from bridle.config.agent_loader import find_agents_store
 from bridle.core.recovery.log_repair import fold_log
@@ -15,6 +15,7 @@ from bridle.run.archive.sessions import find_due, find_parent_session, list_sess
 from bridle.run.context.resources import StoreLike, copy_agent
 from bridle.run.context.run_context import check_context, list_certain_needs
 from bridle.run.context.run_options import RunOptions
+from bridle.run.recovery.session_log import has_engine
 from bridle.run.replay.replay_session import read_records
 from bridle.stores import open_store
 from bridle.values.errors import BridleError, MisuseError
@@ -22,6 +23,7 @@ from bridle.values.message import Prompt, ToolResult
 from bridle.values.text import escape_text
 from bridle.values.usage import Budget
 
+from .answers import WATCHED_MAX, AnswerWatch
 from .api.types import StartedRun
 from .errors import ServeError
 from .feeds import FeedTable
@@ -56,14 +58,22 @@ class AgentHost:
         self.metrics = ServerMetrics()
         self.runs = RunTable(self.store, self.options.runs_max, self._on_run_end)
         self.feeds = FeedTable(self.store, self.runs.__contains__)
+        self.answers = AnswerWatch(self.store, self.runs, self._resume_answered)
         self.agents = {name: self.bind(name, agent) for name, agent in agents.items()}
         self.closers: list[Callable[[], Awaitable[None]]] = []
         """Functions that close parts of the server at its end."""
         self.is_ready = False
         self._resuming: asyncio.Task[None] | None = None
 
-    def _on_run_end(self, session: str) -> None:
+    def _on_run_end(self, session: str, stop: str) -> None:
         self.feeds.wake(session)
+        if stop == "waiting":
+            self.answers.add(session)
+        else:
+            self.answers.drop(session)
+
+    async def _resume_answered(self, session: str, state: State) -> None:
+        await self.resume(session, agent=self.find_agent_of(state))
 
     def bind(self, name: str, agent: AnyAgent) -> AnyAgent:
         """A copy of the agent that uses the store of the host and shows it its runs."""
@@ -101,14 +111,14 @@ class AgentHost:
         return self.find_agent_of(state)
 
     def find_agent_of(self, state: State) -> AnyAgent:
-        first = state.run.origin.first_settings or state.settings
+        name = _name_first_agent(state)
         for agent in self.agents.values():
-            if agent.settings.name == first.name:
+            if agent.settings.name == name:
                 return agent
         raise ServeError(
             409,
             "agent_not_served",
-            f"the session belongs to the agent {first.name!r}, which this server does not serve",
+            f"the session belongs to the agent {name!r}, which this server does not serve",
             "name one of its agents in the request, or start the server with that agent",
         )
 
@@ -164,12 +174,18 @@ class AgentHost:
 
     async def _resume_due(self) -> None:
         not_served: list[str] = []
+        waiting: list[str] = []
         try:
             for info in await list_sessions(self.store, SESSIONS_SEARCHED_MAX):
-                if not await self._try_resume(info.id):
+                outcome = await self._try_resume(info.id)
+                if outcome == "not served":
                     not_served.append(info.id)
+                elif outcome == "waiting" and len(waiting) < WATCHED_MAX:
+                    waiting.append(info.id)
         except BridleError as error:
             LOG.warning("%s", escape_text(f"runs are not resumed: {error}"))
+        for session in reversed(waiting):  # the oldest first, which is given up first
+            self.answers.add(session)
         if not_served:
             names = ", ".join(not_served[:SESSIONS_NAMED_MAX])
             more = (
@@ -179,37 +195,41 @@ class AgentHost:
             )
             LOG.warning("%s", escape_text(f"not resumed, because the agent is not served: {names}{more}"))
 
-    async def _try_resume(self, session: str) -> bool:
-        """Continue a run if it is due; False if its agent is not served."""
+    async def _try_resume(self, session: str) -> Literal["", "waiting", "not served"]:
+        """Continue a run if it is due; `waiting` if it waits for an answer, `not served` if its agent is not."""
         try:
-            await self._resume_if_due(session)
+            return await self._resume_if_due(session)
         except (ServeError, BridleError) as error:
             if isinstance(error, ServeError) and error.detail.code == "agent_not_served":
-                return False
+                return "not served"
             LOG.warning("%s", escape_text(f"session {session} is not resumed: {error}"))
-        return True
+        return ""
 
-    async def _resume_if_due(self, session: str) -> None:
+    async def _resume_if_due(self, session: str) -> Literal["", "waiting"]:
         records = await read_records(self.store, session)
         if session in self.runs or find_parent_session(records):
-            return
+            return ""
         state = fold_log(records).state
         due = await find_due(self.store, state)
+        if due and await has_engine(self.store, session, state):
+            return ""  # the engine continues its runs itself
         is_wanted = state.run.origin.caller != WIRE_CALLER
         is_broken = due == "interrupted" or state.run.end.reason.startswith(SHUTDOWN_REASONS)
         if due != "answered" and not (is_broken and is_wanted):
-            return
+            return "waiting" if due == "waiting" and _name_first_agent(state) in self.agents else ""
         if supports(self.store, LeaseInspectable) and await self.store.is_leased(session):
-            return
+            return ""
         agent = self.find_agent_of(state)
         await self.runs.wait_for_room()
         await self.resume(session, agent=agent)
+        return ""
 
     async def drain(self) -> None:
         """Take no more work, end the runs so that they can be resumed, and end the views."""
         self.is_ready = False
         if self._resuming is not None:
             self._resuming.cancel()
+        self.answers.close()
         await self.runs.close(self.options.shutdown_seconds)
         self.feeds.close()
 
@@ -220,3 +240,8 @@ class AgentHost:
             await close()
         if self._owns_store:
             await self.store.close()
+
+
+def _name_first_agent(state: State) -> str:
+    """Name of the agent that began the run; others may have taken it over."""
+    return (state.run.origin.first_settings or state.settings).name

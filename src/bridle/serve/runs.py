@@ -40,7 +40,7 @@ class LiveRun:
 class RunTable:
     """The runs of a server, by session; a watcher that notices their beginning."""
 
-    def __init__(self, store: Store, runs_max: int, on_end: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, runs_max: int, on_end: Callable[[str, str], None]) -> None:
         self._store, self._runs_max, self._on_end = store, runs_max, on_end
         self._live: dict[str, LiveRun] = {}
         self._endings: set[asyncio.Task[None]] = set()
@@ -83,7 +83,7 @@ class RunTable:
                 f"session {stream.session!r} has a run",
                 "steer it, cancel it, or wait for its end",
             )
-        if len(self._live) >= self._runs_max:
+        if not self.has_room:
             raise ServeError(
                 429,
                 "too_many_runs",
@@ -114,8 +114,9 @@ class RunTable:
         return StartedRun(session=live.session, agent=agent, after=live.after)
 
     async def _wait_for_end(self, live: LiveRun) -> None:
+        stop = ""
         try:
-            await live.handle.result()
+            stop = (await live.handle.result()).stop
         except asyncio.CancelledError:
             raise
         except BridleError as error:
@@ -124,11 +125,15 @@ class RunTable:
             LOG.error("%s", escape_text(f"session {live.session}: {locate_error(error)}"))
         finally:
             del self._live[live.session]
-            self._on_end(live.session)
+            self._on_end(live.session, stop)
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._live) < self._runs_max
 
     async def wait_for_room(self) -> None:
         """Return when another run may start, or the table closes."""
-        while len(self._live) >= self._runs_max and not self.is_closing:
+        while not self.has_room and not self.is_closing:
             await asyncio.wait(set(self._endings), return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self, seconds: float) -> None:

@@ -33,6 +33,8 @@ class SessionList:
 
     async def list(self, query: t.SessionQuery) -> t.SessionPage:
         limit, found = check_page(query.limit, query.offset), []
+        if not query.usd_min.is_finite():
+            raise ServeError(400, "invalid_request", f"usd_min is a number of dollars, not {query.usd_min}")
         for info in await list_sessions(self._host.store, SESSIONS_SEARCHED_MAX):
             row = await self.summarize(info)
             if _matches(row, query):

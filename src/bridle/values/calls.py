@@ -222,6 +222,8 @@ class ControlRequested(EventBase, tag="control_requested"):
     text: str = ""
     """Message for the run, or reason."""
     answer: ApprovalAnswered | None = None
+    after: int | None = None
+    """Last record of the session when it was sent. If the run ended after it, a resumed run ignores the request."""
 
 
 class ControlRefused(EventBase, tag="control_refused"):

@@ -144,7 +144,8 @@ def test_every_message_is_a_place():
 @pytest.mark.parametrize(
     ("at", "words"),
     [("m99", "has 8 messages and no m99"), ("m0", "is not a position"), ("four", "is not a position"), (99, "cannot be forked at"),
-     (-1, "cannot be forked at"), ("-3", "is not a position")],
+     (-1, "cannot be forked at"), ("-3", "is not a position"), ("9" * 5000, "none of a number so long"),
+     ("m" + "9" * 5000, "is not a position")],
 )  # fmt: skip
 def test_places_that_are_none(at, words):
     async def main():

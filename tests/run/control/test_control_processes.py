@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from command import bridle
 from in_loop import in_loop
+from msgspec.structs import replace
 from patience import PATIENCE_SECONDS
 from postgres_server import change_rows
 
@@ -171,6 +172,28 @@ async def test_forged_and_useless_requests_are_refused_and_change_nothing(home, 
     refused = events_of(await store.read("s"), ControlRefused)
     assert [event.action for event in refused] == ["answer", "answer", "steer", "steer"]
     assert "no valid proof" in refused[0].why
+    await store.close()
+
+
+@pytest.mark.parametrize("action", ["cancel", "pause", "steer"])
+@in_loop
+async def test_a_request_that_came_too_late_for_a_run_does_not_meet_the_resumed_one(
+    home, start, shared_log, action
+):
+    process = start()
+    await wait_for_start(home)
+    store = open_store(shared_log)
+    length = len(await store.read("s"))
+    assert (await control(store, "s").cancel(by="ann")).status == "taken"
+    finish(process)
+    # A second click, sent before the end of the run and not taken: its sender was told so.
+    name = control_log_name("s")
+    (first,) = await store.read(name)
+    late = replace(first.event, action=action, text="again", by="bob", after=length)
+    await store.append(name, 1, (seal_record(2, first.at, late, first.hash),))
+    (home / "go").touch()
+    assert finish(start("", "s", "--resume")) == {"stop": "done", "reason": "", "text": "done"}
+    assert not events_of(await store.read("s"), Steered)
     await store.close()
 
 

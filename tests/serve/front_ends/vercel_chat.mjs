@@ -1,12 +1,12 @@
-// Two turns and an approval with the chat transport of the Vercel AI SDK; prints the messages as JSON.
+// Two turns, an approval and a regenerated answer with the chat transport of the Vercel AI SDK; prints the messages as JSON.
 import { DefaultChatTransport, readUIMessageStream } from "ai";
 
 const [url] = process.argv.slice(2);
 const transport = new DefaultChatTransport({ api: `${url}/api/chat/shop` });
 const errors = [];
 
-async function send(messages, abortSignal) {
-  const request = { chatId: "chat-1", messages, trigger: "submit-message", messageId: undefined, abortSignal };
+async function send(messages, trigger = "submit-message") {
+  const request = { chatId: "chat-1", messages, trigger, messageId: undefined, abortSignal: undefined };
   const stream = await transport.sendMessages(request);
   const last = messages[messages.length - 1];
   const message = last.role === "assistant" ? structuredClone(last) : undefined;
@@ -27,6 +27,7 @@ Object.assign(answered.parts.find((each) => each.state === "approval-requested")
   approval: { ...part.approval, approved: true },
 });
 const paid = await send([...history, answered]);
+const again = await send(history.slice(0, 1), "regenerate-message");
 const idle = await transport.reconnectToStream({ chatId: "chat-1" });
 
 // The stop button ends the run.
@@ -37,4 +38,4 @@ while ((await reader.read()).value.type !== "tool-input-available");
 stopping.abort();
 await (await fetch(`${url}/api/sessions/chat-2/stream`)).text();
 const stopped = (await (await fetch(`${url}/api/sessions/chat-2`)).json()).summary.status;
-console.log(JSON.stringify({ found, asked, paid, idle, errors, stopped }));
+console.log(JSON.stringify({ found, asked, paid, again, idle, errors, stopped }));

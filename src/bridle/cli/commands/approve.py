@@ -2,8 +2,7 @@
 
 The answer is recorded in the log and applies only to this call with these arguments. The call runs when the
 session is resumed: `bridle resume SESSION --tools FILE`. A run that waits for the answer (`bridle run --wait`) takes
-it at once. A run of `bridle serve` goes on if you answer through the server, or after
-`POST /api/sessions/SESSION/resume`.
+it at once. A run of `bridle serve` is continued by the server, once no question is open.
 """
 
 import argparse

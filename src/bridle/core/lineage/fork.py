@@ -23,7 +23,9 @@ from bridle.values.message import ToolResult
 from bridle.values.record import Record
 from bridle.values.request import ToolSpec
 
-MESSAGE_ID = re.compile(r"m([1-9]\d*)")
+MESSAGE_ID = re.compile(r"m([1-9]\d{0,17})")
+DIGITS_MAX = 18
+"""Longer numbers are no record of any log, and Python refuses to read very long ones."""
 
 
 class ForkPoint(NamedTuple):
@@ -72,6 +74,8 @@ def _record_number(session: str, length: int, at: ForkPlace) -> int | None:
         return length
     if isinstance(at, str) and not at.strip().isdecimal():
         return None
+    if isinstance(at, str) and len(at.strip()) > DIGITS_MAX:
+        raise MisuseError(f"session {session!r} has {length} records and none of a number so long")
     number = int(at)
     if not 0 <= number <= length:
         raise MisuseError(f"session {session!r} has {length} records: it cannot be forked at {number}")

@@ -103,12 +103,13 @@ class ControlListener:
     async def _take_requests(self, store: WatchableStore, run_task: "asyncio.Task[object]") -> None:
         name, after = control_log_name(self._session), 0
         handled: set[str] | None = None
+        ended = 0
         while True:
             records = await self._store.read(name, after)
             driver = self._driver
             assert driver is not None  # attached before this task first runs
             if records and handled is None:
-                handled = await self._read_handled()
+                handled, ended = await self._read_handled()
                 if len(records) >= REQUESTS_MAX:
                     records = await self._restart_log(name, records, current_run(driver.state))
             for record in records:
@@ -117,6 +118,8 @@ class ControlListener:
                     continue
                 if event.run != current_run(driver.state):
                     continue
+                if event.after is not None and event.after < ended:
+                    continue  # its sender was told that the run had ended; this one was resumed since
                 if event.action == "cancel":
                     self.cancel_request = CancelRequest(record.hash, event.by or "another process")
                     run_task.cancel()
@@ -159,10 +162,17 @@ class ControlListener:
             raise
         driver.tool_runner.person.notify(answer.binding)
 
-    async def _read_handled(self) -> set[str]:
-        """Requests that the log of the session names."""
+    async def _read_handled(self) -> tuple[set[str], int]:
+        """Requests that the log of the session names, and the record at which a run ended last; 0 if none did."""
         records = await self._store.read(self._session)
-        return {request for record in records if (request := getattr(record.event, "request", ""))}
+        handled = {request for record in records if (request := getattr(record.event, "request", ""))}
+        # A run that waits has not taken its requests up, and takes them when it is resumed.
+        ends = [
+            record.seq
+            for record in records
+            if isinstance(record.event, e.RunEnded) and record.event.stop != "waiting"
+        ]
+        return handled, ends[-1] if ends else 0
 
     async def _restart_log(self, name: str, records: Sequence[Record], run: str) -> Sequence[Record]:
         """Start a full log again, unless it has a request for this run; returns what it holds then."""

@@ -108,7 +108,9 @@ class SessionControl:
             asked_arguments=question.arguments,
         )
         event = replace(event, proof=prove_answer(self._store, self._session, state, event))
-        request = ControlRequested(action="answer", run=current_run(state), by=verdict.by, answer=event)
+        request = ControlRequested(
+            action="answer", run=current_run(state), by=verdict.by, answer=event, after=length
+        )
         hash_ = await self._append(request)
         await self._wake(question)
         outcome = await self._wait_until_taken(request, hash_, length, wait_seconds)
@@ -130,13 +132,15 @@ class SessionControl:
         run = current_run(state)
         if self._is_over(state):
             ended = f"its last run ended as {state.run.end.stop}" if state.run.end.stop else "it has no run"
+            if current_run(state):  # it waits
+                ended += "; answer its questions, or send a new prompt, which gives the open calls up"
             raise MisuseError(f"session {self._session!r} is not running: {ended}")
         if not await self._has_owner():
             raise MisuseError(
                 f"no process runs session {self._session!r}: it stopped at record {length}; "
                 f"continue it with: bridle resume {self._session}"
             )
-        request = ControlRequested(action=action, run=run, by=by, text=text)
+        request = ControlRequested(action=action, run=run, by=by, text=text, after=length)
         hash_ = await self._append(request)
         await self._wake(None)
         return await self._wait_until_taken(request, hash_, length, wait_seconds)

@@ -24,13 +24,14 @@ from bridle.values.events import Prompted
 from bridle.values.message import Media, Outcome, Text, ToolResult
 
 from .call import ApiCall
-from .control import answer, resume_answered
+from .chat_sessions import find_chat_session, fork_before_prompt
+from .control import answer, hold_answers, resume_answered
 from .reading import read_session
 from .types import ApprovalBody, StartedRun
 
+NO_QUESTION = "to answer a message again, the last message must be that one, of the user"
+QUESTION_HINT = "send the messages before the answer, as `regenerate()` of the AI SDK does"
 NO_PROMPT = "the last message must be one of the user, a tool result, or answer an approval"
-NO_REPLACEMENT = "a chat is a session, and its log only grows, so an answer is never replaced"
-FORK_HINT = "POST /api/sessions/ID/fork before the answer, and open the fork as a chat of its own"
 
 
 class ChatQuery(Value, forbid_unknown_fields=True):
@@ -59,38 +60,52 @@ class UiMessage(Value):
     parts: tuple[UiPart, ...] = ()
 
 
-class UiChatBody(Value):
+class UiChatBody(Value, rename="camel"):
     """Request of the Vercel AI SDK; fields that it may have besides these are not used."""
 
     id: str
     messages: tuple[UiMessage, ...]
-    trigger: str = "submit-message"
+    trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
+    message_id: str | None = None
+    """Of the message of the user that is edited, or of the answer to replace; these are the last, or after the last."""
 
 
 async def stream_ui_messages(call: ApiCall, query: ChatQuery, body: UiChatBody) -> Response:
     """Run a chat request of the Vercel AI SDK and stream its UI messages."""
-    if body.trigger != "submit-message":
-        raise ServeError(
-            400, "not_supported", f"{body.trigger} is not supported: {NO_REPLACEMENT}", FORK_HINT
-        )
     last = body.messages[-1] if body.messages else UiMessage(role="")
     if last.role == "user":
-        run = await _start(call, body.id, [_read_part(part) for part in last.parts])
+        parts = [_read_part(part) for part in last.parts]
+        run = await _start(call, await _find_session(call.host, body), parts)
+    elif body.trigger == "regenerate-message":
+        raise ServeError(400, "invalid_request", NO_QUESTION, QUESTION_HINT)
     else:
         answers = [
             part.approval for part in last.parts if part.approval and part.state == "approval-responded"
         ]
         run = await _answer_all(
             call.host,
-            body.id,
+            await find_chat_session(call.host, body.id),
             [(each.id, _make_answer(each.reason, is_approved=each.approved)) for each in answers],
         )
     return _stream(call.host, run, query, UiMessageAdapter(run.session))
 
 
+async def _find_session(host: AgentHost, body: UiChatBody) -> str:
+    """The session to prompt: that of the chat, or a fork if a message is edited or answered again."""
+    if body.trigger == "submit-message" and body.message_id is None:
+        return await find_chat_session(host, body.id)
+    texts = [
+        "".join(part.text for part in message.parts if part.type == "text")
+        for message in body.messages
+        if message.role == "user"
+    ]
+    return await fork_before_prompt(host, body.id, texts, is_edited=body.trigger == "submit-message")
+
+
 async def continue_ui_messages(call: ApiCall, query: ChatQuery) -> Response:
     """Stream the run in progress of a chat again, from its start; 204 if there is none."""
-    host, session = call.host, call.session
+    host = call.host
+    session = await find_chat_session(host, call.session)
     if not await host.store.read(session, limit=1) or not await is_running(host, session):
         return Response(status_code=204)
     records, _ = await read_session(host, session)
@@ -211,9 +226,10 @@ async def _answer_all(
 ) -> StartedRun:
     if not answers:
         raise ServeError(400, "invalid_request", NO_PROMPT)
-    for approval, given in answers:
-        await answer(host, session, approval, given)
-    run = await resume_answered(host, session)
+    async with hold_answers(host, session) as outer:
+        for approval, given in answers:
+            await answer(host, session, approval, given)
+        run = await resume_answered(host, session, outer)
     if run is None:
         raise ServeError(
             409, "not_resumed", "the answers are recorded; the run waits for others, or runs elsewhere"

@@ -1,9 +1,14 @@
 """Requests of the API that change something: prompt, steer, cancel, pause, resume, answer, fork."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import quote
+
+from bridle.core.recovery.log_repair import fold_log
 from bridle.ports.store import SupportsApprovalKey, supports
 from bridle.run.agent import Agent
 from bridle.run.archive.sessions import find_parent_session
-from bridle.run.calls.approval import encode_arguments, list_pending_approvals
+from bridle.run.calls.approval import encode_arguments, list_pending_approvals, make_approval_id
 from bridle.run.control.requests import ControlOutcome, SessionControl
 from bridle.run.lineage import fork_session
 from bridle.run.validate_input import check_session
@@ -11,7 +16,8 @@ from bridle.serve.api.types import StartedRun
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost, AnyAgent
 from bridle.serve.session_list import is_running
-from bridle.values.calls import ControlAction, PendingApproval
+from bridle.values.calls import ApprovalAnswered, ControlAction, PendingApproval
+from bridle.values.errors import Conflict, MisuseError
 from bridle.values.lineage import Fork
 from bridle.values.message import Prompt
 
@@ -80,7 +86,9 @@ async def _control(
             await live.handle.pause(by=by)
         else:
             live.handle.cancel()
-            await live.handle.result()
+            stop = (await live.handle.result()).stop
+            if stop != "cancelled":
+                raise MisuseError(f"session {session!r} is not running: its run has just ended as {stop}")
         return ControlOutcome(session=session, action=action, request="", status="taken")
     control = SessionControl(host.store, session)
     if action == "steer":
@@ -109,14 +117,24 @@ async def answer_approval(call: ApiCall, body: t.ApprovalBody) -> t.ApprovalRepl
     """Approve, edit or reject a call, and continue its run."""
     if body.arguments is not None and body.answer != "approve":
         raise ServeError(400, "invalid_request", "only `approve` takes arguments")
-    question = await answer(call.host, call.session, call.path["approval"], body)
-    run = await resume_answered(call.host, call.session, body.tenant) if body.resume else None
+    async with hold_answers(call.host, call.session, watches_again=body.resume) as outer:
+        question = await answer(call.host, call.session, call.path["approval"], body)
+        run = await resume_answered(call.host, call.session, outer, body.tenant) if body.resume else None
     return t.ApprovalReply(approval=question, run=run)
 
 
-async def resume_answered(host: AgentHost, session: str, tenant: str | None = None) -> StartedRun | None:
-    """Continue a run whose questions are answered; None if one is open, it runs, or its agent is not served."""
+@asynccontextmanager
+async def hold_answers(host: AgentHost, session: str, *, watches_again: bool = True) -> AsyncIterator[str]:
+    """Answer questions without the host resuming the run for them; yields the session to resume."""
     outer = await _find_outermost(host, session)
+    async with host.answers.hold(outer, watches_again=watches_again):
+        yield outer
+
+
+async def resume_answered(
+    host: AgentHost, session: str, outer: str, tenant: str | None = None
+) -> StartedRun | None:
+    """Continue a run whose questions are answered; None if one is open, it runs, or its agent is not served."""
     _, state = await read_session(host, session)
     if list_pending_approvals(session, state) or await is_running(host, outer):
         return None
@@ -129,6 +147,38 @@ async def resume_answered(host: AgentHost, session: str, tenant: str | None = No
 
 
 async def answer(host: AgentHost, session: str, approval: str, body: t.ApprovalBody) -> PendingApproval:
+    """Record an answer; raises `ServeError` with 409 if another one was faster."""
+    try:
+        return await _record_answer(host, session, approval, body)
+    except (MisuseError, Conflict):
+        given = await _find_given_answer(host, session, approval)
+        if given is None:
+            raise
+        by = f" by {given.by}" if given.by else ""
+        problem = f"the question is answered already: {given.answer}{by}"
+        hint = f"GET /api/sessions/{quote(session, safe='')} shows how the run goes on"
+        raise ServeError(409, "already_answered", problem, hint) from None
+
+
+async def _find_given_answer(host: AgentHost, session: str, approval: str) -> ApprovalAnswered | None:
+    """The answer to a question that is not open any more; None if there is no such question."""
+    records = await host.store.read(session)
+    pending = list_pending_approvals(session, fold_log(records).state)
+    if any(each.id == approval or each.call_id == approval for each in pending):
+        return None
+    for record in reversed(records):
+        event = record.event
+        if isinstance(event, ApprovalAnswered) and approval in (
+            event.call_id,
+            make_approval_id(session, event.binding),
+        ):
+            return event
+    return None
+
+
+async def _record_answer(
+    host: AgentHost, session: str, approval: str, body: t.ApprovalBody
+) -> PendingApproval:
     # The answer needs no code of the agent; the checks of its tools run when the call runs.
     agent: Agent[object, str] = Agent(PLACEHOLDER_MODEL, store=host.store)
     if body.answer == "approve":

@@ -124,7 +124,7 @@ def _make_endpoint(
         if row.query is not None:
             given["query"] = msgspec.convert(dict(request.query_params), row.query, strict=False)
         if row.body is not None:
-            given["body"] = msgspec.json.decode(await request.body() or b"{}", type=row.body)
+            given["body"] = _decode_body(await request.body() or b"{}", row.body)
         path = {name: unquote(value) for name, value in request.path_params.items()}
         reply = await row.handle(ApiCall(host, sessions, path, request), **given)
         if isinstance(reply, Response):
@@ -132,6 +132,13 @@ def _make_endpoint(
         return Response(_encode(reply), row.status, media_type="application/json")
 
     return answer
+
+
+def _decode_body(body: bytes, type_: type[object]) -> object:
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except RecursionError:
+        raise ServeError(400, "invalid_request", "the request is nested too deeply") from None
 
 
 class _EncodedRoute(Route):

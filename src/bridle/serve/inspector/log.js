@@ -4,18 +4,20 @@
 import { usageOf } from "./dom.js";
 
 export class SessionLog {
-  constructor(session) {
+  /** The log of a session after a record; before it, the model is not known. */
+  constructor(session, start = 0, model = "") {
     this.session = session;
+    this.isPart = start > 0;
     this.events = [];
     this.spans = [];
     this.entries = [];
     this.calls = new Map();
     this.open = new Map();
-    this.model = "";
+    this.model = this.isPart ? model : "";
     this.shownModel = "";
     this.stepSeq = 0;
     this.run = 0;
-    this.last = 0;
+    this.last = start;
     this.live = null;
     this.failedAt = 0;
     this.isRunning = false;
@@ -154,7 +156,7 @@ const HANDLERS = {
   prompted(log, event, seq, at) {
     log.run += 1;
     log.isRunning = true;
-    log.note(seq, at, `run ${log.run}`, readParts(event.parts), "note", "run");
+    log.note(seq, at, log.isPart ? "run" : `run ${log.run}`, readParts(event.parts), "note", "run");
     log.entry("user", seq, at, { parts: event.parts, caller: event.caller, before: seq - 1 });
   },
   resumed(log, event, seq, at) {

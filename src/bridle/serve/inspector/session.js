@@ -25,6 +25,8 @@ export const TABS = [
 ];
 const FIRST_PAGE = 300;
 const PAGE = 5000;
+/** Records that the page holds; of a longer log it shows a part, the last one first. */
+const PART = 20_000;
 
 export class SessionView {
   constructor(app, session, tab, params) {
@@ -32,6 +34,8 @@ export class SessionView {
     this.tabName = TABS.some(([name]) => name === tab) ? tab : "timeline";
     this.log = new SessionLog(session);
     this.ending = new AbortController();
+    this.loading = new AbortController();
+    this.start = this.records = 0;
     this.detail = null;
     this.isLoaded = false;
     this.stream = "loading";
@@ -40,6 +44,7 @@ export class SessionView {
 
   dispose() {
     this.ending.abort();
+    this.loading.abort();
     clearTimeout(this.refreshing);
     this.tab?.dispose?.();
   }
@@ -60,33 +65,78 @@ export class SessionView {
     this.head = h("header.session-head", {}, this.about, this.actions);
     this.banner = h(".banner", { hidden: true });
     this.tabs = h("nav.tabs", { role: "tablist" });
+    this.part = h(".part", { hidden: true });
     this.body = h(".tab-body");
-    replace(this.app.main, h("section.session", {}, this.head, this.banner, h(".tab-bar.sticky", {}, this.tabs), this.body));
+    replace(this.app.main, h("section.session", {}, this.head, this.banner, h(".tab-bar.sticky", {}, this.tabs, this.part), this.body));
     this.detail = await get(this.path(), {}, this.signal);
     const agents = await this.app.loadAgents();
     this.isServed = agents.some((agent) => agent.name === this.detail.summary.agent);
     this.drawHead();
-    await this.loadEvents();
+    await this.load(this.findPart(Number(this.params?.get("seq")) || Infinity));
+  }
+
+  /** The record before the part that has this one. */
+  findPart(seq) {
+    return Math.max(0, Math.min(this.countRecords() - PART, seq - 1 - PART / 2));
+  }
+
+  /** Records of the log, as far as they are known: those of another part may be newer than the summary. */
+  countRecords() {
+    return (this.records = Math.max(this.records, this.detail.summary.records, this.log.last));
+  }
+
+  /** Show the part of the log after a record, and follow it if it is the last one. */
+  async load(start) {
+    this.loading.abort();
+    this.loading = new AbortController();
+    const { signal } = this.loading;
+    this.countRecords();
+    this.start = start;
+    this.stream = "loading";
+    this.isLoaded = false;
+    this.log = new SessionLog(this.session, start, this.detail.summary.model);
+    this.tab?.dispose?.();
+    this.tab = null;
+    if (!(await this.loadEvents(signal)) || signal.aborted) return;
     if (this.log.last > this.detail.summary.records) this.refreshDetail(0);  // the run went on meanwhile
     follow(this.session, this.log.last, {
-      signal: this.signal,
+      signal,
       onRecord: (record) => this.add([record]),
       onDelta: (kind, delta) => (this.log.addDelta(kind, delta), this.schedule()),
       onState: (state) => ((this.stream = state), this.drawHead()),
     }).catch(this.app.fail);
   }
 
-  async loadEvents() {
-    let page = await get(this.path("events"), { limit: FIRST_PAGE }, this.signal);
-    for (const record of page.events) this.log.add(record);
+  /** Read the part; true if it has the end of the log. */
+  async loadEvents(signal) {
+    const { log, start } = this;
+    let page = await get(this.path("events"), { after: start, limit: FIRST_PAGE }, signal);
+    for (const record of page.events) log.add(record);
     this.isLoaded = page.next === null;
     this.showTab(this.tabName, this.params);
-    while (page.next !== null) {
-      page = await get(this.path("events"), { after: page.next, limit: PAGE }, this.signal);
-      for (const record of page.events) this.log.add(record);
-      this.isLoaded = page.next === null;
+    // Records that were added meanwhile belong to the last part.
+    const end = start + PART >= this.countRecords() ? Infinity : start + PART;
+    while (page.next !== null && log.last < end) {
+      page = await get(this.path("events"), { after: page.next, limit: Math.min(PAGE, end - log.last) }, signal);
+      if (signal.aborted) return false;
+      for (const record of page.events) log.add(record);
+      this.isLoaded = page.next === null || log.last >= end;
       this.schedule();
     }
+    this.drawPart(page.next === null);
+    if (log.last - start > FIRST_PAGE && this.params?.get("seq")) this.tab?.setParams?.(this.params);
+    return page.next === null;
+  }
+
+  /** Which part of a long log is shown, with ways to the others. */
+  drawPart(isEnd) {
+    const records = this.countRecords();
+    this.part.hidden = isEnd && this.start === 0;
+    if (this.part.hidden) return;
+    const go = (label, start, isOff) => button(label, () => this.app.attempt(() => ((this.params = new URLSearchParams()), this.load(start))), { class: "small", disabled: isOff });
+    const before = this.start === 0;
+    replace(this.part, h("span", {}, `Records ${count(this.start + 1)} to ${isEnd ? "the end" : count(this.log.last)} of ${count(records)}`),
+      go("Start", 0, before), go("Earlier", Math.max(0, this.start - PART), before), go("Later", Math.min(this.start + PART, Math.max(0, records - PART)), isEnd), go("End", Math.max(0, records - PART), isEnd));
   }
 
   add(records) {
@@ -124,6 +174,11 @@ export class SessionView {
   showTab(name, params = new URLSearchParams()) {
     const found = TABS.find(([each]) => each === name) ?? TABS[0];
     this.params = params;
+    const seq = Number(params.get("seq"));
+    if (this.isLoaded && seq && seq <= this.countRecords() && (seq <= this.start || seq > this.log.last)) {
+      this.tabName = found[0];
+      return void this.app.attempt(() => this.load(this.findPart(seq)));
+    }
     if (!this.tab || this.tabName !== found[0]) {
       this.tab?.dispose?.();
       this.app.closePanel();

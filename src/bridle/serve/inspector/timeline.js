@@ -35,7 +35,7 @@ export class TimelineTab {
   }
 
   update(log) {
-    const isNearEnd = this.list.isAtEnd && log.isRunning;
+    const isNearEnd = this.list.isAtEnd && log.isRunning && this.view.isLoaded;
     this.spans = log.spans.filter((span) => this.showsNotes || !span.kind === "note");
     this.list.setItems(this.spans);
     this.drawAxis(true);

@@ -29,7 +29,7 @@ export class TranscriptTab {
   }
 
   update(log) {
-    const isAtEnd = this.list.isAtEnd && log.isRunning;
+    const isAtEnd = this.list.isAtEnd && log.isRunning && this.view.isLoaded;
     let items = this.filter ? log.entries.filter((entry) => this.matches(entry)) : log.entries;
     items = log.live && !this.filter ? [...items, this.liveEntry] : [...items];
     this.list.setItems(items);

@@ -1,0 +1,240 @@
+"""Answers that another process records: the server continues the run, and no call runs twice."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from in_loop import in_loop
+from msgspec.structs import replace
+from patience import PATIENCE_SECONDS
+from server_process import ServerProcess
+from serving import free_port, serve_agents
+
+from bridle import Agent, ApprovalAnswered, Prompted, Resumed, RunEnded, external_tool, tool
+from bridle.core.recovery.log_repair import fold_log
+from bridle.run.calls.approval import list_external_calls
+from bridle.run.context.resources import copy_agent
+from bridle.serve import answers
+from bridle.serve.client import ServedEvent
+from bridle.stores import open_store
+from bridle.values.events import SubrunWaiting
+from bridle.values.message import ToolResult
+from bridle.values.record import GENESIS, seal_record
+
+CHARGING = '!call charge {"number": 7}\n!then\n!say charged'
+
+
+@pytest.fixture
+def server(tmp_path, shared_log):
+    made = ServerProcess(tmp_path, free_port(), store=shared_log)
+    yield made
+    made.close()
+
+
+def approve(folder, store, *options, command="approve"):
+    """Answer with the command, in a process of its own."""
+    words = [sys.executable, "-m", "bridle.cli.main", command, *options, "--store", store, "--json"]
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder)}
+    return subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+
+
+async def wait_for_end(client, session, after=0):
+    """Wait until a run of the session has ended that was not there before."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        async for item in client.stream(session, after=after, until="never"):
+            if isinstance(item, ServedEvent) and isinstance(item.event, RunEnded):
+                return item.event.stop
+    raise AssertionError("the stream ended")
+
+
+async def prompt_until_waiting(client, prompt, session):
+    run = await client.prompt(prompt, session=session, new=True)
+    async for _ in client.stream(run.session, after=run.after):
+        pass
+    assert (await client.session(session)).summary.status == "waiting"
+    return await list_questions(client, session)
+
+
+async def list_questions(client, session):
+    """The open questions, and the number of the last record."""
+    detail = await client.session(session)
+    return (await client.approvals(session)).approvals, detail.summary.records
+
+
+@in_loop
+async def test_bridle_approve_in_another_process_continues_a_run_of_the_server(server, tmp_path, shared_log):
+    client = server.start()
+    (question,), after = await prompt_until_waiting(client, CHARGING, "a")
+    done = await asyncio.to_thread(approve, tmp_path, shared_log, question.id, "--by", "ann")
+    assert done.returncode == 0, done.stderr
+    assert await wait_for_end(client, "a", after) == "done"
+    assert (await client.session("a")).answer == "charged"
+    assert (tmp_path / "charged").read_text() == "7\n"
+    store = open_store(shared_log)
+    events = [record.event for record in await store.read("a")]
+    await store.close()
+    assert [type(event) for event in events if isinstance(event, ApprovalAnswered | Resumed)] == [
+        ApprovalAnswered,
+        Resumed,
+    ]
+    (given,) = [event for event in events if isinstance(event, ApprovalAnswered)]
+    assert given.by == "ann"
+
+
+@in_loop
+async def test_a_question_inside_a_call_and_one_from_before_the_start_are_noticed(
+    server, tmp_path, shared_log
+):
+    client = server.start()
+    prompt = "!call ask_clerk " + json.dumps({"prompt": CHARGING}) + "\n!then\n!say all done"
+    _, after = await prompt_until_waiting(client, prompt, "a")
+    server.kill()
+    client = server.start()
+    store = open_store(shared_log)
+    (inner,) = [
+        record.event.session for record in await store.read("a") if isinstance(record.event, SubrunWaiting)
+    ]
+    (question,) = (await client.approvals(inner)).approvals
+    done = await asyncio.to_thread(approve, tmp_path, shared_log, question.id, command="reject")
+    assert done.returncode == 0, done.stderr
+    assert await wait_for_end(client, "a", after) == "done"
+    assert (await client.session("a")).answer == "all done"
+    assert not (tmp_path / "charged").exists()
+    await store.close()
+
+
+@in_loop
+async def test_two_servers_of_one_store_run_an_approved_call_once(server, tmp_path, shared_log):
+    other = ServerProcess(tmp_path, free_port(), store=shared_log)
+    try:
+        client = server.start()
+        asked = [await prompt_until_waiting(client, CHARGING, f"run-{number}") for number in range(4)]
+        other.start()
+        for (question,), _ in asked:
+            done = await asyncio.to_thread(approve, tmp_path, shared_log, question.id)
+            assert done.returncode == 0, done.stderr
+        for number, (_, after) in enumerate(asked):
+            assert await wait_for_end(client, f"run-{number}", after) == "done"
+        assert (tmp_path / "charged").read_text() == "7\n" * 4
+    finally:
+        other.close()
+
+
+paid = []
+
+
+@tool(effect="write", approve=True)
+def pay(usd: int) -> str:
+    """Pay."""
+    paid.append(usd)
+    return f"paid {usd}"
+
+
+@pytest.fixture
+def shop():
+    paid.clear()
+    choose = external_tool("choose", "Asks the user.")
+    return Agent("sim:", name="shop", tools=[pay, choose])
+
+
+def elsewhere(store):
+    """An agent as another process has it: it can only answer."""
+    return Agent("sim:", store=store)
+
+
+@in_loop
+async def test_a_run_goes_on_once_no_question_is_open(shop, tmp_path):
+    prompt = '!call pay {"usd": 1}\n!call pay {"usd": 2}\n!then\n!say paid'
+    async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
+        (first, second), after = await prompt_until_waiting(serving.client, prompt, "a")
+        store = open_store(tmp_path / "log.db")
+        await elsewhere(store).approve("a", first.id)
+        # The server has seen the first answer before the second one is given.
+        await asyncio.wait_for(store.wait_for_records("a", after), PATIENCE_SECONDS)
+        await elsewhere(store).reject("a", second.id)
+        assert await wait_for_end(serving.client, "a", after) == "done"
+        resumed = [record for record in await store.read("a") if isinstance(record.event, Resumed)]
+        assert (len(resumed), paid) == (1, [1])
+        await store.close()
+
+
+@in_loop
+async def test_answers_at_once_here_and_elsewhere_are_used_once(shop, tmp_path):
+    prompt = '!call pay {"usd": 1}\n!call pay {"usd": 2}\n!then\n!say paid'
+    async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
+        store = open_store(tmp_path / "log.db")
+        for number in range(6):
+            session = f"run-{number}"
+            (first, second), after = await prompt_until_waiting(serving.client, prompt, session)
+            answered = await asyncio.gather(
+                serving.client.answer(session, first.id, "approve"),
+                elsewhere(store).approve(session, second.id),
+                return_exceptions=True,
+            )
+            for question, outcome in zip((first, second), answered, strict=True):
+                if isinstance(outcome, Exception):  # the other one had the session in that moment
+                    await elsewhere(store).approve(session, question.id)
+            assert await wait_for_end(serving.client, session, after) == "done"
+        assert sorted(paid) == [1] * 6 + [2] * 6
+        await store.close()
+
+
+@in_loop
+async def test_a_run_that_waits_for_its_client_is_left_alone(shop, tmp_path):
+    prompt = '!call pay {"usd": 1}\n!call choose {}\n!then\n!say fine'
+    async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
+        (question,), after = await prompt_until_waiting(serving.client, prompt, "a")
+        store = open_store(tmp_path / "log.db")
+        await elsewhere(store).approve("a", question.id)
+        # The approved call runs; then the run waits for the result of the other one, and is not resumed again.
+        assert await wait_for_end(serving.client, "a", after) == "waiting"
+        (call,) = list_external_calls(fold_log(await store.read("a")).state)
+        run = await serving.host.resume("a", results={call.id: ToolResult(call_id=call.id)})
+        assert await wait_for_end(serving.client, "a", run.after) == "done"
+        resumed = [record for record in await store.read("a") if isinstance(record.event, Resumed)]
+        assert (len(resumed), paid) == (2, [1])
+        await store.close()
+
+
+@in_loop
+async def test_an_answer_of_the_api_without_resuming_is_not_resumed_by_the_watch(shop, tmp_path):
+    async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
+        (question,), _ = await prompt_until_waiting(serving.client, '!call pay {"usd": 1}', "a")
+        await serving.client.answer("a", question.id, "approve", resume=False)
+        assert "a" not in serving.host.answers
+
+
+@in_loop
+async def test_only_so_many_sessions_are_watched(shop, tmp_path, monkeypatch):
+    monkeypatch.setattr(answers, "WATCHED_MAX", 2)
+    async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
+        for name in ("a", "b", "c"):
+            await prompt_until_waiting(serving.client, '!call pay {"usd": 1}', name)
+        watched = [name for name in ("a", "b", "c") if name in serving.host.answers]
+        assert watched == ["b", "c"]
+
+
+@in_loop
+async def test_an_answered_run_of_an_engine_is_left_to_the_engine(shop, tmp_path):
+    store = open_store(tmp_path / "log.db")
+    agent = copy_agent(shop, store=store)
+    await agent.run('!call pay {"usd": 1}', "mine")
+    (question,) = await agent.approvals("mine")
+    await agent.approve("mine", question.id)
+    copied, head = [], GENESIS
+    for record in await store.read("mine"):
+        event = record.event
+        event = replace(event, engine=True) if isinstance(event, Prompted) else event
+        copied.append(seal_record(record.seq, record.at + 1, event, head))  # it is looked at first
+        head = copied[-1].hash
+    await store.append("engines", 0, copied)
+    async with serve_agents({"shop": shop}, store) as serving:
+        await wait_for_end(serving.client, "mine", len(copied))
+        assert (await serving.client.session("engines")).summary.records == len(copied)
+        assert "engines" not in serving.host.answers and paid == [1]
+    await store.close()
