@@ -298,10 +298,12 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
     calls = () if refused else reply.calls
     acting, usage = bool(calls), billable_usage(state, reply)
     run, evaluation = state.run, state.run.evaluation
-    spent = model_call_spending(usage, event.usd, steps=1)
+    call, total = model_call_spending(usage, event.usd, steps=1), state.totals.spent
+    spent = run.budget.spent + call
+    total = spent if total == run.budget.spent else total + call  # equal in the first run of a session
     run = replace(
         run,
-        budget=replace(run.budget, spent=run.budget.spent + spent, tool_call_limit=""),
+        budget=replace(run.budget, spent=spent, tool_call_limit=""),
         attempt=Attempt(),
         evaluation=replace(
             evaluation,
@@ -321,7 +323,9 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
     pending: tuple[PendingCall, ...] = ()
     if acting:
         forbidden = evaluation.tools_forbidden
-        pending = open_calls(reply, state, event.output_error, event.resource_claims, forbidden=forbidden)
+        pending = open_calls(
+            reply, calls, state, event.output_error, event.resource_claims, forbidden=forbidden
+        )
     # A refused reply may be shown, but its calls and reasoning are not sent on.
     parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
     conversation = state.conversation
@@ -336,7 +340,7 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
         run=run,
         totals=replace(
             state.totals,
-            spent=state.totals.spent + spent,
+            spent=total,
             reply_count=state.totals.reply_count + 1,
         ),
         cache=replace(

@@ -35,9 +35,15 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] | None = None
         """Made when a task has to wait: most never do, and an empty queue takes 700 bytes."""
 
-    async def take(self) -> None:
+    def take_free(self) -> bool:
+        """Take a turn if one is left; saves the coroutine of `take`."""
         if self._free > 0:
             self._free -= 1
+            return True
+        return False
+
+    async def take(self) -> None:
+        if self.take_free():
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._waiting is None:

@@ -236,20 +236,20 @@ class Driver:
 
         `then` is recorded in the same append: the log has both events or neither.
         """
-        await self._record_turn.take()
+        if not self._record_turn.take_free():
+            await self._record_turn.take()
         try:
             if self._broken is not None:
                 raise self._broken
             if due is not None and is_replaced(self.state, due):
                 return
-            record = seal_record(self._length + 1, self._clock.now(), event, self._head)
+            last = record = seal_record(self._length + 1, self._clock.now(), event, self._head)
             records: tuple[Record, ...] = (record,)
-            state = apply_event(self.state, record.event, record.at, record.hash)
-            states: tuple[State, ...] = (self.state, state)
+            after = between = apply_event(self.state, record.event, record.at, record.hash)
             if then is not None:
-                second = seal_record(record.seq + 1, self._clock.now(), then, record.hash)
-                records = (record, second)
-                states = (*states, apply_event(state, second.event, second.at, second.hash))
+                last = seal_record(record.seq + 1, self._clock.now(), then, record.hash)
+                records = (record, last)
+                after = apply_event(between, last.event, last.at, last.hash)
             try:
                 epoch, blobs, torn = self.fence.epoch, self.result_store.unrecorded_blobs, self._log.is_torn
                 if (blobs or torn) and then is None:
@@ -260,15 +260,17 @@ class Driver:
                 self._broken = error
                 raise
             if self.tracer is not None:
-                for each, before, after in zip(records, states[:-1], states[1:], strict=True):
-                    self.tracer.on_record(each, before, after)
-            self.state, self._length, self._head = states[-1], records[-1].seq, records[-1].hash
+                self.tracer.on_record(record, self.state, between)
+                if then is not None:
+                    self.tracer.on_record(last, between, after)
+            self.state, self._length, self._head = after, last.seq, last.hash
             self._log = EMPTY_LOG
         finally:
             self._record_turn.give_back()
         for record in records:
             sys.audit("bridle.recorded", self.session, record)
-            self.show(record)
+            if self._watchers.watchers:
+                self.show(record)
 
     async def check_owned(self) -> None:
         """Raise `Conflict` if another process has continued the session."""

@@ -134,22 +134,22 @@ class WatcherGroup:
     """Shows everything to the watchers in order; a watcher that raises is removed."""
 
     def __init__(self, session: str, watchers: Sequence[Watcher]) -> None:
-        self._session, self._watchers = session, tuple(watchers)
+        self._session, self.watchers = session, tuple(watchers)
 
     def notify_all(self, deltas: Sequence[Delta]) -> None:
         """Show deltas that arrived together; viewers are woken once."""
-        if len(self._watchers) == 1 and isinstance(viewers := self._watchers[0], ViewerBuffers):
+        if len(self.watchers) == 1 and isinstance(viewers := self.watchers[0], ViewerBuffers):
             viewers.on_deltas(deltas)
         else:
             for delta in deltas:
                 self.notify(delta)
 
     def notify(self, happening: Record | Delta) -> None:
-        for watcher in self._watchers:
+        for watcher in self.watchers:
             try:
                 watcher.on_event(self._session, happening)
             except Exception as error:  # noqa: BLE001 - a watcher can never change a run
-                self._watchers = tuple(each for each in self._watchers if each is not watcher)
+                self.watchers = tuple(each for each in self.watchers if each is not watcher)
                 text = f"{type(watcher).__name__} raised {locate_error(error)}"
                 LOG.warning("%s and was dismissed", escape_text(text))
 

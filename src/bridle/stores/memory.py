@@ -79,7 +79,8 @@ class MemoryStore:
                         raise repeated_name(session, name)
                 line.names.update(names)
             line.own.extend(records)
-            line.length, line.head = records[-1].seq, records[-1].hash
+            last = records[-1]
+            line.length, line.head = last.seq, last.hash
             self._touch(line)
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:

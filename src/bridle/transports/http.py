@@ -86,7 +86,8 @@ class HttpExchange:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         pool = self._pool = find_pool(self._loop)
-        await pool.turns.take()
+        if not pool.turns.take_free():
+            await pool.turns.take()
         try:
             await self._send(pool)
         except BaseException:

@@ -12,6 +12,7 @@ addresses (pool.py) and no proxies (proxied.py).
 import asyncio
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 import httptools
@@ -22,9 +23,8 @@ BUFFER_BYTES_MAX = 2**18
 HEAD_BYTES_MAX = 2**16
 HEAD_TOO_LONG = "its headers are too long"
 """Longest response head; above that, the server is not one for models."""
-KNOWN_NAMES_MAX = 200
-_known_names: dict[str, str] = {}
-"""Names of headers, held once for all open responses."""
+KNOWN_HEADS_MAX = 64
+"""Lists of header names that are remembered: a server sends the same names in the same order again and again."""
 UPLOAD_THRESHOLD_BYTES = 2**15
 """Shorter bodies are faster as one write."""
 FIRST_PIECE_BYTES = 2**12
@@ -56,6 +56,7 @@ class Http1Connection(asyncio.Protocol):
         """Bytes received up to the end of the head, and what came with it."""
         self._pieces: list[bytes] = []
         self._buffered = 0
+        """Bytes received with these pieces."""
         self._inflater: _Inflater | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._is_paused = self._has_head = self._is_interim = self._keeps_alive = False
@@ -108,18 +109,7 @@ class Http1Connection(asyncio.Protocol):
     def headers(self) -> Mapping[str, str]:
         """Names in lower case; repeated headers are joined."""
         if self._headers is None:
-            # All are decoded together; no name and no value has a line break.
-            names = b"\n".join([name for name, _ in self._fields]).decode("latin-1").lower().split("\n")
-            values = b"\n".join([value for _, value in self._fields]).decode("utf-8", "replace").split("\n")
-            names = [*map(_known_names.get, names, names)]
-            self._headers = dict(zip(names, values, strict=True)) if self._fields else {}
-            if len(_known_names) < KNOWN_NAMES_MAX:
-                _known_names.update(zip(names, names, strict=True))
-            if len(self._headers) < len(self._fields):
-                self._headers.clear()
-                for name, value in zip(names, values, strict=True):
-                    known = self._headers.get(name)
-                    self._headers[name] = value if known is None else f"{known}, {value}"
+            self._headers = _decode_fields(self._fields) if self._fields else {}
             if self._has_head:
                 self._fields = []
         return self._headers
@@ -212,7 +202,10 @@ class Http1Connection(asyncio.Protocol):
             self.abort(cause if isinstance(cause, NotHttp) else NotHttp(str(error)))
         except NotHttp as error:
             self.abort(error)
-        if self._pieces or self.is_complete or self._has_head:
+        if self._pieces:
+            self.has_body = True
+            self._buffered += len(data)
+        if self._has_head:
             self._wake()
         if self._buffered > BUFFER_BYTES_MAX and not self._is_paused and self._lost is None:
             assert self.transport is not None
@@ -271,8 +264,6 @@ class Http1Connection(asyncio.Protocol):
     def on_body(self, piece: bytes) -> None:
         if piece and not self._is_interim:
             self._pieces.append(piece)
-            self._buffered += len(piece)
-            self.has_body = True
 
     def on_message_complete(self) -> None:
         if self._is_interim:
@@ -280,6 +271,26 @@ class Http1Connection(asyncio.Protocol):
         else:
             self.is_complete = True
             self._keeps_alive = self._parser.should_keep_alive()
+
+
+def _decode_fields(fields: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    encoded_names, encoded_values = zip(*fields, strict=True)
+    names = _decode_names(encoded_names)
+    # All are decoded together; no value has a line break.
+    values = b"\n".join(encoded_values).decode("utf-8", "replace").split("\n")
+    headers = dict(zip(names, values, strict=True))
+    if len(headers) < len(names):
+        headers.clear()
+        for name, value in zip(names, values, strict=True):
+            known = headers.get(name)
+            headers[name] = value if known is None else f"{known}, {value}"
+    return headers
+
+
+@lru_cache(maxsize=KNOWN_HEADS_MAX)
+def _decode_names(names: tuple[bytes, ...]) -> tuple[str, ...]:
+    """Names in lower case, held once for all open responses."""
+    return tuple([name.decode("latin-1").lower() for name in names])
 
 
 class _Inflater:

@@ -27,6 +27,8 @@ from .events import Event, UnknownEvent
 from .text import repair_surrogates
 
 GENESIS = "0" * 64
+MODERN_TIME, DISTANT_TIME = 1e6, 1e12
+"""Between these times, JSON and `repr` write a float with the same digits and without an exponent."""
 
 _encode_event = msgspec.json.Encoder(decimal_format="string").encode
 _decode_event = msgspec.json.Decoder(Event).decode
@@ -118,7 +120,9 @@ def _event_tag(data: bytes) -> str:
 
 
 def _hash_record(seq: int, at: float, data: bytes, prev: str) -> str:
-    return sha256(f"{prev} {seq} {at!r} ".encode() + data).hexdigest()
+    # JSON writes the times of our age like `repr`, at a tenth of the cost.
+    time = _encode_event(at) if MODERN_TIME <= at < DISTANT_TIME else repr(at).encode()
+    return sha256(b"%b %d %b %b" % (prev.encode(), seq, time, data)).hexdigest()
 
 
 SpanKind = Literal["internal", "client"]

@@ -89,15 +89,15 @@ def make_call_id(turn: int, index: int) -> str:
 
 def open_calls(
     reply: Reply,
+    calls: tuple[ToolCall, ...],
     state: State,
     output_error: str = "",
     claims: tuple[ResourceClaim, ...] = (),
     *,
     forbidden: bool = False,
 ) -> tuple[PendingCall, ...]:
-    """Pending calls of a reply, each with its problem if it is invalid. `forbidden`: no call is allowed."""
-    settings = state.settings
-    calls, known = reply.calls, callable_tools(state)
+    """The calls of a reply as pending ones, each with its problem if it is invalid. `forbidden`: none is allowed."""
+    settings, known = state.settings, callable_tools(state)
     if len(calls) == 1 and not output_error and not claims and not forbidden:
         problem = ARGUMENTS_TRUNCATED if _is_cut_off(reply, calls[0]) else find_call_problem(calls[0], known)
         return (PendingCall(call=calls[0], problem=problem),)

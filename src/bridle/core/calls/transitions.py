@@ -69,12 +69,14 @@ def apply_tool_started(state: State, event: e.ToolStarted, at: float, proof: str
     used = state.run.budget
     if event.name in state.settings.output_functions:
         return replace(state, calls=calls)  # an answer does not count as a tool call
-    spent, total = used.spent, state.totals.spent
+    total = state.totals.spent
+    spent = replace(used.spent, tool_calls=used.spent.tool_calls + 1)
+    total = spent if total == used.spent else replace(total, tool_calls=total.tool_calls + 1)
     return replace(
         state,
         calls=calls,
-        run=replace(state.run, budget=replace(used, spent=replace(spent, tool_calls=spent.tool_calls + 1))),
-        totals=replace(state.totals, spent=replace(total, tool_calls=total.tool_calls + 1)),
+        run=replace(state.run, budget=replace(used, spent=spent)),
+        totals=replace(state.totals, spent=total),
     )
 
 

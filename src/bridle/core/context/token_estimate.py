@@ -71,11 +71,10 @@ def extend_conversation(conversation: Conversation, model: Model, message: Messa
 
 def _has_media(parts: tuple[Part, ...]) -> bool:
     for part in parts:
-        match part:
-            case Media():
-                return True
-            case ToolResult(parts=inner) if _has_media(inner):
-                return True
+        if type(part) is Media:
+            return True
+        if type(part) is ToolResult and _has_media(part.parts):
+            return True
     return False
 
 
@@ -229,16 +228,15 @@ def estimate_text_tokens(text: str) -> int:
 def estimate_part_tokens(parts: tuple[Part, ...]) -> int:
     total = 0
     for part in parts:
-        match part:
-            case Text(text=text) | Reasoning(text=text):
-                total += estimate_text_tokens(text)
-            case ToolResult(parts=inner):
-                total += estimate_part_tokens(inner)
-            case ToolCall(name=name, arguments=arguments):
-                total += estimate_text_tokens(name) + estimate_text_tokens(arguments)
-            case Media(kind=kind, data=data):
-                # A file is read as text and grows with its size; an image is not.
-                total += PICTURE_TOKENS if kind == "image" else max(PICTURE_TOKENS, len(data) // 2)
+        if type(part) is Text or type(part) is Reasoning:
+            total += estimate_text_tokens(part.text)
+        elif type(part) is ToolResult:
+            total += estimate_part_tokens(part.parts)
+        elif type(part) is ToolCall:
+            total += estimate_text_tokens(part.name) + estimate_text_tokens(part.arguments)
+        elif type(part) is Media:
+            # A file is read as text and grows with its size; an image is not.
+            total += PICTURE_TOKENS if part.kind == "image" else max(PICTURE_TOKENS, len(part.data) // 2)
     return total
 
 

@@ -151,6 +151,7 @@ class AnthropicMessageEncoder:
         self, message: Message, opening: bytes, written: list[_EncodedBlock], *, merges: bool, again: bool
     ) -> WireTurn:
         """Encode an assistant turn; open calls are answered before it unless it only adds calls."""
+        was_paused = message.stop is Stop.PAUSED
         separate = again and bool(self._open) and any(block.kind != "tool_use" for block in written)
         before = self._open if again and not separate else []
         calls = [part.id for part in message.parts if type(part) is ToolCall and part.id in self._sent]
@@ -164,10 +165,10 @@ class AnthropicMessageEncoder:
         self._hosted = (self._hosted and again) or is_hosted
         # Work of the provider's own tools is continued by sending it back unchanged. A reply that was paused
         # in plain text ends like any other: only some models continue from there.
-        paused = message.stop is Stop.PAUSED and self._hosted
+        paused = was_paused and self._hosted
         continues = paused or (is_hosted and written[-1].kind not in _OWN_BLOCKS)
         # No model continues after white space, which only a reply that paused in its text leaves at the end.
-        blocked = message.stop is Stop.PAUSED and _ends_with_space(message)
+        blocked = was_paused and _ends_with_space(message)
         at_end = b"" if (self._options.prefill or continues) and not blocked else _CONTINUE_TURN
         return WireTurn(
             opening,
@@ -178,7 +179,7 @@ class AnthropicMessageEncoder:
             required_next=required,
             answers_required=not separate,
             required_at_end=at_end,
-            kept_at_end=at_end if message.stop is Stop.PAUSED else b"",
+            kept_at_end=at_end if was_paused else b"",
         )
 
     def _lost_results(self) -> _EncodedBlock:
@@ -194,25 +195,25 @@ class AnthropicMessageEncoder:
                 continue
             sent, sent_id = part, ""
             revealed: tuple[str, ...] = ()
-            match part:
-                case ToolCall():
-                    sent_id = self._choose_call_id(part, own=own)
-                case ToolResult(call_id=call_id, reveals_tools=revealed):
-                    if call_id not in self._open:
-                        continue
-                    self._open.remove(call_id)
-                    has_results = True
-                    sent_id = self._sent.get(call_id) or _legal_id(call_id)
-                case Reasoning():
-                    if not self._sends_reasoning_back(part, message):
-                        continue
-                case Opaque(kind=kind):
-                    if kind == MESSAGE_FIELDS_KIND:
-                        continue
-                    sent = self._substitute_item(part, own=own)
-                case Media() if message.role == "assistant" and not own:
-                    # Only users and tools may send media on this wire.
-                    sent = Text(text=describe_omitted_media(part))
+            if type(part) is ToolCall:
+                sent_id = self._choose_call_id(part, own=own)
+            elif type(part) is ToolResult:
+                call_id, revealed = part.call_id, part.reveals_tools
+                if call_id not in self._open:
+                    continue
+                self._open.remove(call_id)
+                has_results = True
+                sent_id = self._sent.get(call_id) or _legal_id(call_id)
+            elif type(part) is Reasoning:
+                if not self._sends_reasoning_back(part, message):
+                    continue
+            elif type(part) is Opaque:
+                if part.kind == MESSAGE_FIELDS_KIND:
+                    continue
+                sent = self._substitute_item(part, own=own)
+            elif type(part) is Media and message.role == "assistant" and not own:
+                # Only users and tools may send media on this wire.
+                sent = Text(text=describe_omitted_media(part))
             block = encode_part(sent, own=own, sent_id=sent_id)
             if block is not None and revealed:
                 names = [name for name in revealed if name in self._options.deferred]
@@ -315,9 +316,8 @@ def _legal_id(name: str) -> str:
 
 
 def _encode_block(part: Part, block: Block | Raw) -> _EncodedBlock:
-    match part:
-        case Opaque(kind=kind):
-            return _EncodedBlock(kind, bytes(dumps(block)), takes_breakpoint=kind == COMPACTION)
+    if type(part) is Opaque:
+        return _EncodedBlock(part.kind, bytes(dumps(block)), takes_breakpoint=part.kind == COMPACTION)
     assert type(block) is dict
     kind = block["type"]
     return _EncodedBlock(

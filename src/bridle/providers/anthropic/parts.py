@@ -106,9 +106,8 @@ def encode_part(part: Part, *, own: bool, sent_id: str = "") -> Block | Raw | No
     `own`: the part came from this family, so its native members are sent again, and an opaque part is sent
     unchanged. `sent_id` is the id that a call and its result share.
     """
-    match part:
-        case Opaque():
-            return _encode_opaque(part) if own else None
+    if type(part) is Opaque:
+        return _encode_opaque(part) if own else None
     block = _encode_known_part(part, own=own, sent_id=sent_id)
     if own and block is not None and part.native is not None:
         more: Block = loads(part.native)
@@ -148,28 +147,26 @@ def make_call_opaque(call: ToolCall) -> Opaque:
     return Opaque(kind="tool_use", native=dumps(encode_part(call, own=True, sent_id=call.wire_id)).decode())
 
 
-def _encode_known_part(
-    part: Text | Media | ToolCall | ToolResult | Reasoning, *, own: bool, sent_id: str
-) -> Block | None:
-    match part:
-        case Text(text=text):
-            return {"type": "text", "text": repair_surrogates(text)} if text.strip() else None
-        case ToolCall(name=name, arguments=arguments):
-            sent_name = TOOL_NAMES.encode_name(name)
-            return {
-                "type": "tool_use",
-                "id": sent_id,
-                "name": sent_name,
-                "input": encode_arguments(arguments),
-            }
-        case ToolResult():
-            return _encode_result(part, own=own, sent_id=sent_id)
-        case Reasoning(text=text, signature=signature, redacted=redacted):
-            if redacted:
-                return {"type": "redacted_thinking", "data": signature}
-            return {"type": "thinking", "thinking": repair_surrogates(text), "signature": signature}
-        case Media():
-            return _encode_media(part)
+def _encode_known_part(part: Part, *, own: bool, sent_id: str) -> Block | None:
+    if type(part) is Text:
+        return {"type": "text", "text": repair_surrogates(part.text)} if part.text.strip() else None
+    if type(part) is ToolCall:
+        sent_name = TOOL_NAMES.encode_name(part.name)
+        return {
+            "type": "tool_use",
+            "id": sent_id,
+            "name": sent_name,
+            "input": encode_arguments(part.arguments),
+        }
+    if type(part) is ToolResult:
+        return _encode_result(part, own=own, sent_id=sent_id)
+    if type(part) is Reasoning:
+        if part.redacted:
+            return {"type": "redacted_thinking", "data": part.signature}
+        text = repair_surrogates(part.text)
+        return {"type": "thinking", "thinking": text, "signature": part.signature}
+    assert type(part) is Media
+    return _encode_media(part)
 
 
 def _encode_opaque(part: Opaque) -> Raw:

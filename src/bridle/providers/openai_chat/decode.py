@@ -11,7 +11,7 @@ goes through `_process_event`, which checks before it changes anything.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -30,24 +30,27 @@ from .dialect import ChatDialect
 from .failures import classify_error, classify_status_code, decode_failure, find_error
 from .partial_reply import PartialChatMessage
 from .parts import decode_content_parts
-from .usage import EXECUTED_FIELD, FAILURE_STOPS, build_reply, decode_total_usage
+from .usage import EXECUTED_FIELD, FAILURE_STOPS, REPLY_FIELDS, build_reply, decode_total_usage
 from .usual_reply import decode_usual_reply
 
 _CHUNK_MEMBERS = frozenset({"choices", "usage", "id"})
 """Members that identify an event as a piece of a reply."""
+_FIRST_MEMBERS = ("id", "model")
+_LAST_MEMBERS = frozenset({"service_tier", "content_filter_results", *REPLY_FIELDS})
+"""Members of a reply beside its choices and its usage: the first one counts, or the last one."""
 
 
 class _CallFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     arguments: str
-    name: None = None
+    name: str | None = None
 
 
 class _CallPiece(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """A further piece of a call's arguments."""
+    """A piece of a call; one with a name or an id does not take the fast path."""
 
     index: int
     function: _CallFunction
-    id: Literal[""] | None = None
+    id: str | None = None
     type: str | None = None
 
 
@@ -66,13 +69,15 @@ class _ChatDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 class _ChatChoice(msgspec.Struct, gc=False):
     delta: _ChatDelta | None = None
     index: int = 0
-    finish_reason: None = None
+    finish_reason: str | None = None
     error: None = None
 
 
 class _ChatChunk(msgspec.Struct, gc=False):
-    choices: tuple[_ChatChoice]
-    usage: None = None
+    """A chunk with one choice and neither a reason nor usage takes the fast path."""
+
+    choices: list[_ChatChoice]
+    usage: Any = None
     error: None = None
     x_groq: None = None
     base_resp: None = None
@@ -121,20 +126,26 @@ class ChatDecoder(BaseDecoder):
             if self._ended:
                 break
             try:
-                choice = _decode_chunk(data).choices[0]
+                chunk = _decode_chunk(data)
             except (ValueError, RecursionError):
                 self._process_event(name, data, deltas)
                 continue
-            if choice.index != self._choice or not self._apply_fast_delta(choice.delta, deltas):
+            if not self._apply_fast_chunk(chunk, deltas):
                 self._process_event(name, data, deltas)
         return deltas
 
-    def _apply_fast_delta(self, delta: _ChatDelta | None, deltas: list[Delta]) -> bool:
-        """Apply a delta on the fast path; False, without any effect, if it needs the slow one."""
-        if delta is None:
+    def _apply_fast_chunk(self, chunk: _ChatChunk, deltas: list[Delta]) -> bool:
+        """Apply a chunk on the fast path; False, without any effect, if it needs the slow one."""
+        if chunk.usage is not None or len(chunk.choices) != 1:
+            return False
+        choice = chunk.choices[0]
+        delta = choice.delta
+        if delta is None or choice.finish_reason is not None or choice.index != self._choice:
             return False
         if delta.tool_calls:
             piece = delta.tool_calls[0]
+            if piece.id or piece.function.name is not None:
+                return False
             if (appended := self._partial.append_arguments(piece.index, piece.function.arguments)) is None:
                 return False
             deltas.append(appended)
@@ -175,7 +186,8 @@ class ChatDecoder(BaseDecoder):
                 self._choice = index
             if index != self._choice:
                 continue
-            self._raise_for(choice)
+            if choice.get("error") or choice.get("base_resp"):
+                self._raise_for(choice)
             delta = choice.get("delta")
             if delta is None and self._partial.is_empty:
                 # A few servers stream one complete message; others repeat it at the end, or beside each
@@ -190,13 +202,15 @@ class ChatDecoder(BaseDecoder):
 
     def _update_metadata(self, chunk: Block) -> None:
         """Update the metadata. The first id and model are kept, because some servers change them later."""
-        self._raise_for(chunk)
+        if chunk.get("error") or chunk.get("base_resp"):
+            self._raise_for(chunk)
         if isinstance(usage := chunk.get("usage") or _find_nested_usage(chunk), dict):
             self._meta["usage"] = usage
-        for name, value in chunk.items():
-            if name in ("id", "model"):
-                self._meta[name] = self._meta.get(name) or value
-            elif name not in ("usage", "choices") and value:
+        for name in _FIRST_MEMBERS:
+            if not self._meta.get(name):
+                self._meta[name] = chunk.get(name)
+        for name in _LAST_MEMBERS & chunk.keys():
+            if value := chunk[name]:
                 self._meta[name] = value
 
     def _raise_for(self, chunk: Block) -> None:

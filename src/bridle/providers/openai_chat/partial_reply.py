@@ -13,7 +13,15 @@ from bridle.values.result import CallReady, Delta, ReasoningDelta, TextDelta, To
 
 from .content import Block
 from .partial_calls import PartialChatCalls
-from .reasoning import BLOCKS_FIELD, DETAILS_FIELD, REASONING_FIELDS, ThinkTagParser, list_blocks, remove_echo
+from .reasoning import (
+    BLOCKS_FIELD,
+    DETAILS_FIELD,
+    REASONING_FIELDS,
+    REASONING_MEMBERS,
+    ThinkTagParser,
+    list_blocks,
+    remove_echo,
+)
 
 _STREAMED_MEMBERS = frozenset({"text", "summary", "data"})
 """Members of a detail that arrive in pieces."""
@@ -69,13 +77,11 @@ class PartialChatMessage:
 
     def apply_delta(self, delta: Block) -> list[Delta]:
         """Apply any delta; return what it showed."""
+        if not delta:
+            return []
         deltas: list[Delta] = []
-        for name in REASONING_FIELDS:
-            if isinstance(text := delta.get(name), str):
-                deltas += self.append_reasoning(name, text)
-        deltas += self._apply_details(delta.get(DETAILS_FIELD))
-        for block in list_blocks(delta):
-            deltas += self._apply_thinking(block)
+        if not REASONING_MEMBERS.isdisjoint(delta):
+            self._apply_reasoning(delta, deltas)
         content = delta.get("content")
         if isinstance(content, str):
             deltas += self.append_text(content)
@@ -86,16 +92,26 @@ class PartialChatMessage:
             deltas += self._append_to(self._refusal, refusal)
         deltas += self._apply_audio(delta.get("audio"))
         listed, legacy = delta.get("tool_calls"), delta.get("function_call")
-        for call, text in self._calls.apply_pieces(listed if isinstance(listed, list) else []):
-            deltas.append(ToolCallDelta(index=call.place, name=call.name, arguments=text))
-        deltas += self._completed_calls()
+        if isinstance(listed, list):
+            for call, text in self._calls.apply_pieces(listed):
+                deltas.append(ToolCallDelta(index=call.place, name=call.name, arguments=text))
+            deltas += self._completed_calls()
         if isinstance(legacy, dict):
             for call, text in self._legacy.apply_pieces([{"index": 0, "function": legacy}]):
                 deltas.append(ToolCallDelta(index=call.place, name=call.name, arguments=text))
-        for name, value in delta.items():
-            if name not in _KNOWN_MEMBERS and (kept := remove_echo(name, value)) is not None:
-                self._more[name] = _merge_values(self._more.get(name), kept)
+        if not _KNOWN_MEMBERS.issuperset(delta):
+            for name, value in delta.items():
+                if name not in _KNOWN_MEMBERS and (kept := remove_echo(name, value)) is not None:
+                    self._more[name] = _merge_values(self._more.get(name), kept)
         return deltas
+
+    def _apply_reasoning(self, delta: Block, deltas: list[Delta]) -> None:
+        for name in REASONING_FIELDS:
+            if isinstance(text := delta.get(name), str):
+                deltas += self.append_reasoning(name, text)
+        deltas += self._apply_details(delta.get(DETAILS_FIELD))
+        for block in list_blocks(delta):
+            deltas += self._apply_thinking(block)
 
     def _completed_calls(self) -> list[Delta]:
         """Return calls that another call followed: this wire does not mark the end of a call otherwise."""

@@ -31,7 +31,7 @@ DETAILS_FIELD = "reasoning_details"
 BLOCKS_FIELD = "thinking_blocks"
 ECHO_FIELD = "provider_specific_fields"
 """Member in which gateways repeat other members; some put the blocks only there."""
-_REASONING_MEMBERS = frozenset({*REASONING_FIELDS, DETAILS_FIELD, BLOCKS_FIELD, ECHO_FIELD})
+REASONING_MEMBERS = frozenset({*REASONING_FIELDS, DETAILS_FIELD, BLOCKS_FIELD, ECHO_FIELD})
 _TEXT_MEMBERS = {"reasoning.text": "text", "reasoning.summary": "summary"}
 _ENCRYPTED = "reasoning.encrypted"
 _OPENING_TAG, _CLOSING_TAG = "<think>", "</think>"
@@ -39,7 +39,7 @@ _TAGGED = re.compile(rf"(\s*{_OPENING_TAG})(.*?)({_CLOSING_TAG}|\Z)", re.DOTALL)
 
 
 def decode_reasoning(message: Block) -> list[Reasoning]:
-    if _REASONING_MEMBERS.isdisjoint(message):
+    if REASONING_MEMBERS.isdisjoint(message):
         return []
     listed = message.get(DETAILS_FIELD)
     details = [each for each in listed if isinstance(each, dict) and each] if isinstance(listed, list) else []

@@ -79,7 +79,7 @@ _EXECUTED_COUNTS: dict[str, HostedCount] = {
 }
 """Types and names of tools that servers ran."""
 _OTHER_TOOL = "server_tool"
-_REPLY_FIELDS = ("citations", "search_results", "images", "related_questions")
+REPLY_FIELDS = ("citations", "search_results", "images", "related_questions")
 """Members of a complete reply that belong to its content."""
 
 
@@ -94,7 +94,7 @@ def build_reply(
     if not cut and any(map(is_nameless_call, list_calls(message))):
         raise ValueError("a call has no name")
     parts = decode_parts(message, dialect, cut=cut)
-    parts = keep_members(parts, {name: meta[name] for name in _REPLY_FIELDS if meta.get(name)}, "reply")
+    parts = keep_members(parts, {name: meta[name] for name in REPLY_FIELDS if meta.get(name)}, "reply")
     refused = is_refusal(message)
     stop, detail = choose_stop(parts, reason, refused=refused, tools=tools), reason
     if refused:

@@ -148,7 +148,7 @@ class ResponsesCodec(BaseCodec):
         follows = kept.has_content(request.messages)
         kept.set_head(
             (*frame.head_source, follows),
-            lambda: _encode_head(request, spoken=frame.is_spoken, follows=follows),
+            lambda: frame.encode_head(follows=follows),
         )
         body, digest = kept.build_body_since(
             _count_stored_messages(request, frame.extras) if frame.extras else 0,
@@ -224,6 +224,13 @@ class _ResponsesFrame:
         )
         self.ending = _encode_ending(request, extras)
         self.headers = request_headers(request)
+        self._heads: dict[bool, bytes] = {}
+
+    def encode_head(self, *, follows: bool) -> bytes:
+        """The fields before the messages; `follows`: there are messages."""
+        if follows not in self._heads:
+            self._heads[follows] = _encode_head(self.request, spoken=self.is_spoken, follows=follows)
+        return self._heads[follows]
 
 
 def _encode_head(request: Request, *, spoken: bool, follows: bool) -> bytes:

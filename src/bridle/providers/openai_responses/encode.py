@@ -139,10 +139,10 @@ class ResponsesItemEncoder:
     def __call__(self, message: Message) -> Sequence[WireTurn]:
         own = self._is_from_here(message)
         parts = message.parts if own else _replace_items_with_text(message.parts)
-        outputs = [part for part in parts if _is_output_part(part, message.role)]
         rest: Sequence[Part] = parts
         items: list[Block | Raw] = []
-        if outputs:
+        if message.role == "tool" or ToolResult in map(type, parts):
+            outputs = [part for part in parts if _is_output_part(part, message.role)]
             rest = [part for part in parts if not _is_output_part(part, message.role)]
             items = [item for part in outputs if (item := self._encode_output(part, own=own)) is not None]
             if self._deferred:
@@ -180,11 +180,12 @@ class ResponsesItemEncoder:
 
     def _encode_model_turn(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         usable = _drop_trailing_reasoning(_without_blanks(parts, own=own))
-        unchanged = own and self._can_send_unchanged(message, usable)
+        ids = _item_ids(usable) if own else set()
+        unchanged = own and self._can_send_unchanged(message, usable, ids)
         if own:
             self._note_references(usable)
         if unchanged:
-            self._item_ids |= _item_ids(usable)
+            self._item_ids |= ids
         else:
             echoed = not own and self._options.reasoning == "must_echo"
             usable = [
@@ -202,10 +203,9 @@ class ResponsesItemEncoder:
         )
         return [_shorten_message(item) for item in items]
 
-    def _can_send_unchanged(self, message: Message, parts: Sequence[Part]) -> bool:
-        """Return True if a turn of this endpoint can be sent back unchanged."""
-        ids = _item_ids(parts)
-        reasoning = [part for part in parts if isinstance(part, Reasoning)]
+    def _can_send_unchanged(self, message: Message, parts: Sequence[Part], ids: set[str]) -> bool:
+        """Return True if a turn of this endpoint, with items of these ids, can be sent back unchanged."""
+        reasoning = [part for part in parts if type(part) is Reasoning]
         if not ids.isdisjoint(self._item_ids):
             return False
         if not reasoning:
@@ -249,7 +249,9 @@ class ResponsesItemEncoder:
         return [sent if self._options.has_breakpoints else _shorten_message(sent), *items]
 
     def _note_references(self, parts: Sequence[Part]) -> None:
-        self._holds_more |= any(isinstance(part, Opaque) and part.kind in _REFERENCE_ITEMS for part in parts)
+        for part in parts:
+            if type(part) is Opaque and part.kind in _REFERENCE_ITEMS:
+                self._holds_more = True
 
     def _encode_output(self, part: Part, *, own: bool) -> Block | Raw | None:
         if isinstance(part, Opaque):
@@ -305,7 +307,7 @@ def _replace_items_with_text(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
     It is joined with the text beside it: a message without an id has one text.
     """
-    if not any(isinstance(part, Opaque) for part in parts):
+    if Opaque not in map(type, parts):
         return parts
     joined: list[Part] = []
     for part in parts:
@@ -398,8 +400,8 @@ def _breakpoint_offset(items: Sequence[Block | Raw], written: Sequence[bytes]) -
     """Return the offset of the closing brace of the last piece of content that can carry a breakpoint."""
     end = sum(map(len, written)) + len(written) - 1
     for item, data in zip(reversed(items), reversed(written), strict=True):
-        members = list(item) if isinstance(item, dict) and item.get("role") != "assistant" else []
-        if members and members[-1] in ("content", "output") and data.endswith(b"}]}"):
+        is_input = isinstance(item, dict) and item.get("role") != "assistant"
+        if is_input and data.endswith(b"}]}") and next(reversed(item)) in ("content", "output"):
             return end - len(b"}]}")
         end -= len(data) + 1
     return -1

@@ -338,4 +338,6 @@ def _sendable_members(kind: str, members: Mapping[str, Any], *, with_ids: bool) 
 
 
 def _drop_members(block: Mapping[str, Any], unwanted: set[str]) -> Block:
+    if unwanted.isdisjoint(block):
+        return dict(block)
     return {name: value for name, value in block.items() if name not in unwanted}

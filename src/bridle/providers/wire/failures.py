@@ -12,6 +12,7 @@ a cut falls between words and never inside one.
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -223,6 +224,8 @@ LIMIT_PAUSE_MAX = 120.0
 """Longest wait for a reset that a provider announces, in seconds."""
 EPOCH_SECONDS_MIN = 1e9
 EPOCH_MILLISECONDS_MIN = 1e12
+HEADER_LISTS_MAX = 64
+"""Lists of header names whose limits are remembered: a provider sends the same names in every response."""
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
 
 
@@ -258,16 +261,28 @@ class ProviderLimit(NamedTuple):
 def read_provider_limits(headers: Mapping[str, str]) -> tuple[ProviderLimit, ...]:
     """The limits in the headers, whose names are in lower case, that may make the next call wait."""
     found = []
-    for name, text in headers.items():
-        if "ratelimit" not in name or "remaining" not in name or not text.strip().isdecimal():
+    for remaining, reset, limit, counts_prompt in _find_limit_headers(tuple(headers)):
+        text = headers[remaining].strip()
+        if not text.isdecimal() or not headers[reset]:
             continue
-        left, counts_prompt = int(text), "tokens" in name and "output" not in name
-        reset = headers.get(name.replace("remaining", "reset"), "")
-        if reset and (left == 0 or counts_prompt):
+        left = int(text)
+        if left == 0 or counts_prompt:
+            most = headers[limit].strip() if limit else ""
+            full = int(most) if most.isdecimal() else None
+            found.append(ProviderLimit(left, headers[reset], headers.get("date", ""), counts_prompt, full))
+    return tuple(found)
+
+
+@lru_cache(maxsize=HEADER_LISTS_MAX)
+def _find_limit_headers(names: tuple[str, ...]) -> tuple[tuple[str, str, str, bool], ...]:
+    """For each limit the headers of the rest, of the reset and of the limit (or ""), and `counts_prompt`."""
+    found = []
+    for name in names:
+        reset, limit = name.replace("remaining", "reset"), name.replace("remaining", "limit")
+        if "ratelimit" in name and "remaining" in name and reset in names:
             refills = "tokens" in name or "requests" in name
-            limit = headers.get(name.replace("remaining", "limit"), "").strip() if refills else ""
-            full = int(limit) if limit.isdecimal() else None
-            found.append(ProviderLimit(left, reset, headers.get("date", ""), counts_prompt, full))
+            counts_prompt = "tokens" in name and "output" not in name
+            found.append((name, reset, limit if refills and limit in names else "", counts_prompt))
     return tuple(found)
 
 

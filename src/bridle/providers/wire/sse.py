@@ -62,7 +62,9 @@ class SseReader:
             raise _event_too_large()
         events: list[SseEvent] = []
         for name, text, other in blocks:
-            if event := (name, text) if text else _parse_block(other):
+            if text:
+                events.append((name, text))
+            elif other and (event := _parse_block(other)):
                 events.append(event)
         return events
 

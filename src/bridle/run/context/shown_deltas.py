@@ -7,6 +7,8 @@ woken once for them.
 import asyncio
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Protocol
 
 from msgspec.structs import asdict, astuple, replace
@@ -30,7 +32,10 @@ StreamItem = Event | Delta | DeltasSkipped
 CALL_DELTAS = (ToolCallDelta, CallReady)
 CALL_DELTA_TYPES = frozenset(CALL_DELTAS)
 Streamed = TextDelta | ReasoningDelta | ToolCallDelta
+STREAMED_DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 """Deltas that continue each other."""
+TEXT_FIELDS: dict[type, str] = {TextDelta: "text", ReasoningDelta: "reasoning", ToolCallDelta: "arguments"}
+READ_TEXT = {kind: attrgetter(field) for kind, field in TEXT_FIELDS.items()}
 SEARCHED_DELTAS_MAX = 8
 """More deltas that may hold a part of the key are searched in halves."""
 
@@ -53,12 +58,11 @@ class DeltaCallIds:
         self._ready: set[int] = set()
 
     def identify(self, delta: Delta) -> Delta:
-        match delta:
-            case ToolCallDelta(index=index):
-                return replace(delta, call_id=make_call_id(self._turn, self._call_number(index)))
-            case CallReady(index=number, call=call):
-                self._ready.add(number)
-                return replace(delta, call=replace(call, id=make_call_id(self._turn, number)))
+        if type(delta) is ToolCallDelta:
+            return replace(delta, call_id=make_call_id(self._turn, self._call_number(delta.index)))
+        if type(delta) is CallReady:
+            self._ready.add(delta.index)
+            return replace(delta, call=replace(delta.call, id=make_call_id(self._turn, delta.index)))
         return delta
 
     def _call_number(self, index: int) -> int:
@@ -83,15 +87,21 @@ class DeltaCallIds:
         if type(deltas[0]) not in CALL_DELTA_TYPES and CALL_DELTA_TYPES.isdisjoint(map(type, deltas)):
             self._watchers.notify_all(deltas)
         else:
-            for delta in deltas:
-                self.show(delta)
+            identified = [
+                self.identify(delta) if type(delta) in CALL_DELTA_TYPES else delta for delta in deltas
+            ]
+            self._watchers.notify_all(identified)
+            if CallReady in map(type, identified):
+                for delta in identified:
+                    if type(delta) is CallReady:
+                        self._start_early(delta)
 
 
 def redact_reply(reply: Reply, redactor: Redactor) -> Reply:
     """The reply without the key; the same object if it contains none."""
     texts = [reply.id, reply.stop_detail, reply.cache_miss_reason]
     for part in reply.parts:
-        texts += [value for value in astuple(part) if type(value) is str]
+        texts += map(str, astuple(part))
     whole = "\n".join(texts)
     if redactor.redact_text(whole) == whole:
         return reply
@@ -116,37 +126,47 @@ class StreamRedactor:
         self._before = ""
         """The last character shown: a short key is redacted only as a whole word."""
         self._waiting = ""
+        self._clear_name = ""
+        """A tool's name without the key; every delta of a call has the name."""
 
     def take(self, deltas: list[Delta]) -> list[Delta]:
         """The deltas to show after these have arrived."""
-        if not self._has_secrets or (type(deltas[0]) is TextDelta and self._are_clear(deltas)):
+        if not self._has_secrets:
+            return deltas
+        shown: list[Delta] = []
+        for kind, group in groupby(deltas, type):
+            take = self._take_texts if kind is TextDelta else self._take_others
+            shown += take(list(group))
+        return shown
+
+    def _take_texts(self, deltas: list[Delta]) -> list[Delta]:
+        if self._are_clear(deltas):
             return deltas
         if deltas[SEARCHED_DELTAS_MAX:]:
             middle = len(deltas) // 2
-            return self.take(deltas[:middle]) + self.take(deltas[middle:])
+            return self._take_texts(deltas[:middle]) + self._take_texts(deltas[middle:])
+        return self._take_others(deltas)
+
+    def _take_others(self, deltas: list[Delta]) -> list[Delta]:
         shown: list[Delta] = []
         for delta in deltas:
             self._take_delta(delta, shown)
         return shown
 
     def _are_clear(self, deltas: list[Delta]) -> bool:
-        """Return True, and note the deltas as shown, if they are text without any part of the key."""
+        """Return True, and note the texts as shown, if they have no part of the key."""
         if self._waiting:
             return False
-        whole, last = deltas[0].text, deltas[-1]
-        if deltas[1:]:
-            texts = [delta.text for delta in deltas if type(delta) is TextDelta]
-            whole = "".join(texts) if len(texts) == len(deltas) else ""
+        whole, last = "".join([delta.text for delta in deltas]), deltas[-1]
         if not whole or not isinstance(last, TextDelta) or not self._redactor.is_clear(whole):
             return False
         self._last, self._before = last, whole[-1]
         return True
 
     def _take_delta(self, delta: Delta, shown: list[Delta]) -> None:
-        if isinstance(delta, Streamed):
+        if isinstance(delta, STREAMED_DELTAS):
             text = read_delta_text(delta)
-            names_tool = isinstance(delta, ToolCallDelta) and delta.name
-            if self._waiting or not text or names_tool or self._redactor.is_suspect(text):
+            if self._waiting or not text or self._names_secret(delta) or self._redactor.is_suspect(text):
                 self._take_text(delta, shown)
             else:
                 self._last, self._before = delta, text[-1]
@@ -154,6 +174,14 @@ class StreamRedactor:
         else:
             shown += self.flush()
             shown.append(self._redact_call(delta) if isinstance(delta, CallReady) else delta)
+
+    def _names_secret(self, delta: Streamed) -> bool:
+        if not isinstance(delta, ToolCallDelta) or delta.name == self._clear_name:
+            return False
+        if self._redactor.redact_text(delta.name) != delta.name:
+            return True
+        self._clear_name = delta.name
+        return False
 
     def flush(self) -> list[Delta]:
         """The delayed text; no continuation follows."""
@@ -189,17 +217,15 @@ def find_part_key(delta: Streamed) -> tuple[type, int]:
 
 
 def read_delta_text(delta: Streamed) -> str:
-    match delta:
-        case TextDelta(text=text) | ReasoningDelta(reasoning=text) | ToolCallDelta(arguments=text):
-            return text
+    text: str = READ_TEXT[type(delta)](delta)
+    return text
 
 
 def set_delta_text(delta: Streamed, text: str) -> Streamed:
     """The delta with another text; the same object if it has this one."""
     if text == read_delta_text(delta):
         return delta
-    field = {TextDelta: "text", ReasoningDelta: "reasoning", ToolCallDelta: "arguments"}[type(delta)]
-    return replace(delta, **{field: text})
+    return replace(delta, **{TEXT_FIELDS[type(delta)]: text})
 
 
 def _redact_part(part: Part, redactor: Redactor) -> Part:

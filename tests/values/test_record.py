@@ -1,0 +1,26 @@
+"""The hash of a record covers its time with the digits of `repr`, whatever writes them."""
+
+from hashlib import sha256
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bridle.values.events import Steered
+from bridle.values.record import DISTANT_TIME, GENESIS, MODERN_TIME, seal_record
+
+TIMES = st.one_of(
+    st.floats(min_value=MODERN_TIME, max_value=DISTANT_TIME),
+    st.floats(min_value=1.7e9, max_value=1.9e9),
+    st.integers(min_value=0, max_value=10**13).map(float),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+@given(TIMES)
+@example(0.0)
+@example(MODERN_TIME)
+@example(DISTANT_TIME)
+@example(1_763_200_000.0)
+def test_the_hash_covers_the_time_as_repr_writes_it(at):
+    record = seal_record(7, at, Steered(message="on"), GENESIS)
+    assert record.hash == sha256(f"{GENESIS} 7 {at!r} ".encode() + record.data).hexdigest()
