@@ -15,7 +15,7 @@ from bridle.values.errors import BridleError
 from .connection import DatabaseConnection
 
 POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.005, 0.05
-"""Time between two looks: doubled while nothing is written."""
+"""Time between two looks: doubled while nothing is written, and longer if many sessions are looked up."""
 NAMES_PER_QUERY = 64
 """Sessions that one query looks up: it costs as much as four queries of one session each."""
 
@@ -41,7 +41,7 @@ class RecordWaiters:
             resolve_future(future)
         else:
             self._waiting.append(_Waiter(session, after, future))
-            self._pause = POLL_SECONDS_MIN
+            self._pause = self._find_shortest_pause()
 
     def poll(self) -> float | None:
         """Look at the file once; return the seconds until the next look, None if no task waits."""
@@ -54,10 +54,15 @@ class RecordWaiters:
                 self._pause = min(2 * self._pause, POLL_SECONDS_MAX)
             else:
                 self._resolve_due()
-                self._version, self._pause = version, POLL_SECONDS_MIN
+                self._version, self._pause = version, self._find_shortest_pause()
         except BridleError as error:
             self._resolve_all(error)
         return self._pause
+
+    def _find_shortest_pause(self) -> float:
+        """Return the pause after a commit: one per query, so that looks take the same share of the time."""
+        queries = 1 + len(self._waiting) // NAMES_PER_QUERY
+        return min(queries * POLL_SECONDS_MIN, POLL_SECONDS_MAX)
 
     def close(self) -> None:
         """Wake all tasks and close the connection."""
