@@ -2,18 +2,21 @@
 
 import asyncio
 import gc
+import sqlite3
 import subprocess
 import sys
 import threading
 import weakref
+from contextlib import closing
 
 import pytest
 from patience import PATIENCE_SECONDS
 from test_sqlite import write_lock
 
 from bridle.stores.sqlite.store import SqliteStore
+from bridle.stores.sqlite.watching import NAMES_PER_QUERY
 from bridle.testing.conformance.sample_records import make_prompt, make_records
-from bridle.values.errors import Conflict, MisuseError
+from bridle.values.errors import Conflict, Corrupt, MisuseError
 from bridle.values.record import GENESIS, seal_record
 
 
@@ -102,6 +105,38 @@ def test_appends_of_one_session_may_wait_together(path):
         await asyncio.gather(*tasks)
         assert await store.read("a") == tuple(line)
         await store.close()
+
+    asyncio.run(main())
+
+
+def test_one_bad_read_does_not_cost_its_group(path):
+    async def main():
+        store = SqliteStore(path)
+        for name in ("a", "b", "c"):
+            await append_many(store, name, 3)
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("UPDATE events SET at = 9.0 WHERE sid = 2 AND seq = 2")
+            db.commit()
+        read = await asyncio.gather(*map(store.read, "abc"), return_exceptions=True)
+        assert isinstance(read[1], Corrupt)
+        assert [len(read[0]), len(read[2])] == [3, 3]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_each_of_many_waiting_tasks_sees_its_own_session_only(path):
+    async def main():
+        store, names = SqliteStore(path), [f"s{number}" for number in range(2 * NAMES_PER_QUERY + 3)]
+        waiting = {name: asyncio.ensure_future(store.wait_for_records(name, 1)) for name in names}
+        await asyncio.sleep(0)
+        await append_many(store, names[1], 1)
+        for name in (names[0], names[NAMES_PER_QUERY], names[-1]):
+            await append_many(store, name, 2)
+            await asyncio.wait_for(waiting.pop(name), PATIENCE_SECONDS)
+        assert not any(task.done() for task in waiting.values())
+        await store.close()
+        await asyncio.gather(*waiting.values())
 
     asyncio.run(main())
 

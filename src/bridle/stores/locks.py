@@ -181,20 +181,33 @@ def is_lease_held(log: str, lease: Lease, path: Path | None = None) -> bool:
     return False
 
 
-def check_lock_file(log: str, lease: Lease, path: Path) -> None:
-    """Raise `Conflict` if the lock file under which this process holds the lease was removed or replaced.
+class LockFileCheck:
+    """Checks that the lock file is still the one under which this process holds its leases.
 
-    Another process would lock a new file, and so drive the session as well.
+    If it was removed or replaced, another process would lock a new file, and so drive the same session as well. The
+    thread that writes looks at the file once in each transaction, which may be that of many sessions.
     """
-    locks = _process_locks
-    if _load_fcntl() is None or not locks.holds(log, lease):
-        return
-    inode = find_inode(path)
-    if inode is None or not locks.holds(inode, lease):
-        raise Conflict(
-            f"the lock file {path} was removed or replaced while session {lease.session!r} was driven, so another "
-            "process may drive it now and this run may not write to it any more; resume the session"
-        )
+
+    def __init__(self, log: str, path: Path) -> None:
+        self._log, self._path = log, path
+        self._has_locks = False
+        self._inode: Inode | None = None
+
+    def look(self) -> None:
+        """Find the file that is at the path now."""
+        self._has_locks = _load_fcntl() is not None
+        self._inode = find_inode(self._path)
+
+    def check(self, lease: Lease) -> None:
+        """Raise `Conflict` if this process holds the lease under a file that was not at the path."""
+        locks = _process_locks
+        if not self._has_locks or not locks.holds(self._log, lease):
+            return
+        if self._inode is None or not locks.holds(self._inode, lease):
+            raise Conflict(
+                f"the lock file {self._path} was removed or replaced while session {lease.session!r} was driven, so "
+                "another process may drive it now and this run may not write to it any more; resume the session"
+            )
 
 
 class StoredEpochs(Protocol):

@@ -61,6 +61,8 @@ def insert_records(
 ) -> None:
     for record in records:
         check_timestamp(record)
+    if len(records) == 1 and after > 0 and _insert_next(session, after, records[0], epoch, db):
+        return
     found = db.execute(_SELECT_HEAD, (session,)).fetchone()
     if found is None:
         _find_row(session, db)
@@ -84,6 +86,25 @@ def insert_records(
     for record in records:
         gseq = db.execute(_INSERT_EVENT, _event_row(sid, record, db))
     db.execute(_UPDATE_HEAD, (last.seq, last.hash, last.at, gseq.lastrowid, first.at, sid))
+
+
+def _insert_next(session: str, after: int, record: Record, epoch: int | None, db: sqlite3.Connection) -> bool:
+    """Append one record, as nearly every append does, in two statements; False if nothing was written.
+
+    The first statement contains the checks, and writes nothing if one of them fails. It does not check what a fork
+    shares and what a record refers to.
+    """
+    if len(record.data) > BLOB_BYTES or record.event.required_blobs:
+        return False
+    marks = record.seq, record.at, record.event.unique_key, bytes.fromhex(record.hash), record.data
+    try:
+        inserted = db.execute(_INSERT_NEXT, (*marks, session, after, record.prev, epoch))
+    except sqlite3.IntegrityError:
+        return False  # the unique key was used before, or another program changed the rows
+    if inserted.rowcount != 1:
+        return False
+    db.execute(_UPDATE_NEXT, (record.seq, record.hash, record.at, inserted.lastrowid, session))
+    return True
 
 
 def insert_fork(session: str, at: int, new: str, db: sqlite3.Connection) -> None:
@@ -374,6 +395,14 @@ VALUES (
 _INSERT_EVENT = """
 INSERT INTO events (sid, seq, at, once, hash, blob, data) VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
 """
+
+_INSERT_NEXT = """
+INSERT INTO events (sid, seq, at, once, hash, data)
+SELECT sid, ?, ?, ?, ?, CAST(? AS TEXT) FROM sessions
+WHERE uid = ? AND seq = ? AND head = ? AND epoch = ifnull(?, epoch) AND parent IS NULL
+"""
+
+_UPDATE_NEXT = "UPDATE sessions SET seq = ?, head = ?, updated = ?, touched = ? WHERE uid = ?"
 
 # Existing content is left alone unless it is damaged; then this restores it.
 _INSERT_BLOB = """

@@ -9,7 +9,7 @@ commits all waiting appends in one transaction, so a hundred sessions share one 
     another process wrote in between, whatever the timeout.
   - A fork is one row. Its records are read by walking up its parents.
   - Reads have their own thread and connection, never wait for a writer, and verify every record's hash
-    and its position in the chain.
+    and its position in the chain. Those that wait together share a transaction.
 
 The store does not interpret events; it only enforces their unique keys.
 """
@@ -28,7 +28,7 @@ from bridle.ports.store import Lease, RestoreSnapshot, SessionInfo, StoredSnapsh
 from bridle.stores.anchors import Anchor, AnchorFile, find_anchor_file
 from bridle.stores.conflicts import check_batch, check_restart, check_session_name, explain_snapshot_removal
 from bridle.stores.live_text import remove_live_text
-from bridle.stores.locks import check_lock_file, hold_lease, is_lease_held, lock_all_sessions
+from bridle.stores.locks import LockFileCheck, hold_lease, is_lease_held, lock_all_sessions
 from bridle.values.errors import BridleError
 from bridle.values.record import Record
 
@@ -61,7 +61,11 @@ class SqliteStore:
         writing = DatabaseConnection(files, POLL_MILLISECONDS)
         reading = DatabaseConnection(files, LOCK_MILLISECONDS)
         self._live = LiveFiles(self.path)
-        self._writer = Worker("bridle-store-writer", partial(_write_group, writing), writing.drop)
+        self._lock_file = self.path.with_name(self.path.name + "-held")
+        self._lock_check = LockFileCheck(str(self.path), self._lock_file)
+        self._writer = Worker(
+            "bridle-store-writer", partial(_write_group, writing, self._lock_check), writing.drop
+        )
         self._waiters = RecordWaiters(reading)
         self._reader = Worker(
             "bridle-store-reader", partial(_read_group, reading), self._waiters.close, self._waiters.poll
@@ -78,16 +82,15 @@ class SqliteStore:
         check_session_name(session)
         names = check_batch(session, after, records)
         write = partial(rows.insert_records, session, after, records, names, epoch)
-        await self._writer.run(write if epoch is None else partial(self._write_leased, session, epoch, write))
+        await self._writer.run(write if epoch is None else self._check_lease(session, epoch, write))
         if self._anchors is not None:
             self._anchors.write_heads(session, records)
 
-    def _write_leased(
-        self, session: str, epoch: int, write: Callable[..., None], db: sqlite3.Connection
-    ) -> None:
-        """Write under a lease, in the transaction that no other process can write beside."""
-        check_lock_file(str(self.path), Lease(session=session, epoch=epoch), self._lock_file)
-        write(db)
+    def _check_lease(
+        self, session: str, epoch: int, write: Callable[[sqlite3.Connection], None]
+    ) -> Callable[[sqlite3.Connection], None]:
+        """Return the job that writes under a lease, in the transaction that no other process can write beside."""
+        return partial(_write_leased, self._lock_check, Lease(session=session, epoch=epoch), write)
 
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
         check_session_name(session)
@@ -113,7 +116,7 @@ class SqliteStore:
     async def repair(self, session: str, record: Record, *, epoch: int | None = None) -> None:
         check_session_name(session)
         write = partial(rows.repair_tail, session, record, epoch)
-        await self._writer.run(write if epoch is None else partial(self._write_leased, session, epoch, write))
+        await self._writer.run(write if epoch is None else self._check_lease(session, epoch, write))
 
     async def restart(self, session: str, head: str, record: Record) -> None:
         check_restart(session, record)
@@ -152,10 +155,6 @@ class SqliteStore:
     async def is_leased(self, session: str) -> bool:
         lease = Lease(session=session, epoch=await self.read_epoch(session))
         return is_lease_held(str(self.path), lease, self._lock_file)
-
-    @property
-    def _lock_file(self) -> Path:
-        return self.path.with_name(self.path.name + "-held")
 
     async def read_epoch(self, session: str) -> int:
         return await self._reader.run(partial(rows.select_epoch, session))
@@ -217,23 +216,34 @@ class SqliteStore:
             self._anchors.close()
 
 
-def _write_group(connection: DatabaseConnection, jobs: Sequence[Job]) -> None:
+def _write_leased(
+    lock_check: LockFileCheck,
+    lease: Lease,
+    write: Callable[[sqlite3.Connection], None],
+    db: sqlite3.Connection,
+) -> None:
+    lock_check.check(lease)
+    write(db)
+
+
+def _write_group(connection: DatabaseConnection, lock_check: LockFileCheck, jobs: Sequence[Job]) -> None:
     """Commit all jobs in one transaction; if that fails, one transaction each."""
     connection.begin("BEGIN IMMEDIATE")
+    lock_check.look()
     try:
         _commit_group(connection, jobs)
     except Exception as error:  # noqa: BLE001 - not swallowed: the caller it belongs to gets it
         if len(jobs) == 1:
             jobs[0].error = error
         else:
-            _write_each(connection, jobs)
+            _write_each(connection, lock_check, jobs)
 
 
-def _write_each(connection: DatabaseConnection, jobs: Sequence[Job]) -> None:
+def _write_each(connection: DatabaseConnection, lock_check: LockFileCheck, jobs: Sequence[Job]) -> None:
     for place, job in enumerate(jobs):
         job.value = job.error = None
         try:
-            _write_group(connection, [job])
+            _write_group(connection, lock_check, [job])
         except BridleError as error:
             # The transaction could not begin, perhaps after a long wait; the other jobs would fail as well.
             for waiting in jobs[place:]:
@@ -254,10 +264,15 @@ def _commit_group(connection: DatabaseConnection, jobs: Sequence[Job]) -> None:
 
 
 def _read_group(connection: DatabaseConnection, jobs: Sequence[Job]) -> None:
-    for job in jobs:
-        try:
-            connection.begin("BEGIN")
-            with connection.transaction() as db:
+    """Run all jobs in one transaction; if one of them fails, in one transaction each."""
+    try:
+        connection.begin("BEGIN")
+        with connection.transaction() as db:
+            for job in jobs:
                 job.value = job.ask(db)
-        except Exception as error:  # noqa: BLE001 - not swallowed: its caller gets it
-            job.error = error
+    except Exception as error:  # noqa: BLE001 - not swallowed: the caller it belongs to gets it
+        if len(jobs) == 1:
+            jobs[0].error = error
+            return
+        for job in jobs:
+            _read_group(connection, [job])

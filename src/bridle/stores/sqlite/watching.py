@@ -6,6 +6,7 @@ takes a few microseconds, however many tasks wait, and the sessions are looked u
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from bridle.stores.locks import resolve_future
@@ -14,7 +15,9 @@ from bridle.values.errors import BridleError
 from .connection import DatabaseConnection
 
 POLL_SECONDS_MIN, POLL_SECONDS_MAX = 0.005, 0.05
-"""Time between two looks: doubled while nothing is written."""
+"""Time between two looks: doubled while nothing is written, and longer if many sessions are looked up."""
+NAMES_PER_QUERY = 64
+"""Sessions that one query looks up: it costs as much as four queries of one session each."""
 
 
 class _Waiter(NamedTuple):
@@ -34,10 +37,11 @@ class RecordWaiters:
 
     def add(self, session: str, after: int, future: "asyncio.Future[None]", db: sqlite3.Connection) -> None:
         """Resolve the future when the session has records above `after`."""
-        waiter = _Waiter(session, after, future)
-        if not _resolve_if_due(waiter, db):
-            self._waiting.append(waiter)
-            self._pause = POLL_SECONDS_MIN
+        if _select_lengths([session], db).get(session, 0) > after:
+            resolve_future(future)
+        else:
+            self._waiting.append(_Waiter(session, after, future))
+            self._pause = self._find_shortest_pause()
 
     def poll(self) -> float | None:
         """Look at the file once; return the seconds until the next look, None if no task waits."""
@@ -50,10 +54,15 @@ class RecordWaiters:
                 self._pause = min(2 * self._pause, POLL_SECONDS_MAX)
             else:
                 self._resolve_due()
-                self._version, self._pause = version, POLL_SECONDS_MIN
+                self._version, self._pause = version, self._find_shortest_pause()
         except BridleError as error:
             self._resolve_all(error)
         return self._pause
+
+    def _find_shortest_pause(self) -> float:
+        """Return the pause after a commit: one per query, so that looks take the same share of the time."""
+        queries = 1 + len(self._waiting) // NAMES_PER_QUERY
+        return min(queries * POLL_SECONDS_MIN, POLL_SECONDS_MAX)
 
     def close(self) -> None:
         """Wake all tasks and close the connection."""
@@ -63,7 +72,13 @@ class RecordWaiters:
     def _resolve_due(self) -> None:
         self._connection.begin("BEGIN")
         with self._connection.transaction() as db:
-            self._waiting = [waiter for waiter in self._waiting if not _resolve_if_due(waiter, db)]
+            lengths = _select_lengths([waiter.session for waiter in self._waiting], db)
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if lengths.get(waiter.session, 0) > waiter.after:
+                resolve_future(waiter.future)
+            else:
+                self._waiting.append(waiter)
 
     def _resolve_all(self, error: Exception | None = None) -> None:
         for waiter in self._waiting:
@@ -71,9 +86,14 @@ class RecordWaiters:
         self._waiting = []
 
 
-def _resolve_if_due(waiter: _Waiter, db: sqlite3.Connection) -> bool:
-    row = db.execute("SELECT seq FROM sessions WHERE uid = ?", (waiter.session,)).fetchone()
-    is_due = row is not None and row[0] > waiter.after
-    if is_due:
-        resolve_future(waiter.future)
-    return is_due
+def _select_lengths(sessions: Sequence[str], db: sqlite3.Connection) -> dict[str, int]:
+    """Return the lengths of those sessions that exist. Most have no control log, and so give no row."""
+    found: dict[str, int] = {}
+    for start in range(0, len(sessions), NAMES_PER_QUERY):
+        names = sessions[start : start + NAMES_PER_QUERY]
+        # One text for any number of names, so that the statement is prepared once. The rest matches nothing.
+        found.update(db.execute(_SELECT_LENGTHS, (*names, *(None,) * (NAMES_PER_QUERY - len(names)))))
+    return found
+
+
+_SELECT_LENGTHS = f"SELECT uid, seq FROM sessions WHERE uid IN ({', '.join('?' * NAMES_PER_QUERY)})"  # noqa: S608
