@@ -30,7 +30,7 @@ from bridle.values.model import Origin
 from bridle.values.usage import Usage
 
 PROGRAM = """
-import asyncio, gc, json, sys
+import asyncio, gc, json, sys, tracemalloc
 from bridle import Agent, tool
 from bridle.testing.scripted_model import call_reply, scripted
 
@@ -46,13 +46,14 @@ async def hold(text: str) -> str:
 
 def count():
     gc.collect()
-    return len(gc.get_objects()), sys.getallocatedblocks()
+    return len(gc.get_objects()), sys.getallocatedblocks(), tracemalloc.get_traced_memory()[0]
 
 async def main():
     agent = Agent(scripted(call_reply(("hold", {"text": "a"})), "done"), tools=[hold])
     tasks = [asyncio.create_task(agent.run("Go."))]
     while held < 1:
         await asyncio.sleep(0)
+    tracemalloc.start()
     before = count()
     tasks += [asyncio.create_task(agent.run("Go.")) for _ in range(SESSIONS)]
     while held < SESSIONS + 1:
@@ -64,8 +65,8 @@ async def main():
 
 asyncio.run(main())
 """
-KNOWN_MAX, BLOCKS_MAX = 155, 350
-"""Per session: objects that the collector knows, and all blocks of memory."""
+KNOWN_MAX, BLOCKS_MAX, BYTES_MAX = 133, 320, 31_000
+"""Per session: objects that the collector knows, all blocks of memory, and their bytes."""
 
 
 @pytest.mark.skipif(
@@ -74,9 +75,10 @@ KNOWN_MAX, BLOCKS_MAX = 155, 350
 def test_an_open_session_takes_few_objects():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    known, blocks = json.loads(done.stdout)
+    known, blocks, size = json.loads(done.stdout)
     assert known <= KNOWN_MAX, known
     assert blocks <= BLOCKS_MAX, blocks
+    assert size <= BYTES_MAX, size
 
 
 def test_the_collector_does_not_know_values():

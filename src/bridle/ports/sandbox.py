@@ -6,10 +6,12 @@ must have ended too; it must end if its parent dies.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bridle.values.base import Value
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MEBIBYTE = 1024 * 1024
 OUTPUT_BYTES_MAX = 64 * 1024
@@ -42,7 +44,7 @@ class Sandbox(Protocol):
         ...
 
     @property
-    def workspace(self) -> Path:
+    def workspace(self) -> "Path":
         """The folder that commands may write."""
         ...
 

@@ -7,7 +7,6 @@ progress: the result is then a timeout with that message.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from bridle.values.message import Media, Text
@@ -18,6 +17,7 @@ from .sandbox import Sandbox
 
 if TYPE_CHECKING:
     import asyncio
+    from pathlib import Path
 
     from typing_extensions import TypeVar
 
@@ -86,7 +86,7 @@ class WorkspaceTool(Tool, Protocol):
     """A tool whose calls can write the files of a folder."""
 
     @property
-    def workspace(self) -> Path | None:
+    def workspace(self) -> "Path | None":
         """The folder, if known; the log must not be in it."""
         ...
 
@@ -180,7 +180,7 @@ class ConfinableSource(ToolSource, Protocol):
         ...
 
     @property
-    def workspace(self) -> Path | None:
+    def workspace(self) -> "Path | None":
         """The folder that it can write, if it runs in a sandbox."""
         ...
 

@@ -68,7 +68,8 @@ class ModelConnection:
     @cached_property
     def secrets(self) -> frozenset[str]:
         """The credentials in the headers and extras."""
-        return _find_secrets(self.headers) | self.private_extras.credentials
+        known, private = _find_secrets(self.headers), self.private_extras.credentials
+        return known | private if private else known
 
     @cached_property
     def reply_redactor(self) -> Redactor | None:
@@ -76,8 +77,7 @@ class ModelConnection:
 
         A credential that is a plain word stays: it may be part of an ordinary text.
         """
-        found = [each for each in self.secrets if not is_plain_word(each)]
-        return Redactor(found, KEY_PLACEHOLDER) if found else None
+        return _make_redactor(self.secrets)
 
     def redact_error(self, text: str, signed: frozenset[str] = frozenset()) -> str:
         """The text of an error, which may repeat any field of a request, without credentials and hidden texts."""
@@ -97,6 +97,13 @@ class ModelConnection:
 def _find_secrets(headers: tuple[tuple[str, str], ...]) -> frozenset[str]:
     """The credentials in headers; each run makes new connections with the same headers."""
     return frozenset().union(*(find_header_secrets(name, value) for name, value in headers))
+
+
+@lru_cache(maxsize=64)
+def _make_redactor(secrets: frozenset[str]) -> Redactor | None:
+    """One for all runs with the same credentials: it holds patterns that are slow to compile."""
+    found = [each for each in secrets if not is_plain_word(each)]
+    return Redactor(found, KEY_PLACEHOLDER) if found else None
 
 
 def find_model_by_name(

@@ -28,11 +28,11 @@ import os
 import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -125,18 +125,6 @@ class _ProcessLocks:
 
 
 _process_locks = _ProcessLocks()
-
-
-@contextmanager
-def _hold_lock(log: str, lease: Lease, path: Path | None) -> Iterator[None]:
-    holdings = _process_locks
-    file, scope = holdings.take(log, lease, path)
-    try:
-        yield
-    finally:
-        # In a child made by fork() the locks still belong to the parent.
-        if holdings is _process_locks:
-            holdings.release(log, lease, file, scope)
 
 
 @contextmanager
@@ -244,23 +232,46 @@ def lock_all_sessions(log: str, path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-@asynccontextmanager
-async def hold_lease(
-    epochs: StoredEpochs, log: str, session: str, path: Path | None = None, *, take_over: bool
-) -> AsyncIterator[Lease]:
-    """Hold the lease of a session. `path` is the lock file, if other processes can open the log.
+class HeldLease:
+    """The lease of a session, held while this context is open.
 
     The epoch is read before the lock is taken: if the session is taken over in between, the epoch is outdated, and
     what is written under it is refused. A takeover raises it before the lock is taken too: a process that is paused
     with the lock of an epoch that is not reached yet would keep all others from taking over. The lock file is opened
     first: a takeover that cannot open it leaves the session to its owner.
+
+    Every open session has one, so it is no generator, which would hold several times the memory.
     """
-    lease = Lease(session=session, epoch=await epochs.read_epoch(session) + take_over)
-    with _keep_open(path) if take_over else nullcontext():
-        if take_over:
-            await epochs.raise_epoch(session, lease.epoch - 1)
-        with _hold_lock(log, lease, path):
-            yield lease
+
+    __slots__ = ("_epochs", "_file", "_holdings", "_lease", "_log", "_path", "_scope", "_take_over")
+
+    def __init__(
+        self, epochs: StoredEpochs, log: str, session: str, path: Path | None = None, *, take_over: bool
+    ) -> None:
+        """`path` is the lock file, if other processes can open the log."""
+        self._epochs, self._log, self._path, self._take_over = epochs, log, path, take_over
+        self._lease = Lease(session=session, epoch=0)
+
+    async def __aenter__(self) -> Lease:
+        session = self._lease.session
+        epoch = await self._epochs.read_epoch(session)
+        if not self._take_over:
+            return self._take_lock(session, epoch)
+        with _keep_open(self._path):
+            await self._epochs.raise_epoch(session, epoch)
+            return self._take_lock(session, epoch + 1)
+
+    def _take_lock(self, session: str, epoch: int) -> Lease:
+        self._holdings, self._lease = _process_locks, Lease(session=session, epoch=epoch)
+        self._file, self._scope = self._holdings.take(self._log, self._lease, self._path)
+        return self._lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # In a child made by fork() the locks still belong to the parent.
+        if self._holdings is _process_locks:
+            self._holdings.release(self._log, self._lease, self._file, self._scope)
 
 
 POLL_SECONDS = (0.02, 1.0)

@@ -6,6 +6,9 @@ session: it owns the records above `forked_at`, and a child forked at a lower nu
 
 A lock, not the event loop, serialises appends: agents are driven from several loops and threads at once, and
 check-then-extend is two steps.
+
+The sessions of an agent share one `Settings`. The JSON of the event that records them is not kept but encoded when it
+is read: with many tools it would be most of what an open session holds.
 """
 
 import asyncio
@@ -19,7 +22,8 @@ from msgspec.structs import replace
 
 from bridle.ports.store import Lease, SessionInfo
 from bridle.values.errors import SessionNotFound
-from bridle.values.record import GENESIS, Record, decode_event
+from bridle.values.events import Configured
+from bridle.values.record import GENESIS, Record, decode_event, encode_item
 
 from .conflicts import (
     check_batch,
@@ -35,7 +39,7 @@ from .conflicts import (
     stale_append,
     taken_over,
 )
-from .locks import hold_lease, is_lease_held, resolve_future
+from .locks import HeldLease, is_lease_held, resolve_future
 
 LARGE_BLOB_BYTES = 1 << 20
 """Larger blobs are hashed in a thread, because hashing would block the event loop."""
@@ -78,7 +82,7 @@ class MemoryStore:
                     if line.has_name(name):
                         raise repeated_name(session, name)
                 line.names.update(names)
-            line.own.extend(records)
+            line.own.extend(map(_drop_settings, records))
             last = records[-1]
             line.length, line.head = last.seq, last.hash
             self._touch(line)
@@ -86,7 +90,8 @@ class MemoryStore:
     async def read(self, session: str, after: int = 0, limit: int | None = None) -> Sequence[Record]:
         with self._lock:
             line = self._lines.get(session)
-            return line.records_after(max(after, 0), limit) if line else ()
+            records = line.records_after(max(after, 0), limit) if line else ()
+        return tuple(map(_restore_settings, records))
 
     async def restart(self, session: str, head: str, record: Record) -> None:
         check_restart(session, record)
@@ -161,7 +166,7 @@ class MemoryStore:
             return self._blobs.get(hash_)
 
     def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
-        return hold_lease(self, f"memory {id(self)}", session, take_over=take_over)
+        return HeldLease(self, f"memory {id(self)}", session, take_over=take_over)
 
     async def is_leased(self, session: str) -> bool:
         return is_lease_held(
@@ -220,6 +225,17 @@ class MemoryStore:
 
 def _hash_blob(data: bytes) -> str:
     return sha256(data).hexdigest()
+
+
+def _drop_settings(record: Record) -> Record:
+    """The record without its bytes if they are the JSON of its settings, as in every record that was written here."""
+    if isinstance(record.event, Configured) and encode_item(record.event) == record.data:
+        return replace(record, data=b"")
+    return record
+
+
+def _restore_settings(record: Record) -> Record:
+    return record if record.data else replace(record, data=encode_item(record.event))
 
 
 class _MemorySession:

@@ -230,9 +230,11 @@ class ConnectionPool:
         self._expiry = None
         oldest, limit = None, self._loop.time() - KEEP_CONNECTION_SECONDS
         for origin, idle in list(self._idle.items()):
-            kept = [each for each in idle if each.is_open and each.idle_since > limit]
+            kept = []
             for each in idle:
-                if each not in kept:
+                if each.is_open and each.idle_since > limit:
+                    kept.append(each)
+                else:
                     each.abort()
             if kept:
                 self._idle[origin] = kept

@@ -6,7 +6,7 @@ Files are read here on behalf of the caller, before a `Media` exists; no lower l
 import binascii
 import os
 import re
-from pathlib import Path
+from importlib import import_module
 
 from .errors import MisuseError
 from .text import repair_surrogates
@@ -126,7 +126,7 @@ def read_file(path: AnyPath) -> tuple[bytes, str]:
     """Content and name of the file. Raises `MisuseError` if it cannot be read or is empty."""
     if not isinstance(path, str | os.PathLike):
         raise MisuseError(f"Media.from_path takes a path, not {type(path).__name__}")
-    found = Path(path)
+    found = import_module("pathlib").Path(path)  # slow to load, and few programs send a file
     try:
         data = found.read_bytes()
     except OSError as error:

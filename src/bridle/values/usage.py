@@ -14,8 +14,8 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
-from difflib import get_close_matches
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
@@ -317,7 +317,8 @@ class _LimitsMeta(ValueMeta):
         unknown = given.keys() - set(self.__struct_fields__)
         if unknown:
             name, known = min(unknown), self.__struct_fields__
-            near = _MONEY_WORDS.get(name) or next(iter(get_close_matches(name, known, n=1)), "")
+            similar = import_module("difflib").get_close_matches(name, known, n=1)
+            near = _MONEY_WORDS.get(name) or next(iter(similar), "")
             hint = f"did you mean {near!r}?" if near else f"it has: {', '.join(known)}"
             raise MisuseError(f"{self.__name__} has no limit {name!r}; {hint}")
         return super().__call__(*args, **given)

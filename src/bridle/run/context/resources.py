@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from bridle.run.calls.handover import Handover, LentResources, SessionOptions, S
 from bridle.run.calls.server_requests import ask_model_for_server
 from bridle.run.driver import Driver
 from bridle.run.memory.retrieval import Retriever
-from bridle.run.model_connection import settings_for_first_model
+from bridle.run.model_connection import ModelConnection, settings_for_first_model
 from bridle.run.recovery.session_log import WriteEpoch
 from bridle.run.session import Session
 from bridle.run.stream import RunControl
@@ -92,46 +92,23 @@ class RunResources:
         own["gate"], own["fence"] = gate, (fence := fence or WriteEpoch())
         successors = self._open_successors(session, parts, lent, restore_overrides, {**own, "lent": lending})
 
-        def new_driver() -> Driver:
-            return Driver(
-                session,
-                connections=connections,
-                store=lending.store,
-                clock=self.clock,
-                random_source=self.random_source,
-                tools=parts.tool_layout.tools,
-                watchers=lending.watchers,
-                stream=streams,
-                choose_options=parts.choose_options,
-                output=parts.output_checker,
-                approver=lending.approver,
-                search=parts.tool_layout.search,
-                pools=(lending.pool, self.pool),
-                retriever=self.retriever,
-                instructions=parts.instructions,
-                hooks=self.hooks,
-                context=context,
-                tracing=lending.tracing,
-                sources=parts.connected_sources,
-                fence=fence,
-                gate=gate,
-                ask_model=partial(ask_model_for_server, self, parts, context),
-            )
-
+        opener = _SessionOpener(
+            self, session, parts, own, restore_overrides, lending, streams, connections, settings
+        )
         return Session(
             session=session,
-            settings=lambda: settings_for_first_model(settings, connections, self.clock.monotonic()),
+            settings=opener.choose_settings,
             store=lending.store,
-            new_driver=new_driver,
+            new_driver=opener.new_driver,
             clock=self.clock,
             control=control,
             restore_overrides=restore_overrides,
             successors=successors,
             unknown_agents=tuple(each.name for each in self.handovers if each.name not in successors),
             parts=parts,
-            reopen=partial(self.open_session, session, restore_overrides=restore_overrides, **own),
+            reopen=opener.reopen,
             fence=fence,
-            open_other=lambda other: self.open_session(other, parts, **own),
+            open_other=opener.open_other,
         )
 
     def _choose_resources(
@@ -163,6 +140,65 @@ class RunResources:
             return {}
         again = partial(self.open_session, session, parts, restore_overrides=restore)
         return open_successors(session, parts.settings.name, self.handovers, again, lent, options)
+
+
+class _SessionOpener(NamedTuple):
+    """Makes the drivers of one session, and opens sessions with the same options.
+
+    Each open session has one. Closures instead of methods would hold a cell for every name that they use.
+    """
+
+    resources: RunResources
+    session: str
+    parts: AgentParts[Any]
+    options: SessionOptions
+    restore_overrides: Callable[[State], Session] | None
+    lending: LentResources
+    streams: bool
+    connections: dict[str, ModelConnection]
+    settings: Settings
+
+    def new_driver(self) -> Driver:
+        resources, parts, lending, options = self.resources, self.parts, self.lending, self.options
+        return Driver(
+            self.session,
+            connections=self.connections,
+            store=lending.store,
+            clock=resources.clock,
+            random_source=resources.random_source,
+            tools=parts.tool_layout.tools,
+            watchers=lending.watchers,
+            stream=self.streams,
+            choose_options=parts.choose_options,
+            output=parts.output_checker,
+            approver=lending.approver,
+            search=parts.tool_layout.search,
+            pools=(lending.pool, resources.pool),
+            retriever=resources.retriever,
+            instructions=parts.instructions,
+            hooks=resources.hooks,
+            context=options["context"],
+            tracing=lending.tracing,
+            sources=parts.connected_sources,
+            fence=options["fence"],
+            gate=options["gate"],
+            ask_model=partial(ask_model_for_server, resources, parts, options["context"])
+            if parts.connected_sources
+            else None,
+        )
+
+    def choose_settings(self) -> Settings:
+        """The settings of a new prompt."""
+        now = self.resources.clock.monotonic()
+        return settings_for_first_model(self.settings, self.connections, now)
+
+    def reopen(self, parts: AgentParts[Any]) -> Session:
+        """The session with other parts of the agent."""
+        restore = self.restore_overrides
+        return self.resources.open_session(self.session, parts, restore_overrides=restore, **self.options)
+
+    def open_other(self, session: str) -> Session:
+        return self.resources.open_session(session, self.parts, **self.options)
 
 
 def _note_skipped_models(parts: AgentParts[Any]) -> Settings:

@@ -28,7 +28,7 @@ from bridle.ports.store import Lease, RestoreSnapshot, SessionInfo, StoredSnapsh
 from bridle.stores.anchors import Anchor, AnchorFile, find_anchor_file
 from bridle.stores.conflicts import check_batch, check_restart, check_session_name, explain_snapshot_removal
 from bridle.stores.live_text import remove_live_text
-from bridle.stores.locks import LockFileCheck, hold_lease, is_lease_held, lock_all_sessions
+from bridle.stores.locks import HeldLease, LockFileCheck, is_lease_held, lock_all_sessions
 from bridle.values.errors import BridleError
 from bridle.values.record import Record
 
@@ -150,7 +150,7 @@ class SqliteStore:
 
     def lease(self, session: str, *, take_over: bool = False) -> AbstractAsyncContextManager[Lease]:
         check_session_name(session)
-        return hold_lease(self, str(self.path), session, self._lock_file, take_over=take_over)
+        return HeldLease(self, str(self.path), session, self._lock_file, take_over=take_over)
 
     async def is_leased(self, session: str) -> bool:
         lease = Lease(session=session, epoch=await self.read_epoch(session))

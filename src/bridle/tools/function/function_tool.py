@@ -11,7 +11,6 @@ An invalid signature raises `BadTool` with one line when the module is loaded.  
 declared types never reach the function.
 """
 
-import copy
 import functools
 import inspect
 import sys
@@ -207,7 +206,8 @@ class FunctionTool(DeclaredTool, Generic[P, R_co, C_contra]):
         if instance is None or not self._is_unbound:
             return self
         method = cast("Callable[..., object]", self._function.__get__(instance, owner))
-        bound = copy.copy(self)
+        bound = object.__new__(type(self))
+        bound.__dict__.update(self.__dict__)
         functools.update_wrapper(cast("Callable[P, R_co]", bound), method)
         bound._function = cast("Callable[P, R_co]", method)
         bound._invoker = self._invoker.with_function(method)

@@ -10,8 +10,8 @@ A function given as an option takes the arguments it names, or all of them as on
 
 import inspect
 import math
-import string
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, Literal, TypedDict, cast, get_args
 
 import msgspec
@@ -110,7 +110,7 @@ class ToolBehavior:
         """The resource of a call, and True if it needs approval; raises what the options' functions raise."""
         resource: str | None = None
         if isinstance(self._resource, str):
-            resource = string.Formatter().vformat(self._resource, (), self._with_defaults(arguments))
+            resource = _load_formatter().vformat(self._resource, (), self._with_defaults(arguments))
         elif self._resource is not None:
             found = self._call_option(self._resource, arguments)
             resource = None if found is None else str(found)
@@ -157,7 +157,7 @@ class ToolBehavior:
         if resource is None:
             return None
         if isinstance(resource, str):
-            for _, field, _, _ in string.Formatter().parse(resource):
+            for _, field, _, _ in _load_formatter().parse(resource):
                 name = (field or "").split(".")[0].split("[")[0]
                 if field is not None and name not in self._properties:
                     raise BadTool(
@@ -268,6 +268,11 @@ class DeclaredTool:
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
+
+
+def _load_formatter() -> Any:
+    """The formatter of templates, imported at the first one because its module is slow to load."""
+    return import_module("string").Formatter()
 
 
 def _parameter_defaults(parameters: str) -> dict[str, object]:

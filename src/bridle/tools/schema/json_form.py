@@ -7,7 +7,6 @@ Dicts keep their order.  Sets are sorted, because their order differs between pr
 have equal text.  A value without a JSON form raises a TypeError that names its type.
 """
 
-import dataclasses
 import enum
 import math
 import os
@@ -15,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time
 from decimal import Decimal
+from importlib import import_module
 from typing import cast
 
 import msgspec
@@ -77,7 +77,7 @@ def _convert_key(key: object) -> str:
 
 
 def _convert_dataclass(value: object) -> Json:
-    fields = dataclasses.fields(cast("type", value))
+    fields = import_module("dataclasses").fields(value)
     return {field.name: _convert(getattr(value, field.name)) for field in fields}
 
 
@@ -130,7 +130,7 @@ _KIND_CONVERTERS: tuple[tuple[Callable[[object], bool], Callable[[object], Json]
         str,
     ),
     (_is_struct, _convert_struct),
-    (lambda value: not isinstance(value, type) and dataclasses.is_dataclass(value), _convert_dataclass),
+    (lambda value: hasattr(type(value), "__dataclass_fields__"), _convert_dataclass),
     (lambda value: not isinstance(value, type) and hasattr(value, "model_dump"), _convert_model),
     (lambda value: isinstance(value, tuple) and hasattr(value, "_fields"), _convert_named_tuple),
     (lambda value: isinstance(value, Mapping), _convert_mapping),

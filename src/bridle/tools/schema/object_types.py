@@ -5,8 +5,8 @@ one rule for required fields, defaults and unknown names.  A new kind is one fun
 `_OBJECT_READERS`.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, NamedTuple, get_args, get_origin
 
 import msgspec
@@ -60,10 +60,12 @@ def read_object_type(annotation: Any, names: Mapping[str, Any]) -> ObjectType | 
 
 def _read_dataclass(cls: Any, annotation: Any, names: Mapping[str, Any]) -> ObjectType:
     hints = _resolve_generic_hints(cls, annotation, names)
+    dataclasses = import_module("dataclasses")  # slow to load; the type that is read has loaded it
     fields = []
     for field in dataclasses.fields(cls):
         if field.init:
-            default, factory = _normalize_default(field.default), _normalize_default(field.default_factory)
+            default = _normalize_default(field.default, dataclasses.MISSING)
+            factory = _normalize_default(field.default_factory, dataclasses.MISSING)
             required = default is NO_DEFAULT and factory is NO_DEFAULT
             fields.append(
                 ObjectField(field.name, hints[field.name], required, _visible_default(default, factory))
@@ -104,7 +106,10 @@ def _read_struct(cls: Any, annotation: Any, _: Mapping[str, Any]) -> ObjectType:
     fields = tuple(
         ObjectField(
             info.encode_name, info.type, info.required,
-            _visible_default(_normalize_default(info.default), _normalize_default(info.default_factory)), "", info.name,
+            _visible_default(
+                _normalize_default(info.default, msgspec.NODEFAULT),
+                _normalize_default(info.default_factory, msgspec.NODEFAULT),
+            ), "", info.name,
         )
         for info in infos
     )  # fmt: skip
@@ -124,14 +129,14 @@ _OBJECT_READERS: tuple[
     tuple[Callable[[type], bool], Callable[[Any, Any, Mapping[str, Any]], ObjectType]], ...
 ] = (
     (lambda cls: issubclass(cls, msgspec.Struct), _read_struct),
-    (dataclasses.is_dataclass, _read_dataclass),
+    (lambda cls: hasattr(cls, "__dataclass_fields__"), _read_dataclass),
     (_is_typed_dict, _read_typed_dict),
     (_is_named_tuple, _read_named_tuple),
 )
 
 
-def _normalize_default(default: Any) -> Any:
-    return NO_DEFAULT if default is dataclasses.MISSING or default is msgspec.NODEFAULT else default
+def _normalize_default(default: Any, missing: object) -> Any:
+    return NO_DEFAULT if default is missing else default
 
 
 def _visible_default(default: Any, factory: Any) -> Any:
