@@ -19,18 +19,18 @@ COUNTED_BY = (3, 11)
 TOLERANCE = 1.02
 STEPS, STEPS_MORE = 24, 96
 CALLS = {  # a step: all calls, those of our own functions
-    "anthropic/whole": (795, 407),
-    "anthropic/streamed": (2679, 998),
-    "openai_responses/whole": (1015, 502),
-    "openai_responses/streamed": (3242, 1206),
-    "openai_chat/whole": (949, 480),
-    "openai_chat/whole, with a key": (958, 486),
-    "openai_chat/streamed": (2659, 1035),
-    "openai_chat/streamed, with a key": (2924, 1166),
-    "gemini/whole": (1059, 533),
-    "gemini/streamed": (1628, 716),
-    "bedrock_converse/whole": (1105, 552),
-    "bedrock_converse/streamed": (2799, 1079),
+    "anthropic/whole": (793, 400),
+    "anthropic/streamed": (2647, 994),
+    "openai_responses/whole": (992, 481),
+    "openai_responses/streamed": (3183, 1191),
+    "openai_chat/whole": (943, 472),
+    "openai_chat/whole, with a key": (950, 476),
+    "openai_chat/streamed": (2573, 1014),
+    "openai_chat/streamed, with a key": (2871, 1165),
+    "gemini/whole": (1055, 526),
+    "gemini/streamed": (1595, 705),
+    "bedrock_converse/whole": (1103, 545),
+    "bedrock_converse/streamed": (2779, 1077),
 }
 
 

@@ -322,10 +322,8 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
     )
     pending: tuple[PendingCall, ...] = ()
     if acting:
-        forbidden = evaluation.tools_forbidden
-        pending = open_calls(
-            reply, calls, state, event.output_error, event.resource_claims, forbidden=forbidden
-        )
+        error, claims = event.output_error, event.resource_claims
+        pending = open_calls(reply, calls, state, error, claims, forbidden=evaluation.tools_forbidden)
     # A refused reply may be shown, but its calls and reasoning are not sent on.
     parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
     conversation = state.conversation
@@ -338,11 +336,7 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
         conversation=conversation,
         calls=replace(state.calls, batch=CallBatch(pending=pending)),
         run=run,
-        totals=replace(
-            state.totals,
-            spent=total,
-            reply_count=state.totals.reply_count + 1,
-        ),
+        totals=replace(state.totals, spent=total, reply_count=state.totals.reply_count + 1),
         cache=replace(
             state.cache,
             history=record_call_answered(state, reply),

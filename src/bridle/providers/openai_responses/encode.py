@@ -249,9 +249,7 @@ class ResponsesItemEncoder:
         return [sent if self._options.has_breakpoints else _shorten_message(sent), *items]
 
     def _note_references(self, parts: Sequence[Part]) -> None:
-        for part in parts:
-            if type(part) is Opaque and part.kind in _REFERENCE_ITEMS:
-                self._holds_more = True
+        self._holds_more |= any(type(part) is Opaque and part.kind in _REFERENCE_ITEMS for part in parts)
 
     def _encode_output(self, part: Part, *, own: bool) -> Block | Raw | None:
         if isinstance(part, Opaque):
