@@ -219,11 +219,9 @@ class ControlRequested(EventBase, tag="control_requested"):
     run: str
     """Run that it is meant for: the id of the prompt that started it. Later runs ignore the request."""
     by: str = ""
-    text: str = ""
-    """Message for the run, or reason."""
+    text: str = ""  # message for the run, or reason
     answer: ApprovalAnswered | None = None
-    after: int | None = None
-    """Last record of the session when it was sent. If the run ended after it, a resumed run ignores the request."""
+    after: int | None = None  # the session's last record then; if the run ended later, it is ignored
 
 
 class ControlRefused(EventBase, tag="control_refused"):
