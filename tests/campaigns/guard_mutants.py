@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         'serve/runs.py',
-        'if len(self._live) >= self._runs_max:',
+        'if not self.has_room:',
         'if False:',
         'serve/test_serve_security.py::test_runs_and_viewers_are_limited',
     ),
@@ -1149,7 +1149,7 @@ MUTANTS = (
     ),
     Mutant(
         "stores/locks.py",
-        "await epochs.raise_epoch(session, lease.epoch - 1)",
+        "await self._epochs.raise_epoch(session, epoch)",
         "pass",
         "stores/test_stores.py::test_a_store_keeps_its_promises",
     ),
