@@ -18,8 +18,9 @@ from bridle.core.recovery.log_repair import fold_log
 from bridle.run.calls.approval import list_external_calls
 from bridle.run.context.resources import copy_agent
 from bridle.serve import answers
-from bridle.serve.client import ServedEvent
+from bridle.serve.client import ApiError, ServedEvent
 from bridle.stores import open_store
+from bridle.values.errors import Unusable
 from bridle.values.events import SubrunWaiting
 from bridle.values.message import ToolResult
 from bridle.values.record import GENESIS, seal_record
@@ -219,6 +220,18 @@ async def test_only_so_many_sessions_are_watched(shop, tmp_path, monkeypatch):
         assert watched == ["b", "c"]
 
 
+async def copy_as_engine(store, source, session):
+    """Copy a log as if an engine had its run; returns its length."""
+    copied, head = [], GENESIS
+    for record in await store.read(source):
+        event = record.event
+        event = replace(event, engine=True) if isinstance(event, Prompted) else event
+        copied.append(seal_record(record.seq, record.at + 1, event, head))  # it is looked at first
+        head = copied[-1].hash
+    await store.append(session, 0, copied)
+    return len(copied)
+
+
 @in_loop
 async def test_an_answered_run_of_an_engine_is_left_to_the_engine(shop, tmp_path):
     store = open_store(tmp_path / "log.db")
@@ -226,15 +239,126 @@ async def test_an_answered_run_of_an_engine_is_left_to_the_engine(shop, tmp_path
     await agent.run('!call pay {"usd": 1}', "mine")
     (question,) = await agent.approvals("mine")
     await agent.approve("mine", question.id)
-    copied, head = [], GENESIS
-    for record in await store.read("mine"):
-        event = record.event
-        event = replace(event, engine=True) if isinstance(event, Prompted) else event
-        copied.append(seal_record(record.seq, record.at + 1, event, head))  # it is looked at first
-        head = copied[-1].hash
-    await store.append("engines", 0, copied)
+    length = await copy_as_engine(store, "mine", "engines")
     async with serve_agents({"shop": shop}, store) as serving:
-        await wait_for_end(serving.client, "mine", len(copied))
-        assert (await serving.client.session("engines")).summary.records == len(copied)
+        await wait_for_end(serving.client, "mine", length)
+        assert (await serving.client.session("engines")).summary.records == length
         assert "engines" not in serving.host.answers and paid == [1]
     await store.close()
+
+
+async def wait_until(is_true):
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not is_true():
+            await asyncio.sleep(0.005)
+
+
+@in_loop
+async def test_a_run_of_an_engine_whose_questions_are_answered_one_by_one_is_left_to_the_engine(
+    shop, tmp_path
+):
+    store = open_store(tmp_path / "log.db")
+    agent = copy_agent(shop, store=store)
+    await agent.run('!call pay {"usd": 1}\n!call pay {"usd": 2}', "mine")
+    await copy_as_engine(store, "mine", "engines")
+    async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
+        first, second = (await serving.client.approvals("engines")).approvals
+        reply = await serving.client.answer("engines", first.id, "approve")
+        assert reply.run is None
+        await elsewhere(store).approve("engines", second.id)
+        await wait_until(lambda: "engines" not in serving.host.answers)
+        assert not [each for each in await store.read("engines") if isinstance(each.event, Resumed)]
+        assert paid == []
+    await store.close()
+
+
+@in_loop
+async def test_a_run_that_another_process_held_for_a_moment_is_resumed(shop, tmp_path):
+    """The other process takes the session after the server has seen it free, and ends without a run."""
+    path = tmp_path / "log.db"
+    async with serve_agents({"shop": shop}, path) as serving:
+        (question,), after = await prompt_until_waiting(
+            serving.client, '!call pay {"usd": 1}\n!then\n!say ok', "a"
+        )
+        store, host = open_store(path), serving.host
+        is_leased, held, tried = host.store.is_leased, [], []
+
+        async def take_at_once(session):
+            found = await is_leased(session)
+            answered = [each for each in await store.read("a") if isinstance(each.event, ApprovalAnswered)]
+            if answered and not found and not held:
+                held.append(store.lease(session))
+                await held[0].__aenter__()
+            return found
+
+        async def note_failure(session, *given, **named):
+            tried.append(session)
+            return await resume(session, *given, **named)
+
+        resume, host.resume, host.store.is_leased = host.resume, note_failure, take_at_once
+        await elsewhere(store).approve("a", question.id)
+        await wait_until(lambda: tried)
+        await wait_until(lambda: "a" not in host.runs)
+        await held[0].__aexit__(None, None, None)
+        assert await wait_for_end(serving.client, "a", after) == "done"
+        assert paid == [1]
+        await store.close()
+
+
+@in_loop
+async def test_a_refused_answer_leaves_the_session_watched(shop, tmp_path):
+    path = tmp_path / "log.db"
+    async with serve_agents({"shop": shop}, path) as serving:
+        (question,), after = await prompt_until_waiting(
+            serving.client, '!call pay {"usd": 1}\n!then\n!say ok', "a"
+        )
+        with pytest.raises(ApiError):
+            await serving.client.answer("a", "no such question", "reject", resume=False)
+        assert "a" in serving.host.answers
+        store = open_store(path)
+        await elsewhere(store).approve("a", question.id)
+        assert await wait_for_end(serving.client, "a", after) == "done"
+        await store.close()
+
+
+@in_loop
+async def test_an_answer_is_noticed_after_the_store_has_failed_once(shop, tmp_path, monkeypatch):
+    monkeypatch.setattr(answers, "LEASE_SECONDS_MAX", 0.01)
+    path = tmp_path / "log.db"
+    async with serve_agents({"shop": shop}, path) as serving:
+        store, host, failed = open_store(path), serving.host, []
+        wait_for_records = host.store.wait_for_records
+
+        async def fail_once(session, after):
+            if session == "a" and not failed:
+                failed.append(session)
+                raise Unusable("the connection was lost")
+            await wait_for_records(session, after)
+
+        (question,), after = await prompt_until_waiting(
+            serving.client, '!call pay {"usd": 1}\n!then\n!say ok', "a"
+        )
+        async with host.answers.hold("a"):  # the watch begins again after this
+            host.store.wait_for_records = fail_once
+        await wait_until(lambda: failed)
+        await elsewhere(store).approve("a", question.id)
+        assert await wait_for_end(serving.client, "a", after) == "done"
+        await store.close()
+
+
+@in_loop
+async def test_another_tenant_does_not_learn_who_answered(shop, tmp_path):
+    async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
+        client = serving.client
+        run = await client.prompt('!call pay {"usd": 1}', session="a", new=True, tenant="acme")
+        async for _ in client.stream(run.session, after=run.after):
+            pass
+        (question,) = (await client.approvals("a")).approvals
+        path = f"/api/sessions/a/approvals/{question.id}"
+        given = {"answer": "approve", "by": "ann@acme", "tenant": "acme", "resume": False}
+        kind = {"content-type": "application/json"}
+        status, _, _ = await serving.exchange("POST", path, headers=kind, body=json.dumps(given).encode())
+        assert status == 200
+        given["tenant"] = "other"
+        status, _, body = await serving.exchange("POST", path, headers=kind, body=json.dumps(given).encode())
+        assert status == 400 and b"ann" not in body and b"tenant" in body

@@ -17,10 +17,12 @@ from starlette.routing import Mount as StarletteMount
 from bridle import Agent, tool
 from bridle.run.lineage import fork_session
 from bridle.serve import Client, ServeOptions, router
+from bridle.serve.api.chat_sessions import find_chat_session
 from bridle.serve.client import ApiError
 from bridle.serve.feeds import FeedItem
 from bridle.serve.streams.ag_ui import AgUiAdapter
 from bridle.serve.streams.ui_messages import UiMessageAdapter
+from bridle.stores.memory import MemoryStore
 from bridle.values import events as e
 from bridle.values.message import Origin, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.record import GENESIS, seal_record
@@ -359,3 +361,14 @@ async def test_what_cannot_be_answered_again_says_why(tmp_path):
         # A fork that its request left without a prompt is used by the next one.
         await fork_session(serving.host.store, "chat~3", 1, "chat~4")
         assert read_answer(await chat(http, url, [user("!say one")], **again)) == ("one", "chat~4")
+
+
+@in_loop
+async def test_a_session_with_the_name_of_a_fork_is_not_the_chat(tmp_path):
+    store = MemoryStore()
+    agent = Agent("sim:", store=store)
+    for session in ("a", "private"):
+        await agent.run("!say yes", session)
+    await fork_session(store, "private", None, "a~2")
+    async with serve_agents({"shop": Agent("sim:", name="shop")}, store) as serving:
+        assert await find_chat_session(serving.host, "a") == "a"

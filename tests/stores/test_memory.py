@@ -1,4 +1,4 @@
-"""The store in memory keeps settings once for all sessions of an agent, and reads the bytes that were written."""
+"""The store in memory keeps settings compressed, and reads the bytes that were written."""
 
 import asyncio
 import tracemalloc
@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from bridle.stores.memory import MemoryStore
 from bridle.testing.conformance.sample_records import make_prompt, make_records
+from bridle.values.calls import PermissionRule, Policy
 from bridle.values.events import Configured
 from bridle.values.settings import Settings
 
@@ -29,7 +30,7 @@ def test_settings_are_read_with_the_bytes_they_were_written_with():
     asyncio.run(main())
 
 
-def test_sessions_share_the_settings_of_their_agent():
+def test_settings_take_little_memory():
     async def append(store, session, settings):
         await store.append(session, 0, make_records(Configured(settings=settings, session=session)))
 
@@ -42,5 +43,18 @@ def test_sessions_share_the_settings_of_their_agent():
         size, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert size < 100_000
+
+    asyncio.run(main())
+
+
+def test_a_record_stays_intact_if_the_program_changes_a_value_in_its_settings():
+    async def main():
+        store, limits = MemoryStore(), {"amount": "<= 50"}
+        rule = PermissionRule(decision="allow", arguments=limits)
+        (record,) = make_records(Configured(settings=Settings(policy=Policy(rules=(rule,))), session="a"))
+        await store.append("a", 0, [record])
+        limits["amount"] = "<= 60"
+        (found,) = await store.read("a")
+        assert found.data == record.data
 
     asyncio.run(main())

@@ -357,3 +357,19 @@ def test_a_program_that_never_closes_ends_quietly_and_loses_nothing(path, ending
         await store.close()
 
     asyncio.run(main())
+
+
+def test_waits_that_were_given_up_are_forgotten(path):
+    async def main():
+        store = SqliteStore(path)
+        waits = [asyncio.create_task(store.wait_for_records("none", 5)) for _ in range(100)]
+        await asyncio.sleep(0)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.wait(waits)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while store._waiters._waiting:
+                await store.read("none")
+        await store.close()
+
+    asyncio.run(main())

@@ -65,7 +65,7 @@ async def main():
 
 asyncio.run(main())
 """
-KNOWN_MAX, BLOCKS_MAX, BYTES_MAX = 133, 320, 31_000
+KNOWN_MAX, BLOCKS_MAX, BYTES_MAX = 133, 320, 32_000
 """Per session: objects that the collector knows, all blocks of memory, and their bytes."""
 
 

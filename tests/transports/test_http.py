@@ -23,6 +23,7 @@ from patience import PATIENCE_SECONDS
 
 from bridle import __version__
 from bridle.transports.http import Deadlines, HttpTransport
+from bridle.transports.http1 import BUFFER_BYTES_MAX
 from bridle.values.errors import ProviderError
 
 
@@ -94,6 +95,29 @@ def test_a_finished_answer_gives_its_connection_back():
     with serving(streamed) as server:
         asyncio.run(main(server.url))
         assert (server.opened, len(server.requests)) == (1, 5)
+
+
+def test_a_connection_with_unread_data_is_not_used_again():
+    """Its reading is paused, so the next response would never be read."""
+    bodies = iter(
+        (b"x" * BUFFER_BYTES_MAX, b"ok")
+    )  # with its head, the first is too much when its end arrives
+
+    async def answer_all(reader, writer):
+        body = next(bodies)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    async def main(url):
+        async with HttpTransport().open(outgoing(url)) as answer:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not answer._connection.is_complete:
+                    await asyncio.sleep(0)
+            assert answer._connection._is_paused
+        assert (await read(url))[2] == b"ok"
+
+    with serving(answer_all) as server:
+        asyncio.run(main(server.url))
+        assert server.opened == 2
 
 
 def test_a_large_body_goes_out_whole_and_a_status_is_not_an_error():

@@ -17,7 +17,7 @@ from bridle.core.state import Phase, State
 from bridle.ports.store import LeaseInspectable, Store, WatchableStore, supports
 from bridle.run.archive.sessions import find_due, list_all_approvals
 from bridle.values.calls import ApprovalAnswered
-from bridle.values.errors import BridleError, Conflict
+from bridle.values.errors import BridleError, Conflict, Corrupt, SessionNotFound
 from bridle.values.text import escape_text
 
 from .errors import ServeError
@@ -30,6 +30,8 @@ READING_MAX = 4
 """Logs that are read at the same time."""
 LEASE_SECONDS_MIN, LEASE_SECONDS_MAX = 0.02, 1.0
 """Time between two looks at a session that another process holds: doubled each time."""
+ERROR_SECONDS_MAX = 30.0
+"""Longest time until a store that failed is asked again."""
 POLL_SECONDS = 0.5
 """Time between two looks at a store that cannot be watched."""
 
@@ -48,7 +50,7 @@ class _Hold:
     """Callers that answer questions of one run themselves."""
 
     def __init__(self) -> None:
-        self.callers, self.turn = 0, asyncio.Lock()
+        self.callers, self.turn, self.watches_again = 0, asyncio.Lock(), True
 
 
 class AnswerWatch:
@@ -89,7 +91,8 @@ class AnswerWatch:
     async def hold(self, session: str, *, watches_again: bool = True) -> AsyncIterator[None]:
         """Do not resume the run of a session while the caller answers its questions, and resumes it.
 
-        Callers wait for one another: two answers at once would be refused by the lease of the session.
+        Callers wait for one another: two answers at once would be refused by the lease of the session. The session is
+        watched again after a caller that failed, whatever it wanted.
         """
         hold = self._held.setdefault(session, _Hold())
         hold.callers += 1
@@ -97,11 +100,12 @@ class AnswerWatch:
         try:
             async with hold.turn:
                 yield
+            hold.watches_again &= watches_again
         finally:
             hold.callers -= 1
             if not hold.callers:
                 del self._held[session]
-                if watches_again:
+                if hold.watches_again:
                     self.add(session)
 
     def close(self) -> None:
@@ -119,20 +123,32 @@ class AnswerWatch:
             del self._tasks[session]
 
     async def _watch(self, session: str) -> None:
-        try:
-            while (waiting := await self._read(session)) is not None:
-                if await self._is_answered(session, waiting):
-                    if not await self._wait_until_free(session):
-                        continue  # it may have changed meanwhile
-                    outcome = await self._try_resume(session, waiting)
-                    if outcome == "over":
-                        return
-                    if outcome == "busy":
-                        await asyncio.sleep(LEASE_SECONDS_MAX)
-                        continue
-                await self._wait_for_records(waiting.lengths)
-        except BridleError as error:
-            LOG.warning("%s", escape_text(f"answers for session {session} are not noticed: {error}"))
+        pause = 0.0
+        while True:
+            try:
+                return await self._watch_until_resumed(session)
+            except (Corrupt, SessionNotFound) as error:
+                LOG.warning("%s", escape_text(f"answers for session {session} are not noticed: {error}"))
+                return None
+            except BridleError as error:  # such as a database that is restarted
+                if not pause:
+                    text = f"answers for session {session} are not noticed for now: {error}"
+                    LOG.warning("%s", escape_text(text))
+                pause = min(max(2 * pause, LEASE_SECONDS_MAX), ERROR_SECONDS_MAX)
+                await asyncio.sleep(pause)
+
+    async def _watch_until_resumed(self, session: str) -> None:
+        while (waiting := await self._read(session)) is not None:
+            if await self._is_answered(session, waiting):
+                if not await self._wait_until_free(session):
+                    continue  # it may have changed meanwhile
+                outcome = await self._try_resume(session, waiting)
+                if outcome == "over":
+                    return
+                if outcome == "busy":
+                    await asyncio.sleep(LEASE_SECONDS_MAX)
+                    continue
+            await self._wait_for_records(waiting.lengths)
 
     async def _read(self, session: str) -> WaitingRun | None:
         if session in self._runs:

@@ -18,7 +18,7 @@ from bridle.run.context.run_options import RunOptions
 from bridle.run.recovery.session_log import has_engine
 from bridle.run.replay.replay_session import read_records
 from bridle.stores import open_store
-from bridle.values.errors import BridleError, MisuseError
+from bridle.values.errors import BridleError, Conflict, MisuseError
 from bridle.values.message import Prompt, ToolResult
 from bridle.values.text import escape_text
 from bridle.values.usage import Budget
@@ -69,10 +69,12 @@ class AgentHost:
         self.feeds.wake(session)
         if stop == "waiting":
             self.answers.add(session)
-        else:
+        elif stop:  # else the run raised, and may have been resumed by the watch, which decides what to do
             self.answers.drop(session)
 
     async def _resume_answered(self, session: str, state: State) -> None:
+        if await has_engine(self.store, session, state):
+            raise ServeError(409, "engine_run", "the engine that has this run continues it")
         await self.resume(session, agent=self.find_agent_of(state))
 
     def bind(self, name: str, agent: AnyAgent) -> AnyAgent:
@@ -217,11 +219,16 @@ class AgentHost:
         is_broken = due == "interrupted" or state.run.end.reason.startswith(SHUTDOWN_REASONS)
         if due != "answered" and not (is_broken and is_wanted):
             return "waiting" if due == "waiting" and _name_first_agent(state) in self.agents else ""
+        # The watch resumes an answered run when the process that has it, such as `bridle approve`, lets go.
+        otherwise: Literal["", "waiting"] = "waiting" if due == "answered" else ""
         if supports(self.store, LeaseInspectable) and await self.store.is_leased(session):
-            return ""
+            return otherwise
         agent = self.find_agent_of(state)
         await self.runs.wait_for_room()
-        await self.resume(session, agent=agent)
+        try:
+            await self.resume(session, agent=agent)
+        except Conflict:
+            return otherwise
         return ""
 
     async def drain(self) -> None:

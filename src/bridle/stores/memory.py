@@ -7,8 +7,8 @@ session: it owns the records above `forked_at`, and a child forked at a lower nu
 A lock, not the event loop, serialises appends: agents are driven from several loops and threads at once, and
 check-then-extend is two steps.
 
-The sessions of an agent share one `Settings`. The JSON of the event that records them is not kept but encoded when it
-is read: with many tools it would be most of what an open session holds.
+The JSON of the event that records the settings is kept compressed: with many tools it would be most of what an open
+session holds.
 """
 
 import asyncio
@@ -17,13 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from secrets import token_bytes
+from zlib import compress, decompress
 
 from msgspec.structs import replace
 
 from bridle.ports.store import Lease, SessionInfo
 from bridle.values.errors import SessionNotFound
 from bridle.values.events import Configured
-from bridle.values.record import GENESIS, Record, decode_event, encode_item
+from bridle.values.record import GENESIS, Record, decode_event
 
 from .conflicts import (
     check_batch,
@@ -82,7 +83,7 @@ class MemoryStore:
                     if line.has_name(name):
                         raise repeated_name(session, name)
                 line.names.update(names)
-            line.own.extend(map(_drop_settings, records))
+            line.own.extend(map(_compress_settings, records))
             last = records[-1]
             line.length, line.head = last.seq, last.hash
             self._touch(line)
@@ -227,15 +228,16 @@ def _hash_blob(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def _drop_settings(record: Record) -> Record:
-    """The record without its bytes if they are the JSON of its settings, as in every record that was written here."""
-    if isinstance(record.event, Configured) and encode_item(record.event) == record.data:
-        return replace(record, data=b"")
+def _compress_settings(record: Record) -> Record:
+    if isinstance(record.event, Configured):
+        return replace(record, data=compress(record.data, 1))
     return record
 
 
 def _restore_settings(record: Record) -> Record:
-    return record if record.data else replace(record, data=encode_item(record.event))
+    if isinstance(record.event, Configured) and not record.data.startswith(b"{"):  # which JSON starts with
+        return replace(record, data=decompress(record.data))
+    return record
 
 
 class _MemorySession:

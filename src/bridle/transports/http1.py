@@ -135,7 +135,8 @@ class Http1Connection(asyncio.Protocol):
 
     def finish(self) -> bool:
         """End the exchange; True if the connection can be used again."""
-        if self.is_complete and self._keeps_alive and self._upload is None and self.is_open:
+        is_idle = self._upload is None and not self._is_paused
+        if self.is_complete and self._keeps_alive and is_idle and self.is_open:
             self._begin()
             return True
         self.abort()

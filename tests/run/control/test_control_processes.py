@@ -20,6 +20,7 @@ from bridle import ControlRefused, RunEnded, Steered, SubrunStarted, ToolFinishe
 from bridle.cli.help_texts import load_help
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.calls.approval import list_pending_approvals
+from bridle.run.control.requests import SessionControl
 from bridle.stores import open_store
 from bridle.values.calls import ApprovalAnswered, ApprovalVerdict, ControlRequested, control_log_name
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
@@ -71,9 +72,9 @@ async def wait_until(look):
         return found
 
 
-async def wait_for_start(home):
+async def wait_for_start(home, name="go"):
     async def has_started():
-        return (home / "go.started").exists()
+        return (home / f"{name}.started").exists()
 
     await wait_until(has_started)
 
@@ -194,6 +195,41 @@ async def test_a_request_that_came_too_late_for_a_run_does_not_meet_the_resumed_
     (home / "go").touch()
     assert finish(start("", "s", "--resume")) == {"stop": "done", "reason": "", "text": "done"}
     assert not events_of(await store.read("s"), Steered)
+    await store.close()
+
+
+class SlowControl(SessionControl):
+    """Has read the log, and waits before it writes its request."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.has_read, self.go = asyncio.Event(), asyncio.Event()
+
+    async def _append(self, request):
+        self.has_read.set()
+        await self.go.wait()
+        return await super()._append(request)
+
+
+@in_loop
+async def test_a_sender_hears_that_the_run_it_saw_has_ended_and_was_resumed(home, start, shared_log):
+    both = '!call wait_for {"name": "go"}\n!then\n!call wait_for {"name": "next"}\n!then\n!say done'
+    process = start(both)
+    await wait_for_start(home)
+    store = open_store(shared_log)
+    late = SlowControl(store, "s")
+    cancelling = asyncio.create_task(late.cancel(by="ann", wait_seconds=PATIENCE_SECONDS))
+    await late.has_read.wait()
+    await control(store, "s").pause(by="bob")
+    (home / "go").touch()
+    assert finish(process)["stop"] == "paused"
+    resumed = start("", "s", "--resume")
+    await wait_for_start(home, "next")
+    late.go.set()
+    with pytest.raises(Conflict, match="ended before it took the request up, and no later run will"):
+        await cancelling
+    (home / "next").touch()
+    assert finish(resumed)["text"] == "done"
     await store.close()
 
 

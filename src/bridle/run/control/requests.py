@@ -34,6 +34,7 @@ from bridle.values.calls import (
     control_log_name,
 )
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
+from bridle.values.events import RunEnded
 from bridle.values.record import GENESIS, seal_record
 
 from .listener import REQUESTS_MAX, STEER_CHARACTERS_MAX, current_run
@@ -196,6 +197,8 @@ class SessionControl:
                         status="taken",
                         record=record.seq,
                     )
+                if isinstance(record.event, RunEnded) and record.event.stop != "waiting":
+                    raise Conflict(self._explain_too_late())
             if not had_owner:
                 raise Conflict(await self._explain_not_taken(request))
             left = deadline - self._clock.monotonic()
@@ -213,6 +216,9 @@ class SessionControl:
                 f"the process that ran session {self._session!r} ended before it took the request up; the request"
                 f" stays, and the next `bridle resume {self._session}` takes it up"
             )
+        return self._explain_too_late()
+
+    def _explain_too_late(self) -> str:
         return (
             f"the run of session {self._session!r} ended before it took the request up, and no later run will; "
             f"see what happened with: bridle show {self._session}"

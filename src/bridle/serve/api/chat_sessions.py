@@ -27,7 +27,9 @@ async def find_chat_session(host: AgentHost, chat: str) -> str:
     names = await _list_names(host, chat)
     for name in reversed(names[1:]):
         records = await host.store.read(name)
-        if any(isinstance(record.event, Forked) and record.event.session == name for record in records):
+        forks = (record.event for record in records if isinstance(record.event, Forked))
+        # A session that someone else gave such a name is not of this chat.
+        if any(fork.session == name and fork.parent in names for fork in forks):
             return name
     return chat
 

@@ -11,7 +11,8 @@ from bridle.run.archive.sessions import find_parent_session
 from bridle.run.calls.approval import encode_arguments, list_pending_approvals, make_approval_id
 from bridle.run.control.requests import ControlOutcome, SessionControl
 from bridle.run.lineage import fork_session
-from bridle.run.validate_input import check_session
+from bridle.run.recovery.session_log import has_engine
+from bridle.run.validate_input import check_session, check_tenant
 from bridle.serve.api.types import StartedRun
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost, AnyAgent
@@ -134,9 +135,15 @@ async def hold_answers(host: AgentHost, session: str, *, watches_again: bool = T
 async def resume_answered(
     host: AgentHost, session: str, outer: str, tenant: str | None = None
 ) -> StartedRun | None:
-    """Continue a run whose questions are answered; None if one is open, it runs, or its agent is not served."""
+    """Continue a run whose questions are answered; None if one is open, it runs, or its agent is not served.
+
+    A run of an engine is continued by the engine.
+    """
     _, state = await read_session(host, session)
     if list_pending_approvals(session, state) or await is_running(host, outer):
+        return None
+    _, outer_state = await read_session(host, outer)
+    if await has_engine(host.store, outer, outer_state):
         return None
     try:
         return await host.resume(outer, tenant=tenant)
@@ -151,7 +158,7 @@ async def answer(host: AgentHost, session: str, approval: str, body: t.ApprovalB
     try:
         return await _record_answer(host, session, approval, body)
     except (MisuseError, Conflict):
-        given = await _find_given_answer(host, session, approval)
+        given = await _find_given_answer(host, session, approval, body.tenant)
         if given is None:
             raise
         by = f" by {given.by}" if given.by else ""
@@ -160,10 +167,14 @@ async def answer(host: AgentHost, session: str, approval: str, body: t.ApprovalB
         raise ServeError(409, "already_answered", problem, hint) from None
 
 
-async def _find_given_answer(host: AgentHost, session: str, approval: str) -> ApprovalAnswered | None:
+async def _find_given_answer(
+    host: AgentHost, session: str, approval: str, tenant: str | None
+) -> ApprovalAnswered | None:
     """The answer to a question that is not open any more; None if there is no such question."""
     records = await host.store.read(session)
-    pending = list_pending_approvals(session, fold_log(records).state)
+    state = fold_log(records).state
+    check_tenant(session, state, tenant)
+    pending = list_pending_approvals(session, state)
     if any(each.id == approval or each.call_id == approval for each in pending):
         return None
     for record in reversed(records):

@@ -165,8 +165,11 @@ class SqliteStore:
     async def wait_for_records(self, session: str, after: int) -> None:
         check_session_name(session)
         future = asyncio.get_running_loop().create_future()
-        await self._reader.run(partial(self._waiters.add, session, after, future))
-        await future
+        try:
+            await self._reader.run(partial(self._waiters.add, session, after, future))
+            await future
+        finally:
+            future.cancel()  # a waiter that was given up is removed at the next look
 
     async def publish_live(self, session: str, data: bytes) -> bool:
         return self._live.publish(session, data)
