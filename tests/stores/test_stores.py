@@ -460,7 +460,7 @@ def test_the_model_finds_a_store_that(bug):
             self.store = ListStore(bug)
 
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(Machine, settings=steps(1000, phases=[Phase.generate]))
+        run_state_machine_as_test(Machine, settings=steps(6000, phases=[Phase.generate]))
 
 
 def test_names_and_urls(tmp_path, monkeypatch):

@@ -83,7 +83,9 @@ class MemoryStore:
                     if line.has_name(name):
                         raise repeated_name(session, name)
                 line.names.update(names)
-            line.own.extend(map(_compress_settings, records))
+            if type(records[0].event) is Configured:  # one in the middle of an import stays as it is
+                records = (_compress_settings(records[0]), *records[1:])
+            line.own.extend(records)
             last = records[-1]
             line.length, line.head = last.seq, last.hash
             self._touch(line)
@@ -229,9 +231,7 @@ def _hash_blob(data: bytes) -> str:
 
 
 def _compress_settings(record: Record) -> Record:
-    if isinstance(record.event, Configured):
-        return replace(record, data=compress(record.data, 1))
-    return record
+    return replace(record, data=compress(record.data, 1))
 
 
 def _restore_settings(record: Record) -> Record:
