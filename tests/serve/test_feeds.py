@@ -192,3 +192,19 @@ async def test_a_silent_session_gives_empty_batches(monkeypatch):
     assert [item.seq for item in await anext(view)] == [1]
     assert await anext(view) == ()
     await view.aclose()
+
+
+@in_loop
+async def test_a_delta_does_not_come_before_a_record_that_the_feed_has_missed():
+    """The text would be shown before its request, and a second time with the reply."""
+    log = Log(MemoryStore())
+    await log.append(PROMPT)
+    feed = SessionFeed("s", log.store)
+    await feed.open()
+    await log.append()  # while the feed was being opened
+    assert not feed.publish(await log.append())
+    feed.publish(TextDelta(text="early"))
+    await feed.fill()
+    feed.publish(TextDelta(text="in time"))
+    _, items = feed.take_after(0, 0)
+    assert [item.delta.text if item.delta else item.record.seq for item in items] == [1, 2, 3, "in time"]

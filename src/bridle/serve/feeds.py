@@ -57,7 +57,7 @@ class SessionFeed:
         self.viewers = 0
         self.last, self.is_running, self.is_closed = 0, False, False
         self._items: list[FeedItem] = []
-        self._dropped, self._bytes = 0, 0
+        self._dropped, self._bytes, self._missed = 0, 0, 0
         self._changed = asyncio.Event()
         self._filling = asyncio.Lock()
         self.follower: asyncio.Task[None] | None = None
@@ -81,9 +81,10 @@ class SessionFeed:
         """Add an item; False if records before it are missing, so that `fill` has to read them."""
         if isinstance(happening, Record):
             if happening.seq > self.last + 1:
+                self._missed = happening.seq
                 return False
             self._append(happening)
-        elif self.last:
+        elif self.last >= self._missed and self.last:  # else it would come before the request that it answers
             self._add(FeedItem(self.last, None, happening), DELTA_BYTES)
         self.wake()
         return True
