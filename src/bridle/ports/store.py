@@ -146,7 +146,7 @@ class LiveStore(Protocol):
         ...
 
     async def read_live(self, session: str) -> bytes:
-        """What is shown now; empty if nothing is. Makes the caller one who reads it, for some seconds."""
+        """The text that is shown now; empty if there is none. For some seconds the caller counts as a viewer."""
         ...
 
 

@@ -65,7 +65,7 @@ CLOSE_ATTEMPTS_MAX = 5
 
 
 class ResumeFlags(NamedTuple):
-    """How a run is resumed."""
+    """Options of a resumed run."""
 
     trusts_approvals: bool = False  # of other users in the log
     take_over: bool = False  # from a process that is alive and does not answer

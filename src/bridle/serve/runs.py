@@ -23,7 +23,7 @@ from .errors import ServeError
 
 LOG = logging.getLogger("bridle")
 SERVER_NAME = "the server's shutdown"
-"""Who pauses and cancels runs at shutdown, in the log."""
+"""Author of the pauses and cancels of a shutdown, in the log."""
 SHUTDOWN_REASONS = (f"paused by {SERVER_NAME}", f"cancelled by {SERVER_NAME}")
 RETRY_SECONDS = "5"
 

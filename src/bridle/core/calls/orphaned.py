@@ -86,7 +86,7 @@ def is_cut_in_doubt(state: State, effect: RunTool) -> bool:
 
 
 def describe_doubts(state: State, calls: Collection[str]) -> str:
-    """What the run leaves in doubt and what settles it, for its reason; empty if nothing is."""
+    """Text for the reason of a run: its calls in doubt and what settles them; empty if there are none."""
     told = []
     for item in state.calls.batch.pending:
         if item.call.id in calls and (policy := find_policy(state, item)) is not None:

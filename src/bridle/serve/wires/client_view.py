@@ -84,7 +84,7 @@ class SeenReply(NamedTuple):
 
 
 class RecordedTurn:
-    """What a client sent after a reply, as far as it is in the log, and the run that followed."""
+    """Messages of a client after a reply, as far as they are in the log, and the run that followed."""
 
     def __init__(self) -> None:
         self.results: dict[str, tuple[str, bool, list[str]]] = {}
@@ -112,7 +112,7 @@ class ClientView:
         """Agent of the first prompt."""
         self.replies: list[SeenReply] = []
         self.turn, self.ended = RecordedTurn(), RecordedTurn()
-        """What follows the last reply, and what led to it."""
+        """The messages after the last reply, and those that led to it."""
         self.state = State()
         self._digest: ConversationDigest | None = None
         self._broken: Message | None = None
@@ -125,7 +125,7 @@ class ClientView:
         return [reply for reply in self.replies if not reply.is_imported and not reply.is_broken]
 
     def find_turn(self, messages: int | None) -> RecordedTurn | None:
-        """What follows a place in the log; None if the log has a complete reply after it."""
+        """The messages after a place in the log; None if the log has a complete reply after it."""
         last = self.replies[-1] if self.replies else None
         if last is not None and last.is_broken and last.messages == messages:
             return RecordedTurn()

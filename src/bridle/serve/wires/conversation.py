@@ -138,7 +138,7 @@ class ConversationDigest:
 
 
 class _Turn:
-    """What one side said: texts, calls, results and media."""
+    """Content of one side: texts, calls, results and media."""
 
     def __init__(self, *, is_of_model: bool = False) -> None:
         self.is_of_model = is_of_model

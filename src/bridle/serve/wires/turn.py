@@ -52,7 +52,7 @@ class WireCaller(NamedTuple):
 
 
 class NamedPlace(NamedTuple):
-    """What a client names in its request besides the conversation; empty if it names nothing."""
+    """Names in the request of a client besides the conversation; empty if there are none."""
 
     session: str = ""
     reply_id: str = ""
@@ -73,7 +73,7 @@ class ClientRun(NamedTuple):
     partial: str = ""
     """Text after them, which the next reply continues."""
     notes: tuple[str, ...] = ()
-    """What of the request is not used."""
+    """Parts of the request that are not used."""
     first_key: str = ""
     """Key of a request that has nothing else by which its session is found; empty if it has."""
 
@@ -304,7 +304,7 @@ def _not_found(kind: FailureKind, message: str) -> ProviderError:
 
 
 def find_unrecorded(recorded: RecordedTurn, turn: ClientTurn) -> ClientTurn | None:
-    """What of a turn is not in the log yet; None if the log has something else in its place."""
+    """The part of a turn that is not in the log yet; None if the log has something else in its place."""
     given, left = dict(recorded.results), []
     for each in turn.results:
         call_id, described = read_call_id(each.wire_id)[1], describe_result(each.result)
