@@ -362,3 +362,24 @@ async def test_another_tenant_does_not_learn_who_answered(shop, tmp_path):
         given["tenant"] = "other"
         status, _, body = await serving.exchange("POST", path, headers=kind, body=json.dumps(given).encode())
         assert status == 400 and b"ann" not in body and b"tenant" in body
+
+
+@in_loop
+async def test_an_answered_run_that_another_process_holds_at_the_start_is_resumed_later(shop, tmp_path):
+    path = tmp_path / "log.db"
+    store = open_store(path)
+    agent = copy_agent(shop, store=store)
+    await agent.run('!call pay {"usd": 1}\n!then\n!say ok', "a")
+    (question,) = await agent.approvals("a")
+    await agent.approve("a", question.id)
+    after = len(await store.read("a"))
+    async with store.lease("a"):
+        serving = serve_agents({"shop": shop}, path)
+        served = await serving.__aenter__()
+        await wait_until(lambda: "a" in served.host.answers)
+    try:
+        assert await wait_for_end(served.client, "a", after) == "done"
+        assert paid == [1]
+    finally:
+        await serving.__aexit__(None, None, None)
+        await store.close()
