@@ -21,7 +21,7 @@ STABILITY_LEVELS: dict[Stability, str] = {
 """From widely shared to never shared."""
 
 
-class PromptLayer(Value):
+class PromptLayer(Value, kw_only=True):
     name: str
     stability: Stability
     content: str

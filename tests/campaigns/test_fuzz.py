@@ -60,7 +60,7 @@ SECONDS_MIN, SECONDS_PER_BYTE, SECONDS_PER_FEED = 0.002, 2e-6, 6e-5
 """What one reply may take, beyond which it is an outlier: several times what replies of its kind take."""
 
 
-class Original(Value):
+class Original(Value, kw_only=True):
     """A reply as it was, in pieces that can be changed."""
 
     id: str

@@ -20,7 +20,7 @@ HELP_WIDTH = 80
 HELP_FILE = Path(__file__).with_name("help.toml")
 
 
-class HelpTable(Value):
+class HelpTable(Value, kw_only=True):
     """The file help.toml."""
 
     examples: dict[str, tuple[tuple[str, str], ...]]

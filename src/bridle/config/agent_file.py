@@ -56,7 +56,7 @@ from .toml_file import KeyPath, TomlFile, convert_table, read_policy_file, read_
 from .tool_loader import load_reference, load_tools
 
 
-class CommandEntry(Value, forbid_unknown_fields=True):
+class CommandEntry(Value, kw_only=True, gc=True, forbid_unknown_fields=True):
     """A tool made from a command line: `[[commands]]`."""
 
     name: str
@@ -89,7 +89,7 @@ class CommandEntry(Value, forbid_unknown_fields=True):
     """Handling of a call that a crash interrupted: `retry`, `ask` or `report`."""
 
 
-class CodeModeTable(Value, forbid_unknown_fields=True):
+class CodeModeTable(Value, kw_only=True, forbid_unknown_fields=True):
     """Programs of the model that call tools: `[code_mode]`."""
 
     tools: tuple[str, ...] | None = None
@@ -104,7 +104,7 @@ class CodeModeTable(Value, forbid_unknown_fields=True):
     """Tool calls of one program."""
 
 
-class AgentFile(Value, forbid_unknown_fields=True):
+class AgentFile(Value, kw_only=True, gc=True, forbid_unknown_fields=True):
     """The keys of an agent file."""
 
     model: str | tuple[str, ...] = ()

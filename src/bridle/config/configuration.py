@@ -28,7 +28,7 @@ CONFIG_VARIABLE = "BRIDLE_CONFIG"
 SourceKind = Literal["default", "file", "environment", "flag"]
 
 
-class SettingSource(Value):
+class SettingSource(Value, kw_only=True):
     """Origin of a value."""
 
     kind: SourceKind = "default"
@@ -43,7 +43,7 @@ class SettingSource(Value):
         return f"${self.name}" if self.kind == "environment" else self.name or self.kind
 
 
-class SettingInForce(Value):
+class SettingInForce(Value, kw_only=True):
     setting: Setting
     value: SettingValue | None = None
     """None if only the default applies."""
@@ -52,7 +52,7 @@ class SettingInForce(Value):
     """Earlier sources that also have a value."""
 
 
-class Configuration(Value):
+class Configuration(Value, kw_only=True):
     """All settings with their origin, and the files that were read."""
 
     settings: tuple[SettingInForce, ...] = ()

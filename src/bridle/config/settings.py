@@ -52,7 +52,7 @@ _EXAMPLES: Mapping[SettingKind, str] = {
 }
 
 
-class Setting(Value):
+class Setting(Value, kw_only=True):
     """One row: a setting of the command."""
 
     name: str

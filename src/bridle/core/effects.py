@@ -19,7 +19,7 @@ from bridle.values.model import Model
 from bridle.values.request import Request
 
 
-class AskModel(Value):
+class AskModel(Value, kw_only=True):
     """Call the model after a wait."""
 
     request: Request
@@ -40,7 +40,7 @@ class AskModel(Value):
         return f"ask:{self.step}#{self.attempt}"
 
 
-class RunTool(Value):
+class RunTool(Value, kw_only=True):
     """Run a tool call."""
 
     call: ToolCall
@@ -58,7 +58,7 @@ class RunTool(Value):
         return f"run:{self.call.id}#{self.attempt}"
 
 
-class SkipCall(Value):
+class SkipCall(Value, kw_only=True):
     """Answer a call without running it, with a reason."""
 
     call: ToolCall
@@ -76,7 +76,7 @@ class SkipCall(Value):
         return f"excuse:{self.call.id}"
 
 
-class RunHook(Value):
+class RunHook(Value, kw_only=True):
     """Let a hook decide; with an empty `hook`, only record that no hook is due any more."""
 
     hook: str
@@ -90,7 +90,7 @@ class RunHook(Value):
         return f"hook:{self.point}:{self.subject}:{self.hook}"
 
 
-class ProbeTool(Value):
+class ProbeTool(Value, kw_only=True):
     """Let a tool determine the outcome of a call that started but has no result."""
 
     call: ToolCall
@@ -106,7 +106,7 @@ class ProbeTool(Value):
         return f"probe:{self.call.id}#{self.attempt}"
 
 
-class RequestApproval(Value):
+class RequestApproval(Value, kw_only=True):
     """Record a question to a person, so that any process can answer it."""
 
     call: ToolCall
@@ -120,7 +120,7 @@ class RequestApproval(Value):
         return f"seek:{self.binding}"
 
 
-class AwaitApprovals(Value):
+class AwaitApprovals(Value, kw_only=True):
     """All remaining calls need approval: ask a person, or end the run as waiting."""
 
     calls: tuple[PendingCall, ...]
@@ -130,7 +130,7 @@ class AwaitApprovals(Value):
         return f"await:{','.join(item.question.binding for item in self.calls if item.question)}"
 
 
-class Reprompt(Value):
+class Reprompt(Value, kw_only=True):
     """Ask the model to continue or to try again."""
 
     why: str
@@ -141,7 +141,7 @@ class Reprompt(Value):
         return "nudge"
 
 
-class ChangeView(Value):
+class ChangeView(Value, kw_only=True):
     """Change the view from here on."""
 
     changes: tuple[ViewChange, ...]
@@ -153,7 +153,7 @@ class ChangeView(Value):
         return "change"
 
 
-class Compact(Value):
+class Compact(Value, kw_only=True):
     """Compact the conversation from here on."""
 
     event: Compacted
@@ -163,7 +163,7 @@ class Compact(Value):
         return "compact"
 
 
-class RevealTools(Value):
+class RevealTools(Value, kw_only=True):
     """Make hidden tools visible to the model, from the next request on."""
 
     names: tuple[str, ...]
@@ -177,7 +177,7 @@ class RevealTools(Value):
         return f"show:{','.join(self.names)}"
 
 
-class FindTools(Value):
+class FindTools(Value, kw_only=True):
     """Find tools relevant to the first prompt of a session."""
 
     query: str
@@ -189,7 +189,7 @@ class FindTools(Value):
         return "find"
 
 
-class LoadMemory(Value):
+class LoadMemory(Value, kw_only=True):
     """Load the notes of the tenant and of the session."""
 
     tenant: str
@@ -200,7 +200,7 @@ class LoadMemory(Value):
         return "remember"
 
 
-class RetrieveContext(Value):
+class RetrieveContext(Value, kw_only=True):
     """Retrieve context for a prompt."""
 
     query: str
@@ -211,7 +211,7 @@ class RetrieveContext(Value):
         return "gather"
 
 
-class WriteInstruction(Value):
+class WriteInstruction(Value, kw_only=True):
     """Call a function of the agent that writes instructions."""
 
     function: InstructionFunction
@@ -223,7 +223,7 @@ class WriteInstruction(Value):
         return f"instruct:{self.function.name}"
 
 
-class SwitchModel(Value):
+class SwitchModel(Value, kw_only=True):
     """Continue with another model of the chain."""
 
     model: Model
@@ -234,7 +234,7 @@ class SwitchModel(Value):
         return "switch"
 
 
-class StorePrompt(Value):
+class StorePrompt(Value, kw_only=True):
     """Store tools and instructions at the provider under a name, or extend their lifetime."""
 
     request: Request
@@ -249,7 +249,7 @@ class StorePrompt(Value):
         return f"keep:{self.stored.name if self.stored else self.prompt_head}"
 
 
-class DropPrompt(Value):
+class DropPrompt(Value, kw_only=True):
     stored: PromptStored
     why: str
     already_dropped: bool = False
@@ -260,7 +260,7 @@ class DropPrompt(Value):
         return f"drop:{self.stored.name}"
 
 
-class OpenConversation(Value):
+class OpenConversation(Value, kw_only=True):
     """Create a conversation object at the provider."""
 
     model_key: str
@@ -270,7 +270,7 @@ class OpenConversation(Value):
         return f"converse:{self.model_key}"
 
 
-class DropConversation(Value):
+class DropConversation(Value, kw_only=True):
     """Stop using a conversation object."""
 
     conversation: str
@@ -282,7 +282,7 @@ class DropConversation(Value):
         return f"part:{self.conversation}"
 
 
-class TakeSteering(Value):
+class TakeSteering(Value, kw_only=True):
     """Add messages that a person sent to the running run to its conversation."""
 
     count: int
@@ -292,7 +292,7 @@ class TakeSteering(Value):
         return "steer"
 
 
-class ChooseOptions(Value):
+class ChooseOptions(Value, kw_only=True):
     """Let functions of the agent choose options of a step."""
 
     step: int
@@ -302,7 +302,7 @@ class ChooseOptions(Value):
         return f"options:{self.step}"
 
 
-class RecordFinding(Value):
+class RecordFinding(Value, kw_only=True):
     """Record a difference between requests, or a cache that stopped working."""
 
     event: e.RequestAdjusted | e.PrefixMoved | e.CacheDegraded
@@ -312,7 +312,7 @@ class RecordFinding(Value):
         return f"finding:{type(self.event).__name__}"
 
 
-class CheckOutput(Value):
+class CheckOutput(Value, kw_only=True):
     """Let a validator decide about an answer."""
 
     validator: str
@@ -326,7 +326,7 @@ class CheckOutput(Value):
         return f"check:{self.answer_id}:{self.validator}"
 
 
-class EndRun(Value):
+class EndRun(Value, kw_only=True):
     stop: RunStop
     reason: str = ""
 

@@ -317,7 +317,7 @@ CYCLE_LENGTH_MAX = 8
 """Maximum length of a detected cycle, in batches."""
 
 
-class Cycle(Value):
+class Cycle(Value, kw_only=True):
     """The shortest cycle that the latest batches repeat most often."""
 
     repeats: int = 0

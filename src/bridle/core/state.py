@@ -24,7 +24,7 @@ from bridle.values.settings import Settings
 from bridle.values.usage import Budget
 
 
-class Overflow(Value):
+class Overflow(Value, kw_only=True):
     """The provider's refusal of a prompt as too long."""
 
     kind: Literal["", "context", "too_large"] = ""
@@ -34,7 +34,7 @@ class Overflow(Value):
     """The window that the error text names."""
 
 
-class SummaryInProgress(Value):
+class SummaryInProgress(Value, kw_only=True):
     """A summary from its request until it replaces messages in the view."""
 
     until: str = ""
@@ -51,7 +51,7 @@ class SummaryInProgress(Value):
     """Provider and model that made `native_parts`."""
 
 
-class CompactionProgress(Value):
+class CompactionProgress(Value, kw_only=True):
     """Progress of a run in shortening its conversation; core/compaction decides by it."""
 
     overflow: Overflow = Overflow()
@@ -72,14 +72,14 @@ class CompactionProgress(Value):
     """Native compaction failed or was unusable; models write summaries from now on."""
 
 
-class Steering(Value):
+class Steering(Value, kw_only=True):
     """Messages of a person that wait to be taken up, and the reason to pause if one was given; core/steering.py."""
 
     waiting: tuple[str, ...] = ()
     pause_reason: str = ""
 
 
-class CurrentPrompt(Value):
+class CurrentPrompt(Value, kw_only=True):
     """The current prompt, and the notes, context and instructions added to it; see core/memory.py."""
 
     text: str = ""
@@ -99,7 +99,7 @@ class CurrentPrompt(Value):
     steering: Steering = Steering()
 
 
-class MemoryState(Value):
+class MemoryState(Value, kw_only=True):
     """Notes of a session and the prompts with retrieved context; see core/memory.py."""
 
     notes: tuple[Note, ...] = ()
@@ -128,7 +128,7 @@ class Phase(StrEnum):
     AWAITING_APPROVAL = "waiting"  # waits for answers about calls
 
 
-class RunOrigin(Value):
+class RunOrigin(Value, kw_only=True):
     """The caller, tenant and trace of a run, the agents it was handed over to, and the one that takes over next."""
 
     caller: str = ""
@@ -139,7 +139,7 @@ class RunOrigin(Value):
     first_settings: Settings | None = None
 
 
-class BudgetUse(Value):
+class BudgetUse(Value, kw_only=True):
     """The budget of a run and its use so far."""
 
     limits: Budget = Budget()
@@ -159,7 +159,7 @@ class BudgetUse(Value):
     """Limit that triggered the wrap-up notice."""
 
 
-class Attempt(Value):
+class Attempt(Value, kw_only=True):
     """The attempts at the current step; a fresh value after each reply."""
 
     number: int = 0
@@ -175,7 +175,7 @@ class Attempt(Value):
     """Failures of the current step after which a repaired request was sent."""
 
 
-class ModelRoute(Value):
+class ModelRoute(Value, kw_only=True):
     """The use that a run makes of its model chain."""
 
     abandoned_models: tuple[tuple[str, str], ...] = ()
@@ -184,7 +184,7 @@ class ModelRoute(Value):
     """A model of this run has answered, if only with the start of a reply or an error."""
 
 
-class EndpointRefusals(Value):
+class EndpointRefusals(Value, kw_only=True):
     """Content, parameters and stored state that the current endpoint refused."""
 
     rejected_parts: tuple[PartRef, ...] = ()
@@ -201,7 +201,7 @@ class EndpointRefusals(Value):
     """The provider lost the stored conversation; the next request sends all of it."""
 
 
-class OutputProgress(Value):
+class OutputProgress(Value, kw_only=True):
     """Checks of the latest answer, and attempts that were sent back to the model."""
 
     answer_id: str = ""
@@ -221,7 +221,7 @@ class OutputProgress(Value):
     """Tools whose latest results all asked the model to try again (`ModelRetry`), with the number of replies."""
 
 
-class HookProgress(Value):
+class HookProgress(Value, kw_only=True):
     """Hooks that decided at the current point of a run; see core/hooks.py."""
 
     is_used: bool = False  # a hook took part in this run
@@ -237,7 +237,7 @@ class HookProgress(Value):
     failure: str = ""  # reason why a hook ends the run as failed
 
 
-class ReplyEvaluation(Value):
+class ReplyEvaluation(Value, kw_only=True):
     """The reply being evaluated (`reply`) and the evaluations of the run so far."""
 
     reply: Reply | None = None  # kept at a cancel, so that a resumed run evaluates it
@@ -261,7 +261,7 @@ class ReplyEvaluation(Value):
     hooks: HookProgress = HookProgress()
 
 
-class RequestAdjustments(Value):
+class RequestAdjustments(Value, kw_only=True):
     """Differences between requests as configured and as sent."""
 
     recorded_notes: tuple[str, ...] = ()
@@ -274,7 +274,7 @@ class RequestAdjustments(Value):
     step_options: StepOptions | None = None  # chosen by functions for the latest step
 
 
-class RunEnd(Value):
+class RunEnd(Value, kw_only=True):
     """The end of a run and its answer."""
 
     stop: RunStop | None = None
@@ -282,7 +282,7 @@ class RunEnd(Value):
     answer: str = ""
 
 
-class Run(Value):
+class Run(Value, kw_only=True):
     """Everything that belongs to the current prompt."""
 
     origin: RunOrigin = RunOrigin()
@@ -301,14 +301,14 @@ class Run(Value):
     end: RunEnd = RunEnd()
 
 
-class SessionIdentity(Value):
+class SessionIdentity(Value, kw_only=True):
     """The id and the owner of a session."""
 
     id: str = ""
     owner: str | None = None  # tenant of the first prompt; None before that
 
 
-class Conversation(Value):
+class Conversation(Value, kw_only=True):
     """The transcript and its view: the same messages as models see them."""
 
     transcript: Transcript = Transcript()
@@ -333,7 +333,7 @@ class Conversation(Value):
     imported_instructions: str = ""  # system prompt of the imported history
 
 
-class ToolVisibility(Value):
+class ToolVisibility(Value, kw_only=True):
     """The hidden tools that were revealed to the model, and those to reveal next."""
 
     revealed: tuple[str, ...] = ()
@@ -346,7 +346,7 @@ class ToolVisibility(Value):
     server_reports: tuple[ToolsChanged, ...] = ()  # the latest about each server, without added tools
 
 
-class CallBatch(Value):
+class CallBatch(Value, kw_only=True):
     """The open calls of one reply; a fresh value when their results are appended."""
 
     pending: tuple[PendingCall, ...] = ()
@@ -354,7 +354,7 @@ class CallBatch(Value):
     """A tool was started for this batch; every call that needs no tool was answered before that."""
 
 
-class SessionCalls(Value):
+class SessionCalls(Value, kw_only=True):
     """The open calls, and the earlier calls that later ones depend on."""
 
     batch: CallBatch = CallBatch()
@@ -368,7 +368,7 @@ class SessionCalls(Value):
     """Hash of the latest `ModelAsked` record; idempotency keys of its calls derive from it."""
 
 
-class CacheState(Value):
+class CacheState(Value, kw_only=True):
     """The prompt cache and the conversation that a provider stores."""
 
     history: CacheHistory = CacheHistory()
@@ -381,7 +381,7 @@ class CacheState(Value):
     """Number of messages when the provider first stored replies."""
 
 
-class TokenEstimate(Value):
+class TokenEstimate(Value, kw_only=True):
     """The estimated size of the next prompt and the context windows that servers named."""
 
     prompt_tokens: int = 0
@@ -394,7 +394,7 @@ class TokenEstimate(Value):
     """Smaller context windows that servers named when they rejected a prompt, by model key."""
 
 
-class SessionTotals(Value):
+class SessionTotals(Value, kw_only=True):
     """Spending, time and replies of all runs of a session."""
 
     spent: Spending = Spending()
@@ -405,7 +405,7 @@ class SessionTotals(Value):
     reply_count: int = 0
 
 
-class State(Value):
+class State(Value, kw_only=True):
     """A session after its last event."""
 
     phase: Phase = Phase.NEW

@@ -29,7 +29,7 @@ FORMAT = 1
 ALPHA_DEFAULT = 0.05
 
 
-class BaselineTask(Value):
+class BaselineTask(Value, kw_only=True):
     """Pass rate of one task in one cell."""
 
     task: str
@@ -47,7 +47,7 @@ class BaselineTask(Value):
         return self.passed / self.trials if self.trials else 0.0
 
 
-class Baseline(Value):
+class Baseline(Value, kw_only=True):
     """The file that a comparison reads."""
 
     format: int
@@ -57,7 +57,7 @@ class Baseline(Value):
     tasks: tuple[BaselineTask, ...]
 
 
-class TaskChange(Value):
+class TaskChange(Value, kw_only=True):
     """Difference of one task to the baseline."""
 
     label: str
@@ -82,7 +82,7 @@ class TaskChange(Value):
         return self.passed / self.trials - self.base_passed / self.base_trials
 
 
-class EvalComparison(Value):
+class EvalComparison(Value, kw_only=True):
     """An evaluation compared with a baseline."""
 
     changes: tuple[TaskChange, ...]

@@ -13,7 +13,7 @@ from .suite_run import SuiteRun, add_costs
 NAME_MAX = 36
 
 
-class TaskSummary(Value):
+class TaskSummary(Value, kw_only=True):
     """The trials of one task in one cell of the matrix."""
 
     task: str
@@ -54,7 +54,7 @@ class TaskSummary(Value):
         return format_label(self.task, self.cell)
 
 
-class HarnessSummary(Value):
+class HarnessSummary(Value, kw_only=True):
     """The trials of one version of Bridle."""
 
     name: str
@@ -70,7 +70,7 @@ class HarnessSummary(Value):
     """Reason why this version cannot run the suite."""
 
 
-class EvalReport(Value):
+class EvalReport(Value, kw_only=True):
     """An evaluation as data: `bridle eval SUITE --json`."""
 
     run: str

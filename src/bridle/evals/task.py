@@ -42,7 +42,7 @@ def check_pattern(key: str, pattern: str) -> None:
         raise MisuseError(f"{key}: {pattern!r} is not a regular expression: {error}") from None
 
 
-class ExpectedCall(Value, forbid_unknown_fields=True):
+class ExpectedCall(Value, kw_only=True, gc=True, forbid_unknown_fields=True):
     """A call that the agent has to make: `[[expect.calls]]`."""
 
     tool: str
@@ -55,7 +55,7 @@ class ExpectedCall(Value, forbid_unknown_fields=True):
     """Outcome of the call, such as `ok`, `error`, `denied`; empty for any."""
 
 
-class ExpectedFile(Value, forbid_unknown_fields=True):
+class ExpectedFile(Value, kw_only=True, forbid_unknown_fields=True):
     """State of a file of the work folder after the run: `[expect.files."NAME"]`."""
 
     equals: str | None = None
@@ -68,7 +68,7 @@ class ExpectedFile(Value, forbid_unknown_fields=True):
     """False if there must be no such file."""
 
 
-class JudgeRubric(Value, forbid_unknown_fields=True):
+class JudgeRubric(Value, kw_only=True, forbid_unknown_fields=True):
     """A model that reads the answer and scores it by a rubric: `[expect.judge]`."""
 
     rubric: str = ""
@@ -85,7 +85,7 @@ class JudgeRubric(Value, forbid_unknown_fields=True):
             raise MisuseError(f"pass_at must be from 0 to 1, not {self.pass_at:g}")
 
 
-class Expect(Value, forbid_unknown_fields=True):
+class Expect(Value, kw_only=True, gc=True, forbid_unknown_fields=True):
     """Scorers of a task: `[expect]`."""
 
     stop: str | tuple[str, ...] = "done"
@@ -144,7 +144,7 @@ class Expect(Value, forbid_unknown_fields=True):
             raise MisuseError(f"cache_share_min must be from 0 to 1, not {self.cache_share_min:g}")
 
 
-class ToolFault(Value, forbid_unknown_fields=True):
+class ToolFault(Value, kw_only=True, forbid_unknown_fields=True):
     """A tool that misbehaves: `[tool_faults.NAME]`."""
 
     says: str = ""
@@ -161,7 +161,7 @@ class ToolFault(Value, forbid_unknown_fields=True):
             raise MisuseError("tool_faults: give says or error, or seconds")
 
 
-class Task(Value, forbid_unknown_fields=True):
+class Task(Value, kw_only=True, gc=True, forbid_unknown_fields=True):
     """One task: a prompt, an agent, a world, and what is expected of the end."""
 
     prompt: str | tuple[str, ...] = ()
@@ -230,7 +230,7 @@ class Task(Value, forbid_unknown_fields=True):
         return as_texts(self.prompt)
 
 
-class SuiteFile(Value, forbid_unknown_fields=True):
+class SuiteFile(Value, kw_only=True, gc=True, forbid_unknown_fields=True):
     """The keys of `suite.toml`."""
 
     name: str = ""

@@ -34,7 +34,7 @@ class TextFilter(Protocol):
         ...
 
 
-class TextPattern(Value):
+class TextPattern(Value, kw_only=True, gc=True):
     """A kind of text to redact or to block."""
 
     name: str

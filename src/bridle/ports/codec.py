@@ -18,7 +18,7 @@ from bridle.values.result import Delta
 from bridle.values.usage import Usage
 
 
-class HttpRequest(Value):
+class HttpRequest(Value, kw_only=True):
     path: str
     """Relative to the endpoint's base URL."""
     body: bytes
@@ -28,7 +28,7 @@ class HttpRequest(Value):
     """Hash of the body, computed while it was joined."""
 
 
-class HttpReply(Value):
+class HttpReply(Value, kw_only=True):
     """A complete response as the provider would send it; `frames` are its natural pieces, in order."""
 
     status: int
@@ -134,7 +134,7 @@ class SupportsConversations(Protocol):
         ...
 
 
-class StoredPromptInfo(Value):
+class StoredPromptInfo(Value, kw_only=True):
     """A stored prompt as reported by the provider."""
 
     name: str

@@ -18,7 +18,7 @@ OUTPUT_BYTES_MAX = 64 * 1024
 """Bytes kept of a program's output, per stream: about 16,000 tokens, half from its start and half from its end."""
 
 
-class SandboxLimits(Value):
+class SandboxLimits(Value, kw_only=True):
     """Limits of one command and everything it starts; the tool's `timeout` limits its time."""
 
     memory_bytes: int = 2048 * MEBIBYTE
@@ -29,7 +29,7 @@ class SandboxLimits(Value):
     """Size of the private /tmp, which counts as memory."""
 
 
-class SandboxedCommand(Value):
+class SandboxedCommand(Value, kw_only=True):
     """The program that is started in place of a command."""
 
     argv: tuple[str, ...]

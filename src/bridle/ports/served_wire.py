@@ -16,7 +16,7 @@ WireAction = Literal["answer", "count", "list", "show"]
 """Reply to a conversation, count its tokens, list the models, show one of them."""
 
 
-class ClientTool(Value):
+class ClientTool(Value, kw_only=True):
     """A callable tool of a client, with what its calls carry beyond a name and arguments."""
 
     spec: ToolSpec

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SessionInfo(Value):
+class SessionInfo(Value, kw_only=True):
     id: str
     length: int
     """Number of records, shared ones included."""
@@ -38,7 +38,7 @@ class SessionInfo(Value):
     forked_at: int = 0
 
 
-class Lease(Value):
+class Lease(Value, kw_only=True):
     """Exclusive right to drive a session, as long as the session has this epoch."""
 
     session: str
@@ -198,7 +198,7 @@ class ErasingStore(Protocol):
         ...
 
 
-class StoredSnapshot(Value):
+class StoredSnapshot(Value, kw_only=True):
     """A log as it was folded once, up to a record: derived, never the truth, and never needed."""
 
     seq: int
@@ -249,7 +249,7 @@ class SnapshotStore(Protocol):
         ...
 
 
-class UnusedBlob(Value):
+class UnusedBlob(Value, kw_only=True):
     hash: str
     size: int
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from bridle.values.base import Value
 
 
-class OutgoingRequest(Value):
+class OutgoingRequest(Value, kw_only=True):
     """A complete request including secrets: never recorded, never shown."""
 
     method: str
@@ -28,20 +28,20 @@ class OutgoingRequest(Value):
         return f"Outgoing({self.method} {self.url}, {len(self.body)} bytes)"
 
 
-class SilentPause(Value, tag="pause"):
+class SilentPause(Value, kw_only=True, tag="pause"):
     """A pause of this length in which the server sends nothing."""
 
     seconds: float
 
 
-class ConnectionCut(Value, tag="cut"):
+class ConnectionCut(Value, kw_only=True, tag="cut"):
     """The connection breaks: nothing after it is sent, and the response has no end."""
 
     reset: bool = False
     """True if the connection is reset, which may discard bytes not yet read; False if it is closed."""
 
 
-class ResponseTimeline(Value):
+class ResponseTimeline(Value, kw_only=True):
     """A response over time: bytes, silence, and possibly a broken connection, in this order.
 
     If a cut comes first, not even the status arrives.

@@ -15,7 +15,7 @@ from .wire.message_form import MessageForm
 from .wire.tool_names import ToolNameRules, restore_tool_names
 
 
-class SupportedSettings(Value):
+class SupportedSettings(Value, kw_only=True):
     """Settings that a wire has a field for."""
 
     stop_sequences: bool = True

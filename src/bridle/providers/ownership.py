@@ -16,7 +16,7 @@ from bridle.values.base import Value
 from bridle.values.model import Endpoint
 
 
-class OwnedNames(Value):
+class OwnedNames(Value, kw_only=True):
     """The names that one family or endpoint knows."""
 
     fields: frozenset[str] = frozenset()

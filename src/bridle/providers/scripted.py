@@ -26,7 +26,7 @@ LINES = "application/x-ndjson"
 BODY_BYTES_MAX = 64 * 1024 * 1024
 
 
-class ScriptedLine(Value):
+class ScriptedLine(Value, kw_only=True):
     """One line of a stream: exactly one of these fields is set."""
 
     delta: Delta | None = None

@@ -35,7 +35,7 @@ TomlTable = dict[str, object]
 T = TypeVar("T", bound=Value)
 
 
-class EndpointRow(Value):
+class EndpointRow(Value, kw_only=True, gc=True):
     family: str = ""
     models: tuple[str, ...] = ()
     base_url: str = ""

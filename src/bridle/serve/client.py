@@ -42,7 +42,7 @@ _decode_delta = msgspec.json.Decoder(Delta).decode
 _decode_log_event = msgspec.json.Decoder(t.LogEvent).decode
 
 
-class ServedEvent(Value):
+class ServedEvent(Value, kw_only=True):
     """An event of a stream, with its number in the log."""
 
     seq: int

@@ -10,7 +10,7 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 WILDCARDS = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, never bound here
 
 
-class ServeOptions(Value):
+class ServeOptions(Value, kw_only=True):
     """Limits and accepted clients of a server; checked at the start (`check_options`)."""
 
     host: str = "127.0.0.1"

@@ -51,7 +51,7 @@ TOO_DEEP = "it is nested too deeply"
 LONE_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
-class ReceivedRequest(Value):
+class ReceivedRequest(Value, kw_only=True, gc=True):
     """A request as its family decoded it."""
 
     codec: Codec

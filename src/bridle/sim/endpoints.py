@@ -31,7 +31,7 @@ EMPTY_REQUEST_ID = b'"request_id":null'
 Json = dict[str, object]
 
 
-class EndpointCall(Value):
+class EndpointCall(Value, kw_only=True, gc=True):
     """A request to an extra endpoint."""
 
     path_params: Mapping[str, str]
@@ -42,7 +42,7 @@ class EndpointCall(Value):
     now: float
 
 
-class CallerContext(Value):
+class CallerContext(Value, kw_only=True):
     """Details of a request that `expand_request` needs: headers, path and time."""
 
     headers: Mapping[str, str]
@@ -50,7 +50,7 @@ class CallerContext(Value):
     now: float
 
 
-class ServerState(Value):
+class ServerState(Value, kw_only=True, gc=True):
     """The simulator's state and functions that an endpoint handler may use."""
 
     models: tuple[Model, ...]
@@ -89,7 +89,7 @@ UNSUPPORTED_TYPE = Failure(
 )
 
 
-class ExtraEndpoints(Value):
+class ExtraEndpoints(Value, kw_only=True, gc=True):
     """Everything about a family's server except its main endpoint."""
 
     routes: tuple[EndpointRoute, ...] = ()

@@ -34,14 +34,14 @@ def keep_reply(request: RawRequest, reply: Reply) -> Reply:
     return reply
 
 
-class CompactionDue(Value):
+class CompactionDue(Value, kw_only=True):
     """Result of `find_due_compaction`: the conversation must be compacted now."""
 
     pauses_after: bool = False
     """The provider stops after the summary instead of answering."""
 
 
-class FamilyCompaction(Value):
+class FamilyCompaction(Value, kw_only=True, gc=True):
     """Compaction as the providers of one family perform it."""
 
     make_requested_summary: Callable[[RawRequest, str], tuple[Opaque, ...]]
@@ -54,7 +54,7 @@ class FamilyCompaction(Value):
     """Reads the text of a summary item, which only the provider's own models can decrypt."""
 
 
-class SimulatedFamily(Value):
+class SimulatedFamily(Value, kw_only=True, gc=True):
     """One wire family as the simulator needs it; it is a `ServerCodec`. Without rules it accepts every request."""
 
     name: str

@@ -32,7 +32,7 @@ LOOPBACK_HOST = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5
 HOST_CHARACTERS_SHOWN = 80
 
 
-class ServerLimits(Value):
+class ServerLimits(Value, kw_only=True):
     """Time and size limits for the requests of one client."""
 
     header_seconds: float = 30.0

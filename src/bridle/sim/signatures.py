@@ -27,7 +27,7 @@ DIGEST_BYTES = 16
 SHORT_DIGEST_BYTES = 8
 
 
-class SignedNote(Value):
+class SignedNote(Value, kw_only=True):
     """The content of a signature."""
 
     kind: str

@@ -40,13 +40,13 @@ MOVED_MESSAGE = (
 _SIGNATURE_FIELDS = {SHOWN_KIND: "signature", HIDDEN_KIND: "data"}
 
 
-class SentReasoning(Value):
+class SentReasoning(Value, kw_only=True, gc=True):
     kind: str
     text: str
     signature: object
 
 
-class SentBlock(Value):
+class SentBlock(Value, kw_only=True, gc=True):
     """One block of a message, with its position, role, and either its value or its reasoning."""
 
     place: str
@@ -56,7 +56,7 @@ class SentBlock(Value):
     reasoning: SentReasoning | None = None
 
 
-class SentConversation(Value):
+class SentConversation(Value, kw_only=True, gc=True):
     """A conversation as a client sent it."""
 
     family: str

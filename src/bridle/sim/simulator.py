@@ -91,7 +91,7 @@ ATTEMPTS_MAX = 10_000
 """Limit on conversations whose failure script is unfinished; the oldest are dropped."""
 
 
-class SimulatorRefusal(Value):
+class SimulatorRefusal(Value, kw_only=True):
     """A request that the simulator rejected."""
 
     family: str

@@ -15,7 +15,7 @@ OBJECTS_MAX = 5_000
 Json = dict[str, object]
 
 
-class StoredReply(Value):
+class StoredReply(Value, kw_only=True, gc=True):
     """A reply with the items that led to it."""
 
     response: Json
@@ -34,14 +34,14 @@ class StoredReply(Value):
         return (*self.earlier_items, *self.input_items, *self.output)
 
 
-class StoredConversation(Value):
+class StoredConversation(Value, kw_only=True, gc=True):
     id: str
     created_at: float
     metadata: Mapping[str, object]
     items: tuple[Json, ...] = ()
 
 
-class CachedContent(Value):
+class CachedContent(Value, kw_only=True, gc=True):
     """The start of a prompt, stored under a name for one account and one model."""
 
     name: str
@@ -58,7 +58,7 @@ class CachedContent(Value):
     """Token seconds charged before the last extension of its lifetime."""
 
 
-class StoredThread(Value):
+class StoredThread(Value, kw_only=True, gc=True):
     """A conversation up to one response, with the number of times it may still be continued."""
 
     id: str

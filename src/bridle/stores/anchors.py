@@ -31,7 +31,7 @@ ENDING = ".anchors"
 _encode = msgspec.json.Encoder().encode
 
 
-class Anchor(Value):
+class Anchor(Value, kw_only=True):
     session: str
     seq: int
     head: str
@@ -88,7 +88,7 @@ def find_anchor_file(log: Path, given: str | os.PathLike[str] | None) -> Path | 
     return path / f"{log.name}{ENDING}" if path.is_dir() else path
 
 
-class UnreadableLine(Value):
+class UnreadableLine(Value, kw_only=True):
     number: int
     error: str
 

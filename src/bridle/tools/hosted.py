@@ -33,7 +33,7 @@ _DOMAIN = re.compile(r"[a-zA-Z0-9*.-]+(?:/[!-~]*)?")
 ComputerFunction = Callable[[Mapping[str, Json]], Awaitable[Sequence[Text | Media]]]
 
 
-class Location(Value, tag="approximate"):
+class Location(Value, kw_only=True, tag="approximate"):
     """Approximate place of the user, for searches."""
 
     city: str = ""

@@ -3,7 +3,7 @@
 from bridle.values.base import Value
 
 
-class Deadlines(Value):
+class Deadlines(Value, kw_only=True):
     """Four timeouts of one request; the failure names the one that fired.
 
     Any received byte counts as activity; None disables a timeout. The defaults suit models that reason for

@@ -42,7 +42,7 @@ from bridle.values.redaction import (
 )
 
 
-class RecordedReply(Value):
+class RecordedReply(Value, kw_only=True):
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
@@ -116,7 +116,7 @@ UNPACKED_BYTES_MAX = 64 * 1024 * 1024
 """Longer decompressed bodies are not recorded."""
 
 
-class RecordedExchange(Value):
+class RecordedExchange(Value, kw_only=True):
     """A request without its secrets, and its response."""
 
     method: str

@@ -1,40 +1,35 @@
 """Base classes of every value and event.
 
 A value is immutable, keyword-only, compared by content, and serialized as tagged JSON without its defaults.
-The metaclass applies these options once, so that no subclass can forget one.
+A class inherits these options, except one: a class with fields repeats `kw_only=True`. tests/tidy/test_values.py
+finds a class that forgot it.
 
-A value that derives the same result at every step (`Model.model_key`) sets `dict=True` and caches it in
+A value that derives the same result at every step (`Model.model_key`) sets `dict=True, gc=True` and caches it in
 `__dict__`. A cached property is not a field: it is not compared, copied or serialized.
 
-Values of `values/` and `core/` without a `__dict__` are unknown to Python's garbage collector. An immutable value
-made of values cannot be part of a cycle, and many sessions have hundreds of thousands of them, which each
-collection would visit. A value that can hold an object or a function of the user sets `gc=True`; so does the
-metaclass for all other modules and for subclasses of a value that the collector knows.
+Values are unknown to Python's garbage collector. An immutable value made of values cannot be part of a cycle, and
+many sessions have hundreds of thousands of them, which each collection would visit. A value that can hold an object
+or a function of the user sets `gc=True`, which its subclasses inherit.
 
 New fields must have defaults; otherwise existing logs can no longer be read.
 """
 
-from typing import Any, dataclass_transform
+from typing import TYPE_CHECKING, dataclass_transform
 
 import msgspec
 
-UNTRACKED_MODULES = ("bridle.values.", "bridle.core.")
+if TYPE_CHECKING:
+
+    @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+    class ValueMeta(msgspec.StructMeta):
+        """What a type checker is told about values."""
+
+else:
+    # Not a subclass: before Python 3.12, the constructor of its classes would take keywords through a dictionary.
+    ValueMeta = msgspec.StructMeta
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class ValueMeta(msgspec.StructMeta):
-    def __new__(
-        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
-    ) -> "ValueMeta":
-        settings = {"frozen": True, "kw_only": True, "omit_defaults": True, **options}
-        is_tracked = any(isinstance(base, ValueMeta) and base.__struct_config__.gc for base in bases)
-        is_elsewhere = not namespace.get("__module__", "").startswith(UNTRACKED_MODULES)
-        settings.setdefault("gc", is_tracked or is_elsewhere or bool(options.get("dict")))
-        value_class: ValueMeta = super().__new__(cls, name, bases, namespace, **settings)
-        return value_class
-
-
-class Value(msgspec.Struct, metaclass=ValueMeta):
+class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, metaclass=ValueMeta):
     """An immutable value, compared by content."""
 
 

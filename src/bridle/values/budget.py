@@ -26,7 +26,7 @@ SettlementSource = Literal["", "by its log", "never sent", "presumed"]
 """Basis of a settlement: the caller itself (empty) or, after a crash, the log of its session."""
 
 
-class Amount(Value):
+class Amount(Value, kw_only=True):
     """Amounts counted against a budget."""
 
     usd: Decimal = Decimal(0)
@@ -55,7 +55,7 @@ class Amount(Value):
         return Amount(**{kind: operation(getattr(self, kind), getattr(other, kind)) for kind in kinds})
 
 
-class BudgetReserved(EventBase, tag="reserved"):
+class BudgetReserved(EventBase, kw_only=True, tag="reserved"):
     """The worst-case amount of a call was reserved, before anything was sent."""
 
     id: str
@@ -71,7 +71,7 @@ class BudgetReserved(EventBase, tag="reserved"):
     """Limits that the reservation was checked against."""
 
 
-class BudgetSettled(EventBase, tag="settled"):
+class BudgetSettled(EventBase, kw_only=True, tag="settled"):
     """A call ended, or was found to have ended, and cost this amount."""
 
     id: str
@@ -79,7 +79,7 @@ class BudgetSettled(EventBase, tag="settled"):
     source: SettlementSource = ""
 
 
-class BudgetSnapshot(EventBase, tag="carried"):
+class BudgetSnapshot(EventBase, kw_only=True, tag="carried"):
     """Totals carried over to a new generation of the log, so that readers need not start at generation 0."""
 
     generation: int
@@ -109,7 +109,7 @@ def parse_budget_log_name(line: str) -> str | None:
     return escaped_name.replace(2 * GENERATION_MARK, GENERATION_MARK)
 
 
-class SubrunStarted(EventBase, tag="subrun_started"):
+class SubrunStarted(EventBase, kw_only=True, tag="subrun_started"):
     """A run inside a tool is about to draw on this run's budget."""
 
     call_id: str
@@ -119,7 +119,7 @@ class SubrunStarted(EventBase, tag="subrun_started"):
     """Tool that it runs in, and the arguments of that call as JSON text."""
 
 
-class SubrunCharged(EventBase, tag="subrun_charged"):
+class SubrunCharged(EventBase, kw_only=True, tag="subrun_charged"):
     """A model call of a subrun ended; its cost counts against this run too."""
 
     call_id: str
@@ -133,7 +133,7 @@ class SubrunCharged(EventBase, tag="subrun_charged"):
     """1 for a tool call of a program, which is recorded before it runs if the run limits its tool calls."""
 
 
-class SubrunWaiting(EventBase, tag="subrun_waiting"):
+class SubrunWaiting(EventBase, kw_only=True, tag="subrun_waiting"):
     """A run inside a tool waits for a person. Its call has no result yet; a resumed run runs it again."""
 
     call_id: str
@@ -145,7 +145,7 @@ class SubrunWaiting(EventBase, tag="subrun_waiting"):
     """As in `SubrunStarted`."""
 
 
-class Subrun(Value):
+class Subrun(Value, kw_only=True):
     """Total spending of a run inside a tool."""
 
     session: str
@@ -158,7 +158,7 @@ class Subrun(Value):
     """Tool calls of a program that were charged to the outer run."""
 
 
-class Spending(Value):
+class Spending(Value, kw_only=True):
     """Accumulated spending of a run, a session, or the subruns of a tool."""
 
     steps: int = 0

@@ -18,7 +18,7 @@ CacheOutcome = Literal["cold", "hit", "prefix", "ttl", "lookback", "minimum", "p
 """Outcome of one call's cache lookup."""
 
 
-class PrefixMoved(EventBase, tag="prefix_moved"):
+class PrefixMoved(EventBase, kw_only=True, tag="prefix_moved"):
     """The cached prefix of the next request differs from the last one: the rest of it is a cache miss."""
 
     layer: PromptLayerName
@@ -30,7 +30,7 @@ class PrefixMoved(EventBase, tag="prefix_moved"):
     """Upper bound on the tokens to be processed again, estimated."""
 
 
-class CacheDegraded(EventBase, tag="cache_degraded"):
+class CacheDegraded(EventBase, kw_only=True, tag="cache_degraded"):
     """The cache hit rate is much lower than it should be; reported once until it recovers."""
 
     rule: str
@@ -49,7 +49,7 @@ class CacheDegraded(EventBase, tag="cache_degraded"):
     """Extra cost of the misses; None if no price is known."""
 
 
-class PromptStored(EventBase, tag="prompt_kept"):
+class PromptStored(EventBase, kw_only=True, tag="prompt_kept"):
     """The provider stores tools and instructions under a name, or extended their lifetime, for a fee."""
 
     name: str
@@ -66,7 +66,7 @@ class PromptStored(EventBase, tag="prompt_kept"):
     usd: Decimal | None = None
 
 
-class PromptDropped(EventBase, tag="prompt_dropped"):
+class PromptDropped(EventBase, kw_only=True, tag="prompt_dropped"):
     """The provider no longer stores the prompt; without a name, it refused to create it."""
 
     name: str
@@ -86,7 +86,7 @@ The session's own log is complete in every case.
 """
 
 
-class ConversationOpened(EventBase, tag="conversation_opened"):
+class ConversationOpened(EventBase, kw_only=True, tag="conversation_opened"):
     """The provider created an empty conversation object; later requests are added to it."""
 
     name: str
@@ -94,7 +94,7 @@ class ConversationOpened(EventBase, tag="conversation_opened"):
     """Model (`Model.model_key`) that it is used with."""
 
 
-class ConversationDropped(EventBase, tag="conversation_dropped"):
+class ConversationDropped(EventBase, kw_only=True, tag="conversation_dropped"):
     """The conversation object is no longer used (without a name: not created); everything is sent again."""
 
     name: str

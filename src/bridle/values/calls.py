@@ -36,7 +36,7 @@ HANDLE_LENGTH = 16
 """Long enough to be unique within a session, short enough for a model to copy correctly."""
 
 
-class StoredResult(Value):
+class StoredResult(Value, kw_only=True):
     """Reference to the complete text of a result that is sent as an excerpt."""
 
     hash: str
@@ -52,7 +52,7 @@ class StoredResult(Value):
 Permission = Literal["allow", "ask", "deny"]
 
 
-class PermissionRule(Value, forbid_unknown_fields=True):
+class PermissionRule(Value, kw_only=True, forbid_unknown_fields=True):
     """Matches a call if every field that is set matches; unset fields match every call."""
 
     decision: Permission
@@ -67,7 +67,7 @@ class PermissionRule(Value, forbid_unknown_fields=True):
     tenants: tuple[str, ...] = ()
 
 
-class Policy(Value, forbid_unknown_fields=True):
+class Policy(Value, kw_only=True, forbid_unknown_fields=True):
     rules: tuple[PermissionRule, ...] = ()
     version: str = ""
     """Version chosen by you; an approval given under another version is asked for again."""
@@ -88,7 +88,7 @@ class Policy(Value, forbid_unknown_fields=True):
     """True if a call whose tool requires approval is asked about, whatever `otherwise` says; not bound either."""
 
 
-class ResourceClaim(Value):
+class ResourceClaim(Value, kw_only=True):
     """Statement of a tool's own code about one call; recorded because the code can change."""
 
     call_id: str
@@ -106,7 +106,7 @@ ApprovalAnswer = Literal["approve", "reject", "done"]
 """`done` answers a call in doubt: it took effect, and `reason` is its result."""
 
 
-class PendingApproval(Value):
+class PendingApproval(Value, kw_only=True):
     """A question to a person about one call; stored only in the log, so any process can answer it."""
 
     id: str
@@ -132,7 +132,7 @@ class PendingApproval(Value):
     """What the call would do according to its tool, such as a diff; untrusted text."""
 
 
-class ApprovalVerdict(Value, gc=True):
+class ApprovalVerdict(Value, kw_only=True, gc=True):
     """A person's answer:
 
     `approve` (optionally with other arguments), `reject`, or `done` for a call in doubt.
@@ -145,7 +145,7 @@ class ApprovalVerdict(Value, gc=True):
     by: str = ""
 
 
-class ApprovalAsked(EventBase, tag="approval_asked"):
+class ApprovalAsked(EventBase, kw_only=True, tag="approval_asked"):
     """A person must decide about a call; the run waits, whether or not a process is alive."""
 
     call_id: str
@@ -166,7 +166,7 @@ class ApprovalAsked(EventBase, tag="approval_asked"):
         return f"ask:{self.binding}"
 
 
-class ApprovalAnswered(EventBase, tag="approval_answered"):
+class ApprovalAnswered(EventBase, kw_only=True, tag="approval_answered"):
     call_id: str
     binding: str
     answer: ApprovalAnswer
@@ -189,7 +189,7 @@ class ApprovalAnswered(EventBase, tag="approval_answered"):
         return f"answer:{self.binding}"
 
 
-class CallReviewed(EventBase, tag="call_reviewed"):
+class CallReviewed(EventBase, kw_only=True, tag="call_reviewed"):
     """Permission of a pending call, evaluated again on resume instead of taken from the log."""
 
     call_id: str
@@ -212,7 +212,7 @@ def control_log_name(session: str) -> str:
     return f"{CONTROL_LOG_PREFIX}{session}"
 
 
-class ControlRequested(EventBase, tag="control_requested"):
+class ControlRequested(EventBase, kw_only=True, tag="control_requested"):
     """Another process asks something of a run. In the control log of the session; its record's hash identifies it."""
 
     action: ControlAction
@@ -224,7 +224,7 @@ class ControlRequested(EventBase, tag="control_requested"):
     after: int | None = None  # the session's last record then; if the run ended later, it is ignored
 
 
-class ControlRefused(EventBase, tag="control_refused"):
+class ControlRefused(EventBase, kw_only=True, tag="control_refused"):
     """A control request was not carried out."""
 
     request: str
@@ -233,7 +233,7 @@ class ControlRefused(EventBase, tag="control_refused"):
     by: str = ""
 
 
-class ContentRedacted(EventBase, tag="content_redacted"):
+class ContentRedacted(EventBase, kw_only=True, tag="content_redacted"):
     """A person removed content from an earlier record. Its digest stays, and what is left replaces it everywhere."""
 
     record: int
@@ -267,7 +267,7 @@ CompensationState = Literal["open", "in_doubt", "failed", "done"]
 """`in_doubt`: it is unknown whether the call, or its compensation, took effect."""
 
 
-class Compensation(Value):
+class Compensation(Value, kw_only=True):
     """A completed action and the tool that undoes it."""
 
     call_id: str
@@ -297,7 +297,7 @@ class Compensation(Value):
         return f"{self.session}/{self.call_id}" if self.session else self.call_id
 
 
-class CompensationStarted(EventBase, tag="compensation_started"):
+class CompensationStarted(EventBase, kw_only=True, tag="compensation_started"):
     """The compensation of a completed call is about to run."""
 
     call_id: str
@@ -313,7 +313,7 @@ class CompensationStarted(EventBase, tag="compensation_started"):
         return f"undo:{self.call_id}#{self.attempt}"
 
 
-class CompensationFinished(EventBase, tag="compensation_finished"):
+class CompensationFinished(EventBase, kw_only=True, tag="compensation_finished"):
     call_id: str
     attempt: int
     result: ToolResult
@@ -325,7 +325,7 @@ class CompensationFinished(EventBase, tag="compensation_finished"):
         return f"undone:{self.call_id}#{self.attempt}"
 
 
-class ToolInterrupted(EventBase, tag="tool_interrupted"):
+class ToolInterrupted(EventBase, kw_only=True, tag="tool_interrupted"):
     """A tool lost its service during a call: the call is in doubt, and the tool's `on_unknown` decides about it."""
 
     call_id: str
@@ -340,7 +340,7 @@ class ToolInterrupted(EventBase, tag="tool_interrupted"):
         return f"interrupted:{self.call_id}#{self.attempt}"
 
 
-class ToolsRevealed(EventBase, tag="tools_shown"):
+class ToolsRevealed(EventBase, kw_only=True, tag="tools_shown"):
     """Hidden tools (`Settings.hidden_tools`) are part of every request from here on, after all others.
 
     Once revealed, a tool keeps its position: removing or moving it would change the cached prefix.
@@ -355,7 +355,7 @@ class ToolsRevealed(EventBase, tag="tools_shown"):
     """Tokens that the tools add to every prompt, and tokens after them to be processed again; both estimated."""
 
 
-class ToolsChanged(EventBase, tag="tools_changed"):
+class ToolsChanged(EventBase, kw_only=True, tag="tools_changed"):
     """The tools of a server, compared with those that the session has seen.
 
     A session keeps the definitions it has seen, in their order. New tools follow all others; a tool that the server
@@ -382,7 +382,7 @@ class RequestRefused(Exception):
     """A request of a server was not allowed, or could not be answered; the server reads the message."""
 
 
-class SamplingRequest(Value):
+class SamplingRequest(Value, kw_only=True):
     """A conversation that a server wants the model to continue."""
 
     server: str
@@ -400,7 +400,7 @@ class SamplingRequest(Value):
         return "sampling"
 
 
-class ElicitationRequest(Value):
+class ElicitationRequest(Value, kw_only=True):
     """A question of a server to the person that approves calls."""
 
     server: str
@@ -418,7 +418,7 @@ class ElicitationRequest(Value):
 ServerRequest = SamplingRequest | ElicitationRequest
 
 
-class ServerReply(Value):
+class ServerReply(Value, kw_only=True):
     """The answer to a request of a server."""
 
     action: ElicitationAction = "accept"
@@ -430,7 +430,7 @@ class ServerReply(Value):
     """True if the model's text ends at the limit that the server set."""
 
 
-class ServerRequestEvent(EventBase):
+class ServerRequestEvent(EventBase, kw_only=True):
     """Fields of the events about a request of a server."""
 
     call_id: str
@@ -441,7 +441,7 @@ class ServerRequestEvent(EventBase):
     """Hash of the call and the exact request; an answer applies to exactly this."""
 
 
-class ServerAsked(ServerRequestEvent, tag="server_asked"):
+class ServerAsked(ServerRequestEvent, kw_only=True, tag="server_asked"):
     """The server of a tool asks the model or a person during a call; neither has been asked yet."""
 
     request: str
@@ -454,7 +454,7 @@ class ServerAsked(ServerRequestEvent, tag="server_asked"):
         return f"server-ask:{self.binding}#{self.attempt}"
 
 
-class ServerAnswered(ServerRequestEvent, tag="server_answered"):
+class ServerAnswered(ServerRequestEvent, kw_only=True, tag="server_answered"):
     """A request of a server was allowed, answered or refused; a repeated call gets the same answer."""
 
     action: ElicitationAction

@@ -45,7 +45,7 @@ OptionalParameter = Literal["tool_choice", "cache"]
 """Parameters that a request can be sent without: a forced tool choice, and everything about caching."""
 
 
-class Failure(Value):
+class Failure(Value, kw_only=True):
     """Reason why a model call produced no reply.
 
     `forgotten`: the provider no longer has the state it was asked to store; send everything again.

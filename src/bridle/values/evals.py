@@ -21,7 +21,7 @@ def eval_log_name(run: str) -> str:
     return f"{EVAL_LOG_PREFIX}{run}"
 
 
-class Score(Value):
+class Score(Value, kw_only=True):
     """Verdict of one scorer about one trial."""
 
     name: str
@@ -32,7 +32,7 @@ class Score(Value):
     """Reason of a failure, or the measured value."""
 
 
-class TrialScored(EventBase, tag="trial_scored"):
+class TrialScored(EventBase, kw_only=True, tag="trial_scored"):
     """A trial of a task ended and was scored; it is not run again."""
 
     task: str

@@ -59,7 +59,7 @@ from .settings import Settings
 from .usage import Budget, Reservation, Usage
 
 
-class Latency(Value):
+class Latency(Value, kw_only=True):
     """Seconds from sending a request to each point of its response; None for a point not reached."""
 
     first_byte_seconds: float | None = None
@@ -70,7 +70,7 @@ class Latency(Value):
     """Until the end of the response, or until it was abandoned."""
 
 
-class Forked(EventBase, tag="forked"):
+class Forked(EventBase, kw_only=True, tag="forked"):
     """The first own event of a fork; the records before it are shared with the parent.
 
     Calls pending at the fork point belong to the parent: the fork answers them without running them.
@@ -85,7 +85,7 @@ class Forked(EventBase, tag="forked"):
     """Tenant acting, if the session belongs to another tenant and the caller confirmed it."""
 
 
-class LogRepaired(EventBase, tag="repaired"):
+class LogRepaired(EventBase, kw_only=True, tag="repaired"):
     """Defects of the log that were repaired while reading it; recorded once."""
 
     items: tuple[str, ...]
@@ -94,7 +94,7 @@ class LogRepaired(EventBase, tag="repaired"):
     """Records are missing: it is unknown what they did."""
 
 
-class UnknownEvent(EventBase, tag="unknown"):
+class UnknownEvent(EventBase, kw_only=True, tag="unknown"):
     """An event that this version cannot read, written by a newer one; its bytes are on its record."""
 
     kind: str = ""
@@ -114,7 +114,7 @@ WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair", "rate-li
 changed)."""
 
 
-class Configured(EventBase, tag="configured"):
+class Configured(EventBase, kw_only=True, tag="configured"):
     """Settings in force from here on."""
 
     settings: Settings
@@ -128,7 +128,7 @@ class Configured(EventBase, tag="configured"):
     """Agent that continues the run with these settings, if the one before it handed the run over."""
 
 
-class Prompted(EventBase, tag="prompted"):
+class Prompted(EventBase, kw_only=True, tag="prompted"):
     """A user prompt; starts a run."""
 
     parts: tuple[Text | Media, ...]  # empty to continue an imported conversation that ends with results
@@ -148,7 +148,7 @@ class Prompted(EventBase, tag="prompted"):
     engine: bool = False  # an engine performs the run, in parts
 
 
-class Imported(EventBase, tag="imported"):
+class Imported(EventBase, kw_only=True, tag="imported"):
     """A conversation from elsewhere became the beginning of this one."""
 
     messages: tuple[Message, ...]
@@ -158,7 +158,7 @@ class Imported(EventBase, tag="imported"):
     """Its system prompt, used while the agent has no instructions of its own."""
 
 
-class Resumed(EventBase, tag="resumed"):
+class Resumed(EventBase, kw_only=True, tag="resumed"):
     """A new driver took over the session; everything the old one had in progress is in doubt."""
 
     budget: Budget | None = None
@@ -168,14 +168,14 @@ class Resumed(EventBase, tag="resumed"):
     continues_reply: bool = False  # the whole reply before a cancel; the model is not called for it again
 
 
-class RequestAdjusted(EventBase, tag="request_adjusted"):
+class RequestAdjusted(EventBase, kw_only=True, tag="request_adjusted"):
     """A requested option is not sent, because the model or its provider does not support it."""
 
     adjustments: tuple[str, ...]
     """One sentence per option."""
 
 
-class ModelAsked(EventBase, tag="model_asked"):
+class ModelAsked(EventBase, kw_only=True, tag="model_asked"):
     step: int
     attempt: int
     digest: str
@@ -202,7 +202,7 @@ class ModelAsked(EventBase, tag="model_asked"):
     """The summary is requested in the provider's own form, which only it can read back."""
 
 
-class ModelReplied(CallOutcome, tag="model_replied"):
+class ModelReplied(CallOutcome, kw_only=True, tag="model_replied"):
     reply: Reply
     usd: Decimal | None = None
     output_error: str = ""
@@ -218,7 +218,7 @@ class ModelReplied(CallOutcome, tag="model_replied"):
     latency: Latency | None = None
 
 
-class ModelFailed(CallOutcome, tag="model_failed"):
+class ModelFailed(CallOutcome, kw_only=True, tag="model_failed"):
     failure: Failure
     partial_text: str = ""
     """Text received before the reply broke off."""
@@ -235,14 +235,14 @@ class ModelFailed(CallOutcome, tag="model_failed"):
     """None if nothing was sent."""
 
 
-class ModelSwitched(EventBase, tag="model_switched"):
+class ModelSwitched(EventBase, kw_only=True, tag="model_switched"):
     """The run continues with another model of its chain, because this one failed."""
 
     model: Model
     why: str
 
 
-class ToolStarted(EventBase, tag="tool_started"):
+class ToolStarted(EventBase, kw_only=True, tag="tool_started"):
     """The intent to run a call, durable before the tool runs."""
 
     call_id: str
@@ -265,7 +265,7 @@ class ToolStarted(EventBase, tag="tool_started"):
         return f"intent:{self.call_id}#{self.attempt}"
 
 
-class ToolProbed(EventBase, tag="tool_probed"):
+class ToolProbed(EventBase, kw_only=True, tag="tool_probed"):
     """The tool's probe found that a call in doubt never took effect."""
 
     call_id: str
@@ -279,7 +279,7 @@ class ToolProbed(EventBase, tag="tool_probed"):
         return f"probe:{self.call_id}#{self.attempt}"
 
 
-class ToolFinished(EventBase, tag="tool_finished"):
+class ToolFinished(EventBase, kw_only=True, tag="tool_finished"):
     """The receipt of a call; a call with a receipt never runs again."""
 
     result: ToolResult
@@ -309,14 +309,14 @@ class ToolFinished(EventBase, tag="tool_finished"):
         return (self.stored_result.hash,) if self.stored_result else ()
 
 
-class Reprompted(EventBase, tag="nudged"):
+class Reprompted(EventBase, kw_only=True, tag="nudged"):
     """The harness asked the model to continue or to try again."""
 
     why: str
     message: str
 
 
-class Steered(EventBase, tag="steered"):
+class Steered(EventBase, kw_only=True, tag="steered"):
     """A person sent a message to a running run; it waits for the next safe point (`SteeringTaken`)."""
 
     message: str
@@ -324,14 +324,14 @@ class Steered(EventBase, tag="steered"):
     request: str = ""  # as in `ApprovalAnswered`
 
 
-class SteeringTaken(EventBase, tag="steering_taken"):
+class SteeringTaken(EventBase, kw_only=True, tag="steering_taken"):
     """Messages of `Steered` events joined the conversation, oldest first."""
 
     count: int
     """Number of messages; later ones keep waiting."""
 
 
-class PauseRequested(EventBase, tag="pause_requested"):
+class PauseRequested(EventBase, kw_only=True, tag="pause_requested"):
     """A person asked a run to stop after its current step; `resume` continues it."""
 
     reason: str
@@ -339,7 +339,7 @@ class PauseRequested(EventBase, tag="pause_requested"):
     request: str = ""  # as in `ApprovalAnswered`
 
 
-class OutputChecked(EventBase, tag="output_checked"):
+class OutputChecked(EventBase, kw_only=True, tag="output_checked"):
     """A validator decided about an answer; it does not run again for that answer."""
 
     validator: str
@@ -356,7 +356,7 @@ class OutputChecked(EventBase, tag="output_checked"):
         return f"check:{self.answer_id}:{self.validator}"
 
 
-class RunEnded(EventBase, tag="run_ended"):
+class RunEnded(EventBase, kw_only=True, tag="run_ended"):
     """A run ended. Also answers all pending calls but those in doubt, so that later requests are valid."""
 
     stop: RunStop

@@ -18,7 +18,7 @@ HookAction = Literal["continue", "change", "refuse", "answer", "retry", "fail"]
 HOOK_SECONDS_DEFAULT = 30.0
 
 
-class HookSpec(Value):
+class HookSpec(Value, kw_only=True):
     """A registered hook."""
 
     name: str
@@ -27,7 +27,7 @@ class HookSpec(Value):
     """Time for one decision; a hook that takes longer has failed, which ends the run."""
 
 
-class HookDecided(EventBase, tag="hook_decided"):
+class HookDecided(EventBase, kw_only=True, tag="hook_decided"):
     """A hook decided at one point of the run."""
 
     hook: str
@@ -52,7 +52,7 @@ class HookDecided(EventBase, tag="hook_decided"):
     """Reason why the output type rejects the changed reply."""
 
 
-class Refuse(Value):
+class Refuse(Value, kw_only=True):
     """Decision of a hook: do not continue.
 
     The run ends as `refused` at `before_model`, `after_model` and `on_end`. At `before_tool` the call is not
@@ -62,13 +62,13 @@ class Refuse(Value):
     reason: str
 
 
-class Answer(Value):
+class Answer(Value, kw_only=True):
     """Decision of a hook: use this text in place of the model's reply, the tool's result, or the answer."""
 
     text: str
 
 
-class Change(Value, gc=True):
+class Change(Value, kw_only=True, gc=True):
     """Decision of a hook: continue with a change. Each point accepts the fields named for it."""
 
     text: str | None = None
@@ -86,7 +86,7 @@ HookDecision = Refuse | Answer | Change | None
 """Return value of a hook; None to continue unchanged."""
 
 
-class ModelInput(Value):
+class ModelInput(Value, kw_only=True):
     """The request that a `before_model` hook decides about."""
 
     step: int
@@ -97,7 +97,7 @@ class ModelInput(Value):
     """The messages at its end that were not sent yet; only these can be edited."""
 
 
-class FinishedRun(Value):
+class FinishedRun(Value, kw_only=True):
     """The end of a run, for an `on_end` hook."""
 
     stop: str

@@ -19,7 +19,7 @@ ForkPlace = int | str | None
 PairKind = Literal["same", "changed", "only_a", "only_b"]
 
 
-class CompletedAction(Value):
+class CompletedAction(Value, kw_only=True):
     """An action with an external effect, described in enough detail to undo it."""
 
     call_id: str
@@ -28,7 +28,7 @@ class CompletedAction(Value):
     outcome: str
 
 
-class Fork(Value):
+class Fork(Value, kw_only=True):
     session: str
     parent: str
     at: int
@@ -43,7 +43,7 @@ class Fork(Value):
     """Actions of the parent after the fork point. They stay done: forking undoes nothing."""
 
 
-class Branch(Value):
+class Branch(Value, kw_only=True):
     """One session of a family, and its activity since it left its parent."""
 
     session: str
@@ -70,7 +70,7 @@ class Branch(Value):
     """Reason why it cannot be read."""
 
 
-class ComparedSession(Value):
+class ComparedSession(Value, kw_only=True):
     """One of two compared sessions, since they diverged."""
 
     session: str
@@ -86,7 +86,7 @@ class ComparedSession(Value):
     """Number of calls per tool."""
 
 
-class Pair(Value):
+class Pair(Value, kw_only=True):
     """Two messages at the same position; one is None if only one side has a message there."""
 
     kind: PairKind
@@ -94,7 +94,7 @@ class Pair(Value):
     b: Message | None = None
 
 
-class Comparison(Value):
+class Comparison(Value, kw_only=True):
     a: ComparedSession
     b: ComparedSession
     records: int
@@ -117,7 +117,7 @@ RequestLayer = Literal["model", "tools", "instructions", "notes", "session", "hi
 """Layers of a request, in the order in which they are compared; `session`: instructions written for the session."""
 
 
-class RequestDifference(Value):
+class RequestDifference(Value, kw_only=True):
     """First difference between two requests."""
 
     layer: RequestLayer
@@ -133,7 +133,7 @@ class RequestDifference(Value):
     """Lines of both bodies that differ, as a unified diff."""
 
 
-class Divergence(Value):
+class Divergence(Value, kw_only=True):
     """First point at which a replay decides something other than the log records."""
 
     seq: int
@@ -150,7 +150,7 @@ class Divergence(Value):
     """The difference, if both requests can be built."""
 
 
-class Replay(Value):
+class Replay(Value, kw_only=True):
     """Outcome of a replay: equal to the log, or the first difference."""
 
     session: str
@@ -179,7 +179,7 @@ class Replay(Value):
         return self.divergence is None and all(each.is_equal for each in self.subruns)
 
 
-class RecordedCall(Value):
+class RecordedCall(Value, kw_only=True):
     """One model call of a session, with its request as it was sent."""
 
     number: int

@@ -26,7 +26,7 @@ Refresh = Literal["session", "run"]
 Writer = Literal["code", "model"]
 
 
-class Memory(Value):
+class Memory(Value, kw_only=True):
     """Memory options of an agent.
 
     `refresh` selects when a session reloads the notes: never after its start, or at the start of every run,
@@ -40,14 +40,14 @@ class Memory(Value):
     """Maximum size of a tenant's notes and, separately, of a session's."""
 
 
-class Note(Value):
+class Note(Value, kw_only=True):
     id: str
     """`t` and a number for a tenant's note, `s` and a number for a session's."""
     text: str
     written_by: Writer = "code"
 
 
-class NoteWritten(EventBase, tag="note_written"):
+class NoteWritten(EventBase, kw_only=True, tag="note_written"):
     note: Note
     key: str = ""
     """Idempotency key of the call that wrote it, if a model did; a repeated call writes once."""
@@ -59,12 +59,12 @@ class NoteWritten(EventBase, tag="note_written"):
         return f"note:{self.key or self.note.id}"
 
 
-class NoteRemoved(EventBase, tag="note_removed"):
+class NoteRemoved(EventBase, kw_only=True, tag="note_removed"):
     id: str
     removed_by: Writer = "code"
 
 
-class MemoryLoaded(EventBase, tag="memory_loaded"):
+class MemoryLoaded(EventBase, kw_only=True, tag="memory_loaded"):
     """These notes precede the conversation from here on, even if they change elsewhere."""
 
     notes: tuple[Note, ...]
@@ -87,7 +87,7 @@ FACTS_CHARACTERS_MAX = 4_000
 """Facts are a time, a place, an id; longer texts belong in retrieval."""
 
 
-class Chunk(Value):
+class Chunk(Value, kw_only=True):
     """A retrieved piece of text; `source` is its origin, for checking answers."""
 
     text: str
@@ -95,7 +95,7 @@ class Chunk(Value):
     source: str = ""
 
 
-class Query(Value):
+class Query(Value, kw_only=True):
     """A retrieval query, and the identity on whose behalf it is made."""
 
     text: str
@@ -104,7 +104,7 @@ class Query(Value):
     caller: str = ""
 
 
-class RetrievalSettings(Value):
+class RetrievalSettings(Value, kw_only=True):
     """Retrieval options of an agent."""
 
     characters_max: int = CHUNKS_CHARACTERS_DEFAULT
@@ -117,14 +117,14 @@ InstructionScope = Literal["session", "turn"]
 INSTRUCTION_SECONDS_MAX = 10.0
 
 
-class InstructionFunction(Value):
+class InstructionFunction(Value, kw_only=True):
     """A function of the agent that writes instructions."""
 
     name: str
     scope: InstructionScope = "session"
 
 
-class TemplateVersion(Value):
+class TemplateVersion(Value, kw_only=True):
     """A prompt template that a text was made from."""
 
     name: str
@@ -144,7 +144,7 @@ class FilledPrompt(str):
         return filled
 
 
-class InstructionWritten(EventBase, tag="instruction_written"):
+class InstructionWritten(EventBase, kw_only=True, tag="instruction_written"):
     """A function of the agent wrote instructions; it is not called again for this session or turn."""
 
     name: str
@@ -159,7 +159,7 @@ class InstructionWritten(EventBase, tag="instruction_written"):
     """Agent that the run was handed over to, and `:N` for options of run N: other functions may have the same name."""
 
 
-class ContextRetrieved(EventBase, tag="context_gathered"):
+class ContextRetrieved(EventBase, kw_only=True, tag="context_gathered"):
     """Context retrieved for a prompt; not retrieved again."""
 
     chunks: tuple[Chunk, ...] = ()

@@ -49,7 +49,7 @@ Outcome = Literal["ok", "error", "retry", "invalid", "denied", "timeout", "cance
 """
 
 
-class Text(Value, tag="text"):
+class Text(Value, kw_only=True, tag="text"):
     text: str
     native: str | None = None
 
@@ -69,7 +69,7 @@ class _CheckedMeta(ValueMeta):
             return super().__call__(**fields)
 
 
-class Media(Value, tag="media", metaclass=_CheckedMeta):
+class Media(Value, kw_only=True, tag="media", metaclass=_CheckedMeta):
     """An image or file; exactly one of `data` (base64), `url` and `file_id` is set.
 
     Use `from_path`, `from_bytes` or `from_url`, which detect type and kind. Raises `MisuseError` for media
@@ -137,7 +137,7 @@ class Media(Value, tag="media", metaclass=_CheckedMeta):
         return cast("Media", msgspec.StructMeta.__call__(cls, **fields))
 
 
-class ToolCall(Value, tag="tool_call"):
+class ToolCall(Value, kw_only=True, tag="tool_call"):
     """The model's request to run a tool."""
 
     id: str
@@ -150,7 +150,7 @@ class ToolCall(Value, tag="tool_call"):
     native: str | None = None
 
 
-class Opaque(Value, tag="opaque"):
+class Opaque(Value, kw_only=True, tag="opaque"):
     """A provider-specific item that is passed through without interpretation."""
 
     kind: str
@@ -161,7 +161,7 @@ class Opaque(Value, tag="opaque"):
     """True if the item is an answer in itself, such as an image; the reply needs no text."""
 
 
-class ToolResult(Value, tag="tool_result"):
+class ToolResult(Value, kw_only=True, tag="tool_result"):
     """Result of a call, as parts for the model."""
 
     call_id: str
@@ -180,7 +180,7 @@ class ToolResult(Value, tag="tool_result"):
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
 
-class Reasoning(Value, tag="reasoning"):
+class Reasoning(Value, kw_only=True, tag="reasoning"):
     """The model's reasoning as far as it is visible, and its signature."""
 
     text: str = ""
@@ -216,7 +216,7 @@ class Stop(StrEnum):
     OTHER = "other"
 
 
-class Reply(Value):
+class Reply(Value, kw_only=True):
     """One complete answer of a model."""
 
     parts: tuple[Part, ...]
@@ -241,7 +241,7 @@ class Reply(Value):
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
 
-class Message(Value):
+class Message(Value, kw_only=True):
     role: Role
     parts: tuple[Part, ...]
     id: str = ""
@@ -274,7 +274,7 @@ class Message(Value):
         return tuple([part for part in self.parts if type(part) is ToolResult])
 
 
-class Transcript(Value):
+class Transcript(Value, kw_only=True):
     messages: tuple[Message, ...] = ()
 
     def _repr_html_(self) -> str:
@@ -305,7 +305,7 @@ PartRef = tuple[str, int, int]
 """Message id, part index, and index within a tool result or -1."""
 
 
-class ViewChange(Value):
+class ViewChange(Value, kw_only=True):
     """Replacement of one part by text, or its removal if `text` is empty.
 
     Applies to what is sent; the log keeps the original.
@@ -321,7 +321,7 @@ class ViewChange(Value):
     """Keep the part, without the data that only its provider can read."""
 
 
-class RawCall(Value):
+class RawCall(Value, kw_only=True):
     """Bytes of a model call as blobs of the store, without credentials; kept by `Agent(keep_raw=…)`."""
 
     reply: str = ""
@@ -349,7 +349,7 @@ class CallOutcome(EventBase, kw_only=True):
         return tuple(filter(None, (self.raw.reply, self.raw.request))) if self.raw else ()
 
 
-class ViewChanged(EventBase, tag="view_changed"):
+class ViewChanged(EventBase, kw_only=True, tag="view_changed"):
     """The view sent to models changed, once and for a stated reason."""
 
     changes: tuple[ViewChange, ...]
@@ -358,7 +358,7 @@ class ViewChanged(EventBase, tag="view_changed"):
     """Only model (`Model.model_key`) that it applies to; empty for all models."""
 
 
-class Compacted(EventBase, tag="compacted"):
+class Compacted(EventBase, kw_only=True, tag="compacted"):
     """The conversation was compacted: old parts were shortened, old turns possibly summarized.
 
     Everything up to the message `summarized_until` then becomes one user message: the users' messages

@@ -29,7 +29,7 @@ prefix. `hits`: as `prefix`, and it also reports missed tokens.
 """
 
 
-class Abilities(Value, dict=True):
+class Abilities(Value, kw_only=True, gc=True, dict=True):
     context_tokens: int = 200_000
     """Size of the window: prompt and reply together."""
     input_tokens: int = 0
@@ -146,7 +146,7 @@ class Abilities(Value, dict=True):
         return "" if best is None else EFFORT_ORDER[best]
 
 
-class Endpoint(Value, dict=True):
+class Endpoint(Value, kw_only=True, gc=True, dict=True):
     name: str
     family: str
     base_url: str = ""
@@ -177,7 +177,7 @@ class Endpoint(Value, dict=True):
         return f"{self.name}@{self.custom_address}" if self.custom_address else self.name
 
 
-class Model(Value, dict=True):
+class Model(Value, kw_only=True, gc=True, dict=True):
     id: str
     endpoint: Endpoint
     abilities: Abilities = Abilities()
@@ -197,7 +197,7 @@ class Model(Value, dict=True):
         return f"{self.endpoint.endpoint_id}:{wire}{self.id}"
 
 
-class Origin(Value):
+class Origin(Value, kw_only=True):
     """The wire family, endpoint and model that produced a message."""
 
     family: str

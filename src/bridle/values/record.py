@@ -38,7 +38,7 @@ class _TaggedEvent(msgspec.Struct):
     type: str = ""
 
 
-class Record(Value):
+class Record(Value, kw_only=True):
     seq: int
     at: float
     event: Event
@@ -134,7 +134,7 @@ NO_TRACE, NO_SPAN = bytes(16), bytes(8)
 SAMPLED_FLAG = 1
 
 
-class SpanEvent(Value, gc=False):
+class SpanEvent(Value, kw_only=True, gc=False):
     """A moment inside a span."""
 
     name: str
@@ -142,7 +142,7 @@ class SpanEvent(Value, gc=False):
     attributes: Attributes
 
 
-class Span(Value, gc=False):
+class Span(Value, kw_only=True, gc=False):
     """One finished interval of a trace. Spans cannot form cycles, so the garbage collector skips them."""
 
     trace_id: bytes
@@ -166,7 +166,7 @@ class Span(Value, gc=False):
     """True for the last span of a run, unless the run is resumed."""
 
 
-class TraceContext(Value, gc=False):
+class TraceContext(Value, kw_only=True, gc=False):
     """Position in a trace: the span that a new span belongs to, and the decision to record the trace."""
 
     trace_id: bytes

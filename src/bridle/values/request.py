@@ -31,7 +31,7 @@ HOSTED_USES_DEFAULT = 10
 """Uses of a hosted tool in one reply that are expected at most if the caller sets no `max_uses`."""
 
 
-class HostedSpec(Value):
+class HostedSpec(Value, kw_only=True):
     """A tool that a provider runs, as one concept of all providers; its options are in `ToolSpec.native`."""
 
     concept: str
@@ -46,7 +46,7 @@ class HostedSpec(Value):
     """Tool of the harness to name where the provider has none."""
 
 
-class ToolSpec(Value):
+class ToolSpec(Value, kw_only=True):
     name: str
     description: str = ""
     parameters: str = '{"type":"object","properties":{},"additionalProperties":false}'
@@ -85,7 +85,7 @@ class ToolSpec(Value):
     """False if arguments need only be a JSON object, because the program that runs the tool checks them itself."""
 
 
-class ToolChoice(Value):
+class ToolChoice(Value, kw_only=True):
     mode: Literal["auto", "any", "none", "tool"] = "auto"
     name: str = ""
     parallel: bool = True
@@ -93,7 +93,7 @@ class ToolChoice(Value):
     """Force the named tool at every step; otherwise only at the first step of a run."""
 
 
-class OutputSpec(Value):
+class OutputSpec(Value, kw_only=True):
     """Required shape of the final answer."""
 
     name: str
@@ -122,7 +122,7 @@ class OutputSpec(Value):
         return "tool" if by_call else model.abilities.structured_output
 
 
-class Thinking(Value):
+class Thinking(Value, kw_only=True):
     """Reasoning options: a mode from the model's abilities, an effort, or a token allowance."""
 
     mode: str = ""
@@ -131,14 +131,14 @@ class Thinking(Value):
     display: str = ""
 
 
-class Sampling(Value):
+class Sampling(Value, kw_only=True):
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
     stop_sequences: tuple[str, ...] = ()
 
 
-class StepOptions(Value):
+class StepOptions(Value, kw_only=True):
     """Options of one step of a run, if functions of the agent choose some of them."""
 
     step: int
@@ -148,13 +148,13 @@ class StepOptions(Value):
     sampling: Sampling = Sampling()
 
 
-class OptionsChosen(EventBase, tag="options_chosen"):
+class OptionsChosen(EventBase, kw_only=True, tag="options_chosen"):
     """Functions of the agent chose options of a step; they are not called again for it."""
 
     options: StepOptions
 
 
-class Breakpoint(Value):
+class Breakpoint(Value, kw_only=True):
     """Position up to which the provider is asked to cache the prompt.
 
     `end` lets the provider follow the end of the conversation, so that no earlier byte changes as it grows.
@@ -167,7 +167,7 @@ class Breakpoint(Value):
     ttl: Ttl = "5m"
 
 
-class Extra(Value):
+class Extra(Value, kw_only=True):
     """A field that only one family understands, as JSON text."""
 
     name: str
@@ -178,7 +178,7 @@ class Extra(Value):
     """Set if strings of `json` are hidden, as in every log: a hash of the original."""
 
 
-class Request(Value):
+class Request(Value, kw_only=True):
     model: Model
     system: tuple[Text, ...] = ()
     tools: tuple[ToolSpec, ...] = ()

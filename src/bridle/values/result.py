@@ -27,15 +27,15 @@ class SilentItem(Value):
         return ""
 
 
-class TextDelta(Value, tag="text_delta"):
+class TextDelta(Value, kw_only=True, tag="text_delta"):
     text: str
 
 
-class ReasoningDelta(SilentItem, tag="reasoning_delta"):
+class ReasoningDelta(SilentItem, kw_only=True, tag="reasoning_delta"):
     reasoning: str
 
 
-class ToolCallDelta(SilentItem, tag="tool_call_delta"):
+class ToolCallDelta(SilentItem, kw_only=True, tag="tool_call_delta"):
     """A piece of a call's arguments; incomplete, for display only."""
 
     index: int
@@ -46,7 +46,7 @@ class ToolCallDelta(SilentItem, tag="tool_call_delta"):
     """The call's id in all later events; set by the run, not by the decoder."""
 
 
-class CallReady(SilentItem, tag="call_ready"):
+class CallReady(SilentItem, kw_only=True, tag="call_ready"):
     """A call that has arrived completely, while its reply is still streaming."""
 
     index: int
@@ -67,14 +67,14 @@ class CallReady(SilentItem, tag="call_ready"):
         return self.call.arguments
 
 
-class DeltasSkipped(SilentItem, tag="skipped"):
+class DeltasSkipped(SilentItem, kw_only=True, tag="skipped"):
     """Placeholder for deltas that a slow viewer missed."""
 
     count: int
     """Number of missed deltas; the reply contains their text, progress is not shown again."""
 
 
-class AttemptRestarted(Value, tag="attempt_restarted"):
+class AttemptRestarted(Value, kw_only=True, tag="attempt_restarted"):
     """A reply broke off or never began and is requested again from the start.
 
     Shown before the wait. Text already shown is void, and `text` says so: a viewer that prints everything
@@ -95,7 +95,7 @@ class AttemptRestarted(Value, tag="attempt_restarted"):
         return "\n[reply interrupted; retrying from the start]\n" if self.is_text_void else ""
 
 
-class Progress(SilentItem, tag="progress"):
+class Progress(SilentItem, kw_only=True, tag="progress"):
     """Progress reported by a running tool or other user code; shown live and not stored."""
 
     name: str
@@ -109,7 +109,7 @@ class Progress(SilentItem, tag="progress"):
     """True if the message is the latest line that a program wrote, which the next one replaces."""
 
 
-class SubrunItem(SilentItem, tag="subrun_item"):
+class SubrunItem(SilentItem, kw_only=True, tag="subrun_item"):
     """An event of a run inside a tool, as the viewers of the outer run see it."""
 
     call_id: str

@@ -19,7 +19,7 @@ from .request import Extra, HostedSpec, OutputSpec, Sampling, Thinking, ToolChoi
 from .usage import RateLimit
 
 
-class Compaction(Value):
+class Compaction(Value, kw_only=True):
     """Compaction options.
 
     Shares refer to the window: the agent's `context_tokens`, else the model's window.
@@ -66,7 +66,7 @@ RESULT_CHARACTERS_DEFAULT = 30_000
 RAW_BYTES_DEFAULT = 1024 * 1024
 
 
-class KeepRaw(Value):
+class KeepRaw(Value, kw_only=True):
     """Keeps the bytes of model calls in the store, without credentials: the replies and, if wanted, the requests."""
 
     request: bool = False
@@ -86,7 +86,7 @@ TOOL_TOKENS_DEFAULT = 16_000
 TOOLS_FOUND_DEFAULT = 8
 
 
-class ToolCatalogue(Value):
+class ToolCatalogue(Value, kw_only=True):
     """More tools than can be shown: `Settings.hidden_tools` are searchable and callable by name."""
 
     shown_max: int = TOOLS_SHOWN_DEFAULT
@@ -97,7 +97,7 @@ class ToolCatalogue(Value):
     """Maximum number of results of one search."""
 
 
-class RunOverride(Value):
+class RunOverride(Value, kw_only=True):
     """A setting that was given for one run, in place of the agent's own."""
 
     option: str
@@ -106,7 +106,7 @@ class RunOverride(Value):
     """Names of the tools or functions in it. A log holds no code: to resume, they are needed again."""
 
 
-class Settings(Value, dict=True):
+class Settings(Value, kw_only=True, gc=True, dict=True):
     model: Model = Model(id="", endpoint=Endpoint(name="", family=""), abilities=Abilities())
     """Current model; one of `models` if there is a chain."""
     models: tuple[Model, ...] = ()

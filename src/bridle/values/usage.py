@@ -36,7 +36,7 @@ CONCEPT_COUNTS: dict[str, HostedCount] = {
 """The count by which a hosted tool is charged; the other concepts cost tokens only."""
 
 
-class Usage(Value):
+class Usage(Value, kw_only=True):
     input: int = 0
     cache_read: int = 0
     cache_write: int = 0
@@ -106,7 +106,7 @@ class Usage(Value):
         return tuple((name, count) for name in HOSTED_COUNTS if (count := getattr(self, name)))
 
 
-class Rates(Value):
+class Rates(Value, kw_only=True):
     """Dollars per million tokens, for prompts longer than `above_prompt_tokens`."""
 
     input: Decimal
@@ -169,7 +169,7 @@ def is_within(at: float | None, first: float | None, end: float | None) -> bool:
     return at is None or ((first is None or first <= at) and (end is None or at < end))
 
 
-class PriceFactor(Value):
+class PriceFactor(Value, kw_only=True):
     """Factor on every rate, for certain terms or hours."""
 
     factor: Decimal
@@ -178,7 +178,7 @@ class PriceFactor(Value):
     """First hour (inclusive) and last hour (exclusive), UTC."""
 
 
-class HostedRate(Value):
+class HostedRate(Value, kw_only=True):
     """Dollars for each use of a hosted tool."""
 
     count: HostedCount
@@ -198,7 +198,7 @@ TIER_MARGIN = 0.03
 """Share by which a prompt may exceed its estimate and so reach a higher tier."""
 
 
-class Price(Value):
+class Price(Value, kw_only=True):
     """A rate card: the tier with the highest threshold that the prompt exceeds prices the whole request.
 
     `at` is the time of the call in seconds since 1970; without it, the newest rates at usual hours apply.
@@ -292,7 +292,7 @@ NO_CHANGE = Decimal(1)
 """The factor of a price that nothing changes."""
 
 
-class Reservation(Value):
+class Reservation(Value, kw_only=True):
     """Amount reserved from a shared budget for one call: its worst case."""
 
     pool: str
@@ -327,7 +327,7 @@ class _LimitsMeta(ValueMeta):
 _MONEY_WORDS = dict.fromkeys(("dollars", "cost", "money", "max_cost", "max_usd", "price"), "usd")
 
 
-class Limits(Value, dict=True, metaclass=_LimitsMeta):
+class Limits(Value, kw_only=True, gc=True, dict=True, metaclass=_LimitsMeta):
     """Upper limits. None means no limit. A kind that is counted is also a field of `Amount` and `Spending`."""
 
     usd: Decimal | None = None
@@ -368,7 +368,7 @@ class Limits(Value, dict=True, metaclass=_LimitsMeta):
         return tuple(kind for kind in LIMIT_KINDS if getattr(self, kind) is not None)
 
 
-class Budget(Limits, dict=True):
+class Budget(Limits, kw_only=True, dict=True):
     """Limits of one run, its session and its tenant. Reaching one ends the run; raise it and resume."""
 
     steps: int | None = STEPS_DEFAULT
@@ -427,7 +427,7 @@ PERIOD_SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3_600.0, "day": 86_400.
 _RATE_TEXT = re.compile(r"\s*([0-9]+)\s*/\s*(second|minute|hour|day)\s*")
 
 
-class RateLimit(Value):
+class RateLimit(Value, kw_only=True):
     """Calls and tokens per period that all runs in one store share: `RateLimit(per="endpoint", requests=50)`."""
 
     per: Literal["endpoint", "tenant", "tool"] = "endpoint"

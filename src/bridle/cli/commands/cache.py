@@ -40,7 +40,7 @@ ALL_SESSIONS = 1_000_000_000
 NO_TENANT = "(none)"
 
 
-class SeenCall(Value):
+class SeenCall(Value, kw_only=True):
     """A call, and whether it raised an alarm."""
 
     session: str
@@ -48,7 +48,7 @@ class SeenCall(Value):
     alarm: bool
 
 
-class CacheRow(Value):
+class CacheRow(Value, kw_only=True):
     name: str
     sum: CacheSum
     hit_rate: float | None

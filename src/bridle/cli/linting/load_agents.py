@@ -33,7 +33,7 @@ TOOLS_ENTRY = "tools"
 """Key for a file that creates tools but no agent."""
 
 
-class LoadedPrompts(Value):
+class LoadedPrompts(Value, kw_only=True):
     agents: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - a frozen value
     variables_read: tuple[str, ...] = ()
     """Environment variables, in the order in which the user's code read them."""

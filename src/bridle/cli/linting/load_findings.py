@@ -52,7 +52,7 @@ class LoadTrial(NamedTuple):
     shift: float = 0.0
 
 
-class LoadFindings(Value):
+class LoadFindings(Value, kw_only=True):
     findings: tuple[LintFinding, ...] = ()
     notes: tuple[str, ...] = ()
     loads: int = 0

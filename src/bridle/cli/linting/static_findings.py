@@ -23,7 +23,7 @@ LOAD_RULES_OF = {
 SKIPPED_FOLDERS = ("site-packages", "node_modules", "__pycache__")
 
 
-class LintFinding(Value):
+class LintFinding(Value, kw_only=True):
     rule: str
     id: str
     file: str
@@ -39,7 +39,7 @@ class LintFinding(Value):
     instead: str = ""
 
 
-class StaticFindings(Value):
+class StaticFindings(Value, kw_only=True):
     findings: tuple[LintFinding, ...]
     makes_agents: bool
     """True if loading the file creates agents or tools."""

@@ -27,7 +27,7 @@ TAKEN_FROM_ENDED = "the process that ran it had ended"
 DOUBT = "started and has no result"
 
 
-class AuditEntry(Value):
+class AuditEntry(Value, kw_only=True):
     """One fact of the log that an auditor asks about."""
 
     record: int
@@ -53,14 +53,14 @@ class AuditEntry(Value):
     """Other session that the entry is about: a subrun, or the parent of a fork."""
 
 
-class PolicyInForce(Value):
+class PolicyInForce(Value, kw_only=True):
     hash: str
     version: str
     since: int
     """Record of the settings that put it in force."""
 
 
-class AuditReport(Value):
+class AuditReport(Value, kw_only=True):
     session: str
     entries: tuple[AuditEntry, ...]
     policies: tuple[PolicyInForce, ...]

@@ -124,7 +124,7 @@ APPENDING_EVENTS = (
 """Events that only append to the view."""
 
 
-class ToolShare(Value):
+class ToolShare(Value, kw_only=True):
     """Estimated share of one tool in the tokens and cost of one call."""
 
     tool: str
@@ -137,7 +137,7 @@ class ToolShare(Value):
     """Number of times this reply ran the tool."""
 
 
-class LedgerEntry(Value):
+class LedgerEntry(Value, kw_only=True):
     """One model call and its cost."""
 
     session: str

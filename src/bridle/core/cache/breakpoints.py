@@ -48,7 +48,7 @@ RECENT_MESSAGES_MAX = 32
 """Older pauses say nothing about the next one."""
 
 
-class BreakpointRules(Value):
+class BreakpointRules(Value, kw_only=True):
     """Positions that accept breakpoints under one cache mode."""
 
     roles: tuple[Role, ...]

@@ -29,7 +29,7 @@ from .breakpoints import LOOKBACK_BLOCKS, WRITES_BILLED, agent_name, ttl_seconds
 from .tracking import MISS_OUTCOMES, CacheCall, CacheHistory, SentCall, sum_cache_calls
 
 
-class CacheAlarm(Value):
+class CacheAlarm(Value, kw_only=True):
     name: str
     call_count: int
     """Number of latest calls considered."""

@@ -29,7 +29,7 @@ CACHE_OUTCOMES: dict[CacheOutcome, str] = {
 }
 
 
-class CacheCall(Value):
+class CacheCall(Value, kw_only=True):
     """One model call and its cache outcome."""
 
     index: int
@@ -48,7 +48,7 @@ class CacheCall(Value):
     agent: str = ""
 
 
-class CacheSum(Value):
+class CacheSum(Value, kw_only=True):
     calls: int
     expected_tokens: int
     read_tokens: int
@@ -63,7 +63,7 @@ class CacheSum(Value):
         return self.read_tokens / self.expected_tokens if self.expected_tokens else None
 
 
-class SentCall(Value):
+class SentCall(Value, kw_only=True):
     """A call as it was sent."""
 
     at: float
@@ -75,7 +75,7 @@ class SentCall(Value):
     usage: Usage = Usage()
 
 
-class CacheHistory(Value):
+class CacheHistory(Value, kw_only=True):
     """A session's cache statistics."""
 
     call_count: int = 0
@@ -113,7 +113,7 @@ def sum_cache_calls(calls: Sequence[CacheCall]) -> CacheSum:
     )
 
 
-class RequestSnapshot(Value):
+class RequestSnapshot(Value, kw_only=True):
     """Prefix of the latest request, for comparison with the next one; references only."""
 
     settings: Settings
@@ -129,7 +129,7 @@ class RequestSnapshot(Value):
     """Instructions that functions wrote."""
 
 
-class ServerConversation(Value):
+class ServerConversation(Value, kw_only=True):
     """A conversation object, as far as the log proves its content."""
 
     model_key: str

@@ -141,7 +141,7 @@ def _declared_fields(schema: Schema) -> tuple[str, ...]:
     return tuple(schema["properties"]) if isinstance(schema.get("properties"), dict) else ()
 
 
-class ProblemWording(Value):
+class ProblemWording(Value, kw_only=True):
     subject: str
     """Plural, followed by verbs."""
     mismatch: str

@@ -31,7 +31,7 @@ SEARCHED_MAX = 8
 """For so few calls, a search is faster than parsing the id."""
 
 
-class CallHooks(Value):
+class CallHooks(Value, kw_only=True):
     """Decisions of hooks about a call."""
 
     before: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class CallHooks(Value):
         return replace(self, before=(), decided_by="", refusal="", answer=None)
 
 
-class PendingCall(Value):
+class PendingCall(Value, kw_only=True):
     """One call of the latest batch."""
 
     call: ToolCall
@@ -153,7 +153,7 @@ LOOKED_UP_SOURCES = ("probe", "person")
 """Sources of a result for a call in doubt that was not run again."""
 
 
-class Receipt(Value):
+class Receipt(Value, kw_only=True):
     """A completed call and its result."""
 
     tool: str
@@ -166,7 +166,7 @@ class Receipt(Value):
     """Number of the run within the session."""
 
 
-class CallInDoubt(Value):
+class CallInDoubt(Value, kw_only=True):
     """A call that was started and interrupted: it is unknown whether it took effect."""
 
     call_id: str

@@ -54,7 +54,7 @@ ASKED_BY_TOOL = "the tool requires approval"
 NO_POLICY = Policy()
 
 
-class PermissionDecision(Value):
+class PermissionDecision(Value, kw_only=True):
     permission: Permission
     rule: str = ""
     """The rule or tool that decided; empty if none applied."""

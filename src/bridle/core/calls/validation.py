@@ -40,7 +40,7 @@ Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | Non
 PathStep = str | int
 
 
-class ArgumentProblem(Value):
+class ArgumentProblem(Value, kw_only=True):
     """Reason why a call was not run, as text for the model."""
 
     text: str

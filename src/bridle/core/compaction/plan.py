@@ -137,7 +137,7 @@ PIECE_SHARE = 0.5
 PIECES_MAX = 4
 
 
-class SummaryRequest(Value):
+class SummaryRequest(Value, kw_only=True):
     """A request for a summary that will replace old turns."""
 
     request: Request

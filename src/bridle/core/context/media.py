@@ -20,7 +20,7 @@ from bridle.values.model import Model
 _KIND_NAMES = {"image": "picture"}
 
 
-class UnsupportedPart(Value):
+class UnsupportedPart(Value, kw_only=True):
     change: ViewChange
     why: str
 

@@ -22,7 +22,7 @@ THINKING_BUDGET_DEFAULT = 4_096
 NO_SAMPLING, FREE = Sampling(), ToolChoice()
 
 
-class RequestOptions(Value):
+class RequestOptions(Value, kw_only=True):
     """Options of a request besides the conversation."""
 
     tool_choice: ToolChoice

@@ -28,7 +28,7 @@ PROBE_SECONDS_MAX = 600.0
 """A probe without an answer for this long is lost; another may be sent."""
 
 
-class BreakerState(Value):
+class BreakerState(Value, kw_only=True):
     failures: int = 0
     """Consecutive failures."""
     opened_at: float | None = None

@@ -39,7 +39,7 @@ RecoveryAction = Literal["retry", "repair", "tell", "stop"]
 HealthScope = Literal["", "endpoint", "model"]
 
 
-class RecoveryRow(Value):
+class RecoveryRow(Value, kw_only=True):
     action: RecoveryAction
     description: str
     example: str
@@ -177,12 +177,12 @@ BREAKER_WAITS_MAX = 4
 """Maximum number of waits for the circuit breaker per reply."""
 
 
-class RetryWait(Value):
+class RetryWait(Value, kw_only=True):
     seconds: float
     source: WaitSource
 
 
-class GiveUp(Value):
+class GiveUp(Value, kw_only=True):
     why: str
 
 

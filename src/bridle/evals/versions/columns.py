@@ -29,7 +29,7 @@ DESCRIBE_SECONDS = 120.0
 EXIT_SECONDS = 2.0
 
 
-class Description(Value):
+class Description(Value, kw_only=True):
     """The Bridle of another Python, as `launch.py describe` prints it."""
 
     python: str = ""
@@ -44,7 +44,7 @@ class Description(Value):
     """Reason why it cannot run the trials of this suite."""
 
 
-class HarnessColumn(Value):
+class HarnessColumn(Value, kw_only=True):
     """A version of Bridle as a column of the matrix."""
 
     name: str

@@ -30,7 +30,7 @@ class PeerGone(BridleError):
     """The other process has ended, or closed its pipe."""
 
 
-class PeerLine(Value):
+class PeerLine(Value, kw_only=True, gc=True):
     id: int
     call: str = ""
     given: dict[str, object] = {}  # noqa: RUF012 - a frozen value

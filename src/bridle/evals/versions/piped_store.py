@@ -21,7 +21,7 @@ SealedRecord = tuple[int, float, bytes, str, str]
 """Number, time, data, hash of the record before, hash."""
 
 
-class Append(Value):
+class Append(Value, kw_only=True):
     session: str
     after: int
     records: tuple[SealedRecord, ...]

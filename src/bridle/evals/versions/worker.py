@@ -24,7 +24,7 @@ from .piped_store import PipedStore
 PROTOCOL = peer.PROTOCOL
 
 
-class WantedTrial(Value):
+class WantedTrial(Value, kw_only=True):
     """The trial to run, as the evaluation names it."""
 
     task: str

@@ -69,7 +69,7 @@ _RESERVED_FIELDS = frozenset({"model", "tools", "system", "messages", "max_token
 _MODEL_PLACEHOLDER = "{model}"
 
 
-class AnthropicDialect(Value):
+class AnthropicDialect(Value, kw_only=True):
     """Differences of other clouds that serve this wire."""
 
     path: str = "/v1/messages"

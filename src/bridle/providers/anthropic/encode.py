@@ -67,7 +67,7 @@ class _EncodedBlock(Struct, frozen=True, gc=False):
     takes_breakpoint: bool
 
 
-class AnthropicEncodeOptions(Value):
+class AnthropicEncodeOptions(Value, kw_only=True):
     """Options of encoding besides the endpoint."""
 
     prefill: bool = True

@@ -19,7 +19,7 @@ MODEL_FIELDS = "additionalModelRequestFields"
 """Member for fields that only one maker's models know."""
 
 
-class BedrockDialect(Value):
+class BedrockDialect(Value, kw_only=True):
     mode_at: str = f"{MODEL_FIELDS}.thinking.type"
     budget_at: str = f"{MODEL_FIELDS}.thinking.budget_tokens"
     display_at: str = f"{MODEL_FIELDS}.thinking.display"

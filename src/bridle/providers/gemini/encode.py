@@ -39,7 +39,7 @@ _USER_OPENING, _MODEL_OPENING = b'{"role":"user","parts":[', b'{"role":"model","
 _CLOSING = b"]}"
 
 
-class GeminiDialect(Value):
+class GeminiDialect(Value, kw_only=True):
     """Differences between the endpoints of this family."""
 
     unsigned_call: str = "skip_thought_signature_validator"
@@ -55,7 +55,7 @@ class GeminiDialect(Value):
 DEFAULT_DIALECT = GeminiDialect()
 
 
-class _SentCall(Value):
+class _SentCall(Value, kw_only=True):
     """A call as it was sent."""
 
     id: str

@@ -16,7 +16,7 @@ TOOL_DIALECT, OUTPUT_DIALECT = "openai_loose", "openai_output"
 """The JSON Schema dialects of this wire, for tools and for answers."""
 
 
-class ChatDialect(Value):
+class ChatDialect(Value, kw_only=True):
     max_tokens: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     """Name of the field that limits the answer."""
     system_role: Literal["system", "developer"] = "system"

@@ -87,7 +87,7 @@ _DELIVERY_FIELD = "stream_options"
 _ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 
-class ResponsesDialect(Value):
+class ResponsesDialect(Value, kw_only=True):
     """Differences between servers of this wire."""
 
     with_ids: bool = True

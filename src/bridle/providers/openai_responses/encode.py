@@ -51,7 +51,7 @@ ERROR_PREFIX = re.compile(r"\[tool error(?:: (\w+))?\] ?")
 ToolEncoder = Callable[[ToolSpec], Block | Raw]
 
 
-class ResponsesEncodeOptions(Value):
+class ResponsesEncodeOptions(Value, kw_only=True):
     """Options of encoding besides the endpoint."""
 
     reasoning: ReasoningPolicy = "may_echo"

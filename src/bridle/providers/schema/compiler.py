@@ -49,7 +49,7 @@ COMPILED_MAX = 1_024
 """Compiled schemas to cache; a session sends the same ones with every request."""
 
 
-class CompiledSchema(Value):
+class CompiledSchema(Value, kw_only=True):
     text: str
     """JSON, to be sent unchanged."""
     losses: tuple[str, ...] = ()

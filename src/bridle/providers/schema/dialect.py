@@ -21,7 +21,7 @@ from bridle.values.errors import MisuseError
 _TABLE = Path(__file__).with_name("dialects.toml")
 
 
-class SchemaDialect(Value):
+class SchemaDialect(Value, kw_only=True):
     name: str
     about: str = ""
     """The providers and uses it applies to, for readers."""

@@ -21,7 +21,7 @@ from bridle.values.request import ToolSpec
 Block = dict[str, Any]
 
 
-class HostedForm(Value):
+class HostedForm(Value, kw_only=True):
     """The declaration of one concept on a wire."""
 
     concept: str

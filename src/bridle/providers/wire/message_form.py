@@ -12,7 +12,7 @@ from bridle.values.base import Value
 from .json import text_or_empty
 
 
-class MessageForm(Value):
+class MessageForm(Value, kw_only=True):
     members: frozenset[str] = frozenset()
     roles: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()

@@ -35,7 +35,7 @@ MEDIA_REJECTED_WORDS = re.compile(
 )
 
 
-class RejectedItem(Value):
+class RejectedItem(Value, kw_only=True):
     path: tuple[int, ...] = ()
     """Index of the item in the conversation as sent, index of the piece in it, and so on inwards."""
     about_media: bool = False

@@ -30,7 +30,7 @@ from .transfer import find_sharing_sessions
 RAW_REQUEST = f"{RAW}request"
 
 
-class Redaction(Value):
+class Redaction(Value, kw_only=True):
     session: str
     record: int
     digest: str

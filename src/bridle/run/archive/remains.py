@@ -24,7 +24,7 @@ _WORD = re.compile(r"""[^\s"'`,;:(){}\[\]<>=|\\]+""")
 _DATA = re.compile(r"[0-9@]")
 
 
-class RemainingText(Value):
+class RemainingText(Value, kw_only=True):
     """Records of a session that contain a removed text or a part of it."""
 
     session: str

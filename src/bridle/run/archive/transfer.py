@@ -63,7 +63,7 @@ class _Line(msgspec.Struct):
     """Session of the record, if it is not the exported one."""
 
 
-class ImportedSession(Value):
+class ImportedSession(Value, kw_only=True):
     session: str
     records: int
     blobs: int

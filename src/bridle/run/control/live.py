@@ -30,7 +30,7 @@ CHARACTERS_MAX = 60_000
 ENDS = (ModelReplied, ModelFailed, RunEnded)
 
 
-class LiveReply(Value):
+class LiveReply(Value, kw_only=True):
     """The reply to one request so far."""
 
     asked: int

@@ -46,7 +46,7 @@ OWNER_CHECK_SECONDS = 1.0
 WAIT_SECONDS_DEFAULT = 30.0
 
 
-class ControlOutcome(Value):
+class ControlOutcome(Value, kw_only=True):
     """The outcome of a request."""
 
     session: str

@@ -22,7 +22,7 @@ from bridle.values.record import GENESIS, Record
 from .verification import list_all_sessions
 
 
-class RetainedSession(Value):
+class RetainedSession(Value, kw_only=True):
     """An old session, with the reason why it stays; without one it is removed."""
 
     session: str

@@ -26,7 +26,7 @@ Contents = Mapping[int, tuple[Part, ...]]
 """Parts of records, by the number of the record."""
 
 
-class FoldSnapshot(Value):
+class FoldSnapshot(Value, kw_only=True):
     """A `LogReader`, without the parts of messages that its records contain."""
 
     state: State

@@ -25,7 +25,7 @@ IN_PARENT = " (recorded in the log that this session was forked from)"
 ProblemKind = Literal["record", "torn", "blob", "fold", "anchor", "snapshot", "file"]
 
 
-class Problem(Value):
+class Problem(Value, kw_only=True):
     """Something in a store that is not what was written."""
 
     kind: ProblemKind
@@ -35,7 +35,7 @@ class Problem(Value):
     """The first record that is not as it was written, if that is known."""
 
 
-class VerifiedSession(Value):
+class VerifiedSession(Value, kw_only=True):
     session: str
     length: int
     head: str

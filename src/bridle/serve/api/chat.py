@@ -34,18 +34,18 @@ QUESTION_HINT = "send the messages before the answer, as `regenerate()` of the A
 NO_PROMPT = "the last message must be one of the user, a tool result, or answer an approval"
 
 
-class ChatQuery(Value, forbid_unknown_fields=True):
+class ChatQuery(Value, kw_only=True, forbid_unknown_fields=True):
     on_leave: Literal["cancel", "continue"] = "cancel"
     """Effect on the run if the client disconnects before its end."""
 
 
-class UiApproval(Value):
+class UiApproval(Value, kw_only=True):
     id: str = ""
     approved: bool = False
     reason: str = ""
 
 
-class UiPart(Value, rename="camel"):
+class UiPart(Value, kw_only=True, rename="camel"):
     type: str
     text: str = ""
     url: str = ""
@@ -55,12 +55,12 @@ class UiPart(Value, rename="camel"):
     approval: UiApproval | None = None
 
 
-class UiMessage(Value):
+class UiMessage(Value, kw_only=True):
     role: str
     parts: tuple[UiPart, ...] = ()
 
 
-class UiChatBody(Value, rename="camel"):
+class UiChatBody(Value, kw_only=True, rename="camel"):
     """Request of the Vercel AI SDK; fields that it may have besides these are not used."""
 
     id: str
@@ -114,31 +114,31 @@ async def continue_ui_messages(call: ApiCall, query: ChatQuery) -> Response:
     return _stream(host, run, ChatQuery(on_leave="continue"), UiMessageAdapter(session))
 
 
-class AgUiContent(Value):
+class AgUiContent(Value, kw_only=True):
     type: str
     text: str = ""
 
 
-class AgUiMessage(Value, rename="camel"):
+class AgUiMessage(Value, kw_only=True, rename="camel"):
     role: str
     content: str | tuple[AgUiContent, ...] | None = None
     tool_call_id: str = ""
     error: str | None = None
 
 
-class AgUiTool(Value):
+class AgUiTool(Value, kw_only=True, gc=True):
     name: str
     description: str = ""
     parameters: dict[str, object] | None = None
 
 
-class AgUiResume(Value, rename="camel"):
+class AgUiResume(Value, kw_only=True, gc=True, rename="camel"):
     interrupt_id: str
     status: str = "resolved"
     payload: object = None
 
 
-class AgUiBody(Value, rename="camel"):
+class AgUiBody(Value, kw_only=True, gc=True, rename="camel"):
     """Request of an AG-UI client. Its tools are run by the client: the run waits for their results."""
 
     thread_id: str

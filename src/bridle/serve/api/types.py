@@ -16,7 +16,7 @@ from bridle.values.usage import Budget, Usage
 PAGE_DEFAULT, PAGE_MAX, EVENTS_MAX = 50, 500, 5_000
 
 
-class ErrorDetail(Value):
+class ErrorDetail(Value, kw_only=True):
     code: str
     """Stable name of the error."""
     message: str
@@ -24,11 +24,11 @@ class ErrorDetail(Value):
     """Next step for the caller; empty if the message says it."""
 
 
-class ErrorReply(Value):
+class ErrorReply(Value, kw_only=True):
     error: ErrorDetail
 
 
-class StartedRun(Value):
+class StartedRun(Value, kw_only=True):
     """A run that has begun."""
 
     session: str
@@ -37,13 +37,13 @@ class StartedRun(Value):
     """Record before the run: stream the session after it to see the whole run."""
 
 
-class ToolSummary(Value):
+class ToolSummary(Value, kw_only=True, gc=True):
     name: str
     description: str
     parameters: dict[str, object]
 
 
-class ServedAgent(Value):
+class ServedAgent(Value, kw_only=True, gc=True):
     name: str
     model: str
     instructions: str
@@ -51,11 +51,11 @@ class ServedAgent(Value):
     live_runs: int
 
 
-class AgentList(Value):
+class AgentList(Value, kw_only=True, gc=True):
     agents: tuple[ServedAgent, ...]
 
 
-class PromptBody(Value, forbid_unknown_fields=True):
+class PromptBody(Value, kw_only=True, forbid_unknown_fields=True):
     prompt: str | tuple[Text | Media, ...]
     agent: str = ""
     """Agent that runs it; may be left out if the server has one, or the session has one of its agents."""
@@ -66,7 +66,7 @@ class PromptBody(Value, forbid_unknown_fields=True):
     tenant: str = ""
 
 
-class SessionSummary(Value):
+class SessionSummary(Value, kw_only=True):
     """A session in a list."""
 
     session: str
@@ -96,7 +96,7 @@ class SessionSummary(Value):
     """Reason why its log cannot be read."""
 
 
-class SessionQuery(Value, forbid_unknown_fields=True):
+class SessionQuery(Value, kw_only=True, forbid_unknown_fields=True):
     text: str = ""
     """Only sessions whose id or first prompt contains this text."""
     agent: str = ""
@@ -111,13 +111,13 @@ class SessionQuery(Value, forbid_unknown_fields=True):
     limit: int = PAGE_DEFAULT
 
 
-class SessionPage(Value):
+class SessionPage(Value, kw_only=True):
     sessions: tuple[SessionSummary, ...]
     next: int | None
     """Offset of the next page; null on the last one."""
 
 
-class SessionDetail(Value):
+class SessionDetail(Value, kw_only=True):
     summary: SessionSummary
     is_live_here: bool
     """True if this server runs it now."""
@@ -130,7 +130,7 @@ class SessionDetail(Value):
     """Hash of the last record."""
 
 
-class LogEvent(Value):
+class LogEvent(Value, kw_only=True, gc=True):
     seq: int
     at: float
     event: msgspec.Raw
@@ -138,13 +138,13 @@ class LogEvent(Value):
     is_redacted: bool = False
 
 
-class EventQuery(Value, forbid_unknown_fields=True):
+class EventQuery(Value, kw_only=True, forbid_unknown_fields=True):
     after: int = 0
     limit: int = PAGE_DEFAULT
     tenant: str = ""
 
 
-class EventPage(Value):
+class EventPage(Value, kw_only=True, gc=True):
     events: tuple[LogEvent, ...]
     next: int | None
     """Value of `after` for the next page; null on the last one."""
@@ -152,16 +152,16 @@ class EventPage(Value):
     """Number of records up to the end of this page."""
 
 
-class TenantQuery(Value, forbid_unknown_fields=True):
+class TenantQuery(Value, kw_only=True, forbid_unknown_fields=True):
     tenant: str = ""
     """Fail unless the session belongs to this tenant."""
 
 
-class MessageList(Value):
+class MessageList(Value, kw_only=True):
     messages: tuple[Message, ...]
 
 
-class StreamQuery(Value, forbid_unknown_fields=True):
+class StreamQuery(Value, kw_only=True, forbid_unknown_fields=True):
     after: int = -1
     """Start after this record; the header Last-Event-ID counts more. Default: 0, the whole session."""
     until: Literal["end", "never"] = "end"
@@ -170,25 +170,25 @@ class StreamQuery(Value, forbid_unknown_fields=True):
     tenant: str = ""
 
 
-class SteerBody(Value, forbid_unknown_fields=True):
+class SteerBody(Value, kw_only=True, forbid_unknown_fields=True):
     text: str
     by: str = ""
     tenant: str | None = None
 
 
-class ControlBody(Value, forbid_unknown_fields=True):
+class ControlBody(Value, kw_only=True, forbid_unknown_fields=True):
     by: str = ""
     """Person who asks; recorded."""
     tenant: str | None = None
 
 
-class ResumeBody(Value, forbid_unknown_fields=True):
+class ResumeBody(Value, kw_only=True, forbid_unknown_fields=True):
     agent: str = ""
     budget: Budget | None = None
     tenant: str | None = None
 
 
-class ForkBody(Value, forbid_unknown_fields=True):
+class ForkBody(Value, kw_only=True, forbid_unknown_fields=True):
     at: int | str | None = None
     """Record number or message id (`m4`); null for the end."""
     session: str | None = None
@@ -196,7 +196,7 @@ class ForkBody(Value, forbid_unknown_fields=True):
     tenant: str | None = None
 
 
-class ApprovalBody(Value, forbid_unknown_fields=True):
+class ApprovalBody(Value, kw_only=True, gc=True, forbid_unknown_fields=True):
     answer: Literal["approve", "reject", "done"]
     arguments: dict[str, object] | None = None
     """Other arguments to run the call with."""
@@ -208,25 +208,25 @@ class ApprovalBody(Value, forbid_unknown_fields=True):
     tenant: str | None = None
 
 
-class ApprovalReply(Value):
+class ApprovalReply(Value, kw_only=True):
     approval: PendingApproval
     run: StartedRun | None
     """The run that was continued; null if a run took the answer, another question is open, or its agent is not
     served."""
 
 
-class ApprovalList(Value):
+class ApprovalList(Value, kw_only=True):
     approvals: tuple[PendingApproval, ...]
 
 
-class CostGroup(Value):
+class CostGroup(Value, kw_only=True):
     name: str
     calls: int
     tokens: int
     usd: Decimal | None
 
 
-class CostReply(Value):
+class CostReply(Value, kw_only=True):
     session: str
     usage: Usage
     usd: Decimal | None
@@ -236,14 +236,14 @@ class CostReply(Value):
     calls: tuple[LedgerEntry, ...]
 
 
-class CacheReply(Value):
+class CacheReply(Value, kw_only=True):
     session: str
     sum: CacheSum
     hit_rate: float | None
     calls: tuple[CacheCall, ...]
 
 
-class CallRow(Value):
+class CallRow(Value, kw_only=True):
     number: int
     seq: int
     step: int
@@ -256,11 +256,11 @@ class CallRow(Value):
     problem: str
 
 
-class CallList(Value):
+class CallList(Value, kw_only=True):
     calls: tuple[CallRow, ...]
 
 
-class RawCallReply(Value):
+class RawCallReply(Value, kw_only=True):
     """A request as it was sent, and its difference to the one before it."""
 
     call: CallRow
@@ -272,17 +272,17 @@ class RawCallReply(Value):
     difference: RequestDifference | None
 
 
-class CompareQuery(Value, forbid_unknown_fields=True):
+class CompareQuery(Value, kw_only=True, forbid_unknown_fields=True):
     other: str
     """Session to compare with."""
     tenant: str = ""
 
 
-class ReplayQuery(Value, forbid_unknown_fields=True):
+class ReplayQuery(Value, kw_only=True, forbid_unknown_fields=True):
     agent: str = ""
     """Replay with the settings of this agent of the server; the first request that differs is reported."""
     tenant: str = ""
 
 
-class BranchList(Value):
+class BranchList(Value, kw_only=True):
     branches: tuple[Branch, ...]

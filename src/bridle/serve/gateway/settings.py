@@ -33,7 +33,7 @@ OWN_TENANT_PREFIX = "key:"
 """Begins the tenant of a key that names none; no other tenant may have such a name."""
 
 
-class GatewayModel(Value, forbid_unknown_fields=True):
+class GatewayModel(Value, kw_only=True, forbid_unknown_fields=True):
     """A model that clients may name: `[models.NAME]`."""
 
     chain: tuple[str, ...]
@@ -42,7 +42,7 @@ class GatewayModel(Value, forbid_unknown_fields=True):
     """Maximum tokens of a reply for clients that set none."""
 
 
-class GatewayKey(Value, forbid_unknown_fields=True):
+class GatewayKey(Value, kw_only=True, forbid_unknown_fields=True):
     """A key that clients send in place of a provider's: `[keys.NAME]`."""
 
     sha256: str
@@ -57,14 +57,14 @@ class GatewayKey(Value, forbid_unknown_fields=True):
     """Time after which the budget begins again, by the calendar in UTC; empty for one that never does."""
 
 
-class GatewayTenant(Value, forbid_unknown_fields=True):
+class GatewayTenant(Value, kw_only=True, forbid_unknown_fields=True):
     """A tenant: `[tenants.NAME]`."""
 
     budget: Limits = Limits()
     """Limits of all calls of its keys together."""
 
 
-class GatewaySettings(Value, forbid_unknown_fields=True):
+class GatewaySettings(Value, kw_only=True, forbid_unknown_fields=True):
     """The keys of the gateway's file."""
 
     models: dict[str, GatewayModel] = {}  # noqa: RUF012 - a frozen value

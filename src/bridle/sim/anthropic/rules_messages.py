@@ -103,7 +103,7 @@ def _check_result_once(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-class _RoleTurn(Value):
+class _RoleTurn(Value, kw_only=True, gc=True):
     index: int
     blocks: list[tuple[str, JsonObject]]
 

@@ -23,7 +23,7 @@ DATA = b"data: "
 Message = dict[str, object]
 
 
-class PromptDifference(Value):
+class PromptDifference(Value, kw_only=True):
     """The first difference from an earlier prompt, and the tokens it costs."""
 
     what: str
@@ -31,7 +31,7 @@ class PromptDifference(Value):
     tokens: int = 0
 
 
-class CacheReport(Value):
+class CacheReport(Value, kw_only=True):
     usage: Usage
     cache_mode: str
     difference: PromptDifference | None = None
@@ -40,7 +40,7 @@ class CacheReport(Value):
     """Usage of an automatic compaction before the answer; None if there was none."""
 
 
-class CacheReporter(Value):
+class CacheReporter(Value, kw_only=True, gc=True):
     """The part of a family that adds cache reports to its answers."""
 
     add_report: Callable[[Message, CacheReport], Message | None]
@@ -49,7 +49,7 @@ class CacheReporter(Value):
     """Returns the id of the answer whose prompt the request wants to be compared with."""
 
 
-class PromptFingerprint(Value):
+class PromptFingerprint(Value, kw_only=True):
     model: str
     settings: Mapping[str, str]
     prefix_hashes: tuple[bytes, ...]

@@ -42,19 +42,19 @@ DURATION_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 PrefixHash = bytes
 
 
-class PrefixPoint(Value):
+class PrefixPoint(Value, kw_only=True):
     """A point where a prompt can be split: the hash and length of the prefix up to there."""
 
     hash: PrefixHash
     tokens: int
 
 
-class CacheEntry(Value):
+class CacheEntry(Value, kw_only=True):
     expires_at: float
     lifetime_seconds: float
 
 
-class CachePlan(Value):
+class CachePlan(Value, kw_only=True):
     """The lookups and writes of one request."""
 
     searches: tuple[tuple[PrefixPoint, ...], ...]

@@ -34,7 +34,7 @@ SECTIONS: tuple[Section, ...] = ("tools", "system", "messages")
 _JSON = msgspec.json.Encoder()
 
 
-class PromptBlock(Value):
+class PromptBlock(Value, kw_only=True):
     section: Section
     kind: str
     key: str = ""
@@ -51,7 +51,7 @@ class PromptBlock(Value):
     """True if the provider would store the prefix up to here without being asked."""
 
 
-class PromptText(Value):
+class PromptText(Value, kw_only=True):
     blocks: tuple[PromptBlock, ...] = ()
     cache_salts: Mapping[str, str] = {}
     """By section: settings that change the hashes of this section and those after it."""
@@ -68,7 +68,7 @@ class PromptText(Value):
         return TOKENS_PER_REQUEST + sum(block.tokens for block in self.blocks)
 
 
-class PromptReader(Value):
+class PromptReader(Value, kw_only=True, gc=True):
     """The functions by which a family lays out its prompts."""
 
     lay_out: Callable[[Body, Abilities], PromptText]

@@ -38,7 +38,7 @@ COMMENT = b": still here\n\n"
 CONTINUATION = Opaque(kind="continuation", native='{"continuationToken":"c2ltdWxhdGVk"}')
 
 
-class FaultTarget(Value):
+class FaultTarget(Value, kw_only=True, gc=True):
     """An answer that is about to be sent."""
 
     codec: Codec

@@ -26,7 +26,7 @@ from .actions import FaultAction, FaultTarget, fail_until_date, fail_with_status
 FAULT_PATTERN = re.compile(r"(?P<name>[a-z0-9-]+)(?::(?P<argument>\d+(?:\.\d+)?))?(?:=(?P<chance>[\d.]+))?")
 
 
-class SimulatedFault(Value):
+class SimulatedFault(Value, kw_only=True, gc=True):
     name: str
     description: str
     inject: FaultAction
@@ -34,7 +34,7 @@ class SimulatedFault(Value):
     """True if the answer still means the same, so that clients must not be affected."""
 
 
-class PlannedFault(Value):
+class PlannedFault(Value, kw_only=True, gc=True):
     fault: SimulatedFault
     argument: float | None = None
     probability: float | None = None

@@ -83,7 +83,7 @@ def is_user_content(content: JsonObject) -> bool:
     return own and any(member(part, "functionResponse") is None for part in parts(content))
 
 
-class ContentTurn(Value):
+class ContentTurn(Value, kw_only=True, gc=True):
     index: int
     """Index of its first content."""
     is_model: bool

@@ -33,7 +33,7 @@ STRING_FORMATS = ("enum", "date-time")
 REQUEST = "GenerateContentRequest"
 
 
-class SchemaLocation(Value):
+class SchemaLocation(Value, kw_only=True, gc=True):
     schema: JsonObject
     read_path: str
     """Path as the JSON parser names it."""

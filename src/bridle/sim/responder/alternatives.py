@@ -57,7 +57,7 @@ def echo_last_input(request: Request) -> Reply:
     return compose_reply(request, [Text(text="\n".join(results) or facts.prompt or "(nothing)")])
 
 
-class ScriptStep(Value):
+class ScriptStep(Value, kw_only=True):
     """One reply of a script, with an optional condition on its request."""
 
     reply: ScriptReply

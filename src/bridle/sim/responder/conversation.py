@@ -36,11 +36,11 @@ def strip_preambles(text: str) -> str:
     return PREAMBLE.sub("", text) if "</" in text else text
 
 
-class TextMove(Value):
+class TextMove(Value, kw_only=True):
     text: str
 
 
-class CallMove(Value):
+class CallMove(Value, kw_only=True, gc=True):
     name: str
     arguments: Mapping[str, object]
 
@@ -49,7 +49,7 @@ CallMoves = tuple[CallMove, ...]
 ResponderMove = TextMove | CallMoves
 
 
-class ToolExchange(Value):
+class ToolExchange(Value, kw_only=True, gc=True):
     """A call and its result."""
 
     name: str
@@ -67,7 +67,7 @@ class ToolExchange(Value):
         return self.result.is_error
 
 
-class ConversationFacts(Value):
+class ConversationFacts(Value, kw_only=True, gc=True):
     prompt: str
     """Text of the last user prompt."""
     history: str

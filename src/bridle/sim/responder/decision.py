@@ -16,7 +16,7 @@ from bridle.values.usage import Usage
 from .hosted_uses import HostedUse
 
 
-class CutAfter(Value, tag="cut_after"):
+class CutAfter(Value, kw_only=True, tag="cut_after"):
     """The connection breaks after this many bytes of the reply."""
 
     bytes: int
@@ -25,7 +25,7 @@ class CutAfter(Value, tag="cut_after"):
 SimulatedFailure = Failure | CutAfter
 
 
-class ResponderDecision(Value):
+class ResponderDecision(Value, kw_only=True):
     reply: Reply
     failures: tuple[SimulatedFailure, ...] = ()
     silence_seconds: float = 0.0

@@ -29,14 +29,14 @@ USES_MAX_FIELD = "max_tool_calls"
 _VERSION = re.compile(r"_\d{8}$")
 
 
-class HostedUse(Value):
+class HostedUse(Value, kw_only=True):
     """One use of a hosted tool."""
 
     concept: str
     text: str
 
 
-class HostedItem(Value):
+class HostedItem(Value, kw_only=True):
     """A row of hosted.toml."""
 
     kind: str = ""

@@ -68,13 +68,13 @@ DIRECTIVES = {
 }
 
 
-class ScriptCall(Value):
+class ScriptCall(Value, kw_only=True):
     name: str
     arguments: str
     """JSON text exactly as in the script."""
 
 
-class ScriptReply(Value):
+class ScriptReply(Value, kw_only=True):
     reasoning: str = ""
     text: str = ""
     calls: tuple[ScriptCall, ...] = ()
@@ -87,7 +87,7 @@ class ScriptReply(Value):
     pace_seconds: float = 0.0
 
 
-class ReplyScript(Value):
+class ReplyScript(Value, kw_only=True):
     replies: tuple[ScriptReply, ...]
     mistakes: tuple[str, ...] = ()
 

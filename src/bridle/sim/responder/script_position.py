@@ -19,7 +19,7 @@ HASH_LENGTH = 16
 POSITION = re.compile(r"\(script (\w+) of (\d+) lines: (\d+) given, the last (\w+)\)")
 
 
-class ScriptPosition(Value):
+class ScriptPosition(Value, kw_only=True):
     script_hash: str
     lines: int
     replies_given: int

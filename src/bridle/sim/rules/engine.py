@@ -22,7 +22,7 @@ RuleFinding = Mapping[str, object]
 """Values that fill a rule's wording, by the names it uses."""
 
 
-class RawRequest(Value):
+class RawRequest(Value, kw_only=True, gc=True):
     """A request as it arrived."""
 
     path: str
@@ -38,7 +38,7 @@ class RawRequest(Value):
     prompt_tokens: int = 0
 
 
-class ProviderRule(Value):
+class ProviderRule(Value, kw_only=True, gc=True):
     id: str
     find: Callable[[RawRequest], RuleFinding | None]
     wording: str
@@ -53,7 +53,7 @@ class ProviderRule(Value):
     """Template of the offending field, if the provider reports it separately from the message."""
 
 
-class RuleViolation(Value):
+class RuleViolation(Value, kw_only=True, gc=True):
     rule: ProviderRule
     message: str
     param: str = ""

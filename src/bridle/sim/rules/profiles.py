@@ -43,7 +43,7 @@ _ID_CHARACTERS = string.ascii_letters + string.digits
 _SHORT_ID_LENGTH = 9
 
 
-class ServerProfile(Value):
+class ServerProfile(Value, kw_only=True):
     name: str
     description: str
     only: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ _PROVIDER_REFUSED = "the provider refused it as it was"
 _READ_ERRORS = (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError)
 
 
-class RecordingVerdict(Value):
+class RecordingVerdict(Value, kw_only=True):
     """The result of checking one recording; no differences is best."""
 
     id: str

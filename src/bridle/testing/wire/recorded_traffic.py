@@ -28,7 +28,7 @@ FAITHFUL_KINDS = ("raw", "parsed", "redacted")
 _UNREADABLE = (KeyError, TypeError, AttributeError, UnicodeError, ValueError, RecursionError)
 
 
-class TrafficRecord(Value):
+class TrafficRecord(Value, kw_only=True):
     id: str
     model: str
     request: HttpRequest | None

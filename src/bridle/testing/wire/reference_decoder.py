@@ -28,7 +28,7 @@ _FRAME_AROUND = 16
 _STRING = 7
 
 
-class ReferenceReply(Value):
+class ReferenceReply(Value, kw_only=True):
     """The content of a reply, in the provider's own words and numbers."""
 
     text: str = ""

@@ -19,7 +19,7 @@ EXCERPT_LENGTH = 60
 _CUT_CALL = "the reply was cut before the arguments of its last call, so they are not known to be empty"
 
 
-class WireDifference(Value):
+class WireDifference(Value, kw_only=True):
     description: str
     reason: str = ""
     """Reason why the difference is right; empty if there is none."""

@@ -34,12 +34,12 @@ ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
 FOREIGN_MESSAGE = "it wrote something into the channel of the harness that is not a message"
 
 
-class ProgramCall(Value):
+class ProgramCall(Value, kw_only=True, gc=True):
     name: str
     arguments: msgspec.Raw
 
 
-class ProgramMessage(Value, forbid_unknown_fields=True):
+class ProgramMessage(Value, kw_only=True, gc=True, forbid_unknown_fields=True):
     """A message of a program: the calls whose results it waits for, or its end."""
 
     calls: tuple[ProgramCall, ...] = ()

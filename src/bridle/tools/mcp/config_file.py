@@ -39,7 +39,7 @@ _KINDS = {
 }
 
 
-class ServerEntry(Value):
+class ServerEntry(Value, kw_only=True):
     """One server of the file."""
 
     type: str = ""

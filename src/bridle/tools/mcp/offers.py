@@ -41,7 +41,7 @@ NO_RESOURCES = "The server has no resources."
 Parts = tuple[Text | Media, ...]
 
 
-class ServerResource(Value):
+class ServerResource(Value, kw_only=True):
     """A resource that a server lists; `McpServer.read_resource(uri)` reads it."""
 
     uri: str
@@ -51,7 +51,7 @@ class ServerResource(Value):
     media_type: str = ""
 
 
-class ResourceTemplate(Value):
+class ResourceTemplate(Value, kw_only=True):
     """A pattern of addresses, such as `log://{day}`; fill in its variables to read a resource."""
 
     uri_template: str
@@ -61,13 +61,13 @@ class ResourceTemplate(Value):
     media_type: str = ""
 
 
-class PromptArgument(Value):
+class PromptArgument(Value, kw_only=True):
     name: str
     description: str = ""
     required: bool = False
 
 
-class ServerPrompt(Value):
+class ServerPrompt(Value, kw_only=True):
     """A prompt that a server lists; `McpServer.get_prompt(name, arguments)` fills it in."""
 
     name: str
@@ -76,7 +76,7 @@ class ServerPrompt(Value):
     arguments: tuple[PromptArgument, ...] = ()
 
 
-class PromptMessages(Value):
+class PromptMessages(Value, kw_only=True):
     """A prompt of a server with its arguments filled in: `agent.run(found.prompt, history=found.history)`.
 
     The text is the server's.  The agent treats it as the words of its user, so read it before you run it.

@@ -63,7 +63,7 @@ CONTINUATION_BITS = 0b1000_0000
 CHARACTER_BYTES_MAX = 4
 
 
-class ProcessResult(Value):
+class ProcessResult(Value, kw_only=True):
     """The exit code and output of a program; the caller decides which exit codes are failures."""
 
     exit_code: int | None

@@ -34,7 +34,7 @@ NEXT_STEPS = {
 """Next step for a session that is not done."""
 
 
-class ResumedSession(Value):
+class ResumedSession(Value, kw_only=True):
     session: str
     status: Literal["done", "ended", "in use", "waiting", "failed"]
     """`ended`: without an answer; `failed`: it could not be continued."""

@@ -22,7 +22,7 @@ CANDIDATE_KINDS: dict[str, Literal["sessions", "models"]] = {
 HELP_MEANING = "show the help of a command"
 
 
-class CompletedArgument(Value):
+class CompletedArgument(Value, kw_only=True):
     """An option or, without names, a positional argument of a command."""
 
     names: tuple[str, ...]

@@ -46,7 +46,7 @@ DETAIL_LINES_MAX = 6
 EXIT_FAILED = 1
 
 
-class CheckResult(Value):
+class CheckResult(Value, kw_only=True):
     """One line of the report."""
 
     name: str

@@ -24,7 +24,7 @@ from bridle.watchers.console import format_count
 EXIT_FAILED = 1
 
 
-class ServerOffer(Value, omit_defaults=False):
+class ServerOffer(Value, kw_only=True, omit_defaults=False):
     """The offers of one server, or the reason why it cannot be used."""
 
     server: str

@@ -34,11 +34,11 @@ CALCULATION_REQUEST = re.compile(
 )
 
 
-class NumberNode(Value):
+class NumberNode(Value, kw_only=True, gc=True):
     value: Fraction
 
 
-class OperationNode(Value):
+class OperationNode(Value, kw_only=True, gc=True):
     operator: Operator
     left: "NumberNode | OperationNode"
     right: "NumberNode | OperationNode"

@@ -39,7 +39,7 @@ COMMON_WORDS = frozenset(
 )
 
 
-class ToolParameter(Value):
+class ToolParameter(Value, kw_only=True):
     tool: ToolSpec
     parameter: str
 

@@ -11,7 +11,7 @@ from bridle.values.base import Value
 from bridle.values.request import ToolSpec
 
 
-class ToolParameterSpec(Value):
+class ToolParameterSpec(Value, kw_only=True, gc=True):
     name: str
     schema: Mapping[str, object]
     required: bool

@@ -45,7 +45,7 @@ BARE_DEGREES = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:°|degrees?)", re.IGNORECASE)
 CITIES_MAX = 16
 
 
-class TemperatureReading(Value):
+class TemperatureReading(Value, kw_only=True):
     city: str
     value: float
     unit: str
