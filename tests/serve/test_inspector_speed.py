@@ -1,49 +1,21 @@
 """A session of 10,000 events in the inspector: the CPU time of the page, and the nodes that it holds."""
 
 import json
-import re
 
-import msgspec
 import pytest
 from browser import MISSING, find_browser, open_browser
 from in_loop import in_loop
+from long_sessions import look_up, record_long
 from serving import serve_agents
 
-from bridle import Agent, Steered, tool
+from bridle import Agent, Steered
 from bridle.stores.memory import MemoryStore
-from bridle.values.record import GENESIS, seal_record
+from bridle.values.record import seal_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_browser() is None, reason=MISSING)]
 EVENTS = 10_000
 FIRST_PAINT_SECONDS = 1.0
 NODES_MAX = 3_000
-
-
-@tool(effect="read")
-def look_up(number: int) -> str:
-    """Look something up."""
-    return f"value {number}: " + "lorem ipsum dolor sit amet " * 12
-
-
-async def record_long(store, agent, session, count):
-    """A log with at least this many events: one real run, written again and again."""
-    steps = "\n!then\n".join(f'!say Step {n}.\n!call look_up {{"number": {n}}}' for n in range(3))
-    await agent.run(f"{steps}\n!then\n!say Done.", "short")
-    records = await store.read("short")
-    head, made, seq = GENESIS, [], 0
-    first = [record for record in records if record.event.__struct_config__.tag == "configured"]
-    body = [record for record in records if record not in first]
-    start = records[0].at
-    for round_number, source in enumerate([first, *[body] * (count // len(body) + 1)]):
-        for record in source:
-            seq += 1
-            data = re.sub(
-                rb"\bc(\d+_\d+)\b", rb"c%d_\1" % round_number, record.data
-            )  # ids of calls are unique
-            event = msgspec.json.decode(data, type=type(record.event))
-            made.append(seal_record(seq, start + seq * 0.01, event, head))
-            head = made[-1].hash
-    await store.append(session, 0, made)
 
 
 @pytest.mark.parametrize("tab", ["timeline", "transcript", "events"])

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Literal, NamedTuple
 
-from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import Phase, State
 from bridle.ports.store import LeaseInspectable, Store, WatchableStore, supports
 from bridle.run.archive.sessions import find_due, list_all_approvals
+from bridle.run.recovery.session_log import fold_records
 from bridle.values.calls import ApprovalAnswered
 from bridle.values.errors import BridleError, Conflict, Corrupt, SessionNotFound
 from bridle.values.text import escape_text
@@ -214,7 +214,7 @@ class AnswerWatch:
 async def read_waiting_run(store: Store, session: str) -> WaitingRun | None:
     """The run of a session, if it waits for a person or for results of its caller."""
     records = await store.read(session)
-    state = fold_log(records).state
+    state = (await fold_records(records)).state
     if state.phase is not Phase.AWAITING_APPROVAL:
         return None
     lengths = {session: len(records)}

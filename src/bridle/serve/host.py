@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Unpack
 
 from bridle.config.agent_loader import find_agents_store
-from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import State
 from bridle.ports.store import LeaseInspectable, Store, supports
 from bridle.run.agent import Agent
@@ -15,7 +14,7 @@ from bridle.run.archive.sessions import find_due, find_parent_session, list_sess
 from bridle.run.context.resources import StoreLike, copy_agent
 from bridle.run.context.run_context import check_context, list_certain_needs
 from bridle.run.context.run_options import RunOptions
-from bridle.run.recovery.session_log import has_engine
+from bridle.run.recovery.session_log import fold_records, has_engine
 from bridle.run.replay.replay_session import read_records
 from bridle.stores import open_store
 from bridle.values.errors import BridleError, Conflict, MisuseError
@@ -109,7 +108,7 @@ class AgentHost:
 
     async def find_session_agent(self, session: str) -> AnyAgent:
         """The agent that had the first or the current run of a session; raises `ServeError` if it is not served."""
-        state = fold_log(await read_records(self.store, session)).state
+        state = (await fold_records(await read_records(self.store, session))).state
         return self.find_agent_of(state)
 
     def find_agent_of(self, state: State) -> AnyAgent:
@@ -211,7 +210,7 @@ class AgentHost:
         records = await read_records(self.store, session)
         if session in self.runs or find_parent_session(records):
             return ""
-        state = fold_log(records).state
+        state = (await fold_records(records)).state
         due = await find_due(self.store, state)
         if due and await has_engine(self.store, session, state):
             return ""  # the engine continues its runs itself

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from bridle.core.lineage.compare import describe_end
-from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import State
 from bridle.ports.store import LeaseInspectable, SessionInfo, supports
 from bridle.run.archive.sessions import find_parent_session, list_sessions
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.run.lineage import first_prompt_text
+from bridle.run.recovery.session_log import fold_records
 from bridle.values.errors import Corrupt
 from bridle.values.record import Record
 from bridle.values.usage import Usage
@@ -50,7 +50,8 @@ class SessionList:
         if known is None or known[0] != info:
             try:
                 records = await self._host.store.read(info.id)
-                made = make_summary(info.id, records, fold_log(records).state, info.parent)
+                state = (await fold_records(records)).state
+                made = make_summary(info.id, records, state, info.parent)
             except Corrupt as error:
                 made = _make_damaged(info, error)
             known = self._known[info.id] = info, made

@@ -201,7 +201,7 @@ def test_log_says_the_same_as_the_memory_of_the_server():
         ]
         remembered = {key for key in wires_of_host.index._places if len(key) == 64}
         [session] = read_states(served)
-        view = read_client_view(served.run(served.host.store.read(session)))
+        view = served.run(read_client_view(served.run(served.host.store.read(session))))
         assert len(remembered) == 4
         assert remembered == {reply.digest for reply in view.replies if not reply.is_imported}
 

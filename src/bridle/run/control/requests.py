@@ -14,13 +14,13 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import State
 from bridle.ports.clock import Clock
 from bridle.ports.store import LeaseInspectable, Store, SupportsApprovalKey, WatchableStore, supports
 from bridle.run.calls.approval import encode_arguments, find_pending_approval, list_pending_approvals
 from bridle.run.calls.approval_proof import prove_answer
 from bridle.run.clock import SystemClock
+from bridle.run.recovery.session_log import fold_records
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.stores import open_store
 from bridle.values.base import Value
@@ -157,7 +157,7 @@ class SessionControl:
         records = await self._store.read(self._session)
         if not records:
             raise SessionNotFound(f"no session {self._session!r} in this store; `bridle sessions` lists them")
-        state = fold_log(records).state
+        state = (await fold_records(records)).state
         check_tenant(self._session, state, self._tenant)
         return state, len(records)
 

@@ -8,11 +8,12 @@ Three things can be wrong with a log, and only the last one stops a session:
                                        intact record
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bridle.core.calls.orphaned import list_doubts
-from bridle.core.recovery.log_repair import apply_records
+from bridle.core.recovery.log_repair import FoldedLog, apply_records, fold_log
 from bridle.core.state import Phase, State
 from bridle.ports.store import RepairableStore, SnapshotStore, Store, supports
 from bridle.stores.chain import list_redactions
@@ -41,8 +42,19 @@ class SessionLog(NamedTuple):
 
 
 SESSIONS_MAX = 1_000_000
+LONG_LOG_RECORDS = 2_000
+"""A longer log is folded in a thread, so that the event loop serves other sessions meanwhile."""
 
 EMPTY_LOG = SessionLog()
+
+
+async def fold_records(
+    records: Sequence[Record], observe: Callable[[Record, State, State], None] | None = None
+) -> FoldedLog:
+    """Fold a log that is in memory; `observe` may be called in a thread."""
+    if len(records) <= LONG_LOG_RECORDS:
+        return fold_log(records, observe)
+    return await asyncio.to_thread(fold_log, records, observe)
 
 
 async def load_log(
@@ -65,7 +77,10 @@ async def load_log(
             raise
         loaded.records, torn = await store.read_intact(session), str(error)
     reader, records = loaded.reader, loaded.records
-    apply_records(reader, records, observe)
+    if observe is None and len(records) > LONG_LOG_RECORDS:
+        await asyncio.to_thread(apply_records, reader, records)
+    else:
+        apply_records(reader, records, observe)
     redactions = tuple(await find_inherited_redactions(store, session, records))
     is_whole = not torn and not redactions
     if keeps_snapshot and is_whole and len(records) >= SNAPSHOT_RECORDS and supports(store, SnapshotStore):

@@ -4,14 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import quote
 
-from bridle.core.recovery.log_repair import fold_log
 from bridle.ports.store import SupportsApprovalKey, supports
 from bridle.run.agent import Agent
 from bridle.run.archive.sessions import find_parent_session
 from bridle.run.calls.approval import encode_arguments, list_pending_approvals, make_approval_id
 from bridle.run.control.requests import ControlOutcome, SessionControl
 from bridle.run.lineage import fork_session
-from bridle.run.recovery.session_log import has_engine
+from bridle.run.recovery.session_log import fold_records, has_engine
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.serve.api.types import StartedRun
 from bridle.serve.errors import ServeError
@@ -172,7 +171,7 @@ async def _find_given_answer(
 ) -> ApprovalAnswered | None:
     """The answer to a question that is not open any more; None if there is no such question."""
     records = await host.store.read(session)
-    state = fold_log(records).state
+    state = (await fold_records(records)).state
     check_tenant(session, state, tenant)
     pending = list_pending_approvals(session, state)
     if any(each.id == approval or each.call_id == approval for each in pending):

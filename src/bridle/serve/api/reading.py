@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import State
 from bridle.run.calls.approval import list_pending_approvals
+from bridle.run.recovery.session_log import fold_records
 from bridle.run.replay.replay_session import read_records
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.serve.host import AgentHost, AnyAgent
@@ -52,7 +52,7 @@ async def read_session(
     """The records of a session and its state; raises `MisuseError` if it belongs to another tenant."""
     check_session(session)
     records = await read_records(host.store, session)
-    state = fold_log(records).state
+    state = (await fold_records(records)).state
     check_tenant(session, state, tenant or None)
     return records, state
 

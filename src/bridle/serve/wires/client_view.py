@@ -10,9 +10,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from bridle.core.hooks import change_reply
-from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import State
 from bridle.run.calls.approval import list_external_calls
+from bridle.run.recovery.session_log import fold_records
 from bridle.values.events import (
     Configured,
     Forked,
@@ -211,8 +211,8 @@ class ClientView:
         self.ended, self.turn = self.turn, RecordedTurn()
 
 
-def read_client_view(records: Sequence[Record]) -> ClientView:
+async def read_client_view(records: Sequence[Record]) -> ClientView:
     view = ClientView()
-    fold_log(records, view.observe)
+    await fold_records(records, view.observe)
     view.end_reply()
     return view

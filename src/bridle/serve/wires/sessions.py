@@ -200,7 +200,7 @@ def _name_key(digest: str, name: str) -> str:
 async def read_view(store: Store, session: str) -> ClientView | None:
     """The log of a session as its client saw it; None if there is no such session or it cannot be read."""
     try:
-        return read_client_view(await read_records(store, session))
+        return await read_client_view(await read_records(store, session))
     except (MisuseError, SessionNotFound, Corrupt):
         return None
 
