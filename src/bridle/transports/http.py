@@ -45,6 +45,8 @@ class ReceivedResponse(Protocol):
     @property
     def headers(self) -> Mapping[str, str]: ...
 
+    def read_now(self) -> bytes | None: ...
+
     async def read(self) -> bytes: ...
 
     def abort(self, error: Exception | None = None) -> None: ...
@@ -88,14 +90,6 @@ class HttpExchange:
         pool = self._pool = find_pool(self._loop)
         if not pool.turns.take_free():
             await pool.turns.take()
-        try:
-            await self._send(pool)
-        except BaseException:
-            await self.__aexit__(None, None, None)
-            raise
-        return self
-
-    async def _send(self, pool: ConnectionPool) -> None:
         outgoing, deadlines = self._outgoing, self._deadlines
         self._since = started = self._loop.time()
         self._ends = started + _seconds_or_infinity(deadlines.total_seconds)
@@ -106,19 +100,24 @@ class HttpExchange:
                 response = await self._send_proxied(pool, route)
             else:
                 head = route.encode_head(outgoing.method, outgoing.headers, len(outgoing.body))
-                self._connection = response = await pool.connect(route, deadlines.connect_seconds)
-                self._response = response
+                response = pool.take_idle(route) or await pool.connect(route, deadlines.connect_seconds)
+                self._connection = self._response = response
                 self._schedule_deadline_check(
                     min(started + _seconds_or_infinity(deadlines.first_byte_seconds), self._ends)
                 )
                 await response.request(head, outgoing.body)
         except NETWORK_ERRORS as error:
             failure = explain_network_error(error, outgoing, deadlines, answered=False)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         if failure is not None:
+            await self.__aexit__(None, None, None)
             raise ProviderError(failure)
         self.status = response.status
         if not response.is_complete:
             self._outgoing = replace(outgoing, body=b"")  # a reply may stream for minutes
+        return self
 
     async def _send_proxied(self, pool: ConnectionPool, route: Route) -> ReceivedResponse:
         """Send through a proxy; the wait for the head has its deadline here, the rest has the timer."""
@@ -164,11 +163,13 @@ class HttpExchange:
     async def __anext__(self) -> bytes:
         response = self._response
         assert response is not None
-        if self._received:
-            self._since = self._loop.time()
         failure = None
         try:
-            chunk = await response.read()
+            chunk = response.read_now()
+            if chunk is None:
+                if self._received:
+                    self._since = self._loop.time()
+                chunk = await response.read()
         except NETWORK_ERRORS as error:
             failure = explain_network_error(error, self._outgoing, self._deadlines, answered=self._received)
         if failure is not None:

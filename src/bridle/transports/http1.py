@@ -116,6 +116,16 @@ class Http1Connection(asyncio.Protocol):
 
     async def read(self) -> bytes:
         """The next piece of the response; empty at its end. Raises the network error if it broke off."""
+        try:
+            while (piece := self.read_now()) is None:
+                self._waiter = self._loop.create_future()
+                await self._waiter
+            return piece
+        finally:
+            self._waiter = None
+
+    def read_now(self) -> bytes | None:
+        """What `read` returns; None if it would wait."""
         while True:
             if self._inflater is not None and (piece := self._inflater.take()):
                 return piece
@@ -131,7 +141,7 @@ class Http1Connection(asyncio.Protocol):
             elif self._lost is not None:
                 raise self._lost
             else:
-                await self._wait()
+                return None
 
     def finish(self) -> bool:
         """End the exchange; True if the connection can be used again."""
@@ -170,13 +180,6 @@ class Http1Connection(asyncio.Protocol):
             self._is_paused = False
             self.transport.resume_reading()
         return piece
-
-    async def _wait(self) -> None:
-        self._waiter = waiter = self._loop.create_future()
-        try:
-            await waiter
-        finally:
-            self._waiter = None
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -201,14 +201,18 @@ class ConnectionPool:
             found = self._routes[url] = Route(address, proxy)
         return found
 
-    async def connect(self, route: Route, seconds: float | None) -> Http1Connection:
-        """An idle connection of the route's origin, or a new one."""
+    def take_idle(self, route: Route) -> Http1Connection | None:
+        """An idle connection of the route's origin; None if there is none."""
         idle = self._idle.get(route.origin)
         while idle:
             connection = idle.pop()
             if connection.is_open:
                 self._active.add(connection)
                 return connection
+        return None
+
+    async def connect(self, route: Route, seconds: float | None) -> Http1Connection:
+        """A new connection to the route's origin."""
         try:
             async with asyncio.timeout(seconds):
                 connection = await self._open(route)
