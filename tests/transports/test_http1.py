@@ -244,3 +244,38 @@ def test_a_trailer_is_no_header():
     pieces = (OK + b"X-A: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-A: 2\r\nX-T: 3\r\n\r\n",)
     with serving(answering(*pieces)) as server:
         assert asyncio.run(read(server.url))[1] == {"x-a": "1", "transfer-encoding": "chunked"}
+
+
+FRAMINGS = (
+    (OK + b"X-A: 1\r\nContent-Length: 5\r\n\r\nhello", 200, {"x-a": "1", "content-length": "5"}, b"hello"),
+    (
+        OK + b"Transfer-Encoding: chunked\r\n\r\n2;a=b\r\nhi\r\n0\r\nX-T: 1\r\n\r\n",
+        200,
+        {"transfer-encoding": "chunked"},
+        b"hi",
+    ),
+    (b"HTTP/1.1 204 No Content\r\nX-B: 2\r\n\r\n", 204, {"x-b": "2"}, b""),
+    (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 404, {"content-length": "0"}, b""),
+    (
+        b"HTTP/1.1 100 Continue\r\nX-C: 3\r\n\r\n" + OK + b"Content-Length: 2\r\n\r\nok",
+        200,
+        {"content-length": "2"},
+        b"ok",
+    ),
+)
+
+
+def test_a_connection_reads_every_framing_after_every_other():
+    """The parser is used again, too: nothing of one response may reach the next."""
+    order = [each for first in FRAMINGS for second in FRAMINGS for each in (first, second)]
+    heads = iter([head for head, *_ in order])
+
+    async def answer(reader, writer):
+        writer.write(next(heads))
+
+    async def main(url):
+        return [await read(url) for _ in order]
+
+    with serving(answer) as server:
+        assert asyncio.run(main(server.url)) == [tuple(expected) for _, *expected in order]
+        assert server.opened == 1

@@ -48,6 +48,8 @@ class Http1Connection(asyncio.Protocol):
         """Why the connection cannot be used any more."""
         self._writable: asyncio.Future[None] | None = None
         self._upload: asyncio.Task[None] | None = None
+        self._idle_parser: Any = None
+        """The parser of the exchange before, which has read a whole response."""
         self._begin()
 
     def _begin(self) -> None:
@@ -75,7 +77,7 @@ class Http1Connection(asyncio.Protocol):
     async def request(self, head: bytes, body: bytes) -> None:
         """Send a request and wait for the head of its response. Raises the network error if there is none."""
         assert self.transport is not None
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = self._idle_parser or httptools.HttpResponseParser(self)
         if len(body) < UPLOAD_THRESHOLD_BYTES:
             self.transport.write(head + body)
         else:
@@ -147,6 +149,7 @@ class Http1Connection(asyncio.Protocol):
         """End the exchange; True if the connection can be used again."""
         is_idle = self._upload is None and not self._is_paused
         if self.is_complete and self._keeps_alive and is_idle and self.is_open:
+            self._idle_parser = self._parser
             self._begin()
             return True
         self.abort()
@@ -220,6 +223,7 @@ class Http1Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._idle_parser = None  # it refers to this connection
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         if self._lost is None:
