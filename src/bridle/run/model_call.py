@@ -202,7 +202,7 @@ class ModelCall:
         if not self.model.endpoint.is_program:
             sys.audit("bridle.asked", self.digest, outgoing.url, outgoing.body)
         redactor = self._find_redactor()
-        shown = StreamRedactor(redactor) if redactor is not None else None
+        shown: StreamRedactor | None = None
         try:
             async with self._connection.transport.open(outgoing) as answer:
                 del outgoing  # its body may be large, and a reply may stream for minutes
@@ -230,12 +230,13 @@ class ModelCall:
                     if found := list(feed(chunk)):
                         if not deltas:
                             watch.token_at = watch.now()
+                            shown = StreamRedactor(redactor) if redactor is not None else None
                         deltas += found
                         if ready := found if shown is None else shown.take(found):
                             show(ready)
                     del chunk, found  # not kept while the stream is silent
             reply = self._partial_usage.set_reply(decoder.close())
-            if shown is not None and deltas and (rest := shown.flush()):
+            if shown is not None and (rest := shown.flush()):
                 show(rest)
             if watch.token_at is None:
                 watch.token_at = watch.now()
