@@ -50,6 +50,8 @@ class Http1Connection(asyncio.Protocol):
         self._upload: asyncio.Task[None] | None = None
         self._idle_parser: Any = None
         """The parser of the exchange before, which has read a whole response."""
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append  # called by the parser, for each chunk of a stream
         self._begin()
 
     def _begin(self) -> None:
@@ -59,7 +61,7 @@ class Http1Connection(asyncio.Protocol):
         self._values: list[bytes] = []
         self._head_bytes = 0
         """Bytes received up to the end of the head, and what came with it."""
-        self._pieces: list[bytes] = []
+        self._pieces.clear()
         self._buffered = 0
         """Bytes received with these pieces."""
         self._inflater: _Inflater | None = None
@@ -133,9 +135,10 @@ class Http1Connection(asyncio.Protocol):
                 return piece
             if self._pieces:
                 piece = self._take_piece()
-                if self._inflater is None:
+                if self._inflater is not None:
+                    self._inflater.feed(piece)
+                elif piece:
                     return piece
-                self._inflater.feed(piece)
             elif self.is_complete:
                 if self._inflater is not None and not self._inflater.is_finished:
                     raise BrokenOff
@@ -267,10 +270,6 @@ class Http1Connection(asyncio.Protocol):
             self.status, self._has_head = status, True
             if self.headers.get("content-encoding", "").lower() in COMPRESSED:
                 self._inflater = _Inflater()
-
-    def on_body(self, piece: bytes) -> None:
-        if piece and not self._is_interim:
-            self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
         if self._is_interim:
