@@ -724,7 +724,7 @@ MUTANTS = (
         '        if "location" in response.headers:\n'
         "            import msgspec\n"
         '            self._outgoing = msgspec.structs.replace(outgoing, url=response.headers["location"])\n'
-        "            await self._send(pool)\n",
+        "            return await self.__aenter__()\n",
         "transports/test_http.py::test_a_redirect_is_an_answer_like_any_other",
     ),
     Mutant(

@@ -223,3 +223,59 @@ def test_ports_hosts_and_queries_are_in_the_head():
     lines = server.requests[0].decode().split("\r\n")
     assert lines[0] == "POST /v1/messages?a=b%20c&d=%C3%BC HTTP/1.1"
     assert f"host: 127.0.0.1:{server.port}" in lines
+
+
+def test_headers_are_a_mapping_with_lower_names_and_joined_repeats():
+    head = (
+        OK + b"X-A: 1\r\nx-b: caf\xc3\xa9 \xff\r\nContent-Length: 0\r\nX-a: 2\r\nX-Empty:\r\nx-A: 3\r\n\r\n"
+    )
+    expected = {"x-a": "1, 2, 3", "x-b": "café \ufffd", "content-length": "0", "x-empty": ""}
+    with serving(answering(head)) as server:
+        headers = asyncio.run(read(server.url))[1]
+    assert headers == expected
+    assert [*headers.items()] == [*expected.items()], "in the order of the response"
+    assert (len(headers), "x-a" in headers, "X-A" in headers) == (4, True, False)
+    assert (headers.get("x-a"), headers.get("x-c"), headers.get("x-c", "")) == ("1, 2, 3", None, "")
+    with pytest.raises(KeyError):
+        headers["x-c"]
+
+
+def test_a_trailer_is_no_header():
+    pieces = (OK + b"X-A: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-A: 2\r\nX-T: 3\r\n\r\n",)
+    with serving(answering(*pieces)) as server:
+        assert asyncio.run(read(server.url))[1] == {"x-a": "1", "transfer-encoding": "chunked"}
+
+
+FRAMINGS = (
+    (OK + b"X-A: 1\r\nContent-Length: 5\r\n\r\nhello", 200, {"x-a": "1", "content-length": "5"}, b"hello"),
+    (
+        OK + b"Transfer-Encoding: chunked\r\n\r\n2;a=b\r\nhi\r\n0\r\nX-T: 1\r\n\r\n",
+        200,
+        {"transfer-encoding": "chunked"},
+        b"hi",
+    ),
+    (b"HTTP/1.1 204 No Content\r\nX-B: 2\r\n\r\n", 204, {"x-b": "2"}, b""),
+    (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 404, {"content-length": "0"}, b""),
+    (
+        b"HTTP/1.1 100 Continue\r\nX-C: 3\r\n\r\n" + OK + b"Content-Length: 2\r\n\r\nok",
+        200,
+        {"content-length": "2"},
+        b"ok",
+    ),
+)
+
+
+def test_a_connection_reads_every_framing_after_every_other():
+    """The parser is used again, too: nothing of one response may reach the next."""
+    order = [each for first in FRAMINGS for second in FRAMINGS for each in (first, second)]
+    heads = iter([head for head, *_ in order])
+
+    async def answer(reader, writer):
+        writer.write(next(heads))
+
+    async def main(url):
+        return [await read(url) for _ in order]
+
+    with serving(answer) as server:
+        assert asyncio.run(main(server.url)) == [tuple(expected) for _, *expected in order]
+        assert server.opened == 1

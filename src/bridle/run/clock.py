@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from bridle.ports.clock import Clock
 
-NO_LIMIT = nullcontext()
+T = TypeVar("T")
 
 
 class SystemClock:
@@ -38,9 +39,13 @@ class SessionClock:
     def seconds_left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self.now())
 
-    def limit_time(self, deadline: float | None) -> AbstractAsyncContextManager[object]:
-        """Raise `TimeoutError` if the context is still open at the deadline; without one, do nothing."""
-        return NO_LIMIT if deadline is None else asyncio.timeout(self.seconds_left(deadline))
+    def limit_time(self, work: Coroutine[Any, Any, T], deadline: float | None) -> Coroutine[Any, Any, T]:
+        """Cancel the work at the deadline and raise `TimeoutError`; without one, it is the work itself."""
+        return work if deadline is None else self._await_until(work, deadline)
+
+    async def _await_until(self, work: Coroutine[Any, Any, T], deadline: float) -> T:
+        async with asyncio.timeout(self.seconds_left(deadline)):
+            return await work
 
     async def sleep(self, seconds: float) -> None:
         await self.wall.sleep(seconds)

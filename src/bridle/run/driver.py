@@ -10,9 +10,9 @@ and only a fresh driver that reads the log again can know.
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -59,7 +59,6 @@ from bridle.run.context.instructions import AgentInstructions
 from bridle.run.context.run_context import RunContexts
 from bridle.run.memory.retrieval import Retriever
 from bridle.run.memory.runner import MemoryRunner
-from bridle.run.recovery.breakers import AdmittedRequest
 from bridle.run.recovery.session_log import EMPTY_LOG, WriteEpoch, append_record, load_log
 from bridle.stores.conflicts import taken_over
 from bridle.tools.search.search_tools import SearchTools
@@ -312,12 +311,17 @@ class Driver:
             self._parent_budget.finish()
             await self._tool_runner.early_calls.discard()
 
-    async def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: Effect) -> Coroutine[Any, Any, None]:
+        """Carry out an effect; those of every step without a coroutine around them."""
+        if isinstance(effect, AskModel):
+            return self._call_model(effect)
+        if isinstance(effect, RunTool):
+            return self._tool_runner.run(effect)
+        return self._perform_rare(effect)
+
+    async def _perform_rare(self, effect: Effect) -> None:
+        assert not isinstance(effect, AskModel | RunTool)
         match effect:
-            case AskModel():
-                await self._call_model(effect)
-            case RunTool():
-                await self._tool_runner.run(effect)
             case RunHook():
                 await HookRunner(self._hooks, self._tools, self, self._output).perform(effect)
             case ProbeTool():
@@ -365,64 +369,62 @@ class Driver:
             passed = self._clock.wall.now() - self.state.now if self.gate is not None else 0.0
             await self._clock.sleep(max(effect.wait_seconds - passed, 0.0))
         left = self._clock.seconds_left(effect.deadline)
-        async with reserve(self._budget_sources, self.state, effect, left, self._length) as held:
-            connection = self._connections[effect.request.model.model_key]
-            if held.end is not None:
-                await self.record(held.end)
-            elif isinstance(
-                admitted := connection.breakers.admit_request(connection.model, self._clock.monotonic()),
-                Failure,
-            ):
-                await self.record(e.ModelFailed(failure=admitted, random_draw=self._random_source()))
-            else:
-                with admitted:
-                    await self._send_and_record(held.effect, connection, admitted, held)
+        held = reserve(self._budget_sources, self.state, effect, left, self._length)
+        if isinstance(held, ReservedCall):
+            await self._send_and_record(held)
+        else:
+            async with held as reserved:
+                await self._send_and_record(reserved)
 
-    async def _send_and_record(
-        self, effect: AskModel, connection: ModelConnection, admitted: AdmittedRequest, held: ReservedCall
-    ) -> None:
-        request, notes, aside = effect.request, effect.notes, effect.summarizes_until
-        await self._tool_runner.early_calls.discard()
-        key, settings = connection.model.model_key, self.state.settings
-        history, now = self._encoded_histories[key], self._clock.monotonic
-        limit, keep = settings.reply_bytes_max, settings.keep_raw
-        call = ModelCall(
-            connection, request, history, stream=self.streams, now=now, bytes_max=limit, keep_raw=keep
-        )
-        notes = (*notes, *self._new_codec_notes(connection, request))
-        asked = e.ModelAsked(
-            step=effect.step, attempt=effect.attempt, digest=call.digest, tool_choice=request.tool_choice,
-            max_tokens=request.max_tokens, notes=notes, after_failure=effect.after_failure,
-            wait_seconds=effect.wait_seconds, wait_source=effect.wait_source, reservation=held.reservation,
-            breakpoints=request.breakpoints, stored_prompt=request.stored_prompt,
-            conversation=request.conversation, summarizes_until=aside,
-            model_key="" if key == self.state.settings.model.model_key else key,
-            asks_native_summary=request.asks_native_summary,
-        )  # fmt: skip
-        await self.record(asked)
-        self._model_call, self._asked_at = call, self.state.now
-        deltas = DeltaCallIds(self.state.totals.reply_count + 1, self._watchers, self._start_early)
-        try:
-            async with self._clock.limit_time(effect.deadline):
-                show = deltas.show_all if not aside else lambda _: None
+    async def _send_and_record(self, held: ReservedCall) -> None:
+        effect, request, aside = held.effect, held.effect.request, held.effect.summarizes_until
+        if held.end is not None:
+            await self.record(held.end)
+            return
+        connection = self._connections[request.model.model_key]
+        admitted = connection.breakers.admit_request(connection.model, self._clock.monotonic())
+        if isinstance(admitted, Failure):
+            await self.record(e.ModelFailed(failure=admitted, random_draw=self._random_source()))
+            return
+        with admitted:
+            await self._tool_runner.early_calls.discard()
+            key, settings = connection.model.model_key, self.state.settings
+            call = ModelCall(
+                connection, request, self._encoded_histories[key], stream=self.streams, now=self._clock.monotonic,
+                bytes_max=settings.reply_bytes_max, keep_raw=settings.keep_raw,
+            )  # fmt: skip
+            asked = e.ModelAsked(
+                step=effect.step, attempt=effect.attempt, digest=call.digest, tool_choice=request.tool_choice,
+                max_tokens=request.max_tokens, notes=effect.notes + self._new_codec_notes(connection, request),
+                after_failure=effect.after_failure, wait_seconds=effect.wait_seconds,
+                wait_source=effect.wait_source, reservation=held.reservation, breakpoints=request.breakpoints,
+                stored_prompt=request.stored_prompt, conversation=request.conversation, summarizes_until=aside,
+                model_key="" if key == settings.model.model_key else key,
+                asks_native_summary=request.asks_native_summary,
+            )  # fmt: skip
+            await self.record(asked)
+            self._model_call, self._asked_at = call, self.state.now
+            deltas = DeltaCallIds(self.state.totals.reply_count + 1, self._watchers, self._start_early)
+            show = deltas.show_all if not aside else lambda _: None
+            try:
                 if self._hooks and not aside:
                     self._reply_filter = ReplyFilter(self._hooks, deltas.show, self.state)
                     show = self._reply_filter.take_all
-                reply = await held.send(
-                    call, show, self._clock.wall.now(), admitted.record_answer_begun, self._cost
-                )
+                now, begun = self._clock.wall.now(), admitted.record_answer_begun
+                sending = held.send(call, show, now, begun, self._cost)
+                reply = await self._clock.limit_time(sending, effect.deadline)
                 if self._reply_filter is not None and not aside:
                     reply = self._reply_filter.finish(reply)
-        except ProviderError as error:
-            admitted.record_failure(error.failure, self._clock.monotonic())
-            await self._record_failure(call, error.failure)
-        except HookRefusal as refusal:
-            await self.record(refusal.event)
-        except TimeoutError:
-            await self._record_failure(call, RUN_TIME_UP)
-        else:
-            admitted.record_success()
-            await self._record_reply(call, describe_reply(self.state, request, reply, aside))
+            except ProviderError as error:
+                admitted.record_failure(error.failure, self._clock.monotonic())
+                await self._record_failure(call, error.failure)
+            except HookRefusal as refusal:
+                await self.record(refusal.event)
+            except TimeoutError:
+                await self._record_failure(call, RUN_TIME_UP)
+            else:
+                admitted.record_success()
+                await self._record_reply(call, describe_reply(self.state, request, reply, aside))
 
     def _new_codec_notes(self, connection: ModelConnection, request: Request) -> tuple[str, ...]:
         """Losses of encoding the request on this wire that this run has not recorded yet."""

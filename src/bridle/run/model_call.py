@@ -10,6 +10,7 @@ in an error or a reply, before anything is stored or shown.  Sending raises the 
 
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from bridle.core.recovery.failure_policy import has_parameter
 from bridle.core.state import State
 from bridle.ports.codec import Decoder, EncodedHistory
 from bridle.ports.transport import OutgoingRequest
-from bridle.providers.wire.failures import read_provider_limits
+from bridle.providers.wire.failures import HEADER_LISTS_MAX, read_provider_limits
 from bridle.providers.wire.rejections import find_rejected_parameter, find_window_tokens
 from bridle.run.context.shown_deltas import Streamed, StreamRedactor, read_delta_text, redact_reply
 from bridle.run.recovery.rejected_parts import locate_rejected_parts
@@ -105,6 +106,12 @@ class Stopwatch:
 def _round_seconds(seconds: float) -> float:
     """Rounded to microseconds; `round` gives the same and costs more."""
     return int(seconds * MICROSECONDS + 0.5) / MICROSECONDS if seconds > 0 else 0.0
+
+
+@lru_cache(maxsize=HEADER_LISTS_MAX)
+def _reports_limits(names: tuple[str, ...]) -> bool:
+    """True if one of these headers is about a rate limit of the provider."""
+    return "ratelimit" in " ".join(names)
 
 
 def _reply_too_long(limit: int) -> Failure:
@@ -195,7 +202,7 @@ class ModelCall:
         if not self.model.endpoint.is_program:
             sys.audit("bridle.asked", self.digest, outgoing.url, outgoing.body)
         redactor = self._find_redactor()
-        shown = StreamRedactor(redactor) if redactor is not None else None
+        shown: StreamRedactor | None = None
         try:
             async with self._connection.transport.open(outgoing) as answer:
                 del outgoing  # its body may be large, and a reply may stream for minutes
@@ -204,7 +211,7 @@ class ModelCall:
                 headers = answer.headers
                 decoder = self._connection.codec.new_decoder(self._request, answer.status, headers)
                 self._decoder = decoder
-                if "ratelimit" in " ".join(headers):
+                if _reports_limits(tuple(headers)):
                     limits = read_provider_limits(headers)
                     self._connection.breakers.set_limits(self.model, limits, watch.now())
                 if not self._refused:
@@ -223,12 +230,13 @@ class ModelCall:
                     if found := list(feed(chunk)):
                         if not deltas:
                             watch.token_at = watch.now()
+                            shown = StreamRedactor(redactor) if redactor is not None else None
                         deltas += found
                         if ready := found if shown is None else shown.take(found):
                             show(ready)
                     del chunk, found  # not kept while the stream is silent
             reply = self._partial_usage.set_reply(decoder.close())
-            if shown is not None and deltas and (rest := shown.flush()):
+            if shown is not None and (rest := shown.flush()):
                 show(rest)
             if watch.token_at is None:
                 watch.token_at = watch.now()

@@ -1,7 +1,7 @@
 """HTTP/1.1 transport: one request and its response, with deadlines.
 
 Rule 1: this is the hot path. Anything done here is paid for every chunk of every response, so one object is the context
-manager, the response and the iterator, and one lazy timer checks all deadlines after the connection is there.
+manager, the response and the iterator, and one lazy timer per event loop checks all deadlines of its open connections.
 
 Rule 2: connections are pooled per event loop and closed with it (pool.py). A request waits while the process
 lacks file descriptors; its deadlines start after that wait.
@@ -45,6 +45,8 @@ class ReceivedResponse(Protocol):
     @property
     def headers(self) -> Mapping[str, str]: ...
 
+    def read_now(self) -> bytes | None: ...
+
     async def read(self) -> bytes: ...
 
     def abort(self, error: Exception | None = None) -> None: ...
@@ -70,14 +72,13 @@ class HttpExchange:
 
     __slots__ = (
         "_connection", "_deadlines", "_ends", "_loop", "_outgoing", "_pool", "_received", "_response", "_route",
-        "_since", "_timer", "status",
+        "_since", "status",
     )  # fmt: skip
 
     def __init__(self, outgoing: OutgoingRequest, deadlines: Deadlines) -> None:
         self._outgoing, self._deadlines = outgoing, deadlines
         self._connection: Http1Connection | None = None
         self._response: ReceivedResponse | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._since: float | None = None
         self._received = False
         self._ends = inf
@@ -88,14 +89,6 @@ class HttpExchange:
         pool = self._pool = find_pool(self._loop)
         if not pool.turns.take_free():
             await pool.turns.take()
-        try:
-            await self._send(pool)
-        except BaseException:
-            await self.__aexit__(None, None, None)
-            raise
-        return self
-
-    async def _send(self, pool: ConnectionPool) -> None:
         outgoing, deadlines = self._outgoing, self._deadlines
         self._since = started = self._loop.time()
         self._ends = started + _seconds_or_infinity(deadlines.total_seconds)
@@ -106,19 +99,23 @@ class HttpExchange:
                 response = await self._send_proxied(pool, route)
             else:
                 head = route.encode_head(outgoing.method, outgoing.headers, len(outgoing.body))
-                self._connection = response = await pool.connect(route, deadlines.connect_seconds)
-                self._response = response
-                self._schedule_deadline_check(
-                    min(started + _seconds_or_infinity(deadlines.first_byte_seconds), self._ends)
-                )
+                response = pool.take_idle(route) or await pool.connect(route, deadlines.connect_seconds)
+                self._connection = self._response = response
+                first_byte = started + _seconds_or_infinity(deadlines.first_byte_seconds)
+                pool.deadlines.set(self, min(first_byte, self._ends))
                 await response.request(head, outgoing.body)
         except NETWORK_ERRORS as error:
             failure = explain_network_error(error, outgoing, deadlines, answered=False)
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         if failure is not None:
+            await self.__aexit__(None, None, None)
             raise ProviderError(failure)
         self.status = response.status
         if not response.is_complete:
             self._outgoing = replace(outgoing, body=b"")  # a reply may stream for minutes
+        return self
 
     async def _send_proxied(self, pool: ConnectionPool, route: Route) -> ReceivedResponse:
         """Send through a proxy; the wait for the head has its deadline here, the rest has the timer."""
@@ -135,15 +132,13 @@ class HttpExchange:
                 raise TotalDeadlineExceeded from None
             raise
         self._response = response
-        self._schedule_deadline_check(until)
+        pool.deadlines.set(self, until)
         return response
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._pool.deadlines.clear(self)
         if self._connection is not None:
             self._pool.release(self._route, self._connection)
         elif self._response is not None and not self._response.is_complete:
@@ -164,11 +159,13 @@ class HttpExchange:
     async def __anext__(self) -> bytes:
         response = self._response
         assert response is not None
-        if self._received:
-            self._since = self._loop.time()
         failure = None
         try:
-            chunk = await response.read()
+            chunk = response.read_now()
+            if chunk is None:
+                if self._received:
+                    self._since = self._loop.time()
+                chunk = await response.read()
         except NETWORK_ERRORS as error:
             failure = explain_network_error(error, self._outgoing, self._deadlines, answered=self._received)
         if failure is not None:
@@ -178,28 +175,16 @@ class HttpExchange:
             raise StopAsyncIteration
         if not self._received:
             self._received = True
-            self._start_idle_deadline()
+            if not response.is_complete:
+                silent = self._loop.time() + _seconds_or_infinity(self._deadlines.idle_seconds)
+                self._pool.deadlines.set(self, min(silent, self._ends))
         return chunk
 
-    def _start_idle_deadline(self) -> None:
-        """Switch from the first-byte deadline to the idle deadline."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._response is not None and not self._response.is_complete:
-            self._schedule_deadline_check(
-                min(self._loop.time() + _seconds_or_infinity(self._deadlines.idle_seconds), self._ends)
-            )
-
-    def _schedule_deadline_check(self, when: float) -> None:
-        if when < inf:
-            self._timer = self._loop.call_at(when, self._check_deadline)
-
-    def _check_deadline(self) -> None:
+    def check_deadline(self) -> None:
         """Abort if a deadline has passed, else look again at the next one.
 
         Silence counts only while the reader waits for the server. Checking again later is far cheaper than
-        moving the timer for every chunk.
+        moving the deadline for every chunk.
         """
         deadlines, response = self._deadlines, self._response
         assert response is not None
@@ -214,7 +199,7 @@ class HttpExchange:
             since = now
         over = self._ends <= now
         if since + limit > now and not over:
-            self._schedule_deadline_check(min(since + limit, self._ends))
+            self._pool.deadlines.set(self, min(since + limit, self._ends))
             return
         response.abort(TotalDeadlineExceeded() if over else TimeoutError())
 

@@ -11,9 +11,9 @@ addresses (pool.py) and no proxies (proxied.py).
 
 import asyncio
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeVar, cast, overload
 
 import httptools
 
@@ -34,6 +34,8 @@ INFLATED_BYTES_MAX = 2**18
 COMPRESSED = frozenset({"gzip", "x-gzip", "deflate"})
 ANY_ZLIB_FORMAT = 32 + zlib.MAX_WBITS
 
+T = TypeVar("T")
+
 
 class Http1Connection(asyncio.Protocol):
     """A connection to one origin."""
@@ -46,15 +48,20 @@ class Http1Connection(asyncio.Protocol):
         """Why the connection cannot be used any more."""
         self._writable: asyncio.Future[None] | None = None
         self._upload: asyncio.Task[None] | None = None
+        self._idle_parser: Any = None
+        """The parser of the exchange before, which has read a whole response."""
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append  # called by the parser, for each chunk of a stream
         self._begin()
 
     def _begin(self) -> None:
         """Reset the state of an exchange."""
         self._parser: Any = None
-        self._fields: list[tuple[bytes, bytes]] = []
+        self._names: list[bytes] = []
+        self._values: list[bytes] = []
         self._head_bytes = 0
         """Bytes received up to the end of the head, and what came with it."""
-        self._pieces: list[bytes] = []
+        self._pieces.clear()
         self._buffered = 0
         """Bytes received with these pieces."""
         self._inflater: _Inflater | None = None
@@ -65,14 +72,14 @@ class Http1Connection(asyncio.Protocol):
         self.has_body = False
         """True once a byte of the body has arrived."""
         self.status = 0
-        self._headers: dict[str, str] | None = None
+        self._headers: ResponseHeaders | None = None
 
     # ── the exchange ──
 
     async def request(self, head: bytes, body: bytes) -> None:
         """Send a request and wait for the head of its response. Raises the network error if there is none."""
         assert self.transport is not None
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = self._idle_parser or httptools.HttpResponseParser(self)
         if len(body) < UPLOAD_THRESHOLD_BYTES:
             self.transport.write(head + body)
         else:
@@ -107,23 +114,31 @@ class Http1Connection(asyncio.Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Names in lower case; repeated headers are joined."""
         if self._headers is None:
-            self._headers = _decode_fields(self._fields) if self._fields else {}
-            if self._has_head:
-                self._fields = []
+            self._headers = ResponseHeaders(self._names, self._values)
         return self._headers
 
     async def read(self) -> bytes:
         """The next piece of the response; empty at its end. Raises the network error if it broke off."""
+        try:
+            while (piece := self.read_now()) is None:
+                self._waiter = self._loop.create_future()
+                await self._waiter
+            return piece
+        finally:
+            self._waiter = None
+
+    def read_now(self) -> bytes | None:
+        """What `read` returns; None if it would wait."""
         while True:
             if self._inflater is not None and (piece := self._inflater.take()):
                 return piece
             if self._pieces:
                 piece = self._take_piece()
-                if self._inflater is None:
+                if self._inflater is not None:
+                    self._inflater.feed(piece)
+                elif piece:
                     return piece
-                self._inflater.feed(piece)
             elif self.is_complete:
                 if self._inflater is not None and not self._inflater.is_finished:
                     raise BrokenOff
@@ -131,12 +146,13 @@ class Http1Connection(asyncio.Protocol):
             elif self._lost is not None:
                 raise self._lost
             else:
-                await self._wait()
+                return None
 
     def finish(self) -> bool:
         """End the exchange; True if the connection can be used again."""
         is_idle = self._upload is None and not self._is_paused
         if self.is_complete and self._keeps_alive and is_idle and self.is_open:
+            self._idle_parser = self._parser
             self._begin()
             return True
         self.abort()
@@ -170,13 +186,6 @@ class Http1Connection(asyncio.Protocol):
             self._is_paused = False
             self.transport.resume_reading()
         return piece
-
-    async def _wait(self) -> None:
-        self._waiter = waiter = self._loop.create_future()
-        try:
-            await waiter
-        finally:
-            self._waiter = None
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -217,6 +226,7 @@ class Http1Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._idle_parser = None  # it refers to this connection
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         if self._lost is None:
@@ -246,13 +256,12 @@ class Http1Connection(asyncio.Protocol):
             raise NotHttp("it sent a second answer")  # of no use here; the connection is not used again
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields.append((name, value))
+        self._names.append(name)
+        self._values.append(value)
 
     def on_headers_complete(self) -> None:
-        if self._head_bytes > HEAD_BYTES_MAX:
-            whole = b"".join([name + value for name, value in self._fields])
-            if len(whole) > HEAD_BYTES_MAX:
-                raise NotHttp(HEAD_TOO_LONG)
+        if self._head_bytes > HEAD_BYTES_MAX and sum(map(len, self._names + self._values)) > HEAD_BYTES_MAX:
+            raise NotHttp(HEAD_TOO_LONG)
         status: int = self._parser.get_status_code()
         self._is_interim = 100 <= status < 200
         if status == 101:
@@ -262,36 +271,57 @@ class Http1Connection(asyncio.Protocol):
             if self.headers.get("content-encoding", "").lower() in COMPRESSED:
                 self._inflater = _Inflater()
 
-    def on_body(self, piece: bytes) -> None:
-        if piece and not self._is_interim:
-            self._pieces.append(piece)
-
     def on_message_complete(self) -> None:
         if self._is_interim:
-            self._fields, self._headers, self._is_interim = [], None, False
+            self._names, self._values = [], []
+            self._headers, self._is_interim = None, False
         else:
             self.is_complete = True
             self._keeps_alive = self._parser.should_keep_alive()
 
 
-def _decode_fields(fields: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    encoded_names, encoded_values = zip(*fields, strict=True)
-    names = _decode_names(encoded_names)
-    # All are decoded together; no value has a line break.
-    values = b"\n".join(encoded_values).decode("utf-8", "replace").split("\n")
-    headers = dict(zip(names, values, strict=True))
-    if len(headers) < len(names):
-        headers.clear()
-        for name, value in zip(names, values, strict=True):
-            known = headers.get(name)
-            headers[name] = value if known is None else f"{known}, {value}"
-    return headers
+class ResponseHeaders(Mapping[str, str]):
+    """The headers of a response: names in lower case, repeated headers joined.
+
+    A value is decoded when it is read: few of them ever are.
+    """
+
+    __slots__ = ("_places", "_values")
+
+    def __init__(self, names: list[bytes], values: list[bytes]) -> None:
+        self._places, self._values = _find_places(tuple(names)), values
+
+    def __getitem__(self, name: str) -> str:
+        first, *others = self._places[name]
+        value = self._values[first].decode("utf-8", "replace")
+        for place in others:
+            value += ", " + self._values[place].decode("utf-8", "replace")
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def get(self, name: str, /) -> str | None: ...
+
+    @overload
+    def get(self, name: str, /, default: str | T) -> str | T: ...
+
+    def get(self, name: str, /, default: object = None) -> object:
+        return self[name] if name in self._places else default
 
 
 @lru_cache(maxsize=KNOWN_HEADS_MAX)
-def _decode_names(names: tuple[bytes, ...]) -> tuple[str, ...]:
-    """Names in lower case, held once for all open responses."""
-    return tuple([name.decode("latin-1").lower() for name in names])
+def _find_places(names: tuple[bytes, ...]) -> dict[str, tuple[int, ...]]:
+    """Where in the list each header is, by its name in lower case; held once for all open responses."""
+    places: dict[str, tuple[int, ...]] = {}
+    for place, name in enumerate(names):
+        known = name.decode("latin-1").lower()
+        places[known] = (*places.get(known, ()), place)
+    return places
 
 
 class _Inflater:

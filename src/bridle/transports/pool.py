@@ -33,6 +33,7 @@ from yarl import URL
 from bridle import __version__
 from bridle.ports.clock import Turns
 
+from .deadlines import DeadlineTimer
 from .http1 import Http1Connection
 from .network_failures import (
     CertificateRejected,
@@ -152,6 +153,7 @@ class ConnectionPool:
         self._active: set[Http1Connection] = set()
         self._addresses: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddrInfoType]]]] = {}
         self._expiry: asyncio.TimerHandle | None = None
+        self.deadlines = DeadlineTimer(loop)
         self._loop, self._process = loop, os.getpid()
         self._former = vars(loop).get("close")
         self._close_loop = loop.close
@@ -174,6 +176,7 @@ class ConnectionPool:
         _POOLS.discard(self)
         if self._expiry is not None:
             self._expiry.cancel()
+        self.deadlines.stop()
         for connection in (*self._active, *(each for idle in self._idle.values() for each in idle)):
             connection.close_unread()
         self._idle.clear()
@@ -201,14 +204,18 @@ class ConnectionPool:
             found = self._routes[url] = Route(address, proxy)
         return found
 
-    async def connect(self, route: Route, seconds: float | None) -> Http1Connection:
-        """An idle connection of the route's origin, or a new one."""
+    def take_idle(self, route: Route) -> Http1Connection | None:
+        """An idle connection of the route's origin; None if there is none."""
         idle = self._idle.get(route.origin)
         while idle:
             connection = idle.pop()
             if connection.is_open:
                 self._active.add(connection)
                 return connection
+        return None
+
+    async def connect(self, route: Route, seconds: float | None) -> Http1Connection:
+        """A new connection to the route's origin."""
         try:
             async with asyncio.timeout(seconds):
                 connection = await self._open(route)

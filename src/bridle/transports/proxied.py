@@ -49,6 +49,9 @@ class ProxiedResponse:
         given = self._response.headers
         return {name.lower(): ", ".join(given.getall(name)) for name in given}
 
+    def read_now(self) -> bytes | None:
+        return None
+
     async def read(self) -> bytes:
         content = self._response.content
         failure: Exception | None = None

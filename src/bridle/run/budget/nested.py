@@ -11,7 +11,7 @@ more is spent for it, even if a run inside it continues.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -118,9 +118,9 @@ class ParentBudget:
     def limits_tool_calls(self, tool: str) -> bool:
         return self._budget_sources.limits_tool_calls(self.state, tool)
 
-    async def admit_call(self, call: ToolCall, *, first: bool) -> AdmittedCall:
+    def admit_call(self, call: ToolCall, *, first: bool) -> Awaitable[AdmittedCall]:
         """Wait for the rates of a tool call, and count its first attempt in every source of the run."""
-        return await self._budget_sources.admit_call(self.state, call, first=first)
+        return self._budget_sources.admit_call(self.run.state, call, first=first)
 
     def begin_call(self, call_id: str, *, early: bool = False) -> "NestedRun":
         """Start a call, and end an earlier one with the same id, whose reply was never completed."""

@@ -8,10 +8,11 @@ never sent are released.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -218,7 +219,7 @@ def check_pool(pool: object) -> None:
         raise MisuseError(f"`pool` must be a SharedBudget(…) or a StoredBudget(name=…, …), not {pool!r}")
 
 
-@dataclass
+@dataclass(slots=True)
 class ReservedCall:
     """A model call with its reservations."""
 
@@ -242,22 +243,29 @@ class ReservedCall:
         each = [reserved.reservation for reserved in self.reservations]
         return next((one for one in each if one.budget_warning), each[-1])
 
-    async def send(
+    def send(
         self,
         call: ModelCall,
         show: Callable[[list[Delta]], None],
         now: float,
         begun: Callable[[], None],
         cost: Callable[[Usage], Decimal | None],
-    ) -> Reply:
+    ) -> Coroutine[Any, Any, Reply]:
         """Send the call and note its cost; `cost` prices a usage.
 
         The cost is settled when the reply is recorded: a process that is killed in between loses no reply, and its
         log settles the call.
         """
+        sending = call.send(show, now, begun)
+        is_free = self.settle_rate is None and not self.reservations
+        return sending if is_free else self._note_cost(call, sending, cost)
+
+    async def _note_cost(
+        self, call: ModelCall, sending: Coroutine[Any, Any, Reply], cost: Callable[[Usage], Decimal | None]
+    ) -> Reply:
         reply: Reply | None = None
         try:
-            reply = await call.send(show, now, begun)
+            reply = await sending
             return reply
         finally:
             usage = reply.usage if reply is not None else call.usage
@@ -282,15 +290,15 @@ class ReservedCall:
 
 def reserve(
     sources: BudgetSources, state: State, effect: AskModel, seconds: float | None, length: int
-) -> AbstractAsyncContextManager[ReservedCall]:
-    """Reserve the worst case of a call in all sources while the context is open."""
+) -> ReservedCall | AbstractAsyncContextManager[ReservedCall]:
+    """Reserve the worst case of a call in all sources while the context is open; the call itself if it has none."""
     if effect.request.model.endpoint.is_program:
-        return nullcontext(ReservedCall(state, effect))
+        return ReservedCall(state, effect)
     state = state_for_summarizer(state, effect.request.model.model_key)
     waits = bool(state.settings.rate_limits) or sources.is_paused(state, effect)
     opened = sources.open_sources(state)
     if not waits and not opened:
-        return nullcontext(ReservedCall(state, effect))
+        return ReservedCall(state, effect)
     return _reserve(sources, opened, state, effect, seconds, length, waits=waits)
 
 

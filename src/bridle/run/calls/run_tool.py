@@ -9,6 +9,7 @@ deadlines hold.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from bridle.values.text import describe_error, locate_error, repair_surrogates
 
 ERROR_CHARACTERS_MAX = 2_000
 NO_PARTS: tuple[Text | Media, ...] = ()
+PART_TYPES, PART_LISTS = (Text, Media), (list, tuple)
 GRACE_SECONDS = 2.0
 """Time a cancelled tool has for cleanup before it is abandoned."""
 PREVIEW_SECONDS = 10.0
@@ -42,7 +44,7 @@ async def run_tool(
 ) -> ToolResult:
     """Run a call. A call that is cut at its time limit is a `timeout`, or `unknown` if `is_cut_in_doubt` says so."""
     call = effect.call
-    ended = await run_with_deadline(seconds, lambda: _run_parts(tool, call, context), context)
+    ended = await run_with_deadline(seconds, partial(_run_parts, tool, call, context), context)
     if isinstance(ended, ToolFailure):
         in_doubt = ended.is_cut and is_cut_in_doubt()
         return _failed_result(call.id, "unknown" if in_doubt else ended.outcome, ended.message)
@@ -225,11 +227,13 @@ async def _stop_task(
 
 def _check_parts(given: object) -> tuple[Text | Media, ...]:
     """Return the parts as a tuple; raises `TypeError` for other types, which the log could not decode."""
-    parts = tuple(given) if isinstance(given, list | tuple) else (given,)
+    parts = tuple(given) if isinstance(given, PART_LISTS) else (given,)
+    is_clean = True
     for part in parts:
-        if not isinstance(part, Text | Media):
+        if not isinstance(part, PART_TYPES):
             raise TypeError(f"Tool.run must return Text and Media, not {type(part).__name__}")
-    return tuple([_repair_part(part) for part in parts])
+        is_clean = is_clean and _repair_part(part) is part
+    return parts if is_clean else tuple(map(_repair_part, parts))
 
 
 def _repair_part(part: Text | Media) -> Text | Media:

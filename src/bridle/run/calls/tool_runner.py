@@ -341,11 +341,10 @@ class ToolRunner:
         await self._record(replace(event, proof=prove(event)))
 
     def list_resource_claims(self, reply: Reply) -> tuple[ResourceClaim, ...]:
-        found = [
-            claim
-            for part in reply.parts
-            if type(part) is ToolCall and (claim := find_resource_claim(self._tools, part)) is not None
-        ]
+        found: list[ResourceClaim] = []
+        for part in reply.parts:
+            if type(part) is ToolCall and (claim := find_resource_claim(self._tools, part)) is not None:
+                found.append(claim)
         return tuple(found)
 
     async def _run_tool(self, effect: RunTool, nested: NestedRun) -> ToolResult:

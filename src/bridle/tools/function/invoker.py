@@ -18,7 +18,7 @@ quotes, because several wires reject a blank block.  Bytes are rejected: the aut
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -62,18 +62,25 @@ class FunctionInvoker:
         value = await self.call(positional, named, context)
         return make_result_parts(value, self._tool, returns_nothing=self._returns_nothing)
 
-    async def call(self, positional: Sequence[Any], named: Mapping[str, Any], context: RunContext) -> object:
+    def call(
+        self, positional: Sequence[Any], named: Mapping[str, Any], context: RunContext
+    ) -> Coroutine[Any, Any, object]:
         """The return value of the function, unconverted."""
         if self._context is not None:
             named = {**named, self._context: context}
         if self._awaits:
-            value = await _load_threads().await_value(self._function(*positional, **named))
-        else:
-            function = functools.partial(self._function, *positional, **named)
-            value = await _load_threads().run_in_thread(function)
-            if inspect.isawaitable(value):
-                value = await _load_threads().await_value(value)
-        return value
+            awaited: Coroutine[Any, Any, object] = _load_threads().await_value(
+                self._function(*positional, **named)
+            )
+            return awaited
+        return _call_in_thread(functools.partial(self._function, *positional, **named))
+
+
+async def _call_in_thread(function: Callable[[], object]) -> object:
+    value = await _load_threads().run_in_thread(function)
+    if inspect.isawaitable(value):
+        value = await _load_threads().await_value(value)
+    return value
 
 
 @functools.cache
