@@ -414,9 +414,10 @@ class _BatchDispatch:
 
     def _call_key(self, item: PendingCall) -> str:
         """Idempotency key of the call: the one it was started with, or that of the action it repeats."""
-        state, spec = self._state, self._by_name[item.call.name]
-        run = len(state.conversation.prompt_ids)
-        shared = share_doubt(state.calls.in_doubt, item, spec, run=run, now=state.now)
+        state, shared = self._state, item
+        if state.calls.in_doubt:
+            spec, run = self._by_name[item.call.name], len(state.conversation.prompt_ids)
+            shared = share_doubt(state.calls.in_doubt, item, spec, run=run, now=state.now)
         return shared.key or make_call_key(state.calls.request_hash, item.call.id)
 
 
