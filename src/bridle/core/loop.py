@@ -104,6 +104,7 @@ from .steering import STEERING_TRANSITIONS, append_waiting, continue_instead
 
 CONTINUE_NOTICE = "Continue where you stopped."
 ACTIVE_PHASES = (Phase.CALLING_MODEL, Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS)
+CALLING_MODEL, EVALUATING_REPLY, RUNNING_TOOLS = ACTIVE_PHASES  # `Phase.x` costs a call before Python 3.12
 
 
 def apply_event(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> State:
@@ -111,8 +112,7 @@ def apply_event(state: State, event: e.Event, at: float = 0.0, proof: str = "") 
     handle = (HOOKED_TRANSITIONS if state.settings.hooks else TRANSITIONS).get((state.phase, type(event)))
     if handle is None:
         raise MisuseError(f"{type(event).__name__} cannot happen while the session is {state.phase}")
-    after = handle(state, event, at, proof)
-    return replace(after, now=at if at > state.now else state.now)
+    return replace(handle(state, event, at, proof), now=at if at > state.now else state.now)
 
 
 def next_effects(state: State, *, with_hooks: bool = True) -> tuple[Effect, ...]:
@@ -121,14 +121,14 @@ def next_effects(state: State, *, with_hooks: bool = True) -> tuple[Effect, ...]
         return insert_hooks(state, next_effects(state, with_hooks=False))
     if state.cache.history.alarm is not None and state.phase in ACTIVE_PHASES:
         return (RecordFinding(event=state.cache.history.alarm),)
-    if state.phase is Phase.CALLING_MODEL:
+    if state.phase is CALLING_MODEL:
         return limit_handovers(state) if state.run.origin.handover else (choose_next_effect(state),)
-    if evaluation.suspected_truncation and state.phase in (Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS):
+    if evaluation.suspected_truncation and state.phase in (EVALUATING_REPLY, RUNNING_TOOLS):
         return (EndRun(stop="failed", reason=evaluation.suspected_truncation),)
-    if state.phase is Phase.EVALUATING_REPLY:
+    if state.phase is EVALUATING_REPLY:
         effect = evaluate_reply(state) or choose_next_effect(state)
         return (continue_instead(state, effect) if state.run.prompt.steering.waiting else effect,)
-    if state.phase is Phase.RUNNING_TOOLS:
+    if state.phase is RUNNING_TOOLS:
         return choose_call_effects(state)
     return ()
 

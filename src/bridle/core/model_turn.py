@@ -103,6 +103,7 @@ from .memory import plan_instruction, plan_memory_load, plan_retrieval
 from .state import Attempt, CallBatch, EndpointRefusals, Phase, State
 from .steering import plan_steering
 
+REFUSED_STOPS, LENGTH, PAUSED = (Stop.REFUSED, Stop.FILTERED), Stop.LENGTH, Stop.PAUSED
 TOOL_RETRIES_MAX = 3
 """Replies in a row that one tool may answer with `ModelRetry` alone; the next one ends the run."""
 
@@ -158,10 +159,11 @@ def choose_next_effect(state: State) -> Effect:
 def _plan_request(state: State, wait: RetryWait, until: float | None) -> Effect:
     """Compaction, options of the step, a conversation or prompt at the provider; then the model call."""
     compaction = plan_compaction(state)
-    if isinstance(compaction, EndRun) and (model := next_model(state)):
-        return SwitchModel(model=model, why=compaction.reason)
-    if compaction is not None and not isinstance(compaction, SummaryRequest):
-        return compaction
+    if compaction is not None:
+        if isinstance(compaction, EndRun) and (model := next_model(state)):
+            return SwitchModel(model=model, why=compaction.reason)
+        if not isinstance(compaction, SummaryRequest):
+            return compaction
     choice: ToolChoice | None = None
     step = state.run.budget.spent.steps + 1
     if compaction is None and state.settings.step_functions:
@@ -294,7 +296,7 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
     if event.summarizes_until:
         return apply_summary_replied(state, event)
     reply = event.reply
-    refused = reply.stop in (Stop.REFUSED, Stop.FILTERED)
+    refused = reply.stop in REFUSED_STOPS
     calls = () if refused else reply.calls
     acting, usage = bool(calls), billable_usage(state, reply)
     run, evaluation = state.run, state.run.evaluation
@@ -309,8 +311,8 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
             evaluation,
             reprompts=0 if acting else evaluation.reprompts,
             continued_text="" if acting else evaluation.continued_text,
-            needs_full_output=reply.stop is Stop.LENGTH,
-            pauses=evaluation.pauses + 1 if reply.stop is Stop.PAUSED else 0,
+            needs_full_output=reply.stop is LENGTH,
+            pauses=evaluation.pauses + 1 if reply.stop is PAUSED else 0,
             reply=None if acting else reply,
             output_error=event.output_error,
             suspected_truncation=event.truncation_hint if state.settings.on_truncation == "error" else "",

@@ -228,7 +228,7 @@ class Price(Value, kw_only=True):
         factor = self._term_factor(usage.terms) if usage.terms else NO_CHANGE
         if rates is None or factor is None:
             return None
-        if self.factors and (scale := factor * self._hour_factor(at)) != 1:
+        if self.factors and (scale := factor * self._hour_factor(at)) != NO_CHANGE:
             rates = rates.scale(scale)
         dollars = rates.cost(usage)
         for name, count in usage.hosted_counts:
@@ -280,11 +280,12 @@ class Price(Value, kw_only=True):
         return product
 
     def _hour_factor(self, at: float | None) -> Decimal:
-        if at is None:
-            return Decimal(1)
-        hour = at % DAY_SECONDS // HOUR_SECONDS
-        spans = [each for each in self.factors if each.hours and each.hours[0] <= hour < each.hours[1]]
-        return max([each.factor for each in spans], default=Decimal(1)) if spans else Decimal(1)
+        hour = -1 if at is None else at % DAY_SECONDS // HOUR_SECONDS
+        found = NO_CHANGE
+        for each in self.factors:
+            if each.hours and each.hours[0] <= hour < each.hours[1]:
+                found = each.factor if found is NO_CHANGE else max(found, each.factor)
+        return found
 
 
 DAY_SECONDS, HOUR_SECONDS = 86_400, 3_600

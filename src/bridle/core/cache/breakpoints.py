@@ -32,10 +32,9 @@ import re
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
-from operator import attrgetter
 
 from bridle.values.base import Value
-from bridle.values.message import Media, Message, Opaque, Part, Role, Text, ToolCall, ToolResult
+from bridle.values.message import Message, Opaque, Part, Reasoning, Role, Text
 from bridle.values.model import Model, Ttl
 from bridle.values.request import Breakpoint, ToolSpec
 from bridle.values.settings import Settings
@@ -43,7 +42,6 @@ from bridle.values.settings import Settings
 LOOKBACK_BLOCKS = 20
 """Blocks searched back from a breakpoint, its own included."""
 TTL_SECONDS: dict[Ttl, float] = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200, "24h": 86_400}
-MESSAGE_TIME = attrgetter("at")
 RECENT_MESSAGES_MAX = 32
 """Older pauses say nothing about the next one."""
 
@@ -83,18 +81,21 @@ def place_breakpoints(
     if abilities.cache in AUTOMATIC_CACHES:
         return (Breakpoint(position="end", ttl=ttl),) if ttl != abilities.cache_ttls[0] else ()
     rules = BREAKPOINT_RULES.get(abilities.cache, BREAKPOINT_RULES["marks"])
-    candidates = [
-        _end_breakpoint(view, ttl, rules, automatic=abilities.automatic_cache),
-        _previous_end_breakpoint(view, ttl, rules),
-    ]
+    candidates = []
+    if abilities.automatic_cache:
+        candidates.append(Breakpoint(position="end", ttl=ttl))
+    elif (end := _find_markable(view, len(view) - 1, rules)) >= 0:
+        candidates.append(Breakpoint(position="message", message=end, ttl=ttl))
+    before = _find_markable(view, previous_end_index(view), rules)
+    if before >= 0 and _is_far_back(view, before, rules):
+        candidates.append(Breakpoint(position="message", message=before, ttl=ttl))
     if settings.instructions or remembers:
         candidates.append(Breakpoint(position="system", ttl=ttl))
     if settings.instructions and remembers:
         candidates.append(Breakpoint(position="system", block=0, ttl=ttl))
     elif tools and rules.tools and not settings.instructions:
         candidates.append(Breakpoint(position="tools", ttl=ttl))
-    chosen = [mark for mark in candidates if mark is not None][: abilities.cache_marks]
-    return tuple(reversed(chosen))
+    return tuple(candidates[: abilities.cache_marks][::-1])
 
 
 def choose_ttl(settings: Settings, view: tuple[Message, ...]) -> Ttl:
@@ -107,16 +108,15 @@ def choose_ttl(settings: Settings, view: tuple[Message, ...]) -> Ttl:
     if settings.cache_ttl != "auto":
         wanted_seconds = TTL_SECONDS[settings.cache_ttl]
         return next((ttl for ttl in offered if TTL_SECONDS[ttl] >= wanted_seconds), offered[-1])
-    default, *longer = offered
-    times = list(map(MESSAGE_TIME, view[-RECENT_MESSAGES_MAX:]))
-    if (
-        not times
-        or max(times) - min(times) <= TTL_SECONDS[default]
-        or not _is_long_ttl_priced(settings.model)
-    ):
+    default = offered[0]
+    times = [message.at for message in view[-RECENT_MESSAGES_MAX:]]
+    if not times:
+        return default
+    ordered = sorted(times)  # they usually are; then this is faster than min() and max()
+    if ordered[-1] - ordered[0] <= TTL_SECONDS[default] or not _is_long_ttl_priced(settings.model):
         return default  # most conversations have no long pause
     pauses = [later - earlier for earlier, later in pairwise(times)]
-    for ttl in longer:
+    for ttl in offered[1:]:
         if any(TTL_SECONDS[default] < pause <= TTL_SECONDS[ttl] for pause in pauses):
             return ttl
     return default
@@ -154,24 +154,6 @@ def _is_long_ttl_priced(model: Model) -> bool:
     return all(tier.cache_write_1h is not None for tier in model.price.tiers)
 
 
-def _end_breakpoint(
-    view: tuple[Message, ...], ttl: Ttl, rules: BreakpointRules, *, automatic: bool
-) -> Breakpoint | None:
-    if automatic:
-        return Breakpoint(position="end", ttl=ttl)
-    at = _find_markable(view, len(view) - 1, rules)
-    return Breakpoint(position="message", message=at, ttl=ttl) if at >= 0 else None
-
-
-def _previous_end_breakpoint(
-    view: tuple[Message, ...], ttl: Ttl, rules: BreakpointRules
-) -> Breakpoint | None:
-    at = _find_markable(view, previous_end_index(view), rules)
-    if at < 0 or not _is_far_back(view, at, rules):
-        return None
-    return Breakpoint(position="message", message=at, ttl=ttl)
-
-
 def _is_far_back(view: tuple[Message, ...], at: int, rules: BreakpointRules) -> bool:
     count = 0
     for message in view[at + 1 :]:
@@ -181,20 +163,20 @@ def _is_far_back(view: tuple[Message, ...], at: int, rules: BreakpointRules) -> 
 
 def _find_markable(view: tuple[Message, ...], at: int, rules: BreakpointRules) -> int:
     """Index of this message or the nearest earlier one that accepts a breakpoint; -1 if there is none."""
-    while at >= 0 and not (view[at].role in rules.roles and any(map(_can_carry_breakpoint, view[at].parts))):
-        at -= 1
-    return at
+    for place in range(at, -1, -1):
+        if view[place].role in rules.roles:
+            for part in view[place].parts:
+                if _can_carry_breakpoint(part):
+                    return place
+    return -1
 
 
 def _can_carry_breakpoint(part: Part) -> bool:
-    match part:
-        case Text(text=text):
-            return bool(text.strip())
-        case Media() | ToolCall() | ToolResult():
-            return True
-        case Opaque(kind=kind):
-            return kind == "compaction"
-    return False
+    if type(part) is Text:
+        return bool(part.text.strip())
+    if type(part) is Opaque:
+        return part.kind == "compaction"
+    return type(part) is not Reasoning
 
 
 NAME_DIGEST_BYTES = 4

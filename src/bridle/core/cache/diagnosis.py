@@ -155,11 +155,15 @@ def record_call_answered(state: State, reply: Reply) -> CacheHistory:
         return history
     number = history.call_count + 1
     call = _diagnose_call(number, state, history, history.in_flight, reply)
-    recent, dropped = _split_recent((*history.recent, call))
+    recent = history.recent
     older_expected, older_read = history.older_expected_tokens, history.older_read_tokens
-    for old in dropped:
-        older_expected += old.expected_tokens
-        older_read += min(old.read_tokens, old.expected_tokens)
+    if recent and not recent[-1].expected_tokens:
+        recent = recent[:-1]  # a call without expectation is kept only while it is the newest
+    while len(recent) >= RECENT_CALLS_MAX:  # older ones are only summed
+        older_expected += recent[0].expected_tokens
+        older_read += min(recent[0].read_tokens, recent[0].expected_tokens)
+        recent = recent[1:]
+    recent = (*recent, call)
     after = CacheHistory(
         call_count=number,
         previous=replace(history.in_flight, usage=reply.usage),
@@ -170,16 +174,6 @@ def record_call_answered(state: State, reply: Reply) -> CacheHistory:
     )
     alarm = find_cache_alarm(after)
     return after if alarm is None else replace(after, alarm=alarm)
-
-
-def _split_recent(calls: tuple[CacheCall, ...]) -> tuple[tuple[CacheCall, ...], tuple[CacheCall, ...]]:
-    """Recent calls, and older ones that are only summed; calls without expectation are kept only if newest."""
-    if len(calls) <= RECENT_CALLS_MAX and (len(calls) < 2 or calls[-2].expected_tokens):
-        return calls, ()  # of earlier calls, only the newest may be without expectation
-    *old, newest = calls
-    eligible = [call for call in old if call.expected_tokens]
-    extra = max(0, len(eligible) + 1 - RECENT_CALLS_MAX)
-    return (*eligible[extra:], newest), tuple(eligible[:extra])
 
 
 def _diagnose_call(

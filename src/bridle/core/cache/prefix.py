@@ -12,7 +12,7 @@ at every call, so it also covers a model that returns after tools were revealed 
 prompt change nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -61,10 +61,12 @@ def find_prefix_change(
         messages = request.messages if request.asks_native_summary else request.messages[:-1]
         last = replace(last, view=last.view[: len(messages)], tool_choice=request.tool_choice)
         request = replace(request, messages=messages)
+    found = _find_prefix_difference(state, last, request, chosen=chosen)
+    if found is None:
+        return None
+    layer, block, cause, why = found
     estimate = state.estimate.prompt_tokens - state.estimate.margin_tokens
-    for layer, block, cause, why in _list_prefix_differences(state, last, request, chosen=chosen):
-        return PrefixMoved(layer=layer, block=block, cause=cause, why=why, uncached_tokens=estimate)
-    return None
+    return PrefixMoved(layer=layer, block=block, cause=cause, why=why, uncached_tokens=estimate)
 
 
 def snapshot_request(state: State, choice: ToolChoice) -> RequestSnapshot:
@@ -116,47 +118,51 @@ def _is_forbidden_change(settings: Settings, event: PrefixMoved) -> bool:
     return settings.prefix == "strict" and not is_intended
 
 
-def _list_prefix_differences(
+def _find_prefix_difference(
     state: State, last: RequestSnapshot, request: Request, *, chosen: bool
-) -> Iterator[tuple[PromptLayerName, str, PrefixCause, str]]:
+) -> tuple[PromptLayerName, str, PrefixCause, str] | None:
+    """Layer and block of the first difference, its cause, and its description."""
     settings, before = state.settings, last.settings
     if request.model.model_key != before.model.model_key:
         why = f"the model was {before.model.name} before"
-        yield "model", request.model.name, "model_switched", why
+        return "model", request.model.name, "model_switched", why
     if request.tools != last.tools:
-        cause, why = _explain_tools_change(state, last)
-        yield (
-            "tools",
-            _describe_tool(request.tools, find_difference_index(last.tools, request.tools)),
-            cause,
-            why,
-        )
+        changed_tool = _describe_tool(request.tools, find_difference_index(last.tools, request.tools))
+        return "tools", changed_tool, *_explain_tools_change(state, last)
     if request.model.abilities.called_tools_declared:
         declared = stand_in_names(last.view, request.model, offered=bool(last.tools))
         called = stand_in_names(request.messages, request.model, offered=bool(request.tools))
         if called != declared:
             at = find_difference_index(declared, called)
             why = "it was called but is not offered, and the provider requires it to be declared"
-            yield "tools", f"tool {at + 1} ({called[at] if at < len(called) else 'gone'})", "tool_called", why
+            return (
+                "tools",
+                f"tool {at + 1} ({called[at] if at < len(called) else 'gone'})",
+                "tool_called",
+                why,
+            )
     written = written_instructions(state) if settings.session_functions else ""
     if settings.instructions != before.instructions or written != last.written:
-        yield "system", "instructions", "settings_changed", "the agent's instructions changed"
+        return "system", "instructions", "settings_changed", "the agent's instructions changed"
     if memory_text(state) != last.memory:
-        yield "memory", *_explain_memory_change(state, last)
-    for name in _changed_settings(before, settings) if settings is not before else ():
-        yield "settings", name, "settings_changed", f"the agent's {name} changed"
-    cached_aspects = request.model.abilities.choice_in_prefix
-    same = request.tool_choice == last.tool_choice
-    if not same and _cached_choice(last.tool_choice, cached_aspects) != _cached_choice(
-        request.tool_choice, cached_aspects
-    ):
-        shown = tuple(map(_describe_choice, (last.tool_choice, request.tool_choice)))
-        why = f"the tool choice was {shown[0]} and is {shown[1]}"
-        yield "settings", "tool_choice", "choice_changed" if chosen else "choice_released", why
+        return "memory", *_explain_memory_change(state, last)
+    if settings is not before:
+        for name in PREFIX_SETTINGS:
+            if getattr(before, name) != getattr(settings, name):
+                return "settings", name, "settings_changed", f"the agent's {name} changed"
+    choice, choice_before, cached = (
+        request.tool_choice,
+        last.tool_choice,
+        request.model.abilities.choice_in_prefix,
+    )
+    if choice != choice_before and _cached_choice(choice_before, cached) != _cached_choice(choice, cached):
+        why = f"the tool choice was {_describe_choice(choice_before)} and is {_describe_choice(choice)}"
+        return "settings", "tool_choice", "choice_changed" if chosen else "choice_released", why
     if request.cache_key != last.cache_key:
-        yield "settings", "cache key", *_explain_key_change(last, request)
+        return "settings", "cache key", *_explain_key_change(last, request)
     if request.messages[: len(last.view)] != last.view:
-        yield "history", _describe_part(last, request), *_explain_view_change(state, last)
+        return "history", _describe_part(last, request), *_explain_view_change(state, last)
+    return None
 
 
 def _explain_key_change(last: RequestSnapshot, request: Request) -> tuple[PrefixCause, str]:
@@ -176,12 +182,6 @@ def _cached_choice(choice: ToolChoice, cached_aspects: tuple[str, ...]) -> tuple
 
 def _describe_choice(choice: ToolChoice) -> str:
     return f"{choice.name or choice.mode!r}{'' if choice.parallel else ', one call at a time'}"
-
-
-def _changed_settings(before: Settings, now: Settings) -> Iterator[str]:
-    for name in PREFIX_SETTINGS:
-        if getattr(before, name) != getattr(now, name):
-            yield name
 
 
 def _explain_memory_change(state: State, last: RequestSnapshot) -> tuple[str, PrefixCause, str]:

@@ -12,6 +12,7 @@ sentences that report a violation to the model.
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from bridle.values.base import Value
@@ -150,6 +151,7 @@ class ProblemWording(Value, kw_only=True):
     truncated: str
 
 
+@lru_cache(maxsize=1024)
 def argument_wording(name: str) -> ProblemWording:
     return ProblemWording(
         subject=f"The arguments of `{name}`",

@@ -68,6 +68,7 @@ TOO_MANY_CALLS = (
 )
 LOOK_AHEAD_MAX = 256
 NO_ANSWER_IN_TIME = "Nobody answered in time what is to become of it."
+CUT_OFF_STOPS, COMPLETE_STOPS = (Stop.LENGTH, Stop.CONTEXT), (Stop.DONE, Stop.TOOLS)
 
 
 def number_calls(reply: Reply, turn: int) -> Reply:
@@ -104,25 +105,24 @@ def open_calls(
     claims_by_id = {claim.call_id: claim for claim in claims}
     answers = settings.output.call_names if settings.output is not None else ()
     first_places: dict[tuple[str, str, str], int] = {}
-    places = [
-        first_places.setdefault((call.wire_id, call.name, call.arguments), place)
-        for place, call in enumerate(calls)
-    ]
-    return tuple(
-        PendingCall(
-            call=call,
-            duplicate_of=places[place] if call.wire_id and places[place] < place else None,
-            problem=(
-                ARGUMENTS_TRUNCATED
-                if place == len(calls) - 1 and _is_cut_off(reply, call)
-                else find_call_problem(call, known)
+    pending: list[PendingCall] = []
+    for place, call in enumerate(calls):
+        is_cut_off = place == len(calls) - 1 and _is_cut_off(reply, call)
+        problem = ARGUMENTS_TRUNCATED if is_cut_off else find_call_problem(call, known)
+        if not problem and forbidden and call.name not in answers:
+            problem = CALLS_FORBIDDEN
+        if not problem and call.name in answers and call.name not in settings.output_functions:
+            problem = output_error
+        first = first_places.setdefault((call.wire_id, call.name, call.arguments), place)
+        pending.append(
+            PendingCall(
+                call=call,
+                duplicate_of=first if call.wire_id and first < place else None,
+                problem=problem,
+                resource_claim=claims_by_id.get(call.id),
             )
-            or (CALLS_FORBIDDEN if forbidden and call.name not in answers else "")
-            or (output_error if call.name in answers and call.name not in settings.output_functions else ""),
-            resource_claim=claims_by_id.get(call.id),
         )
-        for place, call in enumerate(calls)
-    )
+    return tuple(pending)
 
 
 def find_call_problem(call: ToolCall, known: Mapping[str, ToolSpec]) -> str:
@@ -130,7 +130,7 @@ def find_call_problem(call: ToolCall, known: Mapping[str, ToolSpec]) -> str:
     if spec is None:
         return explain_unknown_tool(call.name, tuple(known))
     checked = check_arguments(spec, call.arguments)
-    return checked.text if isinstance(checked, ArgumentProblem) else ""
+    return checked.text if type(checked) is ArgumentProblem else ""
 
 
 def choose_call_effects(state: State) -> tuple[Effect, ...]:
@@ -414,9 +414,10 @@ class _BatchDispatch:
 
     def _call_key(self, item: PendingCall) -> str:
         """Idempotency key of the call: the one it was started with, or that of the action it repeats."""
-        state, spec = self._state, self._by_name[item.call.name]
-        run = len(state.conversation.prompt_ids)
-        shared = share_doubt(state.calls.in_doubt, item, spec, run=run, now=state.now)
+        state, shared = self._state, item
+        if state.calls.in_doubt:
+            spec, run = self._by_name[item.call.name], len(state.conversation.prompt_ids)
+            shared = share_doubt(state.calls.in_doubt, item, spec, run=run, now=state.now)
         return shared.key or make_call_key(state.calls.request_hash, item.call.id)
 
 
@@ -452,6 +453,6 @@ def _doubt_notice(item: PendingCall) -> str:
 def _is_cut_off(reply: Reply, last: ToolCall) -> bool:
     """True if the reply was cut off where the arguments of its last call may be missing, and not just empty."""
     arguments = last.arguments.strip()
-    if reply.stop in (Stop.LENGTH, Stop.CONTEXT):
+    if reply.stop in CUT_OFF_STOPS:
         return arguments in ("", "{}")
-    return not arguments and reply.stop not in (Stop.DONE, Stop.TOOLS)
+    return not arguments and reply.stop not in COMPLETE_STOPS

@@ -137,6 +137,11 @@ def find_call(calls: tuple[PendingCall, ...], call_id: str) -> int | None:
     return None
 
 
+def replace_call(calls: tuple[PendingCall, ...], place: int, item: PendingCall) -> tuple[PendingCall, ...]:
+    """The batch with another value of one call."""
+    return (item,) if len(calls) == 1 else (*calls[:place], item, *calls[place + 1 :])
+
+
 def pair_results(calls: tuple[PendingCall, ...]) -> tuple[tuple[ToolCall, ToolResult], ...]:
     """Calls with their results, in the order of the reply."""
     return tuple((item.call, item.result) for item in calls if item.result is not None)
@@ -321,13 +326,16 @@ RESOURCE_EFFECTS = ("read", "write")
 class CallConflicts:
     """The earlier calls of a batch: unfinished ones, and those that wait for a person."""
 
+    __slots__ = ("_awaited", "_exclusive_waits", "_read", "_unfinished", "_waiting", "_written", "blocks_all")
+
     def __init__(self) -> None:
         self._unfinished = self._waiting = False
         self.blocks_all = False
         """True if an unfinished call conflicts with every later one."""
         self._exclusive_waits = False
-        self._touched: dict[str, set[str | None]] = {"read": set(), "write": set()}
-        """Resources of the unfinished calls; None for a call without a known resource."""
+        self._read: set[str | None] = set()
+        self._written: set[str | None] = set()
+        """Resources that the unfinished calls read or write; None for a call without a known resource."""
         self._awaited: set[tuple[str | None, bool]] = set()
         """Resources of the waiting calls, and whether the call only reads."""
 
@@ -337,7 +345,7 @@ class CallConflicts:
         if spec.effect not in RESOURCE_EFFECTS or (spec.effect == "write" and resource is None):
             self.blocks_all = True
         else:
-            self._touched[spec.effect].add(resource)
+            (self._read if spec.effect == "read" else self._written).add(resource)
 
     def add_waiting(self, item: PendingCall, spec: ToolSpec) -> None:
         self._waiting = True
@@ -354,10 +362,10 @@ class CallConflicts:
             return self.blocks_all
         if spec.effect not in RESOURCE_EFFECTS:
             return True
-        resource, writes = call_resource(item), self._touched["write"]
+        resource, writes = call_resource(item), self._written
         if spec.effect == "read":
             return bool(writes) and (resource is None or resource in writes)
-        reads = self._touched["read"]
+        reads = self._read
         return resource is None or resource in writes or resource in reads or None in reads
 
     def _conflicts_with_waiting(self, item: PendingCall, spec: ToolSpec) -> bool:

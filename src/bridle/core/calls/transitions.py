@@ -39,6 +39,7 @@ from .pending import (
     find_call,
     is_still_unknown,
     pair_results,
+    replace_call,
     settle_doubts,
     share_doubt,
 )
@@ -54,22 +55,20 @@ RESULT_UNREVIEWED = "The call was run. Its result is withheld: the run ended bef
 
 
 def apply_tool_started(state: State, event: e.ToolStarted, at: float, proof: str) -> State:
-    pending = _change_call(
-        state.calls.batch.pending,
-        event.call_id,
-        attempt=event.attempt,
-        key=event.key,
-        running=True,
-        in_doubt=False,
-        epoch=event.epoch,
-    )
+    pending, used, total = state.calls.batch.pending, state.run.budget, state.totals.spent
+    if (place := find_call(pending, event.call_id)) is not None:
+        item = replace(
+            pending[place],
+            attempt=event.attempt,
+            key=event.key,
+            running=True,
+            in_doubt=False,
+            epoch=event.epoch,
+        )
+        pending = replace_call(pending, place, item)
     calls = replace(state.calls, batch=CallBatch(pending=pending, tools_started=True))
-    if event.attempt > 1:
-        return replace(state, calls=calls)
-    used = state.run.budget
-    if event.name in state.settings.output_functions:
-        return replace(state, calls=calls)  # an answer does not count as a tool call
-    total = state.totals.spent
+    if event.attempt > 1 or event.name in state.settings.output_functions:
+        return replace(state, calls=calls)  # a retry and an answer do not count as tool calls
     spent = replace(used.spent, tool_calls=used.spent.tool_calls + 1)
     total = spent if total == used.spent else replace(total, tool_calls=total.tool_calls + 1)
     return replace(
@@ -119,7 +118,7 @@ def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: s
     if batch.pending[place].unanswered_question is not None:
         before = _exclude_person_time(before, at)  # for an answer that never came
     item = replace(batch.pending[place], result=event.result, output=event.output, running=False)
-    pending = (*batch.pending[:place], item, *batch.pending[place + 1 :])
+    pending = replace_call(batch.pending, place, item)
     calls = replace(before.calls, batch=CallBatch(pending=pending, tools_started=batch.tools_started))
     return close_batch(_remember_finished_call(replace(before, calls=calls), item, event, at), at)
 
@@ -378,16 +377,10 @@ def _make_results_message(calls: tuple[PendingCall, ...], at: float) -> Message:
 
 def update_call(state: State, call_id: str, **changes: object) -> State:
     batch = state.calls.batch
-    pending = _change_call(batch.pending, call_id, **changes)
-    batch = CallBatch(pending=pending, tools_started=batch.tools_started)
-    return replace(state, calls=replace(state.calls, batch=batch))
-
-
-def _change_call(calls: tuple[PendingCall, ...], call_id: str, **changes: object) -> tuple[PendingCall, ...]:
-    place = find_call(calls, call_id)
-    if place is None:
-        return calls
-    return (*calls[:place], replace(calls[place], **changes), *calls[place + 1 :])
+    if (place := find_call(batch.pending, call_id)) is None:
+        return state
+    pending = replace_call(batch.pending, place, replace(batch.pending[place], **changes))
+    return replace(state, calls=replace(state.calls, batch=replace(batch, pending=pending)))
 
 
 def _result_for_model(item: PendingCall) -> ToolResult:
