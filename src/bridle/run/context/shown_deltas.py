@@ -181,7 +181,7 @@ class StreamRedactor:
             shown += self.flush()
             shown.append(self._redact_call(delta) if isinstance(delta, CallReady) else delta)
 
-    def _names_secret(self, delta: Streamed) -> bool:
+    def _names_secret(self, delta: Delta) -> bool:
         if not isinstance(delta, ToolCallDelta) or delta.name == self._clear_name:
             return False
         if self._redactor.redact_text(delta.name) != delta.name:
