@@ -1,6 +1,7 @@
 """The reader of server-sent events: any line ending, any slices, bounded and linear."""
 
 import json
+import random
 
 import pytest
 from growth import LINEAR_MAX, assert_growth
@@ -102,3 +103,31 @@ def test_an_object_that_stands_bare_among_the_events_is_one():
         slices = [body[at : at + size] for at in range(0, len(body), size)]
         events, last = read(*slices)
         assert [event for _, event in (*events, *last)] == [b"a", error + b"\n"]
+
+
+LINES = (
+    b"data: a",
+    b"data: {}",
+    b"data: ",
+    b"data:b",
+    b"event: n",
+    b"event: ",
+    b"event: data: ",
+    b": c",
+    b"{}",
+    b"id: 1",
+)
+
+
+def test_events_that_are_split_together_equal_those_that_arrive_alone():
+    draw = random.Random(7)
+    for _ in range(3000):
+        blocks = [draw.choices(LINES, k=draw.randint(0, 3)) for _ in range(draw.randint(1, 4))]
+        if draw.random() < 0.5:  # the form that is split as a whole
+            named = draw.random() < 0.5
+            blocks += [[b"event: m", b"data: d"] if named else [b"data: d"]] * 3
+            blocks = blocks[draw.randint(0, len(blocks) - 1) :]
+        wholes = [b"".join(line + b"\n" for line in block) + b"\n" for block in blocks]
+        alone = SseReader()
+        expected = [event for whole in wholes for byte in whole for event in alone.feed(bytes([byte]))]
+        assert read(b"".join(wholes)) == (expected, []), wholes

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct, convert
 from msgspec.structs import replace
 
 from bridle.providers.wire.json import count_or_zero, object_or_empty, text_or_empty
@@ -187,7 +187,7 @@ def count_usual_usage(counts: UsualChatCounts) -> Usage | None:
 def decode_usage(counts: Mapping[str, Any]) -> Usage:
     try:
         usual = count_usual_usage(convert(counts, UsualChatCounts))
-    except ValidationError:
+    except ValueError:  # half of a surrogate pair is no ValidationError
         usual = None
     if usual is not None:
         return usual

@@ -1,42 +1,47 @@
-"""Decodes a complete reply of the usual form with one typed parse.
+"""Decodes a complete reply of the usual form with one typed parse, and builds the reply of a stream of that form.
 
 The usual form is one choice with text, reasoning and function calls without unknown members, that stopped or
 calls tools, and counts that add up. A body of any other form is refused here and read by the tolerant decoder
 (decode.py), which gives the same reply for the usual form.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Raw
 from msgspec.structs import replace
 
 from bridle.providers.wire.call_arguments import decode_arguments
+from bridle.providers.wire.json import repair_surrogates
 from bridle.providers.wire.usage import STANDARD_TERMS, decode_service_terms
 from bridle.values.message import Part, Reasoning, Reply, Stop, Text, ToolCall
-from bridle.values.model import Model, make_origin
+from bridle.values.model import Model, Origin, make_origin
 
 from .calls import EMPTY_ARGUMENTS, EMPTY_OBJECT
-from .usage import UsualChatCounts, choose_stop, count_usual_usage
+from .usage import REPLY_FIELDS, UsualChatCounts, choose_stop, count_usual_usage
 
 Nothing = Annotated[list[Raw], Meta(max_length=0)] | None
+UsualReason = Literal["stop", "tool_calls"]
+USUAL_REASONS = frozenset(get_args(UsualReason))
+_REPLY_FIELDS = frozenset(REPLY_FIELDS)
 
 
-class _UsualFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class UsualFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1)]
     arguments: str
 
 
-class _UsualToolCall(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class UsualToolCall(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     id: str
-    function: _UsualFunction
+    function: UsualFunction
     type: str = ""
     index: int = 0
 
 
-class _UsualChatMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class UsualChatMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     content: str | None = None
-    tool_calls: list[_UsualToolCall] | None = None
+    tool_calls: list[UsualToolCall] | None = None
     reasoning_content: str | None = None
     role: str | None = None
     refusal: None = None
@@ -46,8 +51,8 @@ class _UsualChatMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class _UsualChoice(msgspec.Struct, gc=False):
-    message: _UsualChatMessage
-    finish_reason: Literal["stop", "tool_calls"]
+    message: UsualChatMessage
+    finish_reason: UsualReason
     error: None = None
     base_resp: None = None
 
@@ -77,9 +82,46 @@ def decode_usual_reply(body: bytes, model: Model, *, tools: bool) -> Reply | Non
         completion = _decode_completion(body)
     except (ValueError, RecursionError):
         return None
-    usage, tier = count_usual_usage(completion.usage), completion.service_tier
     choice = completion.choices[0]
-    message, reason = choice.message, choice.finish_reason
+    return build_usual_reply(
+        choice.message,
+        choice.finish_reason,
+        completion.usage,
+        completion.service_tier,
+        make_origin(model, completion.model),
+        completion.id,
+        tools=tools,
+    )
+
+
+def build_streamed_reply(
+    message: UsualChatMessage, reason: str, meta: Mapping[str, Any], model: Model, *, tools: bool
+) -> Reply | None:
+    """The reply to a stream whose message has the usual form; None if the rest of it has another one."""
+    if reason not in USUAL_REASONS or not _REPLY_FIELDS.isdisjoint(meta):
+        return None
+    id_, answered_by, tier = meta.get("id") or "", meta.get("model") or "", meta.get("service_tier")
+    if type(id_) is not str or type(answered_by) is not str or not (tier is None or type(tier) is str):
+        return None
+    try:
+        counts = msgspec.convert(meta.get("usage"), UsualChatCounts)
+    except ValueError:
+        return None
+    origin = make_origin(model, repair_surrogates(answered_by))
+    return build_usual_reply(message, reason, counts, tier, origin, repair_surrogates(id_), tools=tools)
+
+
+def build_usual_reply(
+    message: UsualChatMessage,
+    reason: str,
+    counts: UsualChatCounts,
+    tier: str | None,
+    origin: Origin,
+    reply_id: str,
+    *,
+    tools: bool,
+) -> Reply | None:
+    usage = count_usual_usage(counts)
     parts: list[Part] = []
     if message.reasoning_content:
         parts.append(Reasoning(text=message.reasoning_content))
@@ -94,7 +136,4 @@ def decode_usual_reply(body: bytes, model: Model, *, tools: bool) -> Reply | Non
         return None
     if tier is not None and tier not in STANDARD_TERMS:
         usage = replace(usage, terms=decode_service_terms(tier))
-    origin = make_origin(model, completion.model)
-    return Reply(
-        parts=tuple(parts), stop=stop, origin=origin, usage=usage, id=completion.id, stop_detail=reason
-    )
+    return Reply(parts=tuple(parts), stop=stop, origin=origin, usage=usage, id=reply_id, stop_detail=reason)

@@ -6,7 +6,7 @@ woken once for them.
 
 import asyncio
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Protocol
@@ -55,22 +55,25 @@ class DeltaCallIds:
         self._turn, self._watchers, self._start_early = turn, watchers, start_early
         self._number_of: dict[int, int] = {}
         """Call numbers by the index of the part in the reply."""
+        self._id_of: dict[int, str] = {}
+        """Ids by the same index."""
         self._ready: set[int] = set()
 
     def identify(self, delta: Delta) -> Delta:
         if type(delta) is ToolCallDelta:
-            return replace(delta, call_id=make_call_id(self._turn, self._call_number(delta.index)))
+            call_id = self._id_of.get(delta.index) or self._choose_id(delta.index)
+            return replace(delta, call_id=call_id)
         if type(delta) is CallReady:
             self._ready.add(delta.index)
             return replace(delta, call=replace(delta.call, id=make_call_id(self._turn, delta.index)))
         return delta
 
-    def _call_number(self, index: int) -> int:
+    def _choose_id(self, index: int) -> str:
         """Calls arrive in order; a call without arguments may arrive without a delta."""
-        if index not in self._number_of:
-            known = self._ready.union(self._number_of.values())
-            self._number_of[index] = max(known, default=-1) + 1
-        return self._number_of[index]
+        known = self._ready.union(self._number_of.values())
+        self._number_of[index] = number = max(known, default=-1) + 1
+        self._id_of[index] = call_id = make_call_id(self._turn, number)
+        return call_id
 
     def show(self, delta: Delta) -> None:
         """Show a delta with the id of its call."""
@@ -84,17 +87,17 @@ class DeltaCallIds:
 
     def show_all(self, deltas: list[Delta]) -> None:
         """Show the deltas that arrived together."""
-        if type(deltas[0]) not in CALL_DELTA_TYPES and CALL_DELTA_TYPES.isdisjoint(map(type, deltas)):
+        kinds = set(map(type, deltas))
+        if kinds.isdisjoint(CALL_DELTA_TYPES):
             self._watchers.notify_all(deltas)
-        else:
-            identified = [
-                self.identify(delta) if type(delta) in CALL_DELTA_TYPES else delta for delta in deltas
-            ]
-            self._watchers.notify_all(identified)
-            if CallReady in map(type, identified):
-                for delta in identified:
-                    if type(delta) is CallReady:
-                        self._start_early(delta)
+            return
+        identify = self.identify
+        identified = [identify(delta) if type(delta) in CALL_DELTA_TYPES else delta for delta in deltas]
+        self._watchers.notify_all(identified)
+        if CallReady in kinds:
+            for delta in identified:
+                if type(delta) is CallReady:
+                    self._start_early(delta)
 
 
 def redact_reply(reply: Reply, redactor: Redactor) -> Reply:
@@ -102,8 +105,7 @@ def redact_reply(reply: Reply, redactor: Redactor) -> Reply:
     texts = [reply.id, reply.stop_detail, reply.cache_miss_reason]
     for part in reply.parts:
         texts += map(str, astuple(part))
-    whole = "\n".join(texts)
-    if redactor.redact_text(whole) == whole:
+    if _are_texts_clear(texts, redactor):
         return reply
     parts = tuple(_redact_part(part, redactor) for part in reply.parts)
     id_, detail = redactor.redact_text(reply.id), redactor.redact_text(reply.stop_detail)
@@ -135,16 +137,17 @@ class StreamRedactor:
             return deltas
         shown: list[Delta] = []
         for kind, group in groupby(deltas, type):
-            take = self._take_texts if kind is TextDelta else self._take_others
+            take = self._take_alike if kind in READ_TEXT else self._take_others
             shown += take(list(group))
         return shown
 
-    def _take_texts(self, deltas: list[Delta]) -> list[Delta]:
+    def _take_alike(self, deltas: list[Delta]) -> list[Delta]:
+        """Take deltas of one type that have a text."""
         if self._are_clear(deltas):
             return deltas
         if deltas[SEARCHED_DELTAS_MAX:]:
             middle = len(deltas) // 2
-            return self._take_texts(deltas[:middle]) + self._take_texts(deltas[middle:])
+            return self._take_alike(deltas[:middle]) + self._take_alike(deltas[middle:])
         return self._take_others(deltas)
 
     def _take_others(self, deltas: list[Delta]) -> list[Delta]:
@@ -157,8 +160,11 @@ class StreamRedactor:
         """Return True, and note the texts as shown, if they have no part of the key."""
         if self._waiting:
             return False
-        whole, last = "".join([delta.text for delta in deltas]), deltas[-1]
-        if not whole or not isinstance(last, TextDelta) or not self._redactor.is_clear(whole):
+        last = deltas[-1]
+        whole = "".join(map(READ_TEXT[type(last)], deltas))
+        if not whole or not isinstance(last, STREAMED_DELTAS) or not self._redactor.is_clear(whole):
+            return False
+        if type(last) is ToolCallDelta and any(map(self._names_secret, deltas)):
             return False
         self._last, self._before = last, whole[-1]
         return True
@@ -175,7 +181,7 @@ class StreamRedactor:
             shown += self.flush()
             shown.append(self._redact_call(delta) if isinstance(delta, CallReady) else delta)
 
-    def _names_secret(self, delta: Streamed) -> bool:
+    def _names_secret(self, delta: Delta) -> bool:
         if not isinstance(delta, ToolCallDelta) or delta.name == self._clear_name:
             return False
         if self._redactor.redact_text(delta.name) != delta.name:
@@ -228,7 +234,14 @@ def set_delta_text(delta: Streamed, text: str) -> Streamed:
     return replace(delta, **{TEXT_FIELDS[type(delta)]: text})
 
 
+def _are_texts_clear(texts: Iterable[str], redactor: Redactor) -> bool:
+    whole = "\n".join(texts)
+    return redactor.redact_text(whole) == whole
+
+
 def _redact_part(part: Part, redactor: Redactor) -> Part:
+    if _are_texts_clear(map(str, astuple(part)), redactor):
+        return part
     changed = {}
     for name, value in asdict(part).items():
         if value and isinstance(value, str) and name != "data":
