@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.structs import replace
 
-from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder
+from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder, EventReader
 from bridle.providers.wire.failures import UNRECOGNISED_LENGTH_MAX, to_one_line
 from bridle.providers.wire.json import parse_integer, text_or_empty
 from bridle.values.errors import ProviderError
@@ -115,21 +115,31 @@ _decode_chunk = msgspec.json.Decoder(_ChatChunk).decode
 _decode_marked_chunk = msgspec.json.Decoder(_MarkedChunk).decode
 
 
+_NO_MESSAGE = PartialChatMessage(think_tags=False)
+"""The message of a reply that is not streamed; it stays empty."""
+
+
 class ChatDecoder(BaseDecoder):
     expected_content = "chat completion"
     end_marker = "reason to stop"
     decode_failure = staticmethod(decode_failure)
+    _partial = _NO_MESSAGE
 
     def __init__(
         self, model: Model, dialect: ChatDialect, status: int, headers: Mapping[str, str], *, tools: bool
     ) -> None:
         super().__init__(status, headers)
         self._model, self._dialect, self._tools = model, dialect, tools
-        self._partial = PartialChatMessage(think_tags=dialect.think_tags)
         self._meta: Block = {}
         self._choice: int | None = None
         self._reason = ""
         self._ended = False
+
+    def _select_reader(self, start: bytes) -> EventReader | None:
+        reader = super()._select_reader(start)
+        if reader is not None:
+            self._partial = PartialChatMessage(think_tags=self._dialect.think_tags)
+        return reader
 
     @property
     def partial_text(self) -> str:
