@@ -20,10 +20,10 @@ results, a model that begins), a neutral message of the other role is inserted.
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
-from typing import NamedTuple
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from bridle.providers.wire.dialect import RETURNABLE_ID, is_from_same_origin, match_model_id
 from bridle.providers.wire.encoded_history import RequiredBytes, WireTurn
@@ -115,7 +115,7 @@ BLANK_REASONING = " "
 """Enough for servers that refuse calls without reasoning, if there is none to send."""
 
 
-class _OpenCall(NamedTuple):
+class _OpenCall(Struct, frozen=True):
     """A call without an answer so far."""
 
     call_id: str
@@ -271,10 +271,9 @@ class ChatMessageEncoder:
         self._images.clear()
 
     def _encode_required_next(self) -> RequiredBytes:
-        answers, images = [pending.answer for pending in self._open], [*self._images]
-        if not answers and not images:
+        if not self._open and not self._images:
             return b""
-        return lambda: self._encode_missing(answers, images)
+        return partial(self._encode_missing, [pending.answer for pending in self._open], [*self._images])
 
     def _encode_missing(self, answers: Sequence[Block], images: Sequence[Block | Raw]) -> bytes:
         """Encode answers to calls that have none, and the images of the results so far."""
