@@ -104,13 +104,10 @@ def read_arguments(function: Block, *, cut: bool = False) -> str:
 
 
 def encode_call(call: ToolCall, sent_id: str, *, own: bool) -> Block:
-    name = encode_tool_name(call.name)
-    if not own or not call.native:
-        function = {"name": name, "arguments": encode_call_arguments(call.arguments)}
-        return {"id": sent_id, "type": "function", "function": function}
-    native = decode_native(call)
+    native = decode_native(call) if own and call.native else {}
     more: Block = native.get("call", {})
     rest: Block = native.get("function", {})
+    name = encode_tool_name(call.name)
     if more.get("type") == "custom":
         return {
             "id": sent_id,

@@ -61,8 +61,6 @@ def is_from_same_origin(
         return False
     if endpoint is not None and origin.endpoint != endpoint.endpoint_id:
         return False
-    if not sealed_by:
-        return True
     theirs, ours = match_model_id(sealed_by, origin.model), match_model_id(sealed_by, model_id)
     return not theirs or not ours or theirs == ours
 
