@@ -1,4 +1,4 @@
-"""The typed parse of the usual chunks of a stream gives what the tolerant decoder gives, whatever a chunk holds."""
+"""The typed parse of what a usual stream was assembled to gives what the tolerant decoder gives."""
 
 import json
 from copy import deepcopy
@@ -44,9 +44,6 @@ MEMBERS = ("error", "id", "model", "citations", "images", "refusal", "reasoning"
 
 
 class TolerantDecoder(ChatDecoder):
-    def _apply_marked_chunk(self, name, data, deltas):
-        return False
-
     def _build_reply(self):
         return self._assemble_reply(self._partial.build_message())
 
@@ -111,7 +108,6 @@ def test_a_stream_gives_the_same_on_both_ways():
 
 
 def test_the_example_is_read_by_the_typed_parse(monkeypatch):
-    monkeypatch.setattr(ChatDecoder, "_apply_event", None)
     monkeypatch.setattr(ChatDecoder, "_assemble_reply", None)
     _, reply = decode(
         ChatDecoder, [b"data: " + json.dumps(each).encode() + b"\n\n" for each in CHUNKS], ChatDialect()

@@ -6,13 +6,12 @@ one counts. Of several choices the first is read. Comments, empty choices, unkno
 reasons are skipped; an error is an error wherever it is. An unreadable event is one too, because it may have
 been part of the reply.
 
-Plain text, reasoning and arguments take a fast path: one typed parse, one append, one delta. The usual chunks
-around them (the first one, the start of a call, the reason, the usage) are read with a second typed parse.
-Everything else goes through `_process_event`, which checks before it changes anything.
+Plain text, reasoning and arguments take a fast path: one typed parse, one append, one delta. Everything else
+goes through `_process_event`, which checks before it changes anything.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -32,7 +31,7 @@ from .failures import classify_error, classify_status_code, decode_failure, find
 from .partial_reply import PartialChatMessage
 from .parts import decode_content_parts
 from .usage import EXECUTED_FIELD, FAILURE_STOPS, REPLY_FIELDS, build_reply, decode_total_usage
-from .usual_reply import build_streamed_reply, decode_usual_reply
+from .usual_reply import convert_reply, decode_usual_reply
 
 _CHUNK_MEMBERS = frozenset({"choices", "usage", "id"})
 """Members that identify an event as a piece of a reply."""
@@ -84,35 +83,7 @@ class _ChatChunk(msgspec.Struct, gc=False):
     base_resp: None = None
 
 
-class _MarkedChoice(msgspec.Struct, gc=False):
-    delta: _ChatDelta
-    index: int = 0
-    finish_reason: str | None = None
-    error: None = None
-    base_resp: None = None
-    content_filter_results: None = None
-
-
-class _MarkedChunk(msgspec.Struct, gc=False):
-    """A usual chunk that has more than a piece of text: all members that count in `_apply_event`."""
-
-    choices: Annotated[list[_MarkedChoice], msgspec.Meta(max_length=1)]
-    usage: dict[str, Any] | None = None
-    id: str | None = None
-    model: str | None = None
-    service_tier: str | None = None
-    error: None = None
-    x_groq: None = None
-    base_resp: None = None
-    content_filter_results: None = None
-    citations: None = None
-    search_results: None = None
-    images: None = None
-    related_questions: None = None
-
-
 _decode_chunk = msgspec.json.Decoder(_ChatChunk).decode
-_decode_marked_chunk = msgspec.json.Decoder(_MarkedChunk).decode
 
 
 class ChatDecoder(BaseDecoder):
@@ -147,10 +118,10 @@ class ChatDecoder(BaseDecoder):
         return bool(self._reason) or (self._ended and self._partial.is_complete)
 
     def _build_reply(self) -> Reply:
-        message, reply = self._partial.build_usual_message(), None
-        if message is not None:
-            reply = build_streamed_reply(message, self._reason, self._meta, self._model, tools=self._tools)
-        return reply or self._assemble_reply(self._partial.build_message())
+        message, usual = self._partial.build_message(), None
+        if not self._dialect.think_tags:
+            usual = convert_reply(message, self._reason, self._meta, self._model, tools=self._tools)
+        return usual or self._assemble_reply(message)
 
     def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
@@ -159,12 +130,10 @@ class ChatDecoder(BaseDecoder):
                 break
             if data != DONE_EVENT:
                 try:
-                    chunk = _decode_chunk(data)
+                    if self._apply_fast_chunk(_decode_chunk(data), deltas):
+                        continue
                 except (ValueError, RecursionError):
                     pass
-                else:
-                    if self._apply_fast_chunk(chunk, deltas) or self._apply_marked_chunk(name, data, deltas):
-                        continue
             self._process_event(name, data, deltas)
         return deltas
 
@@ -191,46 +160,6 @@ class ChatDecoder(BaseDecoder):
             deltas += self._partial.append_text(delta.content)
         return True
 
-    def _apply_marked_chunk(self, name: bytes, data: bytes, deltas: list[Delta]) -> bool:
-        """Apply a usual chunk of any kind as `_apply_event` does; False, without any effect, for other events."""
-        try:
-            chunk = _decode_marked_chunk(data)
-        except (ValueError, RecursionError):
-            return False
-        if name == b"error":
-            return False
-        meta, partial = self._meta, self._partial
-        if chunk.usage:
-            meta["usage"] = chunk.usage
-        if not meta.get("id"):
-            meta["id"] = chunk.id
-        if not meta.get("model"):
-            meta["model"] = chunk.model
-        if chunk.service_tier:
-            meta["service_tier"] = chunk.service_tier
-        for choice in chunk.choices:
-            if self._choice is None:
-                self._choice = choice.index
-            if choice.index != self._choice:
-                continue
-            delta = choice.delta
-            if delta.reasoning_content:
-                deltas += partial.append_reasoning("reasoning_content", delta.reasoning_content)
-            if delta.reasoning:
-                deltas += partial.append_reasoning("reasoning", delta.reasoning)
-            if delta.content:
-                deltas += partial.append_text(delta.content)
-            for piece in delta.tool_calls or ():
-                function = piece.function
-                deltas += partial.apply_call_piece(
-                    piece.index, piece.id or "", function.name or "", function.arguments, piece.type or ""
-                )
-            if choice.finish_reason:
-                self._set_finish_reason(choice.finish_reason)
-                meta["content_filter_results"] = None
-                deltas += partial.flush()
-        return True
-
     def _process_event(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
         if self._ended:
             return
@@ -242,7 +171,7 @@ class ChatDecoder(BaseDecoder):
         if not isinstance(event, dict):
             shown = to_one_line(data, UNRECOGNISED_LENGTH_MAX)
             raise self._make_error("garbled", f"the provider sent an event of unknown kind: {shown}")
-        if name == b"error" or not _CHUNK_MEMBERS & event.keys():
+        if name == b"error" or _CHUNK_MEMBERS.isdisjoint(event):
             # Some servers send the bare error in place of a piece of the reply.
             error = find_error(event) or ({"message": to_one_line(data)} if name == b"error" else None)
             if error is not None:
@@ -283,7 +212,7 @@ class ChatDecoder(BaseDecoder):
         for name in _FIRST_MEMBERS:
             if not self._meta.get(name):
                 self._meta[name] = chunk.get(name)
-        for name in _LAST_MEMBERS & chunk.keys():
+        for name in _LAST_MEMBERS.intersection(chunk):
             if value := chunk[name]:
                 self._meta[name] = value
 

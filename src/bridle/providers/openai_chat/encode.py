@@ -20,10 +20,10 @@ results, a model that begins), a neutral message of the other role is inserted.
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
-from typing import NamedTuple
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from bridle.providers.wire.dialect import RETURNABLE_ID, is_from_same_origin, match_model_id
 from bridle.providers.wire.encoded_history import RequiredBytes, WireTurn
@@ -115,7 +115,7 @@ BLANK_REASONING = " "
 """Enough for servers that refuse calls without reasoning, if there is none to send."""
 
 
-class _OpenCall(NamedTuple):
+class _OpenCall(Struct, frozen=True):
     """A call without an answer so far."""
 
     call_id: str
@@ -156,22 +156,20 @@ class ChatMessageEncoder:
     def _encode_assistant(self, message: Message, *, own: bool) -> Sequence[WireTurn]:
         calls = message.calls
         sent_ids = [self._choose_id(call, own=own) for call in calls]
-        parts = self._select_reasoning(message.parts, own=own, calls=bool(calls))
-        refused = message.stop is Stop.REFUSED
-
-        def wire(chosen: Sequence[Part]) -> Block:
-            return encode_message(chosen, self._dialect, own=own, refused=refused, sent_ids=sent_ids)
-
-        visible = [part for part in parts if not isinstance(part, Reasoning)]
-        sent = wire(visible)
+        parts: Sequence[Part] = message.parts
+        visible, refused = parts, message.stop is Stop.REFUSED
+        if self._policy == "must_echo" or Reasoning in map(type, parts):
+            parts = self._select_reasoning(parts, own=own, calls=bool(calls))
+            visible = [part for part in parts if not isinstance(part, Reasoning)]
+        sent = encode_message(visible, self._dialect, own=own, refused=refused, sent_ids=sent_ids)
         if _CONTENT_MEMBERS.isdisjoint([name for name, value in sent.items() if value]):
             return ()  # reasoning alone is not a message
         if len(visible) < len(parts):
-            sent = wire(parts)
+            sent = encode_message(parts, self._dialect, own=own, refused=refused, sent_ids=sent_ids)
         self._close_open_calls()
         for call, sent_id in zip(calls, sent_ids, strict=True):
             answer: Block = {"role": "tool", "tool_call_id": sent_id}
-            if own and is_legacy_call(call):
+            if own and call.native and is_legacy_call(call):
                 answer = {"role": "function", "name": encode_tool_name(call.name)}
             self._open.append(_OpenCall(call.id, answer))
         return self._place_message(sent, required=self._encode_required_next())
@@ -209,8 +207,10 @@ class ChatMessageEncoder:
 
     def _encode_result(self, result: ToolResult, *, own: bool) -> Block:
         """Encode a result; empty if no call waits for it: it was answered already, or never made."""
-        pending = next((pending for pending in self._open if pending.call_id == result.call_id), None)
-        if pending is None:
+        for pending in self._open:
+            if pending.call_id == result.call_id:
+                break
+        else:
             return {}
         self._open.remove(pending)
         blocks = [
@@ -271,10 +271,9 @@ class ChatMessageEncoder:
         self._images.clear()
 
     def _encode_required_next(self) -> RequiredBytes:
-        answers, images = [pending.answer for pending in self._open], [*self._images]
-        if not answers and not images:
+        if not self._open and not self._images:
             return b""
-        return lambda: self._encode_missing(answers, images)
+        return partial(self._encode_missing, [pending.answer for pending in self._open], [*self._images])
 
     def _encode_missing(self, answers: Sequence[Block], images: Sequence[Block | Raw]) -> bytes:
         """Encode answers to calls that have none, and the images of the results so far."""
@@ -293,9 +292,11 @@ class ChatMessageEncoder:
         offered = call.wire_id if own and RETURNABLE_ID.fullmatch(call.wire_id) else ""
         if length is not None and not (len(offered) == length and _FIXED_ID.fullmatch(offered)):
             offered = ""
+        if offered and offered not in self._used:
+            self._used.add(offered)
+            return offered
         ours = _ILLEGAL_IN_ID.sub("_", call.id) or "_"
-        chosen = offered if offered and offered not in self._used else _fit_id(ours, length)
-        more = 1
+        chosen, more = _fit_id(ours, length), 1
         while chosen in self._used:
             more += 1
             chosen = _fit_id(f"{ours}_{more}", length)

@@ -10,7 +10,6 @@ No character is scanned twice, however a server splits its pieces.
 """
 
 import re
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 from bridle.providers.wire.json import dumps, parse_integer, repair_surrogates, text_or_empty
@@ -20,7 +19,6 @@ from .content import Block
 _STRING_TOKEN = re.compile(r'["\\]')
 _STRUCTURE_TOKEN = re.compile(r'["\[\]{}]')
 _EMPTY_OBJECT = "{}"
-_NO_PLACES: frozenset[int] = frozenset()
 
 
 class PartialChatCall:
@@ -127,31 +125,6 @@ class PartialChatCalls:
         )
         given: Any = function.get("input" if is_custom else "arguments")
         text = given if isinstance(given, str) else "" if given is None else dumps(given).decode()
-        call, appended = self._continue_call(index, known, name, text, touched, is_custom=is_custom)
-        _merge_members(call.members, piece, ("id", "index", "function", "custom"))
-        _merge_members(call.rest, function, ("name", "input" if is_custom else "arguments"))
-        return call, appended
-
-    def apply_function_piece(
-        self, index: int, known: str, name: str, text: str, kind: str
-    ) -> tuple[PartialChatCall, str]:
-        """Apply a piece that came alone and has no other members; `known` is its id, `kind` its type."""
-        call, appended = self._continue_call(index, known, name, text, _NO_PLACES)
-        if kind:
-            call.members["type"] = kind
-        return call, appended
-
-    def _continue_call(
-        self,
-        index: int | None,
-        known: str,
-        name: str,
-        text: str,
-        touched: AbstractSet[int],
-        *,
-        is_custom: bool = False,
-    ) -> tuple[PartialChatCall, str]:
-        """Assign a piece to its call; return the call and the arguments it received."""
         call = self._find_call(index, known, name, text, touched)
         call.is_custom = call.is_custom or is_custom
         if known and not call.id:
@@ -163,13 +136,15 @@ class PartialChatCalls:
         if name and call.pieces and not text.strip() and call.is_complete:
             call.is_followed = True
         _set_name(call, name)
+        _merge_members(call.members, piece, ("id", "index", "function", "custom"))
+        _merge_members(call.rest, function, ("name", "input" if is_custom else "arguments"))
         if text and not (name and known == call.id and call.has_arguments(text)):
             call.append(text)
             return call, repair_surrogates(text)
         return call, ""
 
     def _find_call(
-        self, index: int | None, known: str, name: str, text: str, touched: AbstractSet[int]
+        self, index: int | None, known: str, name: str, text: str, touched: set[int]
     ) -> PartialChatCall:
         last = self.calls[-1] if self.calls else None
         if index is not None:

@@ -15,7 +15,6 @@ from .content import Block
 from .partial_calls import PartialChatCalls
 from .reasoning import (
     BLOCKS_FIELD,
-    DEFAULT_FIELD,
     DETAILS_FIELD,
     REASONING_FIELDS,
     REASONING_MEMBERS,
@@ -23,7 +22,6 @@ from .reasoning import (
     list_blocks,
     remove_echo,
 )
-from .usual_reply import UsualChatMessage, UsualFunction, UsualToolCall
 
 _STREAMED_MEMBERS = frozenset({"text", "summary", "data"})
 """Members of a detail that arrive in pieces."""
@@ -40,10 +38,6 @@ _KNOWN_MEMBERS = frozenset(
         *REASONING_FIELDS,
     }
 )
-
-
-_USUAL_THOUGHTS = frozenset({DEFAULT_FIELD})
-_USUAL_MEMBERS = frozenset({"type"})
 
 
 class _ContentRun:
@@ -111,12 +105,6 @@ class PartialChatMessage:
                     self._more[name] = _merge_values(self._more.get(name), kept)
         return deltas
 
-    def apply_call_piece(self, index: int, call_id: str, name: str, arguments: str, kind: str) -> list[Delta]:
-        """Apply a piece of a function call that came alone, as `apply_delta` does."""
-        call, text = self._calls.apply_function_piece(index, call_id, name, arguments, kind)
-        shown: list[Delta] = [ToolCallDelta(index=call.place, name=call.name, arguments=text)]
-        return shown + self._completed_calls()
-
     def _apply_reasoning(self, delta: Block, deltas: list[Delta]) -> None:
         for name in REASONING_FIELDS:
             if isinstance(text := delta.get(name), str):
@@ -127,15 +115,14 @@ class PartialChatMessage:
 
     def _completed_calls(self) -> list[Delta]:
         """Return calls that another call followed: this wire does not mark the end of a call otherwise."""
-        calls = self._calls.calls
-        ready: list[Delta] = []
+        calls, ready = self._calls.calls, []
         while self._ready < len(calls) - 1:
             call = calls[self._ready]
             if call.is_complete:
                 tool_call = ToolCall(id="", name=call.name, arguments=repair_surrogates(call.arguments))
                 ready.append(CallReady(index=call.place, call=tool_call))
             self._ready += 1
-        return ready
+        return list(ready)
 
     def append_text(self, text: str) -> list[Delta]:
         """Append a piece of plain text. This is the hot path."""
@@ -174,12 +161,9 @@ class PartialChatMessage:
 
     @property
     def content(self) -> Any:
-        pieces: list[str] = []
-        for run in self._runs:
-            if run.kind != "text" or len(run.members) != 1:
-                return [run.build_block() for run in self._runs]
-            pieces += run.pieces
-        return "".join(pieces)
+        if all(run.kind == "text" and len(run.members) == 1 for run in self._runs):
+            return "".join(piece for run in self._runs for piece in run.pieces)
+        return [run.build_block() for run in self._runs]
 
     @property
     def is_empty(self) -> bool:
@@ -191,23 +175,6 @@ class PartialChatMessage:
         """True if nothing shows that more was to come: every call has complete arguments, or none."""
         calls = [*self._calls.calls, *self._legacy.calls]
         return all(call.is_complete or call.is_custom or not call.arguments.strip() for call in calls)
-
-    def build_usual_message(self) -> UsualChatMessage | None:
-        """Build the message in the usual form; None if it has more than text, reasoning and function calls."""
-        others = self._details or self._blocks or self._refusal or self._sound or self._more
-        if others or self._spoken["data"] or self._legacy.calls or self._tags is not None:
-            return None
-        content = self.content
-        if not isinstance(content, str) or not _USUAL_THOUGHTS.issuperset(self._thoughts):
-            return None
-        calls = []
-        for call in self._calls.calls:
-            if call.is_custom or call.rest or not call.name or not _USUAL_MEMBERS.issuperset(call.members):
-                return None
-            function = UsualFunction(call.name, repair_surrogates(call.arguments))
-            calls.append(UsualToolCall(call.id, function))
-        thought = "".join(self._thoughts.get(DEFAULT_FIELD, ()))
-        return UsualChatMessage(repair_surrogates(content), calls, repair_surrogates(thought))
 
     def build_message(self) -> Block:
         message: Block = {**self._more, "role": "assistant", "content": self.content}

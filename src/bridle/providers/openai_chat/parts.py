@@ -166,35 +166,37 @@ def encode_message(
 
 def simplify_content(blocks: Sequence[Block | Raw], dialect: ChatDialect) -> Any:
     """Simplify content: a string if it is only text, which every server accepts."""
-    texts = [
-        block["text"] for block in blocks if isinstance(block, dict) and block.keys() == _PLAIN_TEXT_MEMBERS
-    ]
     if dialect.content == "string":
         return TEXT_SEPARATOR.join(
             block["text"] for block in blocks if isinstance(block, dict) and "text" in block
         )
-    return texts[0] if len(blocks) == 1 and texts else list(blocks)
+    only = blocks[0] if len(blocks) == 1 else None
+    if isinstance(only, dict) and only.keys() == _PLAIN_TEXT_MEMBERS:
+        return only["text"]
+    return list(blocks)
 
 
 def _encode_content(parts: Sequence[Part], dialect: ChatDialect, *, own: bool) -> Any:
     blocks: list[Block | Raw] = []
     tags = ""
     for part in parts:
+        if type(part) is ToolCall:
+            continue
         native = decode_native(part) if part.native else {}
         match part:
+            case Text() if own and "audio" in native:
+                continue
+            case Text() | Opaque():
+                if (block := encode_content(part, dialect, own=own)) is not None:
+                    blocks.append(block)
             case Reasoning() if "tag" in native:
                 tags += encode_tagged(part)
             case Reasoning() if "chunk" in native:
                 blocks.append(encode_chunk(part))
-            case Text() if own and "audio" in native:
-                continue
             case Media() if own and (part.kind == "audio" or _is_generated_image(part)):
                 continue
             case Media():
                 blocks.append({"type": "text", "text": describe_omitted_media(part)})
-            case Text() | Opaque():
-                if (block := encode_content(part, dialect, own=own)) is not None:
-                    blocks.append(block)
     if not blocks:
         return tags or None
     content = simplify_content(blocks, dialect) or None
@@ -214,7 +216,7 @@ def _split_refusal(parts: Sequence[Part]) -> tuple[list[Part], str]:
 def _add_calls(message: Block, calls: Sequence[ToolCall], sent_ids: Sequence[str], *, own: bool) -> None:
     listed = []
     for call, sent_id in zip(calls, sent_ids, strict=True):
-        if own and is_legacy_call(call):
+        if own and call.native and is_legacy_call(call):
             message["function_call"] = encode_legacy_call(call)
         else:
             listed.append(encode_call(call, sent_id, own=own))

@@ -1,47 +1,44 @@
-"""Decodes a complete reply of the usual form with one typed parse, and builds the reply of a stream of that form.
+"""Decodes a reply of the usual form with one typed parse of its body, or of what a stream was assembled to.
 
 The usual form is one choice with text, reasoning and function calls without unknown members, that stopped or
 calls tools, and counts that add up. A body of any other form is refused here and read by the tolerant decoder
 (decode.py), which gives the same reply for the usual form.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Raw
 from msgspec.structs import replace
 
 from bridle.providers.wire.call_arguments import decode_arguments
-from bridle.providers.wire.json import repair_surrogates
+from bridle.providers.wire.json import repair_surrogates, text_or_empty
 from bridle.providers.wire.usage import STANDARD_TERMS, decode_service_terms
 from bridle.values.message import Part, Reasoning, Reply, Stop, Text, ToolCall
-from bridle.values.model import Model, Origin, make_origin
+from bridle.values.model import Model, make_origin
 
 from .calls import EMPTY_ARGUMENTS, EMPTY_OBJECT
-from .usage import REPLY_FIELDS, UsualChatCounts, choose_stop, count_usual_usage
+from .content import Block
+from .usage import UsualChatCounts, choose_stop, count_usual_usage
 
 Nothing = Annotated[list[Raw], Meta(max_length=0)] | None
-UsualReason = Literal["stop", "tool_calls"]
-USUAL_REASONS = frozenset(get_args(UsualReason))
-_REPLY_FIELDS = frozenset(REPLY_FIELDS)
 
 
-class UsualFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class _UsualFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1)]
     arguments: str
 
 
-class UsualToolCall(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class _UsualToolCall(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     id: str
-    function: UsualFunction
+    function: _UsualFunction
     type: str = ""
     index: int = 0
 
 
-class UsualChatMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class _UsualChatMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     content: str | None = None
-    tool_calls: list[UsualToolCall] | None = None
+    tool_calls: list[_UsualToolCall] | None = None
     reasoning_content: str | None = None
     role: str | None = None
     refusal: None = None
@@ -51,8 +48,8 @@ class UsualChatMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class _UsualChoice(msgspec.Struct, gc=False):
-    message: UsualChatMessage
-    finish_reason: UsualReason
+    message: _UsualChatMessage
+    finish_reason: Literal["stop", "tool_calls"]
     error: None = None
     base_resp: None = None
 
@@ -62,8 +59,8 @@ class _UsualCompletion(msgspec.Struct, gc=False):
 
     choices: tuple[_UsualChoice]
     usage: UsualChatCounts
-    id: str = ""
-    model: str = ""
+    id: str | None = None
+    model: str | None = None
     service_tier: str | None = None
     error: None = None
     base_resp: None = None
@@ -82,53 +79,30 @@ def decode_usual_reply(body: bytes, model: Model, *, tools: bool) -> Reply | Non
         completion = _decode_completion(body)
     except (ValueError, RecursionError):
         return None
-    choice = completion.choices[0]
-    return build_usual_reply(
-        choice.message,
-        choice.finish_reason,
-        completion.usage,
-        completion.service_tier,
-        make_origin(model, completion.model),
-        completion.id,
-        tools=tools,
-    )
+    return _build_reply(completion, model, tools=tools)
 
 
-def build_streamed_reply(
-    message: UsualChatMessage, reason: str, meta: Mapping[str, Any], model: Model, *, tools: bool
-) -> Reply | None:
-    """The reply to a stream whose message has the usual form; None if the rest of it has another one."""
-    if reason not in USUAL_REASONS or not _REPLY_FIELDS.isdisjoint(meta):
-        return None
-    id_, answered_by, tier = meta.get("id") or "", meta.get("model") or "", meta.get("service_tier")
-    if type(id_) is not str or type(answered_by) is not str or not (tier is None or type(tier) is str):
-        return None
+def convert_reply(message: Block, reason: str, meta: Block, model: Model, *, tools: bool) -> Reply | None:
+    """The reply of a stream, from its assembled message and its other members; None if these are not usual."""
+    choice = {"message": message, "finish_reason": reason}
     try:
-        counts = msgspec.convert(meta.get("usage"), UsualChatCounts)
+        completion = msgspec.convert({**meta, "choices": (choice,)}, _UsualCompletion)
     except ValueError:
         return None
-    origin = make_origin(model, repair_surrogates(answered_by))
-    return build_usual_reply(message, reason, counts, tier, origin, repair_surrogates(id_), tools=tools)
+    return _build_reply(completion, model, tools=tools)
 
 
-def build_usual_reply(
-    message: UsualChatMessage,
-    reason: str,
-    counts: UsualChatCounts,
-    tier: str | None,
-    origin: Origin,
-    reply_id: str,
-    *,
-    tools: bool,
-) -> Reply | None:
-    usage = count_usual_usage(counts)
+def _build_reply(completion: _UsualCompletion, model: Model, *, tools: bool) -> Reply | None:
+    usage, tier = count_usual_usage(completion.usage), completion.service_tier
+    choice = completion.choices[0]
+    message, reason = choice.message, choice.finish_reason
     parts: list[Part] = []
     if message.reasoning_content:
-        parts.append(Reasoning(text=message.reasoning_content))
+        parts.append(Reasoning(text=repair_surrogates(message.reasoning_content)))
     if message.content:
-        parts.append(Text(text=message.content))
+        parts.append(Text(text=repair_surrogates(message.content)))
     for call in message.tool_calls or ():
-        given = call.function.arguments
+        given = repair_surrogates(call.function.arguments)
         arguments = EMPTY_OBJECT if given.strip() in EMPTY_ARGUMENTS else decode_arguments(given)
         parts.append(ToolCall(id="", name=call.function.name, arguments=arguments, wire_id=call.id))
     stop = Stop.TOOLS if message.tool_calls else choose_stop(parts, reason, refused=False, tools=tools)
@@ -136,4 +110,12 @@ def build_usual_reply(
         return None
     if tier is not None and tier not in STANDARD_TERMS:
         usage = replace(usage, terms=decode_service_terms(tier))
-    return Reply(parts=tuple(parts), stop=stop, origin=origin, usage=usage, id=reply_id, stop_detail=reason)
+    origin = make_origin(model, text_or_empty(completion.model))
+    return Reply(
+        parts=tuple(parts),
+        stop=stop,
+        origin=origin,
+        usage=usage,
+        id=text_or_empty(completion.id),
+        stop_detail=reason,
+    )

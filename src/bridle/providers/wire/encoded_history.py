@@ -175,6 +175,8 @@ class EncodedMessages:
         self._hash = blake2b(digest_size=DIGEST_BYTES)
 
     def _extend(self, messages: tuple[Message, ...]) -> None:
+        if messages is self._seen:
+            return
         # Tuple comparison checks identity first, so comparing the same message objects is cheap.
         if messages[: len(self._seen)] != self._seen:
             self._restart()

@@ -6,7 +6,7 @@ woken once for them.
 
 import asyncio
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Protocol
@@ -54,9 +54,8 @@ class DeltaCallIds:
     def __init__(self, turn: int, watchers: ShownTo, start_early: Callable[[CallReady], None]) -> None:
         self._turn, self._watchers, self._start_early = turn, watchers, start_early
         self._number_of: dict[int, int] = {}
-        """Call numbers by the index of the part in the reply."""
+        """Call numbers, and ids, by the index of the part in the reply."""
         self._id_of: dict[int, str] = {}
-        """Ids by the same index."""
         self._ready: set[int] = set()
 
     def identify(self, delta: Delta) -> Delta:
@@ -88,14 +87,11 @@ class DeltaCallIds:
     def show_all(self, deltas: list[Delta]) -> None:
         """Show the deltas that arrived together."""
         kinds = set(map(type, deltas))
-        if kinds.isdisjoint(CALL_DELTA_TYPES):
-            self._watchers.notify_all(deltas)
-            return
-        identify = self.identify
-        identified = [identify(delta) if type(delta) in CALL_DELTA_TYPES else delta for delta in deltas]
-        self._watchers.notify_all(identified)
+        if not kinds.isdisjoint(CALL_DELTA_TYPES):
+            deltas = [self.identify(delta) if type(delta) in CALL_DELTA_TYPES else delta for delta in deltas]
+        self._watchers.notify_all(deltas)
         if CallReady in kinds:
-            for delta in identified:
+            for delta in deltas:
                 if type(delta) is CallReady:
                     self._start_early(delta)
 
@@ -105,7 +101,8 @@ def redact_reply(reply: Reply, redactor: Redactor) -> Reply:
     texts = [reply.id, reply.stop_detail, reply.cache_miss_reason]
     for part in reply.parts:
         texts += map(str, astuple(part))
-    if _are_texts_clear(texts, redactor):
+    whole = "\n".join(texts)
+    if redactor.redact_text(whole) == whole:
         return reply
     parts = tuple(_redact_part(part, redactor) for part in reply.parts)
     id_, detail = redactor.redact_text(reply.id), redactor.redact_text(reply.stop_detail)
@@ -160,8 +157,7 @@ class StreamRedactor:
         """Return True, and note the texts as shown, if they have no part of the key."""
         if self._waiting:
             return False
-        last = deltas[-1]
-        whole = "".join(map(READ_TEXT[type(last)], deltas))
+        whole, last = "".join(map(READ_TEXT[type(deltas[0])], deltas)), deltas[-1]
         if not whole or not isinstance(last, STREAMED_DELTAS) or not self._redactor.is_clear(whole):
             return False
         if type(last) is ToolCallDelta and any(map(self._names_secret, deltas)):
@@ -234,14 +230,7 @@ def set_delta_text(delta: Streamed, text: str) -> Streamed:
     return replace(delta, **{TEXT_FIELDS[type(delta)]: text})
 
 
-def _are_texts_clear(texts: Iterable[str], redactor: Redactor) -> bool:
-    whole = "\n".join(texts)
-    return redactor.redact_text(whole) == whole
-
-
 def _redact_part(part: Part, redactor: Redactor) -> Part:
-    if _are_texts_clear(map(str, astuple(part)), redactor):
-        return part
     changed = {}
     for name, value in asdict(part).items():
         if value and isinstance(value, str) and name != "data":
