@@ -29,8 +29,7 @@ def message_breakpoint_ttls(request: Request, *, at_end: bool = False) -> dict[i
             if not -count <= mark.message < count:
                 raise MisuseError(f"no message {mark.message} for a breakpoint: the request has {count}")
             marks[mark.message % count] = mark.ttl
-    ttl = end_breakpoint_ttl(request)
-    if at_end and count and ttl:
+    if at_end and count and (ttl := end_breakpoint_ttl(request)):
         marks[count - 1] = ttl
     return marks
 
