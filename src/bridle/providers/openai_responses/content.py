@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from bridle.providers.wire.json import dumps, loads, raw_json, repair_surrogates, text_or_empty
+from bridle.providers.wire.json import drop_nulls, dumps, loads, raw_json, repair_surrogates, text_or_empty
 from bridle.providers.wire.media import describe_omitted_media
 from bridle.values.message import Media, Opaque, Text, ToolResult
 
@@ -182,8 +182,15 @@ def _default_file_name(media_type: str) -> str:
 
 
 def _extra_members(modelled: set[str], piece: Mapping[str, Any]) -> Block:
-    return {
-        name: value
-        for name, value in piece.items()
-        if name not in modelled and value is not None and not (name == "annotations" and value == [])
-    }
+    more = extra_members(modelled, piece)
+    if more.get("annotations") == []:
+        del more["annotations"]
+    return more
+
+
+def extra_members(modelled: set[str], item: Mapping[str, Any]) -> Block:
+    """Return the members of an item that parts do not model."""
+    more = dict(item)
+    for name in modelled:
+        more.pop(name, None)
+    return drop_nulls(more) if None in more.values() else more

@@ -26,7 +26,7 @@ from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall
 
-from .content import CONTENT, Block, decode_content, encode_content, expand_content
+from .content import CONTENT, Block, decode_content, encode_content, expand_content, extra_members
 from .hosted import HOSTED_ITEMS
 from .hosted_calls import HOSTED_CALLS, decode_hosted_call, needs_answer
 
@@ -197,11 +197,6 @@ def item_id(part: Part, native: Block) -> str:
     """Return the id by which the provider knows this part's item; empty if there is none."""
     fields = native.get("message") if isinstance(part, CONTENT) else native
     return text_or_empty(fields.get("id")) if isinstance(fields, dict) else ""
-
-
-def extra_members(modelled: set[str], item: Mapping[str, Any]) -> Block:
-    """Return the members of an item that parts do not model."""
-    return {name: value for name, value in item.items() if name not in modelled and value is not None}
 
 
 def _decode_message(item: Block, follows: object, *, refused: bool) -> list[Text] | None:

@@ -65,7 +65,7 @@ def build_reply(
     elif status == "incomplete":
         parts = _disarm_cut_call(parts, items)
         stop, detail = STOPS.get(reason, Stop.OTHER), f"incomplete: {reason}" if reason else status
-    elif ToolCall in [type(part) for part in parts]:
+    elif ToolCall in map(type, parts):
         stop, detail = Stop.TOOLS, status
     elif has_refusal(items):
         parts, stop, detail = decode_parts(items, refused=True, surface=True), Stop.REFUSED, "refusal"
