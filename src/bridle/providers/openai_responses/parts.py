@@ -84,13 +84,13 @@ def decode_parts(items: Sequence[object], *, refused: bool, surface: bool = Fals
     answers stay items.
     """
     parts: list[Part] = []
-    in_message = False
+    follows = False
     for item in items:
         if not isinstance(item, dict):
             continue
         match item_type(item):
-            case "message" if (texts := _decode_message(item, in_message, refused=refused)) is not None:
-                in_message = in_message or bool(texts)
+            case "message" if (texts := _decode_message(item, refused=refused, follows=follows)) is not None:
+                follows = follows or bool(texts)
                 parts += texts
                 continue
             case "reasoning":
@@ -101,7 +101,7 @@ def decode_parts(items: Sequence[object], *, refused: bool, surface: bool = Fals
                 parts.append(decode_hosted_call(item))
             case kind:
                 parts.append(make_opaque(kind, item))
-        in_message = False
+        follows = False
     return tuple(parts)
 
 
@@ -199,7 +199,7 @@ def item_id(part: Part, native: Block) -> str:
     return text_or_empty(fields.get("id")) if isinstance(fields, dict) else ""
 
 
-def _decode_message(item: Block, follows: object, *, refused: bool) -> list[Text] | None:
+def _decode_message(item: Block, *, refused: bool, follows: bool) -> list[Text] | None:
     """Decode a message; None if parts cannot represent it. `follows`: the part before is of another message."""
     if item.get("role", "assistant") != "assistant":
         return None
