@@ -11,12 +11,16 @@ from random import Random
 import pytest
 from wire_kit import Wire
 
+from bridle.providers.anthropic import decode as anthropic_stream
 from bridle.providers.anthropic.usual_reply import decode_usual_reply as decode_message
 from bridle.providers.openai_chat.usual_reply import decode_usual_reply as decode_completion
+from bridle.providers.openai_responses import decode as responses_stream
+from bridle.values.errors import ProviderError
 from bridle.values.message import Reply
 
 CAMPAIGN = float(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 BODIES_PER_FAMILY = int(3_000 * CAMPAIGN)
+STREAMS_PER_FAMILY = int(1_500 * CAMPAIGN)
 MESSAGE = {
     "id": "msg_1",
     "type": "message",
@@ -111,6 +115,63 @@ FAMILIES = {
     "openai_responses": (RESPONSE, {}, {"input_tokens_details": {"cache_write_tokens_details": {}}}),
 }
 """An example of each family, and members that mean nothing and are not usual: of the body, and of its counts."""
+STREAMS = {
+    "anthropic": [
+        {"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "ping"},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Ä first"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {**MESSAGE["content"][2], "input": {}}},
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": '{"a"'},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": ":1}"},
+        },
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 12}},
+        {"type": "message_stop"},
+    ],
+    "openai_responses": [
+        {"type": "response.created", "response": {**RESPONSE, "status": "in_progress", "output": []}},
+        {
+            "type": "response.output_item.added",
+            "output_index": 0,
+            "item": {**RESPONSE["output"][0], "content": []},
+        },
+        {
+            "type": "response.content_part.added",
+            "output_index": 0,
+            "part": {"type": "output_text", "text": ""},
+        },
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "Ä first look."},
+        {"type": "response.output_text.done", "output_index": 0, "text": "Ä first look."},
+        {
+            "type": "response.content_part.done",
+            "output_index": 0,
+            "part": RESPONSE["output"][0]["content"][0],
+        },
+        {"type": "response.output_item.done", "output_index": 0, "item": RESPONSE["output"][0]},
+        {
+            "type": "response.output_item.added",
+            "output_index": 1,
+            "item": {**RESPONSE["output"][1], "arguments": ""},
+        },
+        {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "{}"},
+        {"type": "response.output_item.done", "output_index": 1, "item": RESPONSE["output"][1]},
+        {"type": "response.completed", "response": RESPONSE},
+    ],
+}
+PARSERS = {
+    "anthropic": (anthropic_stream, ("_decode_event",)),
+    "openai_responses": (responses_stream, ("_decode_event", "_decode_end_event")),
+}
+"""The module that decodes the streams of a family, and its typed parses of events."""
 TYPED = {
     "anthropic": decode_message,
     "openai_chat": lambda body, model: decode_completion(body, model, tools=False),
@@ -182,3 +243,55 @@ def test_a_body_gives_the_same_reply_on_both_ways(family):
         if isinstance(reply, Reply) and not changed.keys() & beside.keys():
             assert reply == wire.decode_or_fail(tolerant), plain
     assert usual > BODIES_PER_FAMILY / 20 or typed is None
+
+
+def refuse(data):
+    raise ValueError("no typed parse")
+
+
+def encode_stream(events, random):
+    names = random.random() < 0.8
+    return b"".join(
+        b"%bdata: %b\n\n" % (b"event: %b\n" % str(event.get("type")).encode("utf-8", "replace") if names else b"",
+                             json.dumps(event).encode())
+        for event in events
+    )  # fmt: skip
+
+
+def decode_stream(wire, body, size):
+    """Every delta, in order, and the reply or the failure."""
+    decoder, seen = wire.new_decoder(), []
+    try:
+        for start in range(0, len(body), size):
+            seen += decoder.feed(body[start : start + size])
+        return [*seen, decoder.close()]
+    except ProviderError as error:
+        return [*seen, error.failure]
+
+
+@pytest.mark.parametrize("family", STREAMS)
+def test_a_stream_gives_the_same_deltas_and_reply_without_the_typed_parse(family, monkeypatch):
+    wire, random, (module, parsers) = Wire(family, "m"), Random(7), PARSERS[family]
+    replies = 0
+    for number in range(STREAMS_PER_FAMILY):
+        events = deepcopy(STREAMS[family])
+        for _ in range(random.choice((1, 1, 2)) if number else 0):
+            place = random.randrange(len(events))
+            match random.choice(("mutate", "mutate", "mutate", "drop", "repeat", "move")):
+                case "mutate":
+                    events[place] = mutate(events[place], random)
+                case "drop" if len(events) > 1:
+                    del events[place]
+                case "repeat":
+                    events.insert(random.randrange(len(events)), deepcopy(events[place]))
+                case _:
+                    events.append(events.pop(place))
+        body, size = encode_stream(events, random), random.choice((100_000, 97))
+        typed = decode_stream(wire, body, size)
+        with monkeypatch.context() as patch:
+            for parser in parsers:
+                patch.setattr(module, parser, refuse)
+            assert decode_stream(wire, body, size) == typed, body
+        assert number or isinstance(typed[-1], Reply)
+        replies += isinstance(typed[-1], Reply)
+    assert replies > STREAMS_PER_FAMILY / 4

@@ -44,7 +44,13 @@ from .usual_reply import decode_usual_reply
 
 _TEXT_MEMBERS = {"text_delta": "text", "thinking_delta": "thinking"}
 """The member of a delta, and of the start of a block, that holds text; input comes in deltas only."""
+_METADATA = (
+    "id", "type", "model", "error", "completion", "stop_reason", "stop_sequence", "stop_details", "diagnostics"
+)  # fmt: skip
+"""The members of a message, besides content and usage, that decide about the reply."""
 _EVENTSTREAM_TYPE = "application/vnd.amazon.eventstream"
+_LARGE_EVENTS = frozenset({b"message_start", b"content_block_start", b"message_delta"})
+"""Names of events that have members besides those of the typed parse."""
 
 
 class _AnthropicDelta(msgspec.Struct, gc=False):
@@ -56,7 +62,7 @@ class _AnthropicDelta(msgspec.Struct, gc=False):
 
 class _AnthropicEvent(msgspec.Struct, gc=False):
     type: str = ""
-    index: int = -1
+    index: int | None = None
     delta: _AnthropicDelta | None = None
 
 
@@ -78,7 +84,7 @@ class AnthropicDecoder(BaseDecoder):
         self._meta: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: list[PartialAnthropicBlock] = []
-        self._open: dict[int, PartialAnthropicBlock] = {}
+        self._open: dict[int | None, PartialAnthropicBlock] = {}
         self._given: list[Part] = []
         self._started = self._has_stop_reason = self._stopped = False
         self._ready = CompletedCalls()
@@ -104,6 +110,9 @@ class AnthropicDecoder(BaseDecoder):
     def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
         for name, data in events:
+            if name != b"content_block_delta" and name in _LARGE_EVENTS:
+                self._process_event(name, data, deltas)
+                continue
             try:
                 event = _decode_event(data)
             except (ValueError, RecursionError):
@@ -115,7 +124,10 @@ class AnthropicDecoder(BaseDecoder):
                 or delta.type != block.delta_type
                 or event.type != "content_block_delta"
             ):
-                self._process_event(name, data, deltas)
+                # Nothing follows from a ping, nor from the end of a block that is no call.
+                is_over = event.type == "content_block_stop" and (block is None or block.call < 0)
+                if event.type != "ping" and not is_over:
+                    self._process_event(name, data, deltas)
             elif delta.type == "text_delta":
                 if text := delta.text:
                     block.pieces.append(text)
@@ -126,6 +138,7 @@ class AnthropicDecoder(BaseDecoder):
                     deltas.append(ReasoningDelta(reasoning=text))
             elif text := delta.partial_json:
                 block.pieces.append(text)
+                block.ended = None
                 if block.is_call:
                     deltas.append(ToolCallDelta(index=block.place, name=block.name, arguments=text))
             else:
@@ -210,6 +223,7 @@ class AnthropicDecoder(BaseDecoder):
         index, block.call = block.call, -1
         part = block.build_part(last_and_cut=False)
         if isinstance(part, ToolCall):
+            block.ended = part if block.pieces else None
             deltas += self._ready.end_call(
                 index, part, sure=bool(block.pieces) or block.input_text != EMPTY_INPUT
             )
@@ -227,6 +241,7 @@ class AnthropicDecoder(BaseDecoder):
                     "garbled", f"the provider continued block {index}, which it never began"
                 )
             block = self._start_block(index, {"type": kind, kind: ""}, EMPTY_INPUT)
+        block.ended = None
         if delta_type in DELTA_MEMBERS and block.delta_type is None:
             block.delta_type = delta_type
         match delta_type:
@@ -260,10 +275,11 @@ class AnthropicDecoder(BaseDecoder):
 
     def _update_metadata(self, update: dict[str, Any]) -> None:
         """Update the metadata; null values do not overwrite, because counts are running totals."""
-        usage = update.get("usage")
-        if isinstance(usage, dict):
+        for name in _METADATA:
+            if (value := update.get(name)) is not None:
+                self._meta[name] = value
+        if isinstance(usage := update.get("usage"), dict):
             self._usage.update(drop_nulls(usage))
-        self._meta.update(drop_nulls(update))
 
     def _build_parts(self) -> list[Part]:
         cut = self._meta.get("stop_reason") == LENGTH_STOP

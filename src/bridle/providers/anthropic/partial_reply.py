@@ -34,7 +34,7 @@ _decode_inputs = msgspec.json.Decoder(_BlockInputs).decode
 class PartialAnthropicBlock:
     """A block of a streamed reply under construction."""
 
-    __slots__ = ("call", "delta_type", "input_text", "is_call", "name", "pieces", "place", "stub")
+    __slots__ = ("call", "delta_type", "ended", "input_text", "is_call", "name", "pieces", "place", "stub")
 
     def __init__(self, stub: Block, place: int, input_text: str) -> None:
         self.stub = stub
@@ -45,6 +45,8 @@ class PartialAnthropicBlock:
         self.is_call = stub.get("type") == "tool_use"
         self.call = -1
         """Index among the calls of the reply; -1 after the call was reported as complete."""
+        self.ended: Part | None = None
+        """The call as it was reported, if it was built of pieces and nothing followed."""
         self.delta_type: str | None
         match stub.get("type"):
             case "text":
@@ -56,6 +58,8 @@ class PartialAnthropicBlock:
                 self.delta_type = "input_json_delta" if self.is_call or "input" in stub else None
 
     def build_part(self, *, last_and_cut: bool) -> Part:
+        if self.ended is not None:
+            return self.ended
         said = "".join(self.pieces)
         match self.delta_type:
             case "text_delta":

@@ -151,13 +151,8 @@ def _encode_known_part(part: Part, *, own: bool, sent_id: str) -> Block | None:
     if type(part) is Text:
         return {"type": "text", "text": repair_surrogates(part.text)} if part.text.strip() else None
     if type(part) is ToolCall:
-        sent_name = TOOL_NAMES.encode_name(part.name)
-        return {
-            "type": "tool_use",
-            "id": sent_id,
-            "name": sent_name,
-            "input": encode_arguments(part.arguments),
-        }
+        name, arguments = TOOL_NAMES.encode_name(part.name), encode_arguments(part.arguments)
+        return {"type": "tool_use", "id": sent_id, "name": name, "input": arguments}
     if type(part) is ToolResult:
         return _encode_result(part, own=own, sent_id=sent_id)
     if type(part) is Reasoning:

@@ -80,10 +80,8 @@ def _stop_detail(word: str, meta: Mapping[str, Any]) -> str:
     details = meta.get("stop_details")
     category = explanation = ""
     if isinstance(details, dict):
-        category, explanation = (
-            text_or_empty(details.get("category")),
-            text_or_empty(details.get("explanation")),
-        )
+        category = text_or_empty(details.get("category"))
+        explanation = text_or_empty(details.get("explanation"))
     elif word == "stop_sequence":
         explanation = text_or_empty(meta.get("stop_sequence"))
     return word + (f" ({category})" if category else "") + (f": {explanation}" if explanation else "")

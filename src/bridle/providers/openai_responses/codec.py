@@ -66,7 +66,7 @@ from .decode import ResponsesDecoder
 from .decode_request import MODES, STATEFUL_FIELDS, SUMMARIES, decode_request
 from .encode import ResponsesEncodeOptions, ResponsesHistory
 from .hosted import HOSTED, USES_MAX_FIELD, count_hosted_uses
-from .parts import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, TOOL_NAMES, encode_tool_name
+from .parts import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, TOOL_NAMES
 
 PATH, COMPACT_PATH = "/responses", "/responses/compact"
 COMPACT_FIELDS = (
@@ -146,10 +146,7 @@ class ResponsesCodec(BaseCodec):
             frame = _ResponsesFrame(request, self._dialect)
         kept.configure(request.model.endpoint, frame.options, request.deferred_tools, _encode_function)
         follows = kept.has_content(request.messages)
-        kept.set_head(
-            (*frame.head_source, follows),
-            lambda: frame.encode_head(follows=follows),
-        )
+        kept.set_head((*frame.head_source, follows), lambda: frame.encode_head(follows=follows))
         body, digest = kept.build_body_since(
             _count_stored_messages(request, frame.extras) if frame.extras else 0,
             request.messages,
@@ -259,7 +256,7 @@ def _encode_tool(spec: ToolSpec, model: Model) -> Block | Raw:
 def _encode_function(spec: ToolSpec) -> Block | Raw:
     if (native := native_definition(spec)) is not None:
         return native
-    tool: Block = {"type": "function", "name": encode_tool_name(spec.name)}
+    tool: Block = {"type": "function", "name": TOOL_NAMES.encode_name(spec.name)}
     if spec.description:
         tool["description"] = spec.description
     # Always explicit: without the field, the provider would rewrite the schema to make it strict.
@@ -381,7 +378,7 @@ def _encode_tool_choice(request: Request) -> str | Block:
             return {name: tool[name] for name in ("type", "server_label") if name in tool}
         if spec.name == choice.name and spec.native is not None and is_object(spec.native):
             kind = loads(spec.native).get("type", kind)
-    named = {"name": encode_tool_name(choice.name)} if kind in ("function", "custom") else {}
+    named = {"name": TOOL_NAMES.encode_name(choice.name)} if kind in ("function", "custom") else {}
     return {"type": kind, **named}
 
 

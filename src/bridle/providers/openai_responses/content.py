@@ -12,16 +12,20 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bridle.providers.wire.json import dumps, loads, repair_surrogates, text_or_empty
+from msgspec import Raw
+
+from bridle.providers.wire.json import drop_nulls, dumps, loads, raw_json, repair_surrogates, text_or_empty
 from bridle.providers.wire.media import describe_omitted_media
-from bridle.values.message import Media, Opaque, Text
+from bridle.values.message import Media, Opaque, Text, ToolResult
 
 Block = dict[str, Any]
+CONTENT = (Text, Media)
 
 OPAQUE_CONTENT_PREFIX = "content."
 """Prefix of the kind of an `Opaque` that is a piece of content, not an item."""
 _TEXT_MEMBERS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 """The member of each type of text that holds it."""
+_KNOWN_TEXT_MEMBERS = {member: {"type", member} for member in _TEXT_MEMBERS.values()}
 _KNOWN_MEDIA_MEMBERS = {
     "image_url": {"type", "image_url"},
     "file_url": {"type", "file_url"},
@@ -37,19 +41,25 @@ def expand_content(content: object, kind: str) -> list[Block] | None:
         return [{"type": kind, "text": content}]
     if content is None:
         return []
-    if isinstance(content, list) and all(isinstance(piece, dict) for piece in content):
+    if isinstance(content, list) and not [piece for piece in content if not isinstance(piece, dict)]:
         return content
     return None
 
 
-def decode_content(piece: Block, role: str, *, refused: bool = False) -> Text | Media | Opaque:
+def decode_content(
+    piece: Block, role: str, *, refused: bool = False, message: Block | None = None
+) -> Text | Media | Opaque:
+    """Convert a piece of content. `message`: further members of the message that a text starts."""
     kind = text_or_empty(piece.get("type"))
     member = _TEXT_MEMBERS.get(kind)
-    if member is not None and isinstance(piece.get(member), str):
-        more = _extra_members({"type", member}, piece)
+    if member is not None and isinstance(text := piece.get(member), str):
+        more = _extra_members(_KNOWN_TEXT_MEMBERS[member], piece)
         if kind != _text_type(role, refused=refused):
             more["type"] = kind
-        return Text(text=text_or_empty(piece[member]), native=_encode_native(more))
+        native: Block = {} if message is None else {"message": message}
+        if more:
+            native["part"] = more
+        return Text(text=text_or_empty(text), native=dumps(native).decode() if native else None)
     if role != "assistant" and (media := _decode_media(kind, piece)) is not None:
         return media
     return Opaque(kind=OPAQUE_CONTENT_PREFIX + kind, native=dumps(piece).decode())
@@ -62,12 +72,45 @@ def encode_content(
     if isinstance(part, Media):
         return {**_encode_media(part, role), **native}
     kind = native.get("type") or _text_type(role, refused=refused)
-    if kind not in _TEXT_MEMBERS:
+    member = _TEXT_MEMBERS.get(kind)
+    if member is None:
         return dict(native)
-    piece: Block = {"type": kind, _TEXT_MEMBERS.get(kind, "text"): repair_surrogates(part.text)}
+    piece: Block = {"type": kind, member: repair_surrogates(part.text)}
     if kind == "output_text":
         piece["annotations"] = []
-    return {**piece, **native}
+    return {**piece, **native} if native else piece
+
+
+def encode_output(result: ToolResult, *, own: bool) -> str | list[Any]:
+    """Encode the content of a result: a string if it is plain text. `own`: native members are sent again."""
+    pieces: list[Any] = []
+    for part in result.parts:
+        if isinstance(part, Opaque):
+            if own:
+                pieces.append(raw_json(part.native))
+        elif not is_blank(part):
+            native = loads(part.native).get("part", {}) if own and part.native is not None else {}
+            pieces.append(encode_content(part, native, "tool"))
+    if result.is_error:
+        prefix = "[tool error]" if result.outcome == "error" else f"[tool error: {result.outcome}]"
+        first = pieces[0] if pieces else None
+        if isinstance(first, dict) and first["type"] == "input_text":
+            pieces[0] = {**first, "text": f"{prefix} {first['text']}"}
+        else:
+            pieces.insert(0, {"type": "input_text", "text": prefix})
+    if not pieces:
+        return ""
+    only = pieces[0] if len(pieces) == 1 else None
+    return only["text"] if isinstance(only, dict) and only.keys() == {"type", "text"} else pieces
+
+
+def shorten_message(item: Block | Raw) -> Block | Raw:
+    """Shorten a message of plain text to a string: the one form every server accepts for every role."""
+    if isinstance(item, dict) and item.keys() == {"type", "role", "content"} and len(item["content"]) == 1:
+        piece: Block = {"annotations": [], **item["content"][0]}
+        if piece.keys() == {"type", "text", "annotations"} and not piece["annotations"]:
+            return {**item, "content": piece["text"]}
+    return item
 
 
 def is_blank(part: object, *, own: bool = False) -> bool:
@@ -97,7 +140,7 @@ def _decode_media(kind: str, piece: Block) -> Media | None:
         del more["detail"]
     media_kind: Any = "image" if kind == "input_image" else "document"
     inline = _DATA_URL.fullmatch(value)
-    native = _encode_native(more)
+    native = dumps({"part": more}).decode() if more else None
     if source == "file_id":
         return Media.from_wire(kind=media_kind, file_id=value, native=native)
     if source == "file_data" and inline is None:
@@ -139,12 +182,15 @@ def _default_file_name(media_type: str) -> str:
 
 
 def _extra_members(modelled: set[str], piece: Mapping[str, Any]) -> Block:
-    return {
-        name: value
-        for name, value in piece.items()
-        if name not in modelled and value is not None and not (name == "annotations" and value == [])
-    }
+    more = extra_members(modelled, piece)
+    if more.get("annotations") == []:
+        del more["annotations"]
+    return more
 
 
-def _encode_native(more: Block) -> str | None:
-    return dumps({"part": more}).decode() if more else None
+def extra_members(modelled: set[str], item: Mapping[str, Any]) -> Block:
+    """Return the members of an item that parts do not model."""
+    more = dict(item)
+    for name in modelled:
+        more.pop(name, None)
+    return drop_nulls(more) if None in more.values() else more

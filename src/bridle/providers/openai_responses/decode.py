@@ -6,11 +6,13 @@ skipped, and so are padding, pings and anything after the end. An unreadable eve
 have been part of the reply.
 
 Deltas take a fast path: one typed parse, one append, one delta. Everything else is rare and goes through
-`_process_event`, which checks before it changes anything.
+`_apply_event`, which checks before it changes anything. The typed parse reads only the members that count; what
+it refuses, and what it does not read, is read by the tolerant parser.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import msgspec
 
@@ -36,7 +38,7 @@ from .partial_reply import (
     merge_items,
 )
 from .parts import BETWEEN, REASONING, item_type
-from .usage import UNFINISHED_STATUSES, build_reply
+from .usage import UNFINISHED_STATUSES, ResponseMembers, build_reply
 
 _UNUSED_EVENTS = frozenset(
     {"response.created", "response.queued", "response.in_progress", "response.content_part.done"}
@@ -48,18 +50,19 @@ class _ResponsesEvent(msgspec.Struct, gc=False):
     type: str = ""
     output_index: int = -1
     delta: str = ""
+    item: dict[str, Any] | None = None
+    part: dict[str, Any] | None = None
+
+
+class _ResponsesEndEvent(_ResponsesEvent, gc=False):
+    response: ResponseMembers | None = None
 
 
 _decode_event = msgspec.json.Decoder(_ResponsesEvent).decode
+_decode_end_event = msgspec.json.Decoder(_ResponsesEndEvent).decode
+_decode_response = msgspec.json.Decoder(ResponseMembers).decode
 _EMPTY_EVENT = _ResponsesEvent()
 """Placeholder for an event that the typed parse refuses; the tolerant parser reads it."""
-
-
-def _is_redundant(event_type: str, item: PartialResponsesItem | None) -> bool:
-    """True for an event that tells nothing new, so that it need not be parsed a second time."""
-    if event_type in WHOLE_TEXT_EVENTS:
-        return item is None or bool(item.pieces)
-    return event_type in _UNUSED_EVENTS
 
 
 class ResponsesDecoder(BaseDecoder):
@@ -102,16 +105,13 @@ class ResponsesDecoder(BaseDecoder):
         deltas: list[Delta] = []
         for name, data in events:
             try:
-                event = _decode_event(data)
+                event = _decode_end_event(data) if name == b"response.completed" else _decode_event(data)
             except (ValueError, RecursionError):
                 event = _EMPTY_EVENT
-            kind, item, text = (
-                DELTA_EVENTS.get(event.type),
-                self._started.get(event.output_index),
-                event.delta,
-            )
+            kind, text = DELTA_EVENTS.get(event.type), event.delta
+            item = self._started.get(event.output_index)
             if item is None or item.kind != kind or not text or self._end is not None:
-                if not _is_redundant(event.type, item):
+                if not self._apply_typed_event(event, item, deltas):
                     self._process_event(name, data, deltas)
                 continue
             item.pieces.append(text)
@@ -120,6 +120,27 @@ class ResponsesDecoder(BaseDecoder):
             elif (delta := make_delta(item, text)) is not None:
                 deltas.append(delta)
         return deltas
+
+    def _apply_typed_event(
+        self, event: _ResponsesEvent, started: PartialResponsesItem | None, deltas: list[Delta]
+    ) -> bool:
+        """Apply an event as `_apply_event` would; False if the typed parse does not hold all that counts."""
+        item = event.item
+        if self._end is not None or event.type in _UNUSED_EVENTS:
+            return True
+        if event.type in WHOLE_TEXT_EVENTS:
+            return started is None or bool(started.pieces)
+        if item is not None and event.type == "response.output_item.added":
+            self._start_item(event.output_index, item_type(item), item)
+        elif item is not None and event.type == "response.output_item.done":
+            self._finish_item(event.output_index, item, deltas)
+        elif started is not None and event.type == "response.content_part.added":
+            self._next_content(started, item_type(event.part or {}), deltas)
+        elif isinstance(event, _ResponsesEndEvent) and event.type in _END_EVENTS:
+            self._end_stream(event.type, event.response)
+        else:
+            return False
+        return True
 
     def _process_event(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
         if self._end is not None or data.strip() == DONE_EVENT:
@@ -242,7 +263,12 @@ class ResponsesDecoder(BaseDecoder):
         return classify_error(details, self._status)
 
     def _decode_body(self, body: bytes) -> Reply:
-        response = self._parse_body(body)
+        try:
+            response: Any = _decode_response(body)
+        except (ValueError, RecursionError):
+            response = None
+        if response is None or not isinstance(response.get("output"), list):
+            response = self._parse_body(body)
         if isinstance(response, dict):
             self._check_done(response)
             if isinstance(response.get("output"), list):

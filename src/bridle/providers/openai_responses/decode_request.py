@@ -38,7 +38,7 @@ from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
 
 from .breakpoints import BreakpointReader
-from .content import Block, decode_content, expand_content
+from .content import Block, decode_content, expand_content, extra_members
 from .encode import ERROR_PREFIX, OUTPUT_ITEMS
 from .parts import (
     CUSTOM_CALL,
@@ -46,7 +46,6 @@ from .parts import (
     OUTPUT_DIALECT,
     TOOL_DIALECT,
     decode_parts,
-    extra_members,
     has_refusal,
     item_type,
     make_opaque,

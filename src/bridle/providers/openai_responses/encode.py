@@ -26,15 +26,15 @@ from msgspec.structs import replace
 
 from bridle.providers.wire.dialect import RETURNABLE_ID, is_from_same_origin
 from bridle.providers.wire.encoded_history import EncodedMessages, WireTurn
-from bridle.providers.wire.json import dumps, loads, raw_json
+from bridle.providers.wire.json import dumps
 from bridle.values.base import Value
 from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Stop, Text, ToolCall, ToolResult
-from bridle.values.model import Endpoint, ReasoningPolicy
+from bridle.values.model import Endpoint, Origin, ReasoningPolicy
 from bridle.values.request import ToolSpec
 
-from .content import OPAQUE_CONTENT_PREFIX, Block, encode_content, is_blank
+from .content import OPAQUE_CONTENT_PREFIX, Block, encode_content, encode_output, is_blank, shorten_message
 from .hosted_calls import HOSTED_CALLS, encode_hosted_result
-from .parts import CALL, CUSTOM_CALL, FAMILY, NEEDS_ID, encode_items, encode_opaque, item_id
+from .parts import CALL, CUSTOM_CALL, FAMILY, NEEDS_ID, encode_items, encode_opaque, item_id, parse_native
 
 OUTPUT_ITEMS = {CALL: "function_call_output", CUSTOM_CALL: "custom_tool_call_output"}
 ID_LENGTH_MAX = 64
@@ -72,7 +72,6 @@ class ResponsesHistory(EncodedMessages):
         self._options = ResponsesEncodeOptions()
         self._deferred: tuple[ToolSpec, ...] = ()
         self._define: ToolEncoder | None = None
-        self._starts: list[int] = []
         super().__init__(
             lambda endpoint: ResponsesItemEncoder(endpoint, self._options, self._deferred, self._define)
         )
@@ -108,14 +107,6 @@ class ResponsesHistory(EncodedMessages):
         place = head + (self._starts[start] if start < len(self._starts) else len(self._buffer))
         return whole[:head] + whole[place:].removeprefix(b","), digest
 
-    def _restart(self) -> None:
-        self._starts = []
-        super()._restart()
-
-    def _append_message(self, message: Message) -> None:
-        self._starts.append(len(self._buffer))
-        super()._append_message(message)
-
 
 class ResponsesItemEncoder:
     def __init__(
@@ -137,88 +128,99 @@ class ResponsesItemEncoder:
         self._item_ids: set[str] = set()
 
     def __call__(self, message: Message) -> Sequence[WireTurn]:
-        own = self._is_from_here(message)
+        own = message.origin is not None and self._is_from_here(message.origin)
         parts = message.parts if own else _replace_items_with_text(message.parts)
         rest: Sequence[Part] = parts
         items: list[Block | Raw] = []
         if message.role == "tool" or ToolResult in map(type, parts):
-            outputs = [part for part in parts if _is_output_part(part, message.role)]
-            rest = [part for part in parts if not _is_output_part(part, message.role)]
-            items = [item for part in outputs if (item := self._encode_output(part, own=own)) is not None]
+            rest = []
+            for part in parts:
+                if type(part) is ToolResult or (message.role == "tool" and type(part) is Opaque):
+                    if (item := self._encode_output(part, own=own)) is not None:
+                        items.append(item)
+                else:
+                    rest.append(part)
             if self._deferred:
-                items += self._reveal_tools(outputs)
-        unanswered = list(self._open)
-        content = (
-            self._encode_model_turn(message, rest, own=own)
-            if message.role == "assistant"
-            else self._encode_input_turn(message, rest, own=own)
-        )
-        if content:
-            items += [*map(self._make_missing_result, unanswered), *content]
-            for call_id in unanswered:
-                del self._open[call_id]
+                items += self._reveal_tools(parts)
+        if rest:
+            unanswered = list(self._open)
+            encode = self._encode_model_turn if message.role == "assistant" else self._encode_input_turn
+            content = encode(message, rest, own=own)
+            if content:
+                items += [*map(self._make_missing_result, unanswered), *content]
+                for call_id in unanswered:
+                    del self._open[call_id]
         if not items:
             return ()
         written = [dumps(item) for item in items]
-        closing = b"".join([b"," + dumps(self._make_missing_result(call_id)) for call_id in self._open])
-        mark_at = _breakpoint_offset(items, written) if self._options.has_breakpoints else -1
-        return (WireTurn(b"", b",".join(written), closing, mark_at, merges_with_previous=True),)
+        joined = b",".join(written)
+        closing = b""
+        for call_id in self._open:
+            closing += b"," + dumps(self._make_missing_result(call_id))
+        mark_at = _breakpoint_offset(items, written, joined) if self._options.has_breakpoints else -1
+        return (WireTurn(b"", joined, closing, mark_at, merges_with_previous=True),)
 
-    def _reveal_tools(self, outputs: Sequence[Part]) -> list[Block | Raw]:
+    def _reveal_tools(self, parts: Sequence[Part]) -> list[Block | Raw]:
         """Define the tools that results reveal at this position, so that nothing before them changes."""
-        revealed = (name for part in outputs if isinstance(part, ToolResult) for name in part.reveals_tools)
+        revealed = (name for part in parts if isinstance(part, ToolResult) for name in part.reveals_tools)
         specs = [self._deferred[name] for name in revealed if name in self._deferred]
         if not specs or self._define is None:
             return []
         return [{"type": "additional_tools", "role": "developer", "tools": list(map(self._define, specs))}]
 
-    def _is_from_here(self, message: Message) -> bool:
+    def _is_from_here(self, origin: Origin) -> bool:
         sealed_by, model_id = self._options.sealed_by, self._options.model_id
-        return is_from_same_origin(
-            message.origin, FAMILY, self._endpoint, sealed_by=sealed_by, model_id=model_id
-        )
+        return is_from_same_origin(origin, FAMILY, self._endpoint, sealed_by=sealed_by, model_id=model_id)
 
     def _encode_model_turn(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
-        usable = _drop_trailing_reasoning(_without_blanks(parts, own=own))
-        ids = _item_ids(usable) if own else set()
-        unchanged = own and self._can_send_unchanged(message, usable, ids)
+        usable = _without_blanks(parts, own=own)
+        _drop_trailing_reasoning(usable)
+        unchanged = False
         if own:
-            self._note_references(usable)
-        if unchanged:
-            self._item_ids |= ids
-        else:
+            ids = {id_ for part, native in usable if (id_ := item_id(part, native))}
+            unchanged = self._can_send_unchanged(message, usable, ids)
+            self._note_references(parts)
+            if unchanged:
+                self._item_ids |= ids
+        if not unchanged:
             echoed = not own and self._options.reasoning == "must_echo"
             usable = [
-                part for part in usable if not isinstance(part, Reasoning) or (echoed and part.text.strip())
+                (part, native)
+                for part, native in usable
+                if not isinstance(part, Reasoning) or (echoed and part.text.strip())
             ]
+            _drop_trailing_reasoning(usable)
         with_ids = unchanged and self._options.with_ids
         if own and not with_ids:
-            usable = [_without_id(part) for part in usable]
+            usable = [_without_id(part, native) for part, native in usable]
         items = encode_items(
-            _drop_trailing_reasoning(usable),
+            usable,
             own=own,
             refused=own and message.stop is Stop.REFUSED,
             with_ids=with_ids,
-            sent_id=lambda call: self._choose_call_id(call, own=own),
+            sent_id=lambda call, native: self._choose_call_id(call, native, own=own),
         )
-        return [_shorten_message(item) for item in items]
+        return [shorten_message(item) for item in items]
 
-    def _can_send_unchanged(self, message: Message, parts: Sequence[Part], ids: set[str]) -> bool:
+    def _can_send_unchanged(
+        self, message: Message, usable: Sequence[tuple[Part, Block]], ids: set[str]
+    ) -> bool:
         """Return True if a turn of this endpoint, with items of these ids, can be sent back unchanged."""
-        reasoning = [part for part in parts if type(part) is Reasoning]
+        reasoning = [part for part, _ in usable if type(part) is Reasoning]
         if not ids.isdisjoint(self._item_ids):
             return False
         if not reasoning:
             # The model reasoned, but its first reasoning is no longer in the message.
             reasoned = message.usage is not None and message.usage.reasoning > 0
-            return not (reasoned and isinstance(next(iter(message.parts), None), Text | ToolCall))
+            return not (reasoned and type(next(iter(message.parts), None)) in (Text, ToolCall))
         if self._options.reasoning != "signed":
             return self._options.reasoning != "strip"
         # If signatures are required, only calls may lack an id: any other item without one was added later.
-        starts = [
-            part for part, before in zip(parts, (None, *parts), strict=False) if _starts_item(part, before)
-        ]
-        named = all(item_id(part) or isinstance(part, ToolCall) for part in starts) or not ids
+        parts = [part for part, _ in usable]
+        named = not ids or all(
+            isinstance(part, ToolCall) or item_id(part, native) or not _starts_item(part, before)
+            for (part, native), before in zip(usable, (None, *parts), strict=False)
+        )
         has_all_messages = _count_messages(message.parts) == _count_messages(parts)
         return named and all(part.signature for part in reasoning) and has_all_messages
 
@@ -228,7 +230,7 @@ class ResponsesItemEncoder:
         fields: Block = {}
         items: list[Block | Raw] = []
         for part in parts:
-            native: Block = loads(part.native) if own and part.native is not None else {}
+            native = parse_native(part, own=own)
             match part:
                 case Text() | Media() if not is_blank(part):
                     content.append(encode_content(part, native.get("part", {}), role))
@@ -246,16 +248,18 @@ class ResponsesItemEncoder:
         if not self._options.with_ids:
             fields = {name: value for name, value in fields.items() if name != "id"}
         sent: Block = {"type": "message", "role": role, "content": content, **fields}
-        return [sent if self._options.has_breakpoints else _shorten_message(sent), *items]
+        return [sent if self._options.has_breakpoints else shorten_message(sent), *items]
 
     def _note_references(self, parts: Sequence[Part]) -> None:
-        self._holds_more |= any(type(part) is Opaque and part.kind in _REFERENCE_ITEMS for part in parts)
+        for part in parts:
+            if type(part) is Opaque and part.kind in _REFERENCE_ITEMS:
+                self._holds_more = True
 
     def _encode_output(self, part: Part, *, own: bool) -> Block | Raw | None:
         if isinstance(part, Opaque):
             return encode_opaque(part, with_ids=self._options.with_ids) if own else None
         assert isinstance(part, ToolResult)
-        native: Block = loads(part.native) if own and part.native is not None else {}
+        native = parse_native(part, own=own)
         if part.call_id in self._sent:
             if part.call_id not in self._open:
                 return None
@@ -270,7 +274,7 @@ class ResponsesItemEncoder:
             return encode_hosted_result(kind, id_, part, self._hosted[part.call_id])
         if not self._options.with_ids:
             native.pop("id", None)
-        output = _encode_result(part, own=own)
+        output = encode_output(part, own=own)
         if self._options.has_breakpoints and isinstance(output, str) and output.strip():
             output = [{"type": "input_text", "text": output}]
         return {"type": kind, "call_id": id_, "output": output, **native}
@@ -282,20 +286,18 @@ class ResponsesItemEncoder:
             return encode_hosted_result(kind, id_, unknown, self._hosted[call_id])
         return {"type": kind, "call_id": id_, "output": NO_RESULT_TEXT}
 
-    def _choose_call_id(self, call: ToolCall, *, own: bool) -> str:
+    def _choose_call_id(self, call: ToolCall, native: Block, *, own: bool) -> str:
         offered = call.wire_id if own and RETURNABLE_ID.fullmatch(call.wire_id) else ""
         chosen = offered if offered and offered not in self._used else _legal_id(call.id)
         while chosen in self._used:
             chosen = chosen[: ID_LENGTH_MAX - len(tail := f"_{len(self._used)}")] + tail
         self._used.add(chosen)
-        item: Block = loads(call.native) if own and call.native is not None else {}
-        kind = item.get("type", CALL)
+        kind = native.get("type", CALL)
         if kind in HOSTED_CALLS:
-            self._hosted[call.id] = item
-        self._sent[call.id] = (
-            chosen,
-            kind if kind in HOSTED_CALLS else OUTPUT_ITEMS.get(kind, OUTPUT_ITEMS[CALL]),
-        )
+            self._hosted[call.id] = native
+            self._sent[call.id] = (chosen, kind)
+        else:
+            self._sent[call.id] = (chosen, OUTPUT_ITEMS.get(kind, OUTPUT_ITEMS[CALL]))
         self._open[call.id] = None
         return chosen
 
@@ -317,101 +319,61 @@ def _replace_items_with_text(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(joined)
 
 
-def _is_output_part(part: Part, role: str) -> bool:
-    kind = type(part)
-    return kind is ToolResult or (role == "tool" and kind is Opaque)
-
-
-def _without_blanks(parts: Sequence[Part], *, own: bool) -> list[Part]:
+def _without_blanks(parts: Sequence[Part], *, own: bool) -> list[tuple[Part, Block]]:
     """Return the parts with content. The members of a message stay with its first text."""
-    kept: list[Part] = []
+    kept: list[tuple[Part, Block]] = []
     fields: Block | None = None
     for part in parts:
-        native: Block = loads(part.native) if own and isinstance(part, Text) and part.native else {}
-        if not isinstance(part, Text | Media) or "message" in native:
+        native = parse_native(part, own=own)
+        if not isinstance(part, (Text, Media)) or "message" in native:
             fields = None
         if is_blank(part, own=own):
             fields = native.get("message", fields)
             continue
         if fields is not None and isinstance(part, Text):
-            kept.append(replace(part, native=dumps({"message": fields, **native}).decode()))
+            native = {"message": fields, **native}
+            part = replace(part, native=dumps(native).decode())  # noqa: PLW2901 - the part as it is sent
             fields = None
-        else:
-            kept.append(part)
+        kept.append((part, native))
     return kept
 
 
-def _without_id(part: Part) -> Part:
+def _without_id(part: Part, native: Block) -> tuple[Part, Block]:
     """Convert a call of a type that is refused without its id to a plain call, whose id is optional."""
-    if not isinstance(part, ToolCall) or part.native is None:
-        return part
-    return replace(part, native=None) if loads(part.native).get("type") in NEEDS_ID else part
-
-
-def _item_ids(parts: Sequence[Part]) -> set[str]:
-    return {id_ for part in parts if (id_ := item_id(part))}
+    if isinstance(part, ToolCall) and native.get("type") in NEEDS_ID:
+        return replace(part, native=None), {}
+    return part, native
 
 
 def _starts_item(part: Part, before: Part | None) -> bool:
     """Return True if a part begins an item; text continues the message before it."""
-    return not isinstance(part, Text | Media) or not isinstance(before, Text | Media)
+    return not isinstance(part, (Text, Media)) or not isinstance(before, (Text, Media))
 
 
 def _count_messages(parts: Sequence[Part]) -> int:
     return sum(
-        isinstance(part, Text | Media) and (_starts_item(part, before) or '"message"' in (part.native or ""))
+        isinstance(part, (Text, Media)) and (_starts_item(part, before) or '"message"' in (part.native or ""))
         for part, before in zip(parts, (None, *parts), strict=False)
     )
 
 
-def _drop_trailing_reasoning(parts: Sequence[Part]) -> list[Part]:
+def _drop_trailing_reasoning(usable: list[tuple[Part, Block]]) -> None:
     """Remove reasoning at the end, which would be refused."""
-    end = len(parts)
-    while end and isinstance(parts[end - 1], Reasoning):
-        end -= 1
-    return list(parts[:end])
+    while usable and isinstance(usable[-1][0], Reasoning):
+        usable.pop()
 
 
-def _encode_result(result: ToolResult, *, own: bool) -> str | list[Any]:
-    pieces: list[Any] = []
-    for part in result.parts:
-        if isinstance(part, Opaque):
-            if own:
-                pieces.append(raw_json(part.native))
-        elif not is_blank(part):
-            native = loads(part.native).get("part", {}) if own and part.native is not None else {}
-            pieces.append(encode_content(part, native, "tool"))
-    if result.is_error:
-        prefix = "[tool error]" if result.outcome == "error" else f"[tool error: {result.outcome}]"
-        first = pieces[0] if pieces else None
-        if isinstance(first, dict) and first["type"] == "input_text":
-            pieces[0] = {**first, "text": f"{prefix} {first['text']}"}
-        else:
-            pieces.insert(0, {"type": "input_text", "text": prefix})
-    if not pieces:
-        return ""
-    only = pieces[0] if len(pieces) == 1 else None
-    return only["text"] if isinstance(only, dict) and only.keys() == {"type", "text"} else pieces
-
-
-def _breakpoint_offset(items: Sequence[Block | Raw], written: Sequence[bytes]) -> int:
+def _breakpoint_offset(items: Sequence[Block | Raw], written: Sequence[bytes], joined: bytes) -> int:
     """Return the offset of the closing brace of the last piece of content that can carry a breakpoint."""
-    end = sum(map(len, written)) + len(written) - 1
+    end = len(joined)
+    if b"}]}" not in joined:
+        return -1
     for item, data in zip(reversed(items), reversed(written), strict=True):
         is_input = isinstance(item, dict) and item.get("role") != "assistant"
         if is_input and data.endswith(b"}]}") and next(reversed(item)) in ("content", "output"):
             return end - len(b"}]}")
         end -= len(data) + 1
     return -1
-
-
-def _shorten_message(item: Block | Raw) -> Block | Raw:
-    """Shorten a message of plain text to a string: the one form every server accepts for every role."""
-    if isinstance(item, dict) and item.keys() == {"type", "role", "content"} and len(item["content"]) == 1:
-        piece: Block = {"annotations": [], **item["content"][0]}
-        if piece.keys() == {"type", "text", "annotations"} and not piece["annotations"]:
-            return {**item, "content": piece["text"]}
-    return item
 
 
 def _legal_id(name: str) -> str:

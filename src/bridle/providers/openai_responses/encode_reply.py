@@ -17,7 +17,7 @@ from msgspec import Raw
 from bridle.ports.codec import HttpReply
 from bridle.providers.openai_responses.content import Block
 from bridle.providers.openai_responses.failures import REASONING_REJECTED_CODE
-from bridle.providers.openai_responses.parts import encode_items
+from bridle.providers.openai_responses.parts import encode_items, parse_native
 from bridle.providers.openai_responses.usage import (
     COMPACTED_OBJECT,
     COMPACTION_DETAIL,
@@ -85,10 +85,11 @@ def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
     identity = reply.id or "resp_" + blake2b(dumps(reply), digest_size=24).hexdigest()
     numbers = {id(part): place for place, part in enumerate(reply.parts)}
 
-    def call_id(call: ToolCall) -> str:
+    def call_id(call: ToolCall, native: Block) -> str:
         return call.wire_id or call.id or f"call_{identity[5:]}_{numbers[id(call)]}"
 
-    items = encode_items(reply.parts, own=True, refused=reply.stop is Stop.REFUSED, sent_id=call_id)
+    parts = [(part, parse_native(part)) for part in reply.parts]
+    items = encode_items(parts, own=True, refused=reply.stop is Stop.REFUSED, sent_id=call_id)
     if _is_compaction(reply):
         return _encode_compacted(identity, reply, items)
     response = encode_response(identity, reply)

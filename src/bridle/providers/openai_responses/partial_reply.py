@@ -107,9 +107,10 @@ def merge_items(
 
 def has_same_arguments(item: Block, open_item: PartialResponsesItem | None) -> bool:
     """Return True if a finished call has the same arguments as its pieces."""
-    if open_item is None or open_item.kind not in CALL_ITEMS or not open_item.texts():
+    if open_item is None or open_item.kind not in CALL_ITEMS:
         return True
-    return _is_same_json(_call_arguments(item), _call_arguments(open_item.build_item()))
+    sent = "".join(open_item.texts())
+    return not sent or _is_same_json(_call_arguments(item), text_or_empty(sent))
 
 
 def _complete_calls(items: list[Any], versions: list[Any], *, must_agree: bool) -> list[Any]:
@@ -123,12 +124,13 @@ def _complete_calls(items: list[Any], versions: list[Any], *, must_agree: bool) 
     completed = [*items]
     for place, other in zip(places, others, strict=True):
         item = items[place]
-        arguments, others_arguments = _call_arguments(item), _call_arguments(other)
-        if must_agree and arguments and others_arguments and not _is_same_json(arguments, others_arguments):
+        one, two = (_call_arguments(item), _call_arguments(other)) if must_agree else ("", "")
+        if one and two and not _is_same_json(one, two):
             name = text_or_empty(item.get("name"))
             raise ValueError(f"the arguments of {name!r} were given more than once, and differently")
-        lacking = {name: value for name, value in other.items() if not item.get(name) and value}
-        completed[place] = {**item, **{name: lacking[name] for name in _COMPARED_MEMBERS if name in lacking}}
+        for name in _COMPARED_MEMBERS:
+            if not item.get(name) and other.get(name):
+                completed[place] = {**completed[place], name: other[name]}
     return completed
 
 

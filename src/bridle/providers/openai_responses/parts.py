@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Raw
-from msgspec.structs import replace
 
 from bridle.providers.wire.call_arguments import encode_arguments, unwrap_text, wrap_text
 from bridle.providers.wire.hosted import describe_hosted_item
@@ -27,7 +26,7 @@ from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall
 
-from .content import Block, decode_content, encode_content, expand_content
+from .content import CONTENT, Block, decode_content, encode_content, expand_content, extra_members
 from .hosted import HOSTED_ITEMS
 from .hosted_calls import HOSTED_CALLS, decode_hosted_call, needs_answer
 
@@ -42,6 +41,7 @@ BETWEEN = "\n\n"
 _REASONING_PIECES = (("summary", "summary_text"), ("content", "reasoning_text"))
 
 _KNOWN_MEMBERS = {
+    "message": {"type", "role", "content"},
     CALL: {"type", "call_id", "name", "arguments"},
     CUSTOM_CALL: {"call_id", "name", "input"},
     # A reasoning item's status is read-only: sent back, it is refused as an unknown parameter.
@@ -51,7 +51,8 @@ _KNOWN_MEMBERS = {
 
 _UNSENT_MEMBERS = {"created_by", "metadata", "internal_chat_message_metadata_passthrough"}
 _UNSENT_MEMBERS_BY_ITEM = {
-    "image_generation_call": {"action", "background", "output_format", "quality", "revised_prompt", "size"}
+    "image_generation_call": _UNSENT_MEMBERS
+    | {"action", "background", "output_format", "quality", "revised_prompt", "size"}
 }
 """Members that the provider adds to its items and does not accept back."""
 _ID_ONLY_ITEMS = {"item_reference", "mcp_approval_request"}
@@ -82,38 +83,43 @@ def decode_parts(items: Sequence[object], *, refused: bool, surface: bool = Fals
     type. `surface`: hosted calls that the client must answer become calls too; elsewhere they and their
     answers stay items.
     """
-    known = [item for item in items if isinstance(item, dict)]
     parts: list[Part] = []
-    in_message = False
-    for item in known:
+    follows = False
+    for item in items:
+        if not isinstance(item, dict):
+            continue
         match item_type(item):
-            case "message" if (texts := _decode_message(item, refused=refused)) is not None:
-                if texts and in_message:
-                    texts[0] = _mark_message_start(texts[0])
-                in_message = in_message or bool(texts)
+            case "message" if (texts := _decode_message(item, refused=refused, follows=follows)) is not None:
+                follows = follows or bool(texts)
                 parts += texts
                 continue
             case "reasoning":
                 parts.append(_decode_reasoning(item))
             case "function_call" | "custom_tool_call" as kind:
                 parts.append(_decode_call(kind, item))
-            case kind if surface and needs_answer(item, known):
+            case kind if surface and needs_answer(item, items):
                 parts.append(decode_hosted_call(item))
             case kind:
                 parts.append(make_opaque(kind, item))
-        in_message = False
+        follows = False
     return tuple(parts)
 
 
+def parse_native(part: Part, *, own: bool = True) -> Block:
+    """Return the native members of a part; none if it did not come from where it is sent."""
+    native: Block = loads(part.native) if own and part.native is not None else {}
+    return native
+
+
 def encode_items(
-    parts: Sequence[Part],
+    parts: Sequence[tuple[Part, Block]],
     *,
     own: bool,
     refused: bool = False,
     with_ids: bool = True,
-    sent_id: Callable[[ToolCall], str],
+    sent_id: Callable[[ToolCall, Block], str],
 ) -> list[Block | Raw]:
-    """Convert the parts of one turn to items.
+    """Convert the parts of one turn, each with its native members, to items.
 
     `own`: they came from the very endpoint they are sent to, so native members are sent again. `refused`:
     text is a refusal unless marked otherwise. Without ids no item can be taken for a stored one.
@@ -121,12 +127,12 @@ def encode_items(
     items: list[Block | Raw] = []
     names: set[str] = set()
     message: Block | None = None
-    for part in parts:
-        native: Block = loads(part.native) if own and part.native is not None else {}
-        if isinstance(part, Text | Media):
+    for part, native in parts:
+        if isinstance(part, CONTENT):
             if message is None or "message" in native:
-                fields = _sendable_members("message", native.get("message", {}), with_ids=with_ids)
-                message = {"type": "message", "role": "assistant", "content": [], **fields}
+                message = {"type": "message", "role": "assistant", "content": []}
+                if fields := native.get("message"):
+                    message |= _sendable_members("message", fields, with_ids=with_ids)
                 items.append(message)
             message["content"].append(
                 encode_content(part, native.get("part", {}), "assistant", refused=refused)
@@ -135,22 +141,23 @@ def encode_items(
         message = None
         match part:
             case ToolCall():
-                custom = native.get("type") == CUSTOM_CALL
-                if native.get("type") in HOSTED_CALLS:
-                    items.append(_encode_hosted_call(native, sent_id(part), with_ids=with_ids))
+                kind = native.get("type")
+                if kind in HOSTED_CALLS:
+                    items.append(_encode_hosted_call(native, sent_id(part, native), with_ids=with_ids))
                     continue
+                item = _encode_call(part, own=own, custom=kind == CUSTOM_CALL, id_=sent_id(part, native))
                 fields = _sendable_members(CALL, native, with_ids=with_ids)
                 # A duplicated call, id included, is two calls, and no two items may have the same id.
                 if (known := text_or_empty(fields.get("id"))) in names:
                     del fields["id"]
                 elif known:
                     names.add(known)
-                items.append({**_encode_call(part, own=own, custom=custom, id_=sent_id(part)), **fields})
+                items.append(item | fields)
             case Reasoning():
                 fields = _sendable_members(REASONING, native, with_ids=with_ids)
                 items.append({**_encode_reasoning(part, fields, own=own), **fields})
-            case Opaque() if own and (item := encode_opaque(part, with_ids=with_ids)) is not None:
-                items.append(item)
+            case Opaque() if own and (sent := encode_opaque(part, with_ids=with_ids)) is not None:
+                items.append(sent)
     return items
 
 
@@ -186,52 +193,34 @@ def encode_opaque(part: Opaque, *, with_ids: bool) -> Block | Raw | None:
     return _sendable_members(part.kind, loads(part.native), with_ids=with_ids)
 
 
-def item_id(part: Part) -> str:
+def item_id(part: Part, native: Block) -> str:
     """Return the id by which the provider knows this part's item; empty if there is none."""
-    if part.native is None:
-        return ""
-    native: Block = loads(part.native)
-    fields = native.get("message", {}) if isinstance(part, Text | Media) else native
+    fields = native.get("message") if isinstance(part, CONTENT) else native
     return text_or_empty(fields.get("id")) if isinstance(fields, dict) else ""
 
 
-def encode_tool_name(name: str) -> str:
-    return TOOL_NAMES.encode_name(name)
-
-
-def extra_members(modelled: set[str], item: Mapping[str, Any]) -> Block:
-    """Return the members of an item that parts do not model."""
-    return {name: value for name, value in item.items() if name not in modelled and value is not None}
-
-
-def _decode_message(item: Block, *, refused: bool) -> list[Text] | None:
-    """Decode a message; None if parts cannot represent it."""
+def _decode_message(item: Block, *, refused: bool, follows: bool) -> list[Text] | None:
+    """Decode a message; None if parts cannot represent it. `follows`: the part before is of another message."""
     if item.get("role", "assistant") != "assistant":
         return None
     content = expand_content(item.get("content"), "output_text")
     if content is None:
         return None
-    pieces = [decode_content(piece, "assistant", refused=refused) for piece in content]
-    if pieces and not any(isinstance(piece, Text) for piece in pieces):
-        return None
-    # A piece of an unknown kind must not hide the text beside it.
-    texts = [piece if isinstance(piece, Text) else _placeholder_text(piece) for piece in pieces]
-    fields = extra_members({"type", "role", "content"}, item)
-    if texts and fields:
-        texts[0] = _mark_message_start(texts[0], fields)
-    return texts
+    texts: list[Text] = []
+    has_text = not content
+    start: Block | None = extra_members(_KNOWN_MEMBERS["message"], item) or ({} if follows else None)
+    for piece in content:
+        part = decode_content(piece, "assistant", refused=refused, message=start)
+        has_text = has_text or isinstance(part, Text)
+        # A piece of an unknown kind must not hide the text beside it.
+        texts.append(part if isinstance(part, Text) else _placeholder_text(part, start))
+        start = None
+    return texts if has_text else None
 
 
-def _placeholder_text(piece: Media | Opaque) -> Text:
-    native = dumps({"part": loads(piece.native or "{}")}).decode()
-    return Text(text="", native=native)
-
-
-def _mark_message_start(part: Text, fields: Block | None = None) -> Text:
-    native: Block = loads(part.native) if part.native is not None else {}
-    if "message" in native:
-        return part
-    return replace(part, native=dumps({"message": fields or {}, **native}).decode())
+def _placeholder_text(piece: Media | Opaque, message: Block | None) -> Text:
+    native: Block = {} if message is None else {"message": message}
+    return Text(text="", native=dumps({**native, "part": loads(piece.native or "{}")}).decode())
 
 
 def _decode_call(kind: str, item: Block) -> ToolCall:
@@ -256,12 +245,12 @@ def _decode_arguments(item: Block) -> str:
     given = item.get("arguments")
     if isinstance(given, dict):
         return dumps(given).decode()
-    cut = item.get("status") in ("incomplete", "in_progress")
-    return text_or_empty(given) if cut or text_or_empty(given).strip() else "{}"
+    arguments = text_or_empty(given)
+    return arguments if arguments.strip() or item.get("status") in ("incomplete", "in_progress") else "{}"
 
 
 def _encode_call(call: ToolCall, *, own: bool, custom: bool, id_: str) -> Block:
-    name, arguments = encode_tool_name(call.name), repair_surrogates(call.arguments)
+    name, arguments = TOOL_NAMES.encode_name(call.name), repair_surrogates(call.arguments)
     if own and custom:
         return {"type": CUSTOM_CALL, "call_id": id_, "name": name, "input": unwrap_text(arguments)}
     if not own and not is_object(arguments):
@@ -326,7 +315,7 @@ def _encode_reasoning(part: Reasoning, native: Block, *, own: bool) -> Block:
 
 
 def _sendable_members(kind: str, members: Mapping[str, Any], *, with_ids: bool) -> Block:
-    unwanted = _UNSENT_MEMBERS | _UNSENT_MEMBERS_BY_ITEM.get(kind, set())
+    unwanted = _UNSENT_MEMBERS_BY_ITEM.get(kind, _UNSENT_MEMBERS)
     if (not with_ids and kind not in _ID_ONLY_ITEMS) or not isinstance(members.get("id", ""), str):
         unwanted = unwanted | {"id"}
     kept = _drop_members(members, unwanted)

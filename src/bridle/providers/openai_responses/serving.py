@@ -30,7 +30,7 @@ from .encode_reply import (
     encode_usage,
     split_item,
 )
-from .parts import CUSTOM_CALL, FAMILY, encode_items
+from .parts import CUSTOM_CALL, FAMILY, encode_items, parse_native
 
 NO_ORIGIN = Origin(family="", endpoint="", model="")
 _PREFIXES: dict[type, str] = {Text: "msg", Reasoning: "rs", ToolCall: "fc"}
@@ -114,7 +114,8 @@ class ResponsesReplyWriter(ReplyWriter):
     def _item(self, part: Part, place: int | None = None) -> Block:
         at = len(self.parts) - 1 if place is None else place
         named = _name_item(self.identity, at, part)
-        items = encode_items((named,), own=True, sent_id=lambda call: call.wire_id or call.id)
+        pairs = [(named, parse_native(named))]
+        items = encode_items(pairs, own=True, sent_id=lambda call, native: call.wire_id or call.id)
         item: Block = loads(dumps(items[0]))
         return item
 

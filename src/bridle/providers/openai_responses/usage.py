@@ -6,7 +6,7 @@ of an item decides, not its status.  Counts overlap: `input_tokens` includes cac
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
@@ -29,6 +29,13 @@ STOPS = {
     "max_messages": Stop.PAUSED,
     "steered": Stop.PAUSED,
 }
+ResponseMembers = TypedDict(  # noqa: UP013 - a list of names
+    "ResponseMembers",
+    {"id": Any, "object": Any, "model": Any, "status": Any, "error": Any, "incomplete_details": Any, "output": Any,
+     "usage": Any, "service_tier": Any, "tool_usage": Any, "prompt_cache_diagnostics": Any},
+    total=False,
+)  # fmt: skip
+"""The members of a response that decide about the reply; the others repeat the request."""
 COMPACTED_OBJECT, COMPACTION_DETAIL = "response.compaction", "compaction"
 UNFINISHED_STATUSES = {
     "queued": "is still waiting to be made",
@@ -58,7 +65,7 @@ def build_reply(
     elif status == "incomplete":
         parts = _disarm_cut_call(parts, items)
         stop, detail = STOPS.get(reason, Stop.OTHER), f"incomplete: {reason}" if reason else status
-    elif ToolCall in [type(part) for part in parts]:
+    elif ToolCall in map(type, parts):
         stop, detail = Stop.TOOLS, status
     elif has_refusal(items):
         parts, stop, detail = decode_parts(items, refused=True, surface=True), Stop.REFUSED, "refusal"
@@ -134,11 +141,8 @@ def _count_usual_usage(counts: object) -> Usage | None:
         found = convert(counts, _UsualResponsesCounts)
     except ValidationError:
         return None
-    prompt, output, reasoning = (
-        found.input_tokens,
-        found.output_tokens,
-        found.output_tokens_details.reasoning_tokens,
-    )
+    prompt, output = found.input_tokens, found.output_tokens
+    reasoning = found.output_tokens_details.reasoning_tokens
     read, written = found.input_tokens_details.cached_tokens, found.input_tokens_details.cache_write_tokens
     if read + written > prompt or reasoning > output:
         return None
@@ -157,10 +161,8 @@ def decode_usage(counts: object) -> Usage:
         return usual
     if not isinstance(counts, dict) or parse_integer(counts.get("input_tokens")) is None:
         return Usage(incomplete=True)
-    details, made = (
-        object_or_empty(counts.get("input_tokens_details")),
-        object_or_empty(counts.get("output_tokens_details")),
-    )
+    details = object_or_empty(counts.get("input_tokens_details"))
+    made = object_or_empty(counts.get("output_tokens_details"))
     prompt = count_or_zero(counts.get("input_tokens"))
     read = min(count_or_zero(details.get("cached_tokens")), prompt)
     written = min(count_or_zero(details.get("cache_write_tokens")), prompt - read)

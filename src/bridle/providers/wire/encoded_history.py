@@ -151,6 +151,8 @@ class EncodedMessages:
         digest = blake2b(
             head_digest + self._current_digest(closing) + places + tail, digest_size=DIGEST_BYTES
         )
+        if not placed:
+            return b"".join((head, self._buffer, closing, tail, ending)), digest.hexdigest()
         with memoryview(self._buffer) as view:
             views: list[memoryview] = []
             pieces: list[bytes | memoryview] = [head]
@@ -171,6 +173,8 @@ class EncodedMessages:
         self._seen: tuple[Message, ...] = ()
         self._buffer = bytearray()
         self._last = WireTurn(b"", b"", b"")
+        self._starts: list[int] = []
+        """Where each message starts in the buffer."""
         self._mark_at: list[int] = []
         self._hash = blake2b(digest_size=DIGEST_BYTES)
 
@@ -192,6 +196,7 @@ class EncodedMessages:
             self._hash.update(self._buffer[start:])
 
     def _append_message(self, message: Message) -> None:
+        self._starts.append(len(self._buffer))
         mark_at = -1
         for turn in self._write(message):
             last = self._last
