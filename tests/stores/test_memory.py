@@ -3,6 +3,7 @@
 import asyncio
 import tracemalloc
 
+import pytest
 from msgspec.structs import replace
 
 from bridle.stores.memory import MemoryStore
@@ -26,6 +27,21 @@ def test_settings_are_read_with_the_bytes_they_were_written_with():
         assert await store.read("b") == (other,)
         assert await store.read("c") == (first,)
         assert await store.read("a", 1) == (second,)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("session", ["", "a", ',"session":', 'x","session":"é\n'])
+@pytest.mark.parametrize("instructions", ["Be brief.", ',"session":', ""])
+@pytest.mark.parametrize("rest", [{}, {"handed_over_to": ',"session":'}, {"omitted_extras": ("a", "b")}])
+def test_the_bytes_do_not_depend_on_what_the_settings_and_the_session_say(session, instructions, rest):
+    async def main():
+        store = MemoryStore()
+        event = Configured(settings=Settings(instructions=instructions), session=session, **rest)
+        (record,) = make_records(event)
+        for name in ("first", "second"):
+            await store.append(name, 0, [record])
+            assert await store.read(name) == (record,)
 
     asyncio.run(main())
 

@@ -15,9 +15,10 @@ import asyncio
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import lru_cache
 from hashlib import sha256
 from secrets import token_bytes
-from zlib import compress, decompress
+from zlib import compress, decompressobj
 
 from msgspec.structs import replace
 
@@ -44,6 +45,8 @@ from .locks import HeldLease, is_lease_held, resolve_future
 
 LARGE_BLOB_BYTES = 1 << 20
 """Larger blobs are hashed in a thread, because hashing would block the event loop."""
+KNOWN_SETTINGS_MAX = 16
+"""Settings whose compressed form is remembered: the sessions of an agent differ in their name only."""
 
 
 class MemoryStore:
@@ -231,12 +234,21 @@ def _hash_blob(data: bytes) -> str:
 
 
 def _compress_settings(record: Record) -> Record:
-    return replace(record, data=compress(record.data, 1))
+    settings, mark, session = record.data.rpartition(b',"session":')
+    if not mark:
+        settings, session = session, b""
+    return replace(record, data=_compress(settings) + mark + session)
+
+
+@lru_cache(maxsize=KNOWN_SETTINGS_MAX)
+def _compress(settings: bytes) -> bytes:
+    return compress(settings, 1)
 
 
 def _restore_settings(record: Record) -> Record:
     if isinstance(record.event, Configured) and not record.data.startswith(b"{"):  # which JSON starts with
-        return replace(record, data=decompress(record.data))
+        stream = decompressobj()
+        return replace(record, data=stream.decompress(record.data) + stream.unused_data)
     return record
 
 

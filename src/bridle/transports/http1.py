@@ -13,7 +13,7 @@ import asyncio
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, TypeVar, cast, overload
+from typing import Any, cast
 
 import httptools
 
@@ -33,8 +33,6 @@ INFLATED_BYTES_MAX = 2**18
 """Longest piece that one read of a compressed response returns."""
 COMPRESSED = frozenset({"gzip", "x-gzip", "deflate"})
 ANY_ZLIB_FORMAT = 32 + zlib.MAX_WBITS
-
-T = TypeVar("T")
 
 
 class Http1Connection(asyncio.Protocol):
@@ -281,10 +279,7 @@ class Http1Connection(asyncio.Protocol):
 
 
 class ResponseHeaders(Mapping[str, str]):
-    """The headers of a response: names in lower case, repeated headers joined.
-
-    A value is decoded when it is read: few of them ever are.
-    """
+    """Headers with names in lower case, repeated ones joined; a value is decoded when it is read, as few are."""
 
     __slots__ = ("_places", "_values")
 
@@ -304,13 +299,7 @@ class ResponseHeaders(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._places)
 
-    @overload
-    def get(self, name: str, /) -> str | None: ...
-
-    @overload
-    def get(self, name: str, /, default: str | T) -> str | T: ...
-
-    def get(self, name: str, /, default: object = None) -> object:
+    def get(self, name: str, default: Any = None) -> Any:
         return self[name] if name in self._places else default
 
 

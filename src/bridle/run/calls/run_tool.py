@@ -132,7 +132,7 @@ async def run_with_deadline(
     """The result of user code, or a description of its failure."""
     if seconds is not None and seconds <= 0:
         return ToolFailure("timeout", NOT_STARTED_IN_TIME)  # not started: a partial run could have effects
-    running = asyncio.create_task(_run_safely(work))
+    running = asyncio.get_running_loop().create_task(_run_safely(work))
     try:
         await wait_for_task(running, seconds)
     except asyncio.CancelledError:
