@@ -109,6 +109,8 @@ def choose_ttl(settings: Settings, view: tuple[Message, ...]) -> Ttl:
         wanted_seconds = TTL_SECONDS[settings.cache_ttl]
         return next((ttl for ttl in offered if TTL_SECONDS[ttl] >= wanted_seconds), offered[-1])
     default = offered[0]
+    if len(offered) == 1:
+        return default
     times = [message.at for message in view[-RECENT_MESSAGES_MAX:]]
     if not times:
         return default
