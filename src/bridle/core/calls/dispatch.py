@@ -14,7 +14,7 @@ could start either, or after `LOOK_AHEAD_MAX` calls. The work per reply is linea
 """
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 
 from msgspec.structs import replace
@@ -85,6 +85,7 @@ def number_calls(reply: Reply, turn: int) -> Reply:
     return replace(reply, parts=tuple(parts)) if index else reply
 
 
+@lru_cache(maxsize=1024)  # every streamed piece of a call asks for its id
 def make_call_id(turn: int, index: int) -> str:
     return f"c{turn}_{index}"
 
