@@ -70,7 +70,7 @@ OWN_DEFECTS = (
     Defect("assembly", "run/calls/stored_results.py", "        limit = state.settings.result_characters\n", "        limit = None\n", "long results are sent whole"),
     Defect("assembly", "providers/gemini/parts.py", "            if signature and origin_match is OriginMatch.OWN:", "            if False:", "signatures of reasoning are not sent back"),
     Defect("caching", BREAKPOINTS, "    if not abilities.cache_marks:\n        return ()", "    if True:\n        return ()", "nothing is marked to be cached"),
-    Defect("caching", BREAKPOINTS, "        _end_breakpoint(view, ttl, rules, automatic=abilities.automatic_cache),\n", "        None,\n", "the conversation is not cached"),
+    Defect("caching", BREAKPOINTS, "        candidates.append(Breakpoint(position=\"end\", ttl=ttl))\n", "        pass\n", "the conversation is not cached"),
     Defect("caching", BREAKPOINTS, "    if settings.cache_ttl != \"auto\":", "    if False:", "the lifetime that was set is ignored"),
     Defect("caching", BREAKPOINTS, "    if settings.instructions or remembers:\n", "    if remembers:\n", "the instructions are not cached for other sessions"),
     Defect("caching", ASSEMBLE, "        return state.settings.tools, ()\n", "        return state.settings.tools[:: 1 - 2 * (state.run.budget.spent.steps % 2)], ()\n", "the order of the tools changes from step to step"),
@@ -113,7 +113,7 @@ OUTSIDE_DEFECTS = (
     Defect("approvals", PERMISSION, "and matches_any(rule.callers, caller, exact=exact)", "", "rules ignore callers"),
     Defect("recovery", POLICY, "\"cut\": RecoveryRow(\n        action=\"retry\"", "\"cut\": RecoveryRow(\n        action=\"stop\"", "a stream that was cut ends the run"),
     Defect("recovery", POLICY, "\"forgotten\": RecoveryRow(\n        action=\"repair\"", "\"forgotten\": RecoveryRow(\n        action=\"stop\"", "state that the provider has lost ends the run", "sim:openai/gpt-6.1-sol"),
-    Defect("caching", BREAKPOINTS, "_previous_end_breakpoint(view, ttl, rules),", "None,", "the previous end has no breakpoint", "sim:bedrock/anthropic.claude-sonnet-5-5"),
+    Defect("caching", BREAKPOINTS, "    if before >= 0 and _is_far_back(view, before, rules):", "    if False:", "the previous end has no breakpoint", "sim:bedrock/anthropic.claude-sonnet-5-5"),
     Defect("caching", BREAKPOINTS, "if any(TTL_SECONDS[default] < pause <= TTL_SECONDS[ttl] for pause in pauses):", "if False:", "the automatic lifetime is never longer"),
 )  # fmt: skip
 """Chosen by a reviewer who had not written the tasks. The suite missed 14 of them before tasks were added."""

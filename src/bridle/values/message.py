@@ -282,10 +282,11 @@ class Transcript(Value, kw_only=True):
 
     def append(self, message: Message) -> "Transcript":
         """Transcript with one more message, which gets the next id and its parent."""
-        count = len(self.messages)
-        placed = replace(message, id=f"m{count + 1}", parent=f"m{count}" if count else "")
+        messages = self.messages
+        parent = messages[-1].id if messages else ""
+        placed = replace(message, id=f"m{len(messages) + 1}", parent=parent)
         # One copy; unpacking makes two, and long conversations feel it.
-        return Transcript(messages=self.messages + (placed,))  # noqa: RUF005
+        return Transcript(messages=messages + (placed,))  # noqa: RUF005
 
     def extend(self, messages: Iterable[Message]) -> "Transcript":
         """Transcript with more messages, as `append` of each makes it, with one copy."""

@@ -6,6 +6,7 @@ which model was asked, with which tools.
 
 from collections.abc import Mapping
 from functools import cached_property
+from importlib import import_module
 from typing import Literal
 
 from .base import Value
@@ -84,6 +85,7 @@ PrefixRule = Literal["report", "strict"]
 TOOLS_SHOWN_DEFAULT = 30
 TOOL_TOKENS_DEFAULT = 16_000
 TOOLS_FOUND_DEFAULT = 8
+NAME_DIGEST_BYTES = 4
 
 
 class ToolCatalogue(Value, kw_only=True):
@@ -244,6 +246,13 @@ class Settings(Value, kw_only=True, gc=True, dict=True):
         """Names of the tools with a rate limit."""
         own = (spec.name for spec in self.all_tools if spec.rate is not None)
         return frozenset((*own, *(limit.tool for limit in self.rate_limits if limit.tool)))
+
+    @cached_property
+    def derived_name(self) -> str:
+        """Name of an agent without one: a digest of its instructions and the names of its tools."""
+        data = "\x00".join((self.instructions, *self.tool_names)).encode("utf-8", "surrogatepass")
+        digest: str = import_module("hashlib").blake2b(data, digest_size=NAME_DIGEST_BYTES).hexdigest()
+        return f"agent-{digest}"
 
     @cached_property
     def tool_names(self) -> tuple[str, ...]:

@@ -109,6 +109,8 @@ def choose_ttl(settings: Settings, view: tuple[Message, ...]) -> Ttl:
         wanted_seconds = TTL_SECONDS[settings.cache_ttl]
         return next((ttl for ttl in offered if TTL_SECONDS[ttl] >= wanted_seconds), offered[-1])
     default = offered[0]
+    if len(offered) == 1:
+        return default
     times = [message.at for message in view[-RECENT_MESSAGES_MAX:]]
     if not times:
         return default
@@ -179,7 +181,6 @@ def _can_carry_breakpoint(part: Part) -> bool:
     return type(part) is not Reasoning
 
 
-NAME_DIGEST_BYTES = 4
 KEY_SEPARATOR = "\x00"
 
 
@@ -190,9 +191,7 @@ KEY_FORBIDDEN = re.compile(r"[^a-zA-Z0-9._-]+")
 
 
 def agent_name(settings: Settings) -> str:
-    if settings.name:
-        return settings.name
-    return _derive_agent_name(settings.instructions, settings.tool_names)
+    return settings.name or settings.derived_name
 
 
 def cache_key(settings: Settings, tenant: str, session: str) -> str:
@@ -214,9 +213,3 @@ def _format_cache_key(agent: str, tenant: str, shard: int) -> str:
 
 def _digest_text(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
-
-
-@lru_cache(maxsize=64)
-def _derive_agent_name(instructions: str, tools: tuple[str, ...]) -> str:
-    data = KEY_SEPARATOR.join((instructions, *tools)).encode("utf-8", "surrogatepass")
-    return f"agent-{blake2b(data, digest_size=NAME_DIGEST_BYTES).hexdigest()}"

@@ -14,6 +14,7 @@ could start either, or after `LOOK_AHEAD_MAX` calls. The work per reply is linea
 """
 
 from collections.abc import Mapping
+from functools import cached_property, lru_cache
 from hashlib import sha256
 
 from msgspec.structs import replace
@@ -84,6 +85,7 @@ def number_calls(reply: Reply, turn: int) -> Reply:
     return replace(reply, parts=tuple(parts)) if index else reply
 
 
+@lru_cache(maxsize=1024)  # every streamed piece of a call asks for its id
 def make_call_id(turn: int, index: int) -> str:
     return f"c{turn}_{index}"
 
@@ -114,14 +116,9 @@ def open_calls(
         if not problem and call.name in answers and call.name not in settings.output_functions:
             problem = output_error
         first = first_places.setdefault((call.wire_id, call.name, call.arguments), place)
-        pending.append(
-            PendingCall(
-                call=call,
-                duplicate_of=first if call.wire_id and first < place else None,
-                problem=problem,
-                resource_claim=claims_by_id.get(call.id),
-            )
-        )
+        same = first if call.wire_id and first < place else None
+        claim = claims_by_id.get(call.id)
+        pending.append(PendingCall(call=call, duplicate_of=same, problem=problem, resource_claim=claim))
     return tuple(pending)
 
 
@@ -139,42 +136,44 @@ def choose_call_effects(state: State) -> tuple[Effect, ...]:
     count = len(calls.pending)
     if limit is not None and count > limit:
         return (EndRun(stop="failed", reason=TOO_MANY_CALLS.format(count=count, limit=limit)),)
-    batch = _BatchDispatch(state, sifted=calls.tools_started)
-    effects = batch.effects()
+    batch = _BatchDispatch(state)
+    effects = batch.effects(sifted=calls.tools_started)
     is_idle = calls.tools_started and not batch.running
     if is_idle and not any(isinstance(effect, RunTool) for effect in effects):
-        return _BatchDispatch(state, sifted=False).effects()  # the remaining calls may need no tool
+        return _BatchDispatch(state).effects(sifted=False)  # the remaining calls may need no tool
     return effects
 
 
 class _BatchDispatch:
     """One pass over the pending calls, in order."""
 
-    def __init__(self, state: State, *, sifted: bool) -> None:
-        """Prepare a pass; `sifted` skips every call that cannot start now."""
-        self._state, self._tools_started = state, sifted
-        self._is_only_call = len(state.calls.batch.pending) == 1  # it conflicts with nothing
+    def __init__(self, state: State) -> None:
+        pending = state.calls.batch.pending
+        self._state = state
+        self._is_only_call = len(pending) == 1  # it conflicts with nothing
         self._by_name = state.settings.tools_by_name
         self._effects: list[Effect] = []
-        self._conflicts = CallConflicts()
         self._waiting: list[PendingCall] = []
         self._actions: set[tuple[str, bytes]] = set()
         """Running or waiting calls of tools with `once_per`, by tool and canonical arguments."""
-        self.running = [
-            item.call.name for item in state.calls.batch.pending if item.running and item.result is None
-        ]
+        self.running = [item.call.name for item in pending if item.running and item.result is None]
         """Name of the tool of every running call."""
         self._calls_left = tool_calls_left(state)
         self._calls_taken = 0
         """Calls of the remaining allowance taken by earlier calls of the reply."""
         self._functions = state.settings.output_functions
-        found = find_accepted_output(state, state.calls.batch.pending) if self._functions else NO_ANSWER
-        self._is_answered = found != NO_ANSWER
+        found = find_accepted_output(state, pending) if self._functions else NO_ANSWER
+        self._is_answered = found is not NO_ANSWER and found != NO_ANSWER
         self._is_late = False
         """A call in doubt cannot be settled: the run's time is up."""
 
-    def effects(self) -> tuple[Effect, ...]:
-        scanned = 0
+    @cached_property
+    def _conflicts(self) -> CallConflicts:
+        return CallConflicts()
+
+    def effects(self, *, sifted: bool) -> tuple[Effect, ...]:
+        """The effects of the pass; `sifted` skips every call that cannot start now."""
+        self._tools_started, scanned = sifted, 0
         for item in self._state.calls.batch.pending:
             if item.result is None:
                 if self._tools_started and (self._is_blocked() or scanned >= LOOK_AHEAD_MAX):

@@ -125,6 +125,8 @@ class PendingCall(Value, kw_only=True):
 
 def find_call(calls: tuple[PendingCall, ...], call_id: str) -> int | None:
     """Index of a call in its batch. Our ids end in it, so that a long batch need not be searched."""
+    if len(calls) == 1:
+        return 0 if calls[0].call.id == call_id else None
     if len(calls) > SEARCHED_MAX:
         digits = call_id.rpartition("_")[2]
         is_index = digits.isascii() and digits.isdigit() and len(digits) < INDEX_DIGITS_MAX

@@ -10,7 +10,12 @@ from msgspec.structs import replace
 
 from bridle.core.budget.limits import TOOL_CALL_LIMITS
 from bridle.core.context.assemble import callable_tools
-from bridle.core.context.token_estimate import append_message, append_prompt, estimate_tool_tokens
+from bridle.core.context.token_estimate import (
+    append_prompt,
+    estimate_after_message,
+    estimate_tool_tokens,
+    extend_conversation,
+)
 from bridle.core.evaluate_reply import (
     CYCLE_LENGTH_MAX,
     NO_ANSWER,
@@ -357,10 +362,13 @@ def append_results(state: State, calls: tuple[PendingCall, ...], at: float) -> S
     """State with the results appended as a message to the model, and after them the prompts that waited for them."""
     message, revealed = name_revealed_tools(state, _make_results_message(calls, at))
     tools = state.tools
-    if revealed:
-        tools = replace(tools, to_reveal=(*tools.to_reveal, *revealed))
-    calls_left = replace(state.calls, batch=CallBatch())
-    after = replace(append_message(state, message), calls=calls_left, tools=tools)
+    after = replace(
+        state,
+        conversation=extend_conversation(state.conversation, state.settings.model, message),
+        estimate=estimate_after_message(state, message),
+        calls=replace(state.calls, batch=CallBatch()),
+        tools=replace(tools, to_reveal=(*tools.to_reveal, *revealed)) if revealed else tools,
+    )
     held = state.run.prompt.held
     for prompt in held:
         after = append_prompt(after, prompt)

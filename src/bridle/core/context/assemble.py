@@ -50,7 +50,6 @@ def assemble_request(state: State, choice: ToolChoice | None = None) -> tuple[Re
     )
     cached = "cache" not in refused
     output_tokens = output_tokens_room(state)
-    conversation = _usable_conversation(state) if settings.chain else None
     system = system_prompt(state)
     request = Request(
         model=settings.model,
@@ -76,26 +75,19 @@ def assemble_request(state: State, choice: ToolChoice | None = None) -> tuple[Re
         else (),
         cache_key=prompt_cache_key(state),
         compare_reply_id=previous_reply_id(state) if cached and _can_explain_misses(settings.model) else "",
-        keeps_server_state=settings.chain is True or conversation is not None,
-        conversation=conversation.name if conversation else "",
-        server_state_until=conversation.reply_id
-        if conversation
-        else _chained_reply_id(state)
-        if settings.chain
-        else "",
         extras=options.extras,
     )
+    if settings.chain:
+        request = _refer_to_server_state(state, request)
     notes = options.notes
     if request.thinking is not options.thinking:
         notes = (*notes, *_note_thinking_budget(options.thinking, request.thinking))
-    if notes:
-        notes = tuple([note for note in notes if _is_new_note(state, note)])
-    return request, (*notes, *options.step_notes)
+    return request, (*_list_new_notes(state, notes), *options.step_notes) if notes else options.step_notes
 
 
-def _is_new_note(state: State, note: str) -> bool:
-    adjustments = state.run.adjustments
-    return note not in adjustments.recorded_notes or note in adjustments.adjusted_now
+def _list_new_notes(state: State, notes: tuple[str, ...]) -> tuple[str, ...]:
+    recorded, now = state.run.adjustments.recorded_notes, state.run.adjustments.adjusted_now
+    return tuple(note for note in notes if note not in recorded or note in now)
 
 
 def prompt_cache_key(state: State) -> str:
@@ -300,6 +292,17 @@ def has_distinct_call_ids(calls: tuple[ToolCall, ...]) -> bool:
     """
     ids = [call.wire_id for call in calls]
     return all(ids) and len(set(ids)) == len(ids)
+
+
+def _refer_to_server_state(state: State, request: Request) -> Request:
+    """The request with what the provider stores in place of the messages that it has."""
+    conversation = _usable_conversation(state)
+    return replace(
+        request,
+        keeps_server_state=state.settings.chain is True or conversation is not None,
+        conversation=conversation.name if conversation else "",
+        server_state_until=conversation.reply_id if conversation else _chained_reply_id(state),
+    )
 
 
 def _usable_conversation(state: State) -> ServerConversation | None:

@@ -100,16 +100,18 @@ def _complete_media(message: Message, endpoint_id: str) -> Message:
 
 
 def append_message(state: State, message: Message) -> State:
-    tokens = (
-        (state.estimate.prompt_tokens or estimate_overhead(state))
-        + estimate_part_tokens(message.parts)
-        + MESSAGE_TOKENS
-    )
     return replace(
         state,
         conversation=extend_conversation(state.conversation, state.settings.model, message),
-        estimate=replace(state.estimate, prompt_tokens=tokens),
+        estimate=estimate_after_message(state, message),
     )
+
+
+def estimate_after_message(state: State, message: Message) -> TokenEstimate:
+    """Estimate after a message of ours, which no provider has counted yet."""
+    before = state.estimate.prompt_tokens or estimate_overhead(state)
+    tokens = before + estimate_part_tokens(message.parts) + MESSAGE_TOKENS
+    return replace(state.estimate, prompt_tokens=tokens)
 
 
 def append_prompt(state: State, message: Message) -> State:
