@@ -106,3 +106,16 @@ def test_a_closed_pool_keeps_the_timer_of_open_requests_only(loop):
     timer.set(owner, 30.0)
     loop.advance(100.0)
     assert owner.checked == [30.0]
+
+
+def test_a_check_that_fails_does_not_stop_the_others(loop):
+    def fail(_):
+        raise RuntimeError("broken")
+
+    timer, broken, other = DeadlineTimer(loop), Owner(loop, again=fail), Owner(loop)
+    timer.set(broken, 10.0)
+    timer.set(other, 10.0)
+    with pytest.raises(RuntimeError, match="broken"):
+        loop.advance(10.0)
+    loop.advance(11.0)
+    assert (broken.checked, other.checked) == ([10.0], [10.0])

@@ -279,3 +279,16 @@ def test_a_connection_reads_every_framing_after_every_other():
     with serving(answer) as server:
         assert asyncio.run(main(server.url)) == [tuple(expected) for _, *expected in order]
         assert server.opened == 1
+
+
+def test_an_unread_body_is_not_part_of_the_next_response():
+    async def exchange_twice(url):
+        transport = HttpTransport()
+        async with transport.open(outgoing(url)) as unread:
+            assert unread.status == 200
+        async with transport.open(outgoing(url)) as answer:
+            return b"".join([chunk async for chunk in answer.chunks()])
+
+    with serving(whole) as server:
+        assert asyncio.run(exchange_twice(server.url)) == b"hello"
+        assert server.opened == 1

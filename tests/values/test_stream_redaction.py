@@ -152,3 +152,22 @@ def test_no_viewer_of_a_run_sees_the_key(wire, key):
     assert "[key]" in said
     assert "[key]" in called
     assert key not in said + called
+
+
+def test_a_short_key_is_found_after_an_empty_piece_of_another_call():
+    """The character before it is not that of the call before."""
+    stream, seen = StreamRedactor(Redactor([SHORT], "[key]")), []
+    opened = [ToolCallDelta(index=0, name="pay", arguments="x"), ToolCallDelta(index=1, name="pay")]
+    for deltas in (opened, [ToolCallDelta(index=1, name="pay", arguments=SHORT)], []):
+        seen += stream.take(deltas)
+    seen += stream.take([ToolCallDelta(index=1, name="pay", arguments=" on")]) + stream.flush()
+    assert "".join(delta.arguments for delta in seen if delta.index == 1) == "[key] on"
+
+
+@pytest.mark.parametrize("together", [1, 3])
+def test_a_key_that_is_the_name_of_a_tool_is_not_shown(together):
+    stream, seen = StreamRedactor(Redactor([KEY], "[key]")), []
+    deltas = [ToolCallDelta(index=0, name=KEY, arguments=piece) for piece in ('{"a":', "1", "}")]
+    for start in range(0, len(deltas), together):
+        seen += stream.take(deltas[start : start + together])
+    assert {delta.name for delta in [*seen, *stream.flush()]} == {"[key]"}

@@ -312,14 +312,14 @@ class Driver:
             await self._tool_runner.early_calls.discard()
 
     def _perform(self, effect: Effect) -> Coroutine[Any, Any, None]:
-        """Carry out an effect; those of every step without a coroutine around them."""
+        """Return the coroutine that performs an effect; model calls and tools, the frequent ones, need no other."""
         if isinstance(effect, AskModel):
             return self._call_model(effect)
         if isinstance(effect, RunTool):
             return self._tool_runner.run(effect)
-        return self._perform_rare(effect)
+        return self._perform_other_effect(effect)
 
-    async def _perform_rare(self, effect: Effect) -> None:
+    async def _perform_other_effect(self, effect: Effect) -> None:
         assert not isinstance(effect, AskModel | RunTool)
         match effect:
             case RunHook():
@@ -400,8 +400,11 @@ class Driver:
                 wait_source=effect.wait_source, reservation=held.reservation, breakpoints=request.breakpoints,
                 stored_prompt=request.stored_prompt, conversation=request.conversation, summarizes_until=aside,
                 model_key="" if key == settings.model.model_key else key,
-                asks_native_summary=request.asks_native_summary,
             )  # fmt: skip
+            if (
+                request.asks_native_summary
+            ):  # a sixteenth keyword would make the call above far more expensive
+                asked = replace(asked, asks_native_summary=True)
             await self.record(asked)
             self._model_call, self._asked_at = call, self.state.now
             deltas = DeltaCallIds(self.state.totals.reply_count + 1, self._watchers, self._start_early)

@@ -62,9 +62,11 @@ class DeadlineTimer:
     def _check(self) -> None:
         self._at, self._timer = inf, None
         now = self._loop.time()
-        for owner in [each for each, when in self._due.items() if when <= now]:
-            del self._due[owner]
-            owner.check_deadline()
-        earliest = min(self._due.values(), default=inf)
-        if earliest < self._at:
-            self._schedule(earliest)
+        try:
+            for owner in [each for each, when in self._due.items() if when <= now]:
+                del self._due[owner]
+                owner.check_deadline()
+        finally:
+            earliest = min(self._due.values(), default=inf)
+            if earliest < self._at:
+                self._schedule(earliest)

@@ -112,6 +112,7 @@ class Http1Connection(asyncio.Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
+        """Names in lower case; repeated headers are joined."""
         if self._headers is None:
             self._headers = ResponseHeaders(self._names, self._values)
         return self._headers
@@ -127,7 +128,7 @@ class Http1Connection(asyncio.Protocol):
             self._waiter = None
 
     def read_now(self) -> bytes | None:
-        """What `read` returns; None if it would wait."""
+        """Return the next piece, empty at the end; None if nothing has arrived."""
         while True:
             if self._inflater is not None and (piece := self._inflater.take()):
                 return piece
@@ -281,36 +282,39 @@ class Http1Connection(asyncio.Protocol):
 class ResponseHeaders(Mapping[str, str]):
     """Headers with names in lower case, repeated ones joined; a value is decoded when it is read, as few are."""
 
-    __slots__ = ("_places", "_values")
+    __slots__ = ("_positions", "_values")
 
     def __init__(self, names: list[bytes], values: list[bytes]) -> None:
-        self._places, self._values = _find_places(tuple(names)), values
+        self._positions, self._values = _index_names(tuple(names)), values
 
     def __getitem__(self, name: str) -> str:
-        first, *others = self._places[name]
+        first, *others = self._positions[name]
         value = self._values[first].decode("utf-8", "replace")
-        for place in others:
-            value += ", " + self._values[place].decode("utf-8", "replace")
+        for position in others:
+            value += ", " + self._values[position].decode("utf-8", "replace")
         return value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._positions)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._positions)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self._places else default
+        return self[name] if name in self._positions else default
 
 
 @lru_cache(maxsize=KNOWN_HEADS_MAX)
-def _find_places(names: tuple[bytes, ...]) -> dict[str, tuple[int, ...]]:
-    """Where in the list each header is, by its name in lower case; held once for all open responses."""
-    places: dict[str, tuple[int, ...]] = {}
-    for place, name in enumerate(names):
+def _index_names(names: tuple[bytes, ...]) -> dict[str, tuple[int, ...]]:
+    """Positions of each header, by its name in lower case; held once for all open responses."""
+    positions: dict[str, tuple[int, ...]] = {}
+    for position, name in enumerate(names):
         known = name.decode("latin-1").lower()
-        places[known] = (*places.get(known, ()), place)
-    return places
+        positions[known] = (*positions.get(known, ()), position)
+    return positions
 
 
 class _Inflater:

@@ -9,7 +9,7 @@ A value that derives the same result at every step (`Model.model_key`) sets `dic
 
 Values are unknown to Python's garbage collector. An immutable value made of values cannot be part of a cycle, and
 many sessions have hundreds of thousands of them, which each collection would visit. A value that can hold an object
-or a function of the user sets `gc=True`, which its subclasses inherit.
+or a function of the user sets `gc=True`, which its subclasses inherit. So does a class outside of this package.
 
 New fields must have defaults; otherwise existing logs can no longer be read.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
     class ValueMeta(msgspec.StructMeta):
-        """What a type checker is told about values."""
+        """Tells a type checker the options of values."""
 
 else:
     # Not a subclass: before Python 3.12, the constructor of its classes would take keywords through a dictionary.

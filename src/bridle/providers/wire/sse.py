@@ -55,8 +55,8 @@ class SseReader:
         if self._untouched:
             self._untouched = False
             start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
-        if len(data) <= EVENT_BYTES_MAX and (alike := _split_alike(data[start:end])):
-            return alike
+        if len(data) <= EVENT_BYTES_MAX and (events := _split_uniform_events(data[start:end])):
+            return events
         blocks = data[start:end].split(b"\n\n")
         if len(data) > EVENT_BYTES_MAX and max(map(len, blocks)) > EVENT_BYTES_MAX:
             raise _event_too_large()
@@ -87,7 +87,7 @@ class SseReader:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def _split_alike(data: bytes) -> list[SseEvent] | None:
+def _split_uniform_events(data: bytes) -> list[SseEvent] | None:
     """Return the events if each is one line of data, and all have a name or none has; None otherwise."""
     if data.startswith(b"data: "):
         texts = data[6:-2].split(b"\n\ndata: ")

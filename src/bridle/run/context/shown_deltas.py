@@ -134,17 +134,17 @@ class StreamRedactor:
             return deltas
         shown: list[Delta] = []
         for kind, group in groupby(deltas, type):
-            take = self._take_alike if kind in READ_TEXT else self._take_others
+            take = self._take_texts if kind in READ_TEXT else self._take_others
             shown += take(list(group))
         return shown
 
-    def _take_alike(self, deltas: list[Delta]) -> list[Delta]:
+    def _take_texts(self, deltas: list[Delta]) -> list[Delta]:
         """Take deltas of one type that have a text."""
         if self._are_clear(deltas):
             return deltas
         if deltas[SEARCHED_DELTAS_MAX:]:
             middle = len(deltas) // 2
-            return self._take_alike(deltas[:middle]) + self._take_alike(deltas[middle:])
+            return self._take_texts(deltas[:middle]) + self._take_texts(deltas[middle:])
         return self._take_others(deltas)
 
     def _take_others(self, deltas: list[Delta]) -> list[Delta]:
@@ -158,7 +158,9 @@ class StreamRedactor:
         if self._waiting:
             return False
         whole, last = "".join(map(READ_TEXT[type(deltas[0])], deltas)), deltas[-1]
-        if not whole or not isinstance(last, STREAMED_DELTAS) or not self._redactor.is_clear(whole):
+        if not isinstance(last, STREAMED_DELTAS) or not read_delta_text(last):
+            return False  # the text before the next delta would be that of another part
+        if not self._redactor.is_clear(whole):
             return False
         if type(last) is ToolCallDelta and any(map(self._names_secret, deltas)):
             return False

@@ -9,8 +9,10 @@ Three things can be wrong with a log, and only the last one stops a session:
 """
 
 import asyncio
+import concurrent.futures
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from bridle.core.calls.orphaned import list_doubts
 from bridle.core.recovery.log_repair import FoldedLog, apply_records, fold_log
@@ -23,6 +25,8 @@ from bridle.values.events import Event, LogRepaired, Prompted, Resumed
 from bridle.values.record import GENESIS, Record
 
 from .snapshots import SNAPSHOT_RECORDS, LoadedRecords
+
+T = TypeVar("T")
 
 
 class SessionLog(NamedTuple):
@@ -54,7 +58,16 @@ async def fold_records(
     """Fold a log that is in memory; `observe` may be called in a thread."""
     if len(records) <= LONG_LOG_RECORDS:
         return fold_log(records, observe)
-    return await asyncio.to_thread(fold_log, records, observe)
+    return await _run_in_own_thread(partial(fold_log, records, observe))
+
+
+async def _run_in_own_thread(work: Callable[[], T]) -> T:
+    """Run pure work in a new thread: tools that hang can occupy every thread of a pool that they share."""
+    thread = concurrent.futures.ThreadPoolExecutor(1, "bridle-fold")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, work)
+    finally:
+        thread.shutdown(wait=False)
 
 
 async def load_log(
@@ -78,7 +91,7 @@ async def load_log(
         loaded.records, torn = await store.read_intact(session), str(error)
     reader, records = loaded.reader, loaded.records
     if observe is None and len(records) > LONG_LOG_RECORDS:
-        await asyncio.to_thread(apply_records, reader, records)
+        await _run_in_own_thread(partial(apply_records, reader, records))
     else:
         apply_records(reader, records, observe)
     redactions = tuple(await find_inherited_redactions(store, session, records))
