@@ -157,7 +157,10 @@ def test_no_viewer_of_a_run_sees_the_key(wire, key):
 def test_a_short_key_is_found_after_an_empty_piece_of_another_call():
     """The character before it is not that of the call before."""
     stream, seen = StreamRedactor(Redactor([SHORT], "[key]")), []
-    opened = [ToolCallDelta(index=0, name="pay", arguments="x"), ToolCallDelta(index=1, name="pay")]
+    opened = [
+        ToolCallDelta(index=0, name="pay", arguments="x"),
+        ToolCallDelta(index=1, name="pay", arguments=""),
+    ]
     for deltas in (opened, [ToolCallDelta(index=1, name="pay", arguments=SHORT)], []):
         seen += stream.take(deltas)
     seen += stream.take([ToolCallDelta(index=1, name="pay", arguments=" on")]) + stream.flush()

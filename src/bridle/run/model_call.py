@@ -145,11 +145,14 @@ class ModelCall:
         encoded = connection.codec.encode(request, history)
         self.digest, self.model = encoded.digest, connection.model
         self._connection, self._request, self._bytes_max = connection, request, bytes_max
-        url = connection.model.endpoint.base_url.rstrip("/") + encoded.path
         self._outgoing: OutgoingRequest | None = OutgoingRequest(
-            method=encoded.method, url=url, headers=(*encoded.headers, *connection.headers), body=encoded.body,
-            secrets=connection.private_extras.credentials, private_texts=connection.private_extras.texts,
-        )  # fmt: skip
+            method=encoded.method,
+            url=connection.model.endpoint.base_url.rstrip("/") + encoded.path,
+            headers=(*encoded.headers, *connection.headers),
+            body=encoded.body,
+            secrets=connection.private_extras.credentials,
+            private_texts=connection.private_extras.texts,
+        )
         self._decoder: Decoder | None = None
         self._sent = self._refused = False
         self._partial_usage = PartialUsage(request.max_tokens)
@@ -278,7 +281,10 @@ def describe_restart(effect: AskModel, state: State) -> AttemptRestarted:
     """Notice shown before another attempt: its reason, its wait, and whether shown text is void."""
     failure, abandoned = state.run.attempt.failure, state.run.route.abandoned_models
     return AttemptRestarted(
-        attempt=effect.attempt, reason=failure.message if failure else abandoned[-1][1] if abandoned else "",
-        after_failure=effect.after_failure, wait_seconds=effect.wait_seconds, wait_source=effect.wait_source,
+        attempt=effect.attempt,
+        reason=failure.message if failure else abandoned[-1][1] if abandoned else "",
+        after_failure=effect.after_failure,
+        wait_seconds=effect.wait_seconds,
+        wait_source=effect.wait_source,
         is_text_void=bool(state.run.attempt.partial_text),
-    )  # fmt: skip
+    )

@@ -31,13 +31,18 @@ class DeadlineOwner(Protocol):
 
 
 class DeadlineTimer:
-    """One timer for all requests of an event loop: most end long before a deadline, and a timer each is costly."""
+    """One timer for the deadlines of all requests of an event loop.
+
+    Most requests end long before a deadline. A timer of its own for each would cost more than reading its reply, and
+    the loop keeps cancelled timers until it has many.
+    """
 
     def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
         self._loop = loop
         self._due: dict[DeadlineOwner, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._at = inf  # not later than the earliest deadline
+        self._at = inf
+        """Time of the timer: that of the earliest deadline, or earlier."""
 
     def set(self, owner: DeadlineOwner, when: float) -> None:
         """Call `check_deadline` at this time of the loop, once; replaces the owner's earlier deadline."""

@@ -13,7 +13,7 @@ import asyncio
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, TypeVar, cast, overload
 
 import httptools
 
@@ -33,6 +33,8 @@ INFLATED_BYTES_MAX = 2**18
 """Longest piece that one read of a compressed response returns."""
 COMPRESSED = frozenset({"gzip", "x-gzip", "deflate"})
 ANY_ZLIB_FORMAT = 32 + zlib.MAX_WBITS
+
+T = TypeVar("T")
 
 
 class Http1Connection(asyncio.Protocol):
@@ -280,7 +282,10 @@ class Http1Connection(asyncio.Protocol):
 
 
 class ResponseHeaders(Mapping[str, str]):
-    """Headers with names in lower case, repeated ones joined; a value is decoded when it is read, as few are."""
+    """The headers of a response: names in lower case, repeated headers joined.
+
+    A value is decoded when it is read: few of them ever are.
+    """
 
     __slots__ = ("_positions", "_values")
 
@@ -303,7 +308,13 @@ class ResponseHeaders(Mapping[str, str]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
-    def get(self, name: str, default: Any = None) -> Any:
+    @overload
+    def get(self, name: str, /) -> str | None: ...
+
+    @overload
+    def get(self, name: str, /, default: str | T) -> str | T: ...
+
+    def get(self, name: str, /, default: object = None) -> object:
         return self[name] if name in self._positions else default
 
 

@@ -374,9 +374,13 @@ class NestedBudgetSource:
         try:
             if cost is not None and parent.event_loop is not None:
                 charged = SubrunCharged(
-                    call_id=self._nested_run.call_id, session=self._session, id=reservation.id, usd=cost.usd,
-                    usage=cost.usage if cost.usage.total else _usage_of_reservation(reservation), steps=cost.steps,
-                )  # fmt: skip
+                    call_id=self._nested_run.call_id,
+                    session=self._session,
+                    id=reservation.id,
+                    usage=cost.usage if cost.usage.total else _usage_of_reservation(reservation),
+                    usd=cost.usd,
+                    steps=cost.steps,
+                )
                 await parent.run.record(charged)
         finally:
             parent.open_count -= 1
@@ -439,7 +443,11 @@ def apply_parent_context(prompted: Prompted) -> Prompted:
             " an agent probably calls itself through its tools"
         )
     return replace(
-        prompted, budget=outer.limit_seconds(prompted.budget), caller=prompted.caller or outer.caller,
-        tenant=prompted.tenant or outer.tenant, parent_session=outer.session, parent_call_id=outer.call_id,
+        prompted,
+        budget=outer.limit_seconds(prompted.budget),
+        caller=prompted.caller or outer.caller,
+        tenant=prompted.tenant or outer.tenant,
+        parent_session=outer.session,
+        parent_call_id=outer.call_id,
         traceparent=prompted.traceparent or outer.traceparent,
-    )  # fmt: skip
+    )

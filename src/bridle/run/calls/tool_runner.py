@@ -110,10 +110,16 @@ class ToolRunner:
             await self.finish(call, refusal, admitted.rule)
             return
         started = e.ToolStarted(
-            call_id=call.id, name=call.name, key=effect.key, attempt=effect.attempt, rule=effect.rule,
-            arguments=call.arguments, wait_seconds=admitted.waited,
-            wait_source="rate-limit" if admitted.waited else "", epoch=self._parent_budget.run.fence.epoch or 0,
-        )  # fmt: skip
+            call_id=call.id,
+            name=call.name,
+            key=effect.key,
+            attempt=effect.attempt,
+            rule=effect.rule,
+            arguments=call.arguments,
+            wait_seconds=admitted.waited,
+            wait_source="rate-limit" if admitted.waited else "",
+            epoch=self._parent_budget.run.fence.epoch or 0,
+        )
         await self._record(started)
         early = self.early_calls.take_result(call)
         has_lost_run = False
@@ -139,10 +145,15 @@ class ToolRunner:
 
     async def _record_interruption(self, effect: RunTool, result: ToolResult) -> None:
         call = effect.call
-        interrupted = e.ToolInterrupted(
-            call_id=call.id, attempt=effect.attempt, why=result.text, name=call.name, arguments=call.arguments
+        await self._record(
+            e.ToolInterrupted(
+                call_id=call.id,
+                attempt=effect.attempt,
+                why=result.text,
+                name=call.name,
+                arguments=call.arguments,
+            )
         )
-        await self._record(interrupted)
         self._parent_budget.end_call(call.id)
 
     async def _add_new_tools(self) -> None:
@@ -160,10 +171,16 @@ class ToolRunner:
     ) -> None:
         """Record the answer that an output function returned; the model only reads that it was accepted."""
         accepted = replace(result, parts=(Text(text=OUTPUT_ACCEPTED),))
-        finished = e.ToolFinished(
-            result=accepted, rule=rule, source=source, name=call.name, arguments=call.arguments, output=result.text
-        )  # fmt: skip
-        await self._record(finished)
+        await self._record(
+            e.ToolFinished(
+                result=accepted,
+                rule=rule,
+                source=source,
+                name=call.name,
+                arguments=call.arguments,
+                output=result.text,
+            )
+        )
         self._parent_budget.end_call(result.call_id)
 
     async def finish(
@@ -171,10 +188,16 @@ class ToolRunner:
     ) -> None:
         """Record a result; the size of the excerpt for the model is decided here, once."""
         excerpt, whole = await self._fit_result(result)
-        finished = e.ToolFinished(
-            result=excerpt, rule=rule, source=source, stored_result=whole, name=call.name, arguments=call.arguments
-        )  # fmt: skip
-        await self._record(finished)
+        await self._record(
+            e.ToolFinished(
+                result=excerpt,
+                rule=rule,
+                source=source,
+                stored_result=whole,
+                name=call.name,
+                arguments=call.arguments,
+            )
+        )
         self._parent_budget.end_call(result.call_id)
 
     async def skip_call(self, effect: SkipCall) -> None:
@@ -191,11 +214,16 @@ class ToolRunner:
         """Record an earlier result again, with the excerpt it had then."""
         earlier = receipt.result
         again = replace(result, parts=(*result.parts, *earlier.parts), reveals_tools=earlier.reveals_tools)
-        finished = e.ToolFinished(
-            result=again, source="receipt", same_as_call=earlier.call_id, stored_result=receipt.stored_result,
-            name=call.name, arguments=call.arguments,
-        )  # fmt: skip
-        await self._record(finished)
+        await self._record(
+            e.ToolFinished(
+                result=again,
+                source="receipt",
+                same_as_call=earlier.call_id,
+                stored_result=receipt.stored_result,
+                name=call.name,
+                arguments=call.arguments,
+            )
+        )
 
     def start_early(self, state: State, delta: CallReady) -> None:
         effect = self.early_calls.offer_call(state, delta)
@@ -210,11 +238,15 @@ class ToolRunner:
         await self.reveal_tools(choose_initial_tools(state, found, error))
 
     async def reveal_tools(self, effect: RevealTools) -> None:
-        revealed = e.ToolsRevealed(
-            names=effect.names, why=effect.why, initial=effect.initial, tokens=effect.tokens,
-            uncached_tokens=effect.uncached_tokens,
-        )  # fmt: skip
-        await self._record(revealed)
+        await self._record(
+            e.ToolsRevealed(
+                names=effect.names,
+                why=effect.why,
+                initial=effect.initial,
+                tokens=effect.tokens,
+                uncached_tokens=effect.uncached_tokens,
+            )
+        )
 
     async def probe(self, effect: ProbeTool) -> None:
         tool = self._tools[effect.call.name]
@@ -296,10 +328,16 @@ class ToolRunner:
         if arguments is not None:
             edited = ToolCall(id=question.call_id, name=question.tool, arguments=arguments)
         event = e.ApprovalAnswered(
-            call_id=question.call_id, binding=question.binding, answer=verdict.answer, arguments=arguments,
-            reason=verdict.reason, by=verdict.by, name=question.tool, asked_arguments=question.arguments,
+            call_id=question.call_id,
+            binding=question.binding,
+            answer=verdict.answer,
+            arguments=arguments,
+            reason=verdict.reason,
+            by=verdict.by,
             resource_claim=find_resource_claim(self._tools, edited) if edited is not None else None,
-        )  # fmt: skip
+            name=question.tool,
+            asked_arguments=question.arguments,
+        )
         await self._record(replace(event, proof=prove(event)))
 
     def list_resource_claims(self, reply: Reply) -> tuple[ResourceClaim, ...]:

@@ -137,24 +137,36 @@ class RunContexts:
         run, self._loop = state.run, asyncio.get_running_loop()
         # A call that starts early belongs to a reply that is not recorded yet.
         step = run.budget.spent.steps + (state.phase is Phase.CALLING_MODEL)
-        parent = (
-            run.origin.traceparent if tracer is None else tracer.call_traceparent(call.id, effect.attempt)
-        )
         return RunContext(
-            context=self.context, session=self.session, tenant=run.origin.tenant, caller=run.origin.caller,
-            step=step, name=call.name, call_id=call.id, idempotency_key=effect.key, attempt=effect.attempt,
-            traceparent=parent, monitor=self,
-        )  # fmt: skip
+            context=self.context,
+            session=self.session,
+            tenant=run.origin.tenant,
+            caller=run.origin.caller,
+            step=step,
+            name=call.name,
+            call_id=call.id,
+            idempotency_key=effect.key,
+            attempt=effect.attempt,
+            traceparent=tracer.call_traceparent(call.id, effect.attempt)
+            if tracer is not None
+            else run.origin.traceparent,
+            monitor=self,
+        )
 
     def for_step(self, name: str, *, replied: bool = False) -> RunContext:
         """The context of user code that runs before the next request, or about the latest reply."""
         run, self._loop = self._run.state.run, asyncio.get_running_loop()
         tracer = self._run.tracer
         return RunContext(
-            context=self.context, session=self.session, tenant=run.origin.tenant, caller=run.origin.caller,
-            step=run.budget.spent.steps + (not replied), name=name, monitor=self,
+            context=self.context,
+            session=self.session,
+            tenant=run.origin.tenant,
+            caller=run.origin.caller,
+            step=run.budget.spent.steps + (not replied),
+            name=name,
             traceparent=tracer.run_traceparent() if tracer is not None else run.origin.traceparent,
-        )  # fmt: skip
+            monitor=self,
+        )
 
     @property
     def usage(self) -> Usage:

@@ -30,7 +30,6 @@ from bridle.values.text import repair_surrogates
 from .context_parameter import ContextParameter, find_context_parameter
 
 DONE_TEXT = "done"
-Calling = Coroutine[Any, Any, object]
 
 
 class FunctionInvoker:
@@ -63,13 +62,17 @@ class FunctionInvoker:
         value = await self.call(positional, named, context)
         return make_result_parts(value, self._tool, returns_nothing=self._returns_nothing)
 
-    def call(self, positional: Sequence[Any], named: Mapping[str, Any], context: RunContext) -> Calling:
+    def call(
+        self, positional: Sequence[Any], named: Mapping[str, Any], context: RunContext
+    ) -> Coroutine[Any, Any, object]:
         """The return value of the function, unconverted."""
         if self._context is not None:
             named = {**named, self._context: context}
         if self._awaits:
-            calling: Calling = _load_threads().await_value(self._function(*positional, **named))
-            return calling
+            awaited: Coroutine[Any, Any, object] = _load_threads().await_value(
+                self._function(*positional, **named)
+            )
+            return awaited
         return _call_in_thread(functools.partial(self._function, *positional, **named))
 
 
