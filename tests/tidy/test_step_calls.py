@@ -19,18 +19,18 @@ COUNTED_BY = (3, 11)
 TOLERANCE = 1.02
 STEPS, STEPS_MORE = 24, 96
 CALLS = {  # a step: all calls, those of our own functions
-    "anthropic/whole": (793, 400),
-    "anthropic/streamed": (2647, 994),
-    "openai_responses/whole": (992, 481),
-    "openai_responses/streamed": (3183, 1191),
-    "openai_chat/whole": (943, 472),
-    "openai_chat/whole, with a key": (950, 476),
-    "openai_chat/streamed": (2573, 1014),
-    "openai_chat/streamed, with a key": (2871, 1165),
-    "gemini/whole": (1055, 526),
-    "gemini/streamed": (1595, 705),
-    "bedrock_converse/whole": (1103, 545),
-    "bedrock_converse/streamed": (2779, 1077),
+    "anthropic/whole": (767, 385),
+    "anthropic/streamed": (2620, 929),
+    "openai_responses/whole": (923, 437),
+    "openai_responses/streamed": (3061, 1071),
+    "openai_chat/whole": (913, 454),
+    "openai_chat/whole, with a key": (918, 456),
+    "openai_chat/streamed": (2473, 955),
+    "openai_chat/streamed, with a key": (2784, 1109),
+    "gemini/whole": (1032, 514),
+    "gemini/streamed": (1572, 689),
+    "bedrock_converse/whole": (1076, 530),
+    "bedrock_converse/streamed": (2713, 1019),
 }
 
 
