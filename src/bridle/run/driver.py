@@ -413,8 +413,8 @@ class Driver:
                 if self._hooks and not aside:
                     self._reply_filter = ReplyFilter(self._hooks, deltas.show, self.state)
                     show = self._reply_filter.take_all
-                now, begun = self._clock.wall.now(), admitted.record_answer_begun
-                sending = held.send(call, show, now, begun, self._cost)
+                now = self._clock.wall.now()
+                sending = held.send(call, show, now, admitted.record_answer_begun, self._cost)
                 reply = await self._clock.limit_time(sending, effect.deadline)
                 if self._reply_filter is not None and not aside:
                     reply = self._reply_filter.finish(reply)

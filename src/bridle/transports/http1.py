@@ -20,6 +20,8 @@ import httptools
 from .network_failures import BrokenOff, ClosedEarly, NotHttp
 
 BUFFER_BYTES_MAX = 2**18
+RECEIVED_BYTES_MAX = 2**16
+"""Most that one read takes from the socket; larger pieces do not stay in the cache of a processor."""
 HEAD_BYTES_MAX = 2**16
 HEAD_TOO_LONG = "its headers are too long"
 """Longest response head; above that, the server is not one for models."""
@@ -37,11 +39,15 @@ ANY_ZLIB_FORMAT = 32 + zlib.MAX_WBITS
 T = TypeVar("T")
 
 
-class Http1Connection(asyncio.Protocol):
-    """A connection to one origin."""
+class Http1Connection(asyncio.BufferedProtocol):
+    """A connection to one origin.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    `receives_in` is where the loop puts what it receives. It is used for the time of one callback, so all connections
+    of a loop share it; asyncio would allocate 256 kB for each read.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, receives_in: memoryview) -> None:
+        self._loop, self._receives_in = loop, receives_in
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0
         self._lost: Exception | None = None
@@ -197,7 +203,13 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receives_in
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(self._receives_in[:nbytes])
+
+    def data_received(self, data: bytes | memoryview) -> None:
         if self._parser is None or self.is_complete:
             # A server that speaks without being asked; the connection is of no use.
             self.abort()

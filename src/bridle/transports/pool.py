@@ -34,7 +34,7 @@ from bridle import __version__
 from bridle.ports.clock import Turns
 
 from .deadlines import DeadlineTimer
-from .http1 import Http1Connection
+from .http1 import RECEIVED_BYTES_MAX, Http1Connection
 from .network_failures import (
     CertificateRejected,
     ConnectFailed,
@@ -154,6 +154,7 @@ class ConnectionPool:
         self._addresses: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddrInfoType]]]] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self.deadlines = DeadlineTimer(loop)
+        self._receives_in = memoryview(bytearray(RECEIVED_BYTES_MAX))
         self._loop, self._process = loop, os.getpid()
         self._former = vars(loop).get("close")
         self._close_loop = loop.close
@@ -268,7 +269,7 @@ class ConnectionPool:
             raise ConnectFailed(route.place, error) from None
         try:
             _, connection = await self._loop.create_connection(
-                lambda: Http1Connection(self._loop),
+                lambda: Http1Connection(self._loop, self._receives_in),
                 sock=made,
                 ssl=_tls_context() if route.is_tls else None,
                 server_hostname=route.host if route.is_tls else None,
