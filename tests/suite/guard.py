@@ -89,7 +89,7 @@ BYTES = {
         r"\.new_decoder\(",
         """
         sim_families.py test_anthropic_summary.py test_codecs.py test_decoder.py test_eventstream.py
-        test_foreign_reasoning.py test_fuzz.py test_kit_decode.py test_kit_failures.py
+        test_foreign_reasoning.py test_fuzz.py test_kit_decode.py test_kit_failures.py test_kit_usual.py
         test_missing_fields.py test_mutated_replies.py test_openai_chat_decode.py test_openai_chat_encode.py
         test_openai_chat_quirks.py test_openai_prompts.py test_openai_responses_wire.py
         test_recorded_costs.py test_reference_decoder.py test_scripted.py test_serving_wires.py test_sim.py
