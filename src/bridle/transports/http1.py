@@ -30,7 +30,7 @@ KNOWN_HEADS_MAX = 64
 UPLOAD_THRESHOLD_BYTES = 2**15
 """Shorter bodies are faster as one write."""
 FIRST_PIECE_BYTES = 2**12
-PIECE_BYTES = 2**20
+PIECE_BYTES = 2**21
 INFLATED_BYTES_MAX = 2**18
 """Longest piece that one read of a compressed response returns."""
 COMPRESSED = frozenset({"gzip", "x-gzip", "deflate"})
