@@ -31,6 +31,7 @@ from bridle.sim.simulator import Simulator
 from bridle.transports import pool
 from bridle.transports.deadlines import Deadlines
 from bridle.transports.http import HttpTransport, close_all
+from bridle.transports.pool import find_pool
 from bridle.values.errors import ProviderError
 
 LOCALHOST = """\
@@ -359,6 +360,44 @@ def test_cancelling_over_tls_closes_the_connection_at_once(localhost):
     with serving(endless, tls=context) as server:
         assert run_script(BEGIN + script, server.url, localhost) == ""
         all_closed(server)
+
+
+LONG_BODY = b"x" * 500_000
+
+
+async def close_after_body(reader, writer):
+    writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + LONG_BODY)
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    raise ConnectionError
+
+
+def test_over_tls_a_body_that_ends_with_its_connection_is_whole(localhost):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(localhost)
+    script = """
+        async def read_all():
+            answers = await asyncio.gather(*[read(url) for _ in range(12)])
+            assert [len(body) for _, _, body in answers] == [500_000] * 12
+
+        asyncio.run(read_all())
+    """
+    with serving(close_after_body, tls=context) as server:
+        assert run_script(BEGIN + textwrap.dedent(script), server.url, localhost) == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "is_shared"), [("http://a.example/v1", True), ("https://a.example/v1", False)]
+)
+def test_only_connections_without_tls_receive_in_the_shared_buffer(url, is_shared):
+    """When a TLS connection is closed, asyncio drops what does not fit into the buffer of a `BufferedProtocol`."""
+
+    async def make():
+        pool = find_pool(asyncio.get_running_loop())
+        return pool._make_connection(pool.find_route(url))
+
+    assert isinstance(asyncio.run(make()), asyncio.BufferedProtocol) is is_shared
 
 
 def test_a_stranger_is_not_trusted(localhost):

@@ -59,7 +59,7 @@ def test_pieces_are_slices_of_the_body_and_the_first_is_small(size):
     body = body_of(size)
 
     async def send():
-        connection = Http1Connection(asyncio.get_running_loop(), memoryview(bytearray(100)))
+        connection = Http1Connection(asyncio.get_running_loop())
         wire = connection.transport = Wire(connection, size)
         await connection.request(b"", body)
         return wire.pieces

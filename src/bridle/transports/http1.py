@@ -39,15 +39,11 @@ ANY_ZLIB_FORMAT = 32 + zlib.MAX_WBITS
 T = TypeVar("T")
 
 
-class Http1Connection(asyncio.BufferedProtocol):
-    """A connection to one origin.
+class Http1Connection(asyncio.Protocol):
+    """A connection to one origin."""
 
-    `receives_in` is where the loop puts what it receives. It is used for the time of one callback, so all connections
-    of a loop share it; asyncio would allocate 256 kB for each read.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, receives_in: memoryview) -> None:
-        self._loop, self._receives_in = loop, receives_in
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0
         self._lost: Exception | None = None
@@ -203,12 +199,6 @@ class Http1Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._receives_in
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self.data_received(self._receives_in[:nbytes])
-
     def data_received(self, data: bytes | memoryview) -> None:
         if self._parser is None or self.is_complete:
             # A server that speaks without being asked; the connection is of no use.
@@ -291,6 +281,24 @@ class Http1Connection(asyncio.BufferedProtocol):
         else:
             self.is_complete = True
             self._keeps_alive = self._parser.should_keep_alive()
+
+
+class PlainConnection(Http1Connection, asyncio.BufferedProtocol):
+    """A connection without TLS, which receives in a buffer that all connections of its event loop share.
+
+    The buffer is used for the time of one callback. asyncio would allocate 256 kB for each read. With TLS, asyncio
+    loses what does not fit into the buffer when the server closes the connection.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, receives_in: memoryview) -> None:
+        super().__init__(loop)
+        self._receives_in = receives_in
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receives_in
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(self._receives_in[:nbytes])
 
 
 class ResponseHeaders(Mapping[str, str]):

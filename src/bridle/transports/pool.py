@@ -17,6 +17,7 @@ import atexit
 import os
 import socket
 import ssl
+import sys
 import threading
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
@@ -34,7 +35,7 @@ from bridle import __version__
 from bridle.ports.clock import Turns
 
 from .deadlines import DeadlineTimer
-from .http1 import RECEIVED_BYTES_MAX, Http1Connection
+from .http1 import RECEIVED_BYTES_MAX, Http1Connection, PlainConnection
 from .network_failures import (
     CertificateRejected,
     ConnectFailed,
@@ -269,7 +270,7 @@ class ConnectionPool:
             raise ConnectFailed(route.place, error) from None
         try:
             _, connection = await self._loop.create_connection(
-                lambda: Http1Connection(self._loop, self._receives_in),
+                lambda: self._make_connection(route),
                 sock=made,
                 ssl=_tls_context() if route.is_tls else None,
                 server_hostname=route.host if route.is_tls else None,
@@ -282,6 +283,11 @@ class ConnectionPool:
                 raise (TlsFailed if route.is_tls else ConnectFailed)(route.place, error) from None
             raise
         return connection
+
+    def _make_connection(self, route: Route) -> Http1Connection:
+        if route.is_tls or sys.platform == "win32":  # a read may be under way in several connections there
+            return Http1Connection(self._loop)
+        return PlainConnection(self._loop, self._receives_in)
 
     async def _find_addresses(self, host: str, port: int) -> list[AddrInfoType]:
         try:

@@ -130,10 +130,12 @@ class ChatDecoder(BaseDecoder):
                 break
             if data != DONE_EVENT:
                 try:
-                    if self._apply_fast_chunk(_decode_chunk(data), deltas):
-                        continue
+                    chunk = _decode_chunk(data)
                 except (ValueError, RecursionError):
                     pass
+                else:
+                    if self._apply_fast_chunk(chunk, deltas):
+                        continue
             self._process_event(name, data, deltas)
         return deltas
 

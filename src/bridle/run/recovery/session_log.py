@@ -10,8 +10,9 @@ Three things can be wrong with a log, and only the last one stops a session:
 
 import asyncio
 import concurrent.futures
+import os
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
 from bridle.core.calls.orphaned import list_doubts
@@ -46,6 +47,8 @@ class SessionLog(NamedTuple):
 
 
 SESSIONS_MAX = 1_000_000
+FOLDS_MAX = 4
+"""Long logs that are folded at the same time."""
 LONG_LOG_RECORDS = 2_000
 """A longer log is folded in a thread, so that the event loop serves other sessions meanwhile."""
 
@@ -58,16 +61,18 @@ async def fold_records(
     """Fold a log that is in memory; `observe` may be called in a thread."""
     if len(records) <= LONG_LOG_RECORDS:
         return fold_log(records, observe)
-    return await _run_in_own_thread(partial(fold_log, records, observe))
+    return await _run_in_fold_thread(partial(fold_log, records, observe))
 
 
-async def _run_in_own_thread(work: Callable[[], T]) -> T:
-    """Run pure work in a new thread: tools that hang can occupy every thread of a pool that they share."""
-    thread = concurrent.futures.ThreadPoolExecutor(1, "bridle-fold")
-    try:
-        return await asyncio.get_running_loop().run_in_executor(thread, work)
-    finally:
-        thread.shutdown(wait=False)
+async def _run_in_fold_thread(work: Callable[[], T]) -> T:
+    """Run pure work in threads of its own: tools that hang can occupy every thread of a pool that they share."""
+    return await asyncio.get_running_loop().run_in_executor(_fold_threads(os.getpid()), work)
+
+
+@cache
+def _fold_threads(process: int) -> concurrent.futures.ThreadPoolExecutor:
+    """The threads of this process; a fork has none of its parent's."""
+    return concurrent.futures.ThreadPoolExecutor(FOLDS_MAX, "bridle-fold")
 
 
 async def load_log(
@@ -91,7 +96,7 @@ async def load_log(
         loaded.records, torn = await store.read_intact(session), str(error)
     reader, records = loaded.reader, loaded.records
     if observe is None and len(records) > LONG_LOG_RECORDS:
-        await _run_in_own_thread(partial(apply_records, reader, records))
+        await _run_in_fold_thread(partial(apply_records, reader, records))
     else:
         apply_records(reader, records, observe)
     redactions = tuple(await find_inherited_redactions(store, session, records))
