@@ -9,6 +9,7 @@ from copy import deepcopy
 from random import Random
 
 import pytest
+from json_mutations import mutate_json
 from wire_kit import Wire
 
 from bridle.providers.anthropic import decode as anthropic_stream
@@ -182,36 +183,6 @@ MEMBERS = ("type", "error", "id", "native", "citations", "iterations", "refusal"
            "cached_tokens", "custom", "executed_tools", "completion", "base_resp", "x_groq", "caller", "arguments")  # fmt: skip
 
 
-def list_places(value, found):
-    """Every object and list in the value."""
-    if isinstance(value, dict | list):
-        found.append(value)
-        for inner in value.values() if isinstance(value, dict) else value:
-            list_places(inner, found)
-    return found
-
-
-def mutate(body, random):
-    changed = deepcopy(body)
-    for _ in range(random.choice((1, 1, 1, 2, 3))):
-        place = random.choice(list_places(changed, []))
-        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-        value = deepcopy(random.choice(VALUES))
-        match random.choice(("set", "drop", "add", "repeat")):
-            case "set" if keys:
-                place[random.choice(keys)] = value
-            case "drop" if keys:
-                del place[random.choice(keys)]
-            case "repeat" if isinstance(place, list) and place:
-                place.append(deepcopy(random.choice(place)))
-            case _:
-                if isinstance(place, dict):
-                    place[random.choice(MEMBERS)] = value
-                else:
-                    place.append(value)
-    return changed
-
-
 def mark(body, beside, counted):
     """The same body with members that the typed parse refuses."""
     usage = body.get("usage")
@@ -227,7 +198,7 @@ def test_a_body_gives_the_same_reply_on_both_ways(family):
     body, beside, counted = FAMILIES[family]
     wire, random, typed, usual = Wire(family, "m"), Random(7), TYPED.get(family), 0
     for number in range(BODIES_PER_FAMILY):
-        changed = mutate(body, random) if number else body
+        changed = mutate_json(body, random, VALUES, MEMBERS) if number else body
         ascii_only = random.random() < 0.5
         plain, tolerant = (
             json.dumps(each, ensure_ascii=ascii_only, separators=(",", ":")).encode("utf-8", "surrogatepass")
@@ -279,7 +250,7 @@ def test_a_stream_gives_the_same_deltas_and_reply_without_the_typed_parse(family
             place = random.randrange(len(events))
             match random.choice(("mutate", "mutate", "mutate", "drop", "repeat", "move")):
                 case "mutate":
-                    events[place] = mutate(events[place], random)
+                    events[place] = mutate_json(events[place], random, VALUES, MEMBERS)
                 case "drop" if len(events) > 1:
                     del events[place]
                 case "repeat":
@@ -295,3 +266,24 @@ def test_a_stream_gives_the_same_deltas_and_reply_without_the_typed_parse(family
         assert number or isinstance(typed[-1], Reply)
         replies += isinstance(typed[-1], Reply)
     assert replies > STREAMS_PER_FAMILY / 4
+
+
+@pytest.mark.parametrize(
+    ("family", "details"),
+    [
+        ("anthropic", "output_tokens_details"),
+        ("openai_chat", "completion_tokens_details"),
+        ("openai_responses", "output_tokens_details"),
+    ],
+)
+def test_half_of_a_surrogate_pair_in_the_usage_is_ignored(family, details):
+    body, wire = FAMILIES[family][0], Wire(family, "m")
+    reply = wire.decode_or_fail(json.dumps({**body, "usage": {**body["usage"], details: "\ud83d"}}).encode())
+    assert isinstance(reply, Reply) and reply.usage.output > 0
+
+
+def test_half_of_a_surrogate_pair_does_not_keep_partial_usage_from_being_read():
+    decoder, event = Wire("anthropic", "m").new_decoder(), deepcopy(STREAMS["anthropic"][0])
+    event["message"]["usage"]["output_tokens_details"] = "\ud83d"
+    decoder.feed(b"event: message_start\ndata: %b\n\n" % json.dumps(event).encode())
+    assert decoder.partial_usage.prompt > 0

@@ -1,8 +1,9 @@
 """The typed parse of what a usual stream was assembled to gives what the tolerant decoder gives."""
 
 import json
-from copy import deepcopy
 from random import Random
+
+from json_mutations import mutate_json
 
 from bridle.providers.openai_chat.decode import ChatDecoder
 from bridle.providers.openai_chat.dialect import ChatDialect
@@ -48,35 +49,6 @@ class TolerantDecoder(ChatDecoder):
         return self._assemble_reply(self._partial.build_message())
 
 
-def list_places(value, found):
-    if isinstance(value, dict | list):
-        found.append(value)
-        for inner in value.values() if isinstance(value, dict) else value:
-            list_places(inner, found)
-    return found
-
-
-def mutate(chunks, random):
-    changed = deepcopy(chunks)
-    for _ in range(random.choice((1, 1, 2, 3))):
-        place = random.choice(list_places(changed, []))
-        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-        value = deepcopy(random.choice(VALUES))
-        match random.choice(("set", "drop", "add", "repeat")):
-            case "set" if keys:
-                place[random.choice(keys)] = value
-            case "drop" if keys:
-                del place[random.choice(keys)]
-            case "repeat" if isinstance(place, list) and place:
-                place.insert(random.randrange(len(place)), deepcopy(random.choice(place)))
-            case _:
-                if isinstance(place, dict):
-                    place[random.choice(MEMBERS)] = value
-                else:
-                    place.append(value)
-    return changed
-
-
 def decode(kind, events, dialect):
     """Everything that a caller of the decoder sees: deltas, partial results, and the reply or the failure."""
     decoder = kind(MODEL, dialect, 200, {}, tools=True)
@@ -93,7 +65,7 @@ def decode(kind, events, dialect):
 def test_a_stream_gives_the_same_on_both_ways():
     random, replies = Random(7), 0
     for number in range(STREAMS):
-        chunks = mutate(CHUNKS, random) if number else CHUNKS
+        chunks = mutate_json(CHUNKS, random, VALUES, MEMBERS) if number else CHUNKS
         ascii_only, named = random.random() < 0.5, random.random() < 0.1
         texts = [
             json.dumps(each, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass") for each in chunks

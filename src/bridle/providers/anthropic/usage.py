@@ -8,7 +8,7 @@ counts is marked as such: unknown is not zero.
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct, convert
 from msgspec.structs import replace
 
 from bridle.providers.wire.json import count_or_zero, text_or_empty
@@ -129,7 +129,7 @@ def count_usual_usage(found: UsualCounts) -> Usage:
 def _decode_counts(counts: Mapping[str, Any]) -> Usage:
     try:
         return count_usual_usage(convert(counts, UsualCounts))
-    except ValidationError:
+    except ValueError:  # half of a surrogate pair is no ValidationError
         pass  # read below, value by value
     split, details = counts.get("cache_creation"), counts.get("output_tokens_details")
     split = split if isinstance(split, dict) else {}

@@ -8,7 +8,7 @@ of an item decides, not its status.  Counts overlap: `input_tokens` includes cac
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypedDict
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct, convert
 from msgspec.structs import replace
 
 from bridle.providers.wire.json import count_or_zero, loads, object_or_empty, parse_integer, text_or_empty
@@ -139,7 +139,7 @@ def _count_usual_usage(counts: object) -> Usage | None:
     """The usage, if the details are within their totals; None otherwise."""
     try:
         found = convert(counts, _UsualResponsesCounts)
-    except ValidationError:
+    except ValueError:  # half of a surrogate pair is no ValidationError
         return None
     prompt, output = found.input_tokens, found.output_tokens
     reasoning = found.output_tokens_details.reasoning_tokens

@@ -174,7 +174,7 @@ class EncodedMessages:
         self._buffer = bytearray()
         self._last = WireTurn(b"", b"", b"")
         self._starts: list[int] = []
-        """Where each message starts in the buffer."""
+        """Offsets of the messages in the buffer."""
         self._mark_at: list[int] = []
         self._hash = blake2b(digest_size=DIGEST_BYTES)
 
