@@ -103,7 +103,7 @@ from .memory import plan_instruction, plan_memory_load, plan_retrieval
 from .state import Attempt, CallBatch, EndpointRefusals, Phase, State
 from .steering import plan_steering
 
-REFUSED_STOPS, LENGTH, PAUSED = (Stop.REFUSED, Stop.FILTERED), Stop.LENGTH, Stop.PAUSED
+REFUSED_STOPS, LENGTH_STOP, PAUSED_STOP = (Stop.REFUSED, Stop.FILTERED), Stop.LENGTH, Stop.PAUSED
 TOOL_RETRIES_MAX = 3
 """Replies in a row that one tool may answer with `ModelRetry` alone; the next one ends the run."""
 
@@ -311,8 +311,8 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
             evaluation,
             reprompts=0 if acting else evaluation.reprompts,
             continued_text="" if acting else evaluation.continued_text,
-            needs_full_output=reply.stop is LENGTH,
-            pauses=evaluation.pauses + 1 if reply.stop is PAUSED else 0,
+            needs_full_output=reply.stop is LENGTH_STOP,
+            pauses=evaluation.pauses + 1 if reply.stop is PAUSED_STOP else 0,
             reply=None if acting else reply,
             output_error=event.output_error,
             suspected_truncation=event.truncation_hint if state.settings.on_truncation == "error" else "",

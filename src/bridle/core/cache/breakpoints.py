@@ -34,7 +34,7 @@ from hashlib import blake2b
 from itertools import pairwise
 
 from bridle.values.base import Value
-from bridle.values.message import Message, Opaque, Part, Reasoning, Role, Text
+from bridle.values.message import Media, Message, Opaque, Part, Role, Text, ToolCall, ToolResult
 from bridle.values.model import Model, Ttl
 from bridle.values.request import Breakpoint, ToolSpec
 from bridle.values.settings import Settings
@@ -178,7 +178,7 @@ def _can_carry_breakpoint(part: Part) -> bool:
         return bool(part.text.strip())
     if type(part) is Opaque:
         return part.kind == "compaction"
-    return type(part) is not Reasoning
+    return type(part) in (Media, ToolCall, ToolResult)
 
 
 KEY_SEPARATOR = "\x00"

@@ -137,10 +137,10 @@ def choose_call_effects(state: State) -> tuple[Effect, ...]:
     if limit is not None and count > limit:
         return (EndRun(stop="failed", reason=TOO_MANY_CALLS.format(count=count, limit=limit)),)
     batch = _BatchDispatch(state)
-    effects = batch.effects(sifted=calls.tools_started)
+    effects = batch.effects(skips_blocked=calls.tools_started)
     is_idle = calls.tools_started and not batch.running
     if is_idle and not any(isinstance(effect, RunTool) for effect in effects):
-        return _BatchDispatch(state).effects(sifted=False)  # the remaining calls may need no tool
+        return _BatchDispatch(state).effects(skips_blocked=False)  # the remaining calls may need no tool
     return effects
 
 
@@ -171,9 +171,9 @@ class _BatchDispatch:
     def _conflicts(self) -> CallConflicts:
         return CallConflicts()
 
-    def effects(self, *, sifted: bool) -> tuple[Effect, ...]:
-        """The effects of the pass; `sifted` skips every call that cannot start now."""
-        self._tools_started, scanned = sifted, 0
+    def effects(self, *, skips_blocked: bool) -> tuple[Effect, ...]:
+        """The effects of the pass; `skips_blocked`: without those of calls that cannot start now."""
+        self._tools_started, scanned = skips_blocked, 0
         for item in self._state.calls.batch.pending:
             if item.result is None:
                 if self._tools_started and (self._is_blocked() or scanned >= LOOK_AHEAD_MAX):

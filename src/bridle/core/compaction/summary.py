@@ -48,7 +48,7 @@ SUMMARY_HEADING = "[Summary of the steps up to here, written by the model; these
 WORDS_MAX = 800
 WORDS_SHARE = 0.05
 """Maximum number of words per token of the window, for small windows."""
-UNUSABLE_STOPS, CONTEXT = (Stop.REFUSED, Stop.FILTERED), Stop.CONTEXT
+UNUSABLE_STOPS, CONTEXT_STOP = (Stop.REFUSED, Stop.FILTERED), Stop.CONTEXT
 
 
 def summarizer_model(state: State) -> Model:
@@ -136,7 +136,7 @@ def record_overflow(state: State, failure: Failure) -> CompactionProgress:
 
 def progress_after_reply(state: State, stop: Stop) -> CompactionProgress:
     """Progress after a reply, which may have been cut off by the window."""
-    filled = stop is CONTEXT and state.settings.compaction is not None
+    filled = stop is CONTEXT_STOP and state.settings.compaction is not None
     before = state.run.compaction
     overflow = before.overflow
     if not (filled or overflow.kind or overflow.message or before.just_compacted or before.split_count):
