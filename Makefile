@@ -2,21 +2,26 @@
 # needs in .venv, from the lock file, with nothing installed before but Python and make.
 
 PYTHON ?= python3
-JOBS   ?= auto
+# Twice as many workers as cores: many tests wait for processes and servers.
+JOBS   ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test quick test-newer check format bench footprint docs site lock wheel release oracles foreign pyright phoenix temporal mcp-servers front-ends clean help
+.PHONY: javascript test-javascript demo test test-all campaign quick test-newer check format bench footprint structure docs site lock wheel release oracles foreign pyright phoenix temporal mcp-servers front-ends clean help
 
 help:
 	@echo "make demo       watch an agent be killed, resumed, stopped and switched: no key, no network"
-	@echo "make test       format, lint, strict types, all tests"
+	@echo "make test       format, lint, strict types, tests; a tenth of every campaign"
+	@echo "make test-all   everything, with this Python and a newer one; before a release (an hour)"
+	@echo "make campaign   whole campaigns with new seeds; what fails is written to build/regressions"
 	@echo "make quick      format, lint and a quick selection of the tests, for the inner loop"
-	@echo "make test-newer all tests with a newer Python, if there is one (python3.x or pyenv's)"
+	@echo "make test-newer the tests with a newer Python, if there is one (python3.x or pyenv's)"
 	@echo "make check      format, lint and types only"
 	@echo "make bench      speed, memory and targets beside other libraries (installs them; 20 minutes)"
 	@echo "make footprint  packages, size and import time, compared with another library"
+	@echo "make javascript installs what the inspector's JavaScript is checked with (needs npm)"
+	@echo "make structure  modules, calls and knots of the runtime beside their targets"
 	@echo "make site       build the documentation site in build/site"
 	@echo "make docs       generate the pages that come from tables"
 	@echo "make oracles    vendors' SDKs and other agent libraries against the simulator (installs them)"
@@ -25,7 +30,7 @@ help:
 	@echo "make mcp-servers  MCP servers of other projects, over standard input, HTTP and SSE (installs them; needs npm)"
 	@echo "make front-ends  clients of the Vercel AI SDK and of AG-UI against bridle serve (installs them; needs npm)"
 	@echo "make pyright    types as pyright infers them (installs it)"
-	@echo "make foreign    clients and servers of other projects, each in its own environment (installs them)"
+	@echo "make foreign    clients and servers of other projects, each in its own environment (installs today's releases)"
 	@echo "make lock       update the lock file"
 	@echo "make release    build, check and try the files of a release; publishes nothing (DRAFT=--draft before its date is set)"
 	@echo "make wheel      build, install in an empty environment, and try it"
@@ -33,16 +38,25 @@ help:
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
-test: check
-	$(BIN)/python docs/generate.py --check
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile || $(call FAILED_AGAIN,$(BIN)/python)
-	$(BIN)/python bench/footprint.py --check
+PYTEST = -m pytest -n $(JOBS) --dist worksteal
 
-# Tests of processes and deadlines can fail on a machine that is busy with other programs. Up to five failed tests are run
-# once more, alone; they are named twice in the output. More than five are a defect.
-FAILED_AGAIN = { echo "the failed tests once more, alone:"; \
-  $(1) -c 'import json, sys; sys.exit(len(json.load(open(".pytest_cache/v/cache/lastfailed"))) > 5)' && \
-  $(1) -m pytest --last-failed --last-failed-no-failures none; }
+# One tenth of every campaign, with fixed seeds.
+test: check javascript
+	$(BIN)/python docs/generate.py --check
+	$(BIN)/python $(PYTEST)
+
+# Whole campaigns, every kill point and every integration, with this Python and with the newest one.
+test-all: check javascript
+	$(BIN)/python docs/generate.py --check
+	BRIDLE_CAMPAIGN=1 $(BIN)/python $(PYTEST)
+	$(BIN)/python bench/footprint.py --check
+	BRIDLE_CAMPAIGN=1 $(MAKE) --no-print-directory test-newer
+
+# Long campaigns with new seeds: BRIDLE_CAMPAIGN=20 is twenty times as long, BRIDLE_SEED repeats one that failed.
+campaign: $(READY)
+	@seed=$${BRIDLE_SEED:-$$($(PYTHON) -c 'import secrets; print(secrets.randbelow(10**9) + 1)')}; \
+	echo "seeds from $$seed"; \
+	BRIDLE_SEED=$$seed BRIDLE_CAMPAIGN=$${BRIDLE_CAMPAIGN:-3} $(BIN)/python $(PYTEST) -m campaign
 
 # The rules of the tree, the values, the core without caching and compaction, the encoders of every wire and the
 # basics of an agent.
@@ -52,7 +66,7 @@ QUICK := tests/tidy tests/values tests/core/*.py tests/core/budget tests/core/ca
 quick: $(READY)
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow" $(QUICK)
+	$(BIN)/python $(PYTEST) -m "not slow" $(QUICK)
 
 # With the newest Python that is installed and newer than the default one.
 NEWER := bench/.work/newer
@@ -62,14 +76,25 @@ test-newer:
 	  for each in python3.$$minor "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.$$minor.*/bin/python; do \
 	    "$$each" -c '' 2>/dev/null && echo "$$each" && break 2; done; done); \
 	if [ -z "$$newer" ]; then echo "no Python newer than 3.$$default was found: no second run of the tests"; exit 0; fi; \
-	echo "all tests once more, with $$("$$newer" --version)"; \
+	echo "the tests once more, with $$("$$newer" --version)"; \
 	$(MAKE) --no-print-directory PYTHON="$$newer" VENV=$(NEWER) $(NEWER)/.ready && \
-	{ $(NEWER)/bin/python -m pytest -n $(JOBS) --dist loadfile || $(call FAILED_AGAIN,$(NEWER)/bin/python); }
+	$(NEWER)/bin/python $(PYTEST)
 
 check: $(READY)
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .
 	$(BIN)/mypy
+
+# ESLint and the TypeScript checker, for tests/serve/test_inspector_javascript.py; tests say what is missing without them.
+JAVASCRIPT := bench/.work/javascript
+javascript: $(JAVASCRIPT)/.ready
+test-javascript: $(READY) javascript
+	@$(BIN)/python -m pytest -q -rs tests/serve/test_inspector_javascript.py
+$(JAVASCRIPT)/.ready: tests/serve/javascript/package-lock.json
+	@mkdir -p $(JAVASCRIPT) && cp tests/serve/javascript/package*.json $(JAVASCRIPT)
+	@if ! command -v npm >/dev/null; then echo "npm is not installed: the inspector's JavaScript is not checked"; \
+	elif npm ci --prefix $(JAVASCRIPT) --no-audit --no-fund --silent; then touch $@; \
+	else echo "npm cannot install its packages: the inspector's JavaScript is not checked"; fi
 
 format: $(READY)
 	$(BIN)/ruff format -q .
@@ -80,6 +105,9 @@ bench: $(READY)
 
 footprint: $(READY)
 	$(BIN)/python bench/footprint.py
+
+structure: $(READY)
+	@$(BIN)/python bench/structure.py
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
@@ -113,7 +141,7 @@ oracles:
 	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check -e ".[oracles]"
 	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check --no-deps litellm  # only its table of models
 	$(ORACLES)/bin/python -m pytest -rs tests/wire/test_sdks.py tests/providers/test_model_table.py tests/watchers/test_notebook.py tests/docs/test_programs.py tests/serve/wires/test_served_sdks.py
-	$(ORACLES)/bin/python tests/wire/vendors/make_vendor_shapes.py --check
+	$(ORACLES)/bin/python -m tests.wire.vendors.make_vendor_shapes --check
 	BRIDLE_SCENARIOS=2500 BRIDLE_REPLIES=2000 $(ORACLES)/bin/python -m pytest -s tests/wire/vendors/test_vendor_types.py tests/wire/vendors/test_vendor_replies.py
 	BRIDLE_CAMPAIGN=50 $(ORACLES)/bin/python -m pytest tests/wire/vendors/test_vendor_streams.py
 
@@ -139,7 +167,7 @@ phoenix: $(READY)
 	BRIDLE_PHOENIX=http://127.0.0.1:$(PHOENIX_AT) $(BIN)/python -m pytest -rs tests/watchers/test_otel_phoenix.py
 
 temporal: $(READY)
-	@$(BIN)/python tests/engines/run_demo.py examples/temporal_refunds.py
+	@$(BIN)/python -m tests.engines.run_demo examples/temporal_refunds.py
 
 # The database server and the proxy run with the first major version of the protocol's package, the others with the newest.
 MCP_SERVERS := bench/.work/mcp-servers
@@ -156,14 +184,20 @@ mcp-servers: $(READY)
 
 FRONT_ENDS := bench/.work/front-ends
 front-ends: $(READY)
-	@npm install --prefix $(FRONT_ENDS) --no-audit --no-fund --silent ai@6 @ag-ui/core@1 @ag-ui/client@1
-	BRIDLE_FRONT_ENDS=$(CURDIR)/$(FRONT_ENDS) $(BIN)/python -m pytest -rs tests/serve/test_front_ends.py
+	@npm install --prefix $(FRONT_ENDS)/node --no-audit --no-fund --silent node@24
+	@for version in 6 7; do \
+		PATH=$(CURDIR)/$(FRONT_ENDS)/node/node_modules/.bin:$$PATH npm install --prefix $(FRONT_ENDS)/$$version \
+			--no-audit --no-fund --silent ai@$$version @ag-ui/core@1 @ag-ui/client@1 && \
+		PATH=$(CURDIR)/$(FRONT_ENDS)/node/node_modules/.bin:$$PATH BRIDLE_FRONT_ENDS=$(CURDIR)/$(FRONT_ENDS)/$$version \
+			BRIDLE_AI_SDK=$$version $(BIN)/python -m pytest -rs tests/serve/test_front_ends.py || exit 1; \
+	done
 
 foreign: $(READY)
 	@failed=0; \
-	$(BIN)/python bench/foreign/run.py --install --write || failed=1; \
+	$(BIN)/python bench/foreign/run.py --newest --write || failed=1; \
 	$(BIN)/python bench/foreign/run.py --install --served --write || failed=1; \
-	$(BIN)/python bench/foreign/servers.py --install --write || failed=1; \
+	$(BIN)/python bench/foreign/run.py --install --gateway --write || failed=1; \
+	$(BIN)/python bench/foreign/servers.py --newest --write || failed=1; \
 	exit $$failed
 
 clean:

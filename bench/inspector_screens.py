@@ -9,14 +9,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests/serve"), str(ROOT / "tests/suite")]
+sys.path.insert(0, str(ROOT))
 os.environ.setdefault("BRIDLE_APPROVAL_KEY_FILE", str(ROOT / "bench/.work/approval.key"))
 
-from browser import MISSING, find_browser, open_browser
-from inspected import fill_store, make_agents
-from serving import serve_agents
-
 from bridle.stores.memory import MemoryStore
+from tests.serve.browser import MISSING, find_browser, open_browser
+from tests.serve.inspected import fill_store, make_agents
+from tests.serve.serving import serve_agents
 
 SIZES = {"desktop": (1280, 800), "phone": (375, 812)}
 VIEWS = {

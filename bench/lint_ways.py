@@ -16,14 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "cli"), str(ROOT / "src")]
-
-from test_lint import CLEAN, HEAD, OFFENDING
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from bridle.cli.linting import sources
 from bridle.cli.linting.load_findings import compare_loads
 from bridle.cli.linting.module_index import ModuleIndex
 from bridle.cli.linting.static_findings import read_findings
+from tests.cli.lint_samples import CLEAN, HEAD, OFFENDING
 
 MAKERS = {"Agent", "tool", "RawTool", "TypedTool", "CommandTool"}
 PLACES = {"instructions", "tools", "output", "name", "description", "schema", "parameters"}

@@ -146,8 +146,8 @@ def install():
 
 
 def contest(rounds):
-    sys.path.insert(0, str(HERE.parent / "tests" / "suite"))
-    from postgres_server import PostgresServer, find_binaries
+    sys.path.insert(0, str(HERE.parent))
+    from tests.suite.postgres_server import PostgresServer, find_binaries
 
     install()
     server = PostgresServer(find_binaries(), on_disk=True)

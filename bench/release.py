@@ -24,15 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 MINORS = (11, 12, 13)
 """Versions that the classifiers may name: those that this program tries."""
-ARCHIVED = (
-    "README.md",
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "SECURITY.md",
-    "CONTRIBUTING.md",
-    "LICENSE",
-    "pyproject.toml",
-)
+PLACEHOLDER = "example.com"
 PROGRAM = """
 from bridle import Agent, Budget, tool
 
@@ -65,9 +57,10 @@ def main():
         version = check_version((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), draft=draft)
         if not draft:
             check_committed()
+            check_addresses((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
         wheel, archive = build(ROOT, DIST)
         check_wheel(wheel, version)
-        check_archive(archive, wheel)
+        check_archive(archive, wheel, list_tracked(ROOT))
         check_types(wheel)
         tried = [try_python(python, wheel) for python in find_pythons()]
     except Unfit as reason:
@@ -96,6 +89,15 @@ def check_version(changelog, *, draft):
             f"the first section of CHANGELOG.md must be '## {stated} (YYYY-MM-DD)', not '## {heading and heading[1]}'"
         )
     return stated
+
+
+def check_addresses(project):
+    """The addresses of the project are real ones."""
+    addresses = tomllib.loads(project)["project"]["urls"]
+    if made_up := [name for name, address in addresses.items() if PLACEHOLDER in address]:
+        raise Unfit(
+            f"[project.urls] of pyproject.toml has placeholders: {', '.join(made_up)}; put in the real addresses"
+        )
 
 
 def check_committed():
@@ -143,14 +145,22 @@ def check_wheel(wheel, version):
         raise Unfit(f"the classifiers name Python 3.{minors}, this program tries 3.{list(MINORS)}")
 
 
-def check_archive(archive, wheel):
-    """A wheel made from the source archive is the wheel."""
+def list_tracked(folder):
+    """The files of the repository; those of the folder's source if it is no repository, such as an unpacked archive."""
+    if (folder / ".git").exists():
+        return run(["git", "ls-files", "-z"], cwd=folder).strip("\0").split("\0")
+    found = (path for part in ("src", "tests", "docs", "bench") for path in (folder / part).rglob("*.py"))
+    return [str(path.relative_to(folder)) for path in found if ".work" not in path.parts]
+
+
+def check_archive(archive, wheel, tracked):
+    """The source archive has every file of the repository, and a wheel made from it is the wheel."""
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(archive) as file:
             file.extractall(folder, filter="data")
         (source,) = Path(folder).iterdir()
-        if missing := [name for name in ARCHIVED if not (source / name).exists()]:
-            raise Unfit(f"{archive.name} lacks {', '.join(missing)}; see [tool.hatch.build.targets.sdist]")
+        if missing := [name for name in tracked if not (source / name).is_file()]:
+            raise Unfit(f"{archive.name} lacks {', '.join(missing[:5])}; see pyproject.toml and .gitignore")
         run(
             [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(Path(folder) / "out")],
             cwd=source,

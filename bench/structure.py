@@ -1,234 +1,58 @@
-"""Prints how readable the source is, in figures: folders, names, prose, coupling.
+"""Prints how far the parts of the runtime are from being independent, each figure beside its target. Nothing fails.
 
-    python bench/structure.py            the table
-    python bench/structure.py --json     the figures as JSON
-    python bench/structure.py --list X   what a figure counts, such as `participles` or `fragments`
+    python bench/structure.py              the table
+    python bench/structure.py --list NAME  what a figure counts: touched, before_decision, knots
+    python bench/structure.py --json       the figures
 
-tests/tidy/test_ratchets.py compares the figures with recorded limits, which only go down.
+A run is one streamed run with one tool, answered by the simulator, whose own modules are not counted. A concept is a
+package or a module directly below `core` or `run`; a knot is a group of concepts that all reach one another by imports.
 """
 
+import argparse
 import ast
 import asyncio
 import json
-import re
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
 
-SOURCE = Path(__file__).parent.parent / "src" / "bridle"
-OPENINGS = re.compile(r"(What|Whether|Who|How)\b")
-PERSONS = re.compile(r"\b(whoever|nobody|somebody|anybody|everybody|whom)\b", re.IGNORECASE)
-PARTICIPLE = re.compile(r"_*[a-z]+(ed|ing|en|wn|ght|ept|old|aid|ade|orn|ost|eft|ound)")
-NOT_PARTICIPLES = frozenset(
-    {"open", "listen", "heading", "string", "setting", "warning", "reading", "need", "feed", "embed", "token"}
-)
-"""Words that only look like participles."""
-BUDGET_KINDS = ("usd", "tokens", "steps", "seconds", "tool_calls")
-FRAGMENT_LINES = 60
-SIMULATOR_SIDE = (".decode_request", ".encode_reply", ".reply_encoding", ".request_reader")
-"""Modules of a wire family that a provider needs and a run does not."""
-KEPT_FRAGMENTS = {
-    "bridle.core.budget.hosted": "the worst case of one kind of cost, apart from the limits",
-    "bridle.cli.commands.evals.progress": "the screen of a command, apart from its arguments",
-    "bridle.hosted": "users import it",
-    "bridle.mcp": "users import it",
-    "bridle.sandbox.docker": "one mechanism per file",
-    "bridle.toolkit.plan_tool": "one file per tool of the toolkit",
-    "bridle.config.key_check": "a guard of its own that SECURITY.md names",
-    "bridle.core.cache.report": "users import it (docs/caching.md)",
-    "bridle.core.compaction.handover": "a pure decision; its importer is another layer",
-    "bridle.providers.families": "the list of the wire families",
-    "bridle.providers.gemini.stored_prompts": "a provider object of its own: its requests beside their replies",
-    "bridle.providers.openai_responses.conversations": "a provider object of its own: its requests beside their replies",
-    "bridle.providers.ownership": "reads ownership.toml; its importer is another layer",
-    "bridle.run.replay.raw_recorder": "loaded only if an agent keeps bytes",
-    "bridle.serve.health": "one mount of a server per file",
-    "bridle.sim.bedrock.endpoints": "every simulated family has a file of this name",
-    "bridle.sim.openai_chat.cache_report": "families that report cache use have a file of this name",
-    "bridle.sim.openai_chat.prompt": "every simulated family has a file of this name",
-    "bridle.sim.openai_responses.cache_report": "families that report cache use have a file of this name",
-    "bridle.sim.responder.skills.named_tool": "one skill per file",
-    "bridle.testing.fake_clock": "users import it",
-    "bridle.testing.wire.reference_replies": "the list of the families' reference decoders",
-    "bridle.watchers.jsonl": "one watcher per file",
-}
-"""Small modules with one importer that stay, each with the reason."""
-BEFORE = {
-    "folder": 137, "openings": 24.1, "persons": 4.28, "participles": 18.6, "classes": 45, "touched": 127,
-    "closure": 93, "fields": 46, "budget": 5, "fragments": 33, "lines": 75_401,
-}  # fmt: skip
-"""The same figures, counted by this program, before the packages were introduced."""
-LABELS = {
-    "folder": "files in the largest folder",
-    "openings": "docstrings opening What / Whether / Who / How, per cent",
-    "persons": "whoever / nobody / somebody … per 1,000 docstring words",
-    "participles": "top-level functions that are one bare participle, per cent",
-    "classes": "class names defined more than once",
-    "touched": "modules touched by a streamed run with two tool calls",
-    "closure": "modules that core.loop needs, transitively",
-    "fields": "most fields in one class of the session state",
-    "budget": "files that spell out all kinds of a budget",
-    "fragments": "modules with one importer, at most 60 lines and no recorded reason",
-    "lines": "source lines",
-}
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "bridle"
+LAYERS = ("core", "run")
+DECISION = ("bridle.core.loop", "next_effects")
+"""The function that takes a decision."""
+PROVIDER_SIDE = (".decode_request", ".encode_reply", ".reply_encoding", ".request_reader")
+"""Modules of a wire family that only the simulated provider runs."""
 
 
-@dataclass(frozen=True)
-class Module:
-    """One source file."""
-
-    name: str
-    path: Path
-    text: str
-
-    @cached_property
-    def tree(self) -> ast.Module:
-        return ast.parse(self.text)
-
-    @cached_property
-    def lines(self) -> int:
-        return self.text.count("\n")
-
-    def list_docstrings(self) -> Iterator[str]:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                text = ast.get_docstring(node)
-                if text:
-                    yield text
-
-    def list_imports(self, known: set[str]) -> Iterator[str]:
-        """Modules of the package that this file imports."""
-        package = self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.ImportFrom):
-                base = node.module or ""
-                if node.level:
-                    above = package.split(".")[: len(package.split(".")) - node.level + 1]
-                    base = ".".join([*above, *([base] if base else [])])
-                for alias in node.names:
-                    target = f"{base}.{alias.name}"
-                    yield from (each for each in (target, base) if each in known)
-            elif isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names if alias.name in known)
+class Figure(NamedTuple):
+    label: str
+    target: int
+    found: list[str]
 
 
-class Structure:
-    """Measures one source tree."""
-
-    def __init__(self, source: Path = SOURCE) -> None:
-        self.modules: dict[str, Module] = {}
-        for path in sorted(source.rglob("*.py")):
-            parts = path.relative_to(source.parent).with_suffix("").parts
-            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            self.modules[name] = Module(name, path, path.read_text())
-
-    @cached_property
-    def imports(self) -> dict[str, set[str]]:
-        known = set(self.modules)
-        return {name: {*module.list_imports(known)} - {name} for name, module in self.modules.items()}
-
-    def list_folder(self) -> list[str]:
-        folders = Counter(module.path.parent for module in self.modules.values())
-        return [f"{count} {folder}" for folder, count in folders.most_common(10)]
-
-    def list_openings(self) -> list[str]:
-        return [text.splitlines()[0] for text in self._docstrings if OPENINGS.match(text)]
-
-    def list_persons(self) -> list[str]:
-        return [text.splitlines()[0] for text in self._docstrings if PERSONS.search(text)]
-
-    @cached_property
-    def _docstrings(self) -> list[str]:
-        return [text for module in self.modules.values() for text in module.list_docstrings()]
-
-    @cached_property
-    def _functions(self) -> list[str]:
-        return [
-            f"{module.name}:{node.name}"
-            for module in self.modules.values()
-            for node in module.tree.body
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
-
-    def list_participles(self) -> list[str]:
-        names = ((name, name.rpartition(":")[2]) for name in self._functions)
-        return [
-            name
-            for name, short in names
-            if PARTICIPLE.fullmatch(short) and short.strip("_") not in NOT_PARTICIPLES
-        ]
-
-    def list_classes(self) -> list[str]:
-        found = defaultdict(list)
-        for module in self.modules.values():
-            for node in ast.walk(module.tree):
-                if isinstance(node, ast.ClassDef):
-                    found[node.name].append(module.name)
-        return [f"{name}: {', '.join(places)}" for name, places in found.items() if len(places) > 1]
-
-    def list_closure(self) -> list[str]:
-        reached, waiting = set(), ["bridle.core.loop"]
-        while waiting:
-            name = waiting.pop()
-            if name not in reached:
-                reached.add(name)
-                waiting.extend(self.imports[name])
-        packages = {name for name in reached if self.modules[name].path.name == "__init__.py"}
-        return sorted(reached - packages - {"bridle.core.loop"})
-
-    def list_fields(self) -> list[str]:
-        counts = {
-            node.name: sum(isinstance(each, ast.AnnAssign) for each in node.body)
-            for node in self.modules["bridle.core.state"].tree.body
-            if isinstance(node, ast.ClassDef)
-        }
-        return [f"{count} {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1])]
-
-    def list_budget(self) -> list[str]:
-        return [
-            module.name
-            for module in self.modules.values()
-            if all(re.search(rf"\b{kind}\b", module.text) for kind in BUDGET_KINDS)
-        ]
-
-    def list_fragments(self) -> list[str]:
-        importers: Counter[str] = Counter(target for targets in self.imports.values() for target in targets)
-        return [
-            name
-            for name, module in self.modules.items()
-            if importers[name] == 1 and module.lines <= FRAGMENT_LINES and module.path.name != "__init__.py"
-            if name not in KEPT_FRAGMENTS
-        ]
-
-    def list_touched(self) -> list[str]:
-        return trace_standard_run()
-
-    def list_lines(self) -> list[str]:
-        return [f"{module.lines} {name}" for name, module in self.modules.items()]
-
-    def measure(self) -> dict[str, float]:
-        words = sum(len(text.split()) for text in self._docstrings)
-        persons = sum(len(PERSONS.findall(text)) for text in self._docstrings)
-        return {
-            "folder": int(self.list_folder()[0].split()[0]),
-            "openings": round(100 * len(self.list_openings()) / len(self._docstrings), 1),
-            "persons": round(1000 * persons / words, 2),
-            "participles": round(100 * len(self.list_participles()) / len(self._functions), 1),
-            "classes": len(self.list_classes()),
-            "touched": len(self.list_touched()),
-            "closure": len(self.list_closure()),
-            "fields": int(self.list_fields()[0].split()[0]),
-            "budget": len(self.list_budget()),
-            "fragments": len(self.list_fragments()),
-            "lines": sum(module.lines for module in self.modules.values()),
-        }
+def measure() -> dict[str, Figure]:
+    called = trace_run()
+    first = next(at for at, call in enumerate(called) if call == DECISION)
+    figures = {
+        "touched": Figure(
+            "modules touched by one streamed run with one tool", 60, sorted({module for module, _ in called})
+        ),
+        "before_decision": Figure(
+            "calls before the first decision of a run", 60, [".".join(call) for call in called[:first]]
+        ),
+    }
+    for layer in LAYERS:
+        graph = read_concepts(SOURCE / layer)
+        found = [name for knot in find_knots(graph) for name in knot]
+        label = f"concepts of `{layer}` in a knot, of {len(graph)}"
+        figures[f"knots_{layer}"] = Figure(label, 0, found)
+    return figures
 
 
-def trace_standard_run() -> list[str]:
-    """Modules of the runtime in which a function runs during one streamed run with two tool calls."""
+def trace_run() -> list[tuple[str, str]]:
+    """The module and name of each function of ours that the run calls, in order; imports and caches are warm."""
     from bridle import Agent, tool
 
     @tool(effect="read")
@@ -236,42 +60,93 @@ def trace_standard_run() -> list[str]:
         """Look."""
         return f"{at} is fine"
 
-    agent = Agent("sim:openai-chat/gpt-6.1-sol", tools=[look])
-    seen: Counter[str] = Counter()
+    agent = Agent("sim:", tools=[look])
+    frames: dict[FrameType, None] = {}  # a coroutine that goes on has its old frame
 
-    def profile(frame: object, event: str, _: object) -> None:
+    def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call":
-            seen[frame.f_globals.get("__name__", "")] += 1
+            frames[frame] = None
 
     async def run() -> None:
-        script = '!call look {"at": "a"}\n!call look {"at": "b"}\n!then\n!say done'
-        async for _ in agent.stream(script):
+        async for _ in agent.stream('!call look {"at": "a"}\n!then\n!say done'):
             pass
 
-    asyncio.run(run())  # imports and caches
-    sys.setprofile(profile)
+    asyncio.run(run())
+    profile = sys.getprofile()
+    sys.setprofile(note)
     try:
         asyncio.run(run())
     finally:
-        sys.setprofile(None)
-    own = (name for name in seen if name.startswith("bridle.") and not name.startswith("bridle.sim"))
-    return sorted(name for name in own if not name.endswith(SIMULATOR_SIDE))
+        sys.setprofile(profile)
+    called = [(str(frame.f_globals.get("__name__", "")), frame.f_code.co_name) for frame in frames]
+    return [
+        (module, name)
+        for module, name in called
+        if module.startswith("bridle.") and not module.startswith("bridle.sim")
+        if not module.endswith(PROVIDER_SIDE) and not name.startswith("<")  # comprehensions are no calls
+    ]
 
 
-def main(arguments: list[str]) -> None:
-    structure = Structure()
-    if "--list" in arguments:
-        for line in getattr(structure, f"list_{arguments[arguments.index('--list') + 1]}")():
-            print(line)
-        return
-    figures = structure.measure()
-    if "--json" in arguments:
-        print(json.dumps(figures))
-        return
-    print(f"{'':<62}{'before':>14}{'now':>10}")
-    for name, label in LABELS.items():
-        print(f"{label:<62}{BEFORE[name]:>14,}{figures[name]:>10,}")
+def read_concepts(folder: Path) -> dict[str, set[str]]:
+    """The concepts of a layer, each with those that it imports."""
+    files = [path for path in folder.rglob("*.py") if path != folder / "__init__.py"]
+    graph: dict[str, set[str]] = {path.relative_to(folder).with_suffix("").parts[0]: set() for path in files}
+    for path in files:
+        own = path.relative_to(folder).with_suffix("").parts[0]
+        targets = {parts[0] for parts in list_imports(path, folder) if parts}
+        graph[own] |= (targets & graph.keys()) - {own}
+    return graph
+
+
+def list_imports(path: Path, folder: Path) -> Iterator[tuple[str, ...]]:
+    """The modules below a folder of the package that a file imports, as parts of their path in it."""
+    here, inside = ("bridle", *path.relative_to(SOURCE).parent.parts), ("bridle", folder.name)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            above = here[: len(here) - node.level + 1] if node.level else ()
+            target = (*above, *(node.module.split(".") if node.module else ()))
+            for alias in node.names:
+                full = (*target, alias.name)
+                if full[: len(inside)] == inside:
+                    yield full[len(inside) :]
+
+
+def find_knots(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Groups of two or more nodes that all reach one another, the largest first."""
+    reached = {name: reach(graph, name) for name in graph}
+    knots = {frozenset(other for other in reached[name] if name in reached[other]) for name in graph}
+    return sorted((sorted(knot) for knot in knots if len(knot) > 1), key=len, reverse=True)
+
+
+def reach(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    """Nodes that a path of at least one edge leads to."""
+    reached, waiting = set[str](), [*graph[start]]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting.extend(graph[name])
+    return reached
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", metavar="NAME")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    figures = measure()
+    if options.list:
+        wanted = [figure for name, figure in figures.items() if name.startswith(options.list)]
+        print("\n".join(line for figure in wanted for line in figure.found))
+    elif options.json:
+        print(json.dumps({name: len(figure.found) for name, figure in figures.items()}))
+    else:
+        print(f"{'':<52}{'now':>6}{'target':>8}")
+        for figure in figures.values():
+            print(f"{figure.label:<52}{len(figure.found):>6}{figure.target:>8}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

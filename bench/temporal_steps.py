@@ -20,14 +20,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / folder) for folder in ("suite", "engines")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from postgres_server import remove_shared_server, shared_server
-from temporal_server import remove_shared_temporal, shared_temporal
 from temporalio.client import Client
 
 from bridle import Agent, Budget, tool
 from bridle.engines.temporal import TemporalEngine
+from tests.engines.temporal_server import remove_shared_temporal, shared_temporal
+from tests.suite.postgres_server import remove_shared_server, shared_server
 
 PEER = Path(__file__).with_name("temporal_pydantic_ai.py")
 PEER_SECONDS_MAX = 400

@@ -10,7 +10,8 @@ and put the two lines into its page.
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from calendar import day_name
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -47,9 +48,12 @@ from generate_reference import (
     variables,
     vendor_variables,
 )
+from guard_table import BOUNDARIES, Boundary, find_markers
+from input_limits import INPUT_LIMITS
 from outcome_tables import OUTCOME_POLICY, STOP_POLICY, STORE_ERROR_POLICY
 from prompt_layers import PROMPT_LAYERS, STABILITY_LEVELS
 
+import bridle
 from bridle.cli.linting.rules import LINT_RULES as LINTED
 from bridle.core.cache.diagnosis import CACHE_ALARMS
 from bridle.core.cache.report import CACHE_OUTCOMES, MISS_OUTCOMES
@@ -303,6 +307,49 @@ def limits() -> str:
     )
 
 
+def input_limits() -> str:
+    """Limits of data from outside, and the test that goes beyond each."""
+    return table(
+        ["data from outside", "limit", "name", "test beyond it"],
+        [
+            [
+                each.entry,
+                f"{each.value:,g} {each.unit}" if each.value < 10**6 else f"{each.value:,} {each.unit}",
+                f"`{each.constant}`",
+                f"`tests/{each.test}`",
+            ]
+            for each in INPUT_LIMITS
+        ],
+    )
+
+
+def guards() -> str:
+    """Each risk, the marked statements that stop it, and the tests that fail without them."""
+    package = Path(bridle.__file__).parent
+    files = {
+        name: f"src/bridle/{place.path.relative_to(package).as_posix()}"
+        for name, places in find_markers(package).items()
+        for place in places
+    }
+    return table(
+        ["source", "risk", "guard", "test"],
+        [[each.source, each.risk, _guards_of(each, files), _tests_of(each)] for each in BOUNDARIES],
+    )
+
+
+def _guards_of(boundary: Boundary, files: Mapping[str, str]) -> str:
+    """The markers of a boundary, after each file that they stand in."""
+    by_file: dict[str, list[str]] = {}
+    for marker in dict.fromkeys(guard.marker for guard in boundary.guards):
+        by_file.setdefault(files[marker], []).append(f"`{marker}`")
+    return "; ".join(f"`{file}`: {_words(markers)}" for file, markers in by_file.items())
+
+
+def _tests_of(boundary: Boundary) -> str:
+    tests = [test.partition("[")[0] for guard in boundary.guards for test in guard.tests]
+    return _words([f"`tests/{test}`" for test in dict.fromkeys(tests)])
+
+
 def deadlines() -> str:
     """Deadlines of one request."""
     meanings = {
@@ -433,6 +480,8 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("models.md", conflicts),
     ("recovery.md", failures),
     ("recovery.md", limits),
+    ("limits.md", input_limits),
+    ("guards.md", guards),
     ("recovery.md", deadlines),
     ("recovery.md", stops),
     ("recovery.md", outcomes),
@@ -472,10 +521,9 @@ def _filled(page: str, block: str, text: str, name: str) -> str:
 def _rates(model: Model, tier: Rates) -> list[str]:
     assert model.price is not None
     above = f"over {_count(tier.above_prompt_tokens)}" if tier.above_prompt_tokens else "any"
-    if len(model.price.tiers) > 1 and not tier.above_prompt_tokens:
-        above = (
-            f"up to {_count(min(t.above_prompt_tokens for t in model.price.tiers if t.above_prompt_tokens))}"
-        )
+    longer = [each.above_prompt_tokens for each in model.price.tiers if each.above_prompt_tokens]
+    if longer and not tier.above_prompt_tokens:
+        above = f"up to {_count(min(longer))}"
     if tier.valid_from:
         above += f", from {_day(tier.valid_from)}"
     if tier.valid_until:
@@ -490,8 +538,12 @@ def _day(at: float) -> str:
 
 def _factor(each: PriceFactor) -> str:
     if each.hours:
-        return f"{each.factor:f} from {each.hours[0]}:00 to {each.hours[1]}:00 UTC"
-    return f"{each.factor:f} if served as `{each.term}`"
+        days = ""
+        if each.days:
+            days = ", " + " to ".join(day_name[day - 1] for day in each.days)
+        return f"{each.factor:f} from {each.hours[0]}:00 to {each.hours[1]}:00 UTC{days}"
+    cached = f" ({each.cache_factor:f} for reads of the cache)" if each.cache_factor is not None else ""
+    return f"{each.factor:f}{cached} if served as `{each.term}`"
 
 
 def _dollars(amount: Decimal | None) -> str:

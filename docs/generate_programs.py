@@ -65,8 +65,8 @@ twice. With Pydantic AI, storing the messages is part of your program.""",
         "fastapi_stream",
         "FastAPI stream",
         """\
-Every event of a run as server-sent event ([streaming.md](streaming.md#server-sent-events)). For the Vercel AI and
-AG-UI protocols, Pydantic AI has adapters.""",
+What a browser may see of a run, as server-sent events ([streaming.md](streaming.md#server-sent-events)). For the
+Vercel AI and AG-UI protocols, Pydantic AI has adapters.""",
     ),
     (
         "notebook",

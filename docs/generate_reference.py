@@ -88,7 +88,7 @@ def run_parameters() -> str:
         for name in parameters:
             if name not in ("self", "options"):
                 takers.setdefault(name, []).append(method)
-    options = _field_types(run_options, "RunOptions")
+    options = _field_types(run_options, "RunSettings") | _field_types(run_options, "RunOptions")
     meanings = meanings_for("run", [*takers, *options])
     rows = []
     for name, used_by in takers.items():
@@ -305,7 +305,7 @@ def _parameter_types(module: object, class_name: str, method: str) -> dict[str, 
     """Types as the source spells them: aliases are shorter than what they stand for."""
     node = _class_node(module, class_name)
     assert node is not None
-    (function,) = [
+    *_, function = [
         item
         for item in node.body
         if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) and item.name == method

@@ -10,11 +10,9 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs
 
-from bridle import Agent, ApprovalAsked, FinalAnswer, TextDelta, ToolFinished, ToolStarted, to_sse, tool
+from bridle import Agent, to_sse, tool
 
 Message = MutableMapping[str, Any]
-SHOWN = (TextDelta, ToolStarted, ToolFinished, ApprovalAsked, FinalAnswer)
-"""What the page needs; other events, such as the settings, stay on the server."""
 PAGE = b"""<!doctype html><meta charset="utf-8"><title>Agent</title>
 <form><input name="prompt" size="60" value="Is it warmer in Tokyo or New York?"><button>Ask</button></form>
 <pre id="answer"></pre>
@@ -27,7 +25,7 @@ document.forms[0].onsubmit = (submit) => {
   events.addEventListener("text_delta", (e) => { answer.textContent += JSON.parse(e.data).text; });
   events.addEventListener("tool_started", (e) => {
     const call = JSON.parse(e.data);
-    answer.textContent += `\\n[${call.name}(${call.arguments})]\\n`;
+    answer.textContent += `\\n[${call.name}]\\n`;
   });
   events.addEventListener("final_answer", () => events.close());
 };
@@ -63,6 +61,6 @@ async def app(
         return
     prompt = parse_qs(scope["query_string"].decode()).get("prompt", ["Hello"])[0]
     async for event in agent.stream(prompt):  # ends when the browser leaves: the server cancels this task
-        if isinstance(event, SHOWN):
-            await send({"type": "http.response.body", "body": to_sse(event).encode(), "more_body": True})
+        if frame := to_sse(event):  # empty for what stays on the server: settings, results, whole replies
+            await send({"type": "http.response.body", "body": frame.encode(), "more_body": True})
     await send({"type": "http.response.body", "body": b""})

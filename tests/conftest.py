@@ -1,32 +1,46 @@
 """Settings of the whole suite.
 
-Property tests use the same examples in every run, so that a failure is caused by a change. With BRIDLE_CAMPAIGN above 1
-the examples are random.
+Property tests use the same examples in every run, so that a failure is caused by a change. With BRIDLE_SEED set the examples
+are others. Unless campaigns are whole (`campaign.py`), tests marked `full` do not run, and of tests marked `sampled` a tenth of
+the cases.
 
 In every test, each request to a model is checked as a provider would check it (`guard.py`).
 """
 
 import os
 import sys
+from collections import defaultdict
 
 import pytest
-from browser import MISSING as BROWSER_MISSING
-from browser import find_browser
 from hypothesis import HealthCheck, settings
-from paths import add_helper_folders
-from postgres_server import find_binaries, remove_shared_server, shared_server
-from temporal_server import MISSING as TEMPORAL_MISSING
-from temporal_server import find_program, remove_shared_temporal, shared_temporal
 
 from bridle.run.recovery.breakers import PROCESS_BREAKERS
 from bridle.sim.simulator import default_simulator
+from tests.engines.temporal_server import MISSING as TEMPORAL_MISSING
+from tests.engines.temporal_server import find_program, remove_shared_temporal, shared_temporal
+from tests.serve.browser import MISSING as BROWSER_MISSING
+from tests.serve.browser import find_browser
+from tests.serve.javascript_tools import MISSING as JAVASCRIPT_MISSING
+from tests.serve.javascript_tools import find_tools
+from tests.suite.campaign import FIRST_SEED, IS_WHOLE, scale
+from tests.suite.paths import add_project_root
+from tests.suite.postgres_server import find_binaries, remove_shared_server, shared_server
+from tests.wire.wire import FALLBACK, UNRECORDED
 
-add_helper_folders()  # for processes that tests start
-pytest_plugins = ["bridle.testing.pytest_plugin", "guard"]
+add_project_root()  # for processes that tests start
+pytest_plugins = [
+    "bridle.testing.pytest_plugin",
+    "tests.suite.guard",
+    "tests.suite.cpu_time",
+    "tests.suite.regressions",
+]
+
+SAMPLED_STEP = 10
 
 settings.register_profile(
     "bridle",
-    derandomize=os.environ.get("BRIDLE_CAMPAIGN", "1") == "1",
+    derandomize=not FIRST_SEED,
+    max_examples=scale(100, least=20),
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no reason to fail
@@ -35,9 +49,12 @@ settings.load_profile("bridle")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def key_of_approvals(tmp_path_factory):
-    """Keep the approval key out of the settings of the person who runs the tests."""
-    os.environ["BRIDLE_APPROVAL_KEY_FILE"] = str(tmp_path_factory.mktemp("settings") / "approval.key")
+def no_files_of_the_user(tmp_path_factory):
+    """Keep logs, tokens and the approval key out of the folders of the person who runs the tests."""
+    folder = tmp_path_factory.mktemp("settings")
+    os.environ["BRIDLE_APPROVAL_KEY_FILE"] = str(folder / "approval.key")
+    os.environ["XDG_CONFIG_HOME"] = str(folder / "config")
+    os.environ["XDG_DATA_HOME"] = str(folder / "data")
 
 
 @pytest.fixture(autouse=True)
@@ -81,14 +98,41 @@ def shared_log(request, tmp_path):
     return request.getfixturevalue("postgres").new_url()
 
 
+def pytest_collection_modifyitems(config, items):
+    """Mark campaigns, and leave out what only a whole campaign runs."""
+    for item in items:
+        if {"scale", "list_seeds", "new_random"} & {*vars(getattr(item, "module", None) or object)}:
+            item.add_marker("campaign")
+    if IS_WHOLE:
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")] + _leave_out_cases(items)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = {*map(id, left_out)}
+        items[:] = [item for item in items if id(item) not in gone]
+
+
+def _leave_out_cases(items):
+    """The cases of tests marked `sampled` that this lane leaves out: nine of ten, spread evenly."""
+    cases = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    return [item for each in cases.values() for place, item in enumerate(each) if place % SAMPLED_STEP]
+
+
 def pytest_sessionfinish():
     remove_shared_server()
     remove_shared_temporal()
 
 
 def pytest_terminal_summary(terminalreporter):
+    if UNRECORDED:
+        terminalreporter.write_line(FALLBACK)
     if find_browser() is None:
         terminalreporter.write_line(f"The inspector was not tested in a browser: {BROWSER_MISSING}")
+    if find_tools() is None:
+        terminalreporter.write_line(f"JavaScript was not linted or type-checked: {JAVASCRIPT_MISSING}")
     if find_program() is None:
         terminalreporter.write_line(f"The engine on Temporal was not tested: {TEMPORAL_MISSING}")
     if find_binaries() is None:

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from task import KEY, LOOKED, MODELS, URL, run_columns
+from task import KEY, LOOKED, MODELS, OWN_TOOL_SCRIPT, URL, run_columns
 
 PLACE = Path(os.environ.get("FOREIGN_ENVIRONMENT", "."))
 COMMANDS = [["echo Oslo >> looked.txt", "echo Rome >> looked.txt"], ["echo Bonn >> looked.txt"]]
@@ -23,7 +23,9 @@ def script(tool, arguments) -> str:
     replies = [
         "\n".join(f"!call {tool} {json.dumps(arguments(each))}" for each in batch) for batch in COMMANDS
     ]
-    return "Note the cities.\n" + "\n!then\n".join([*replies, LAST])  # some put words before the first line
+    return (
+        "Note the cities.\n" + OWN_TOOL_SCRIPT + "\n!then\n".join([*replies, LAST])
+    )  # some put words before the first line
 
 
 def claude(folder, wire):
@@ -103,8 +105,11 @@ def mini(folder, wire):
 
 
 def llm(folder, wire):
-    base = {"model_name": "helper", "api_base": f"{URL}/v1", "supports_tools": True, "can_stream": True}
-    models = [{**base, "model_id": "chat"}, {**base, "model_id": "responses", "responses": True}]
+    base = {"api_base": f"{URL}/v1", "supports_tools": True, "can_stream": True}
+    models = [
+        {**base, "model_id": "chat", "model_name": MODELS["chat"]},
+        {**base, "model_id": "responses", "model_name": MODELS["responses"], "responses": True},
+    ]
     write_json(folder / "llm/extra-openai-models.yaml", models)  # JSON is YAML
     write_json(folder / "llm/keys.json", {"openai": KEY, "anthropic": KEY})
     (folder / "bash.py").write_text(
@@ -123,9 +128,8 @@ def aider(folder, wire):
         f"{{a\nNote the cities.\n{written}\na}}\n{{b\nWhich one?\n!say Rome it is.\nb}}\n"
     )
     (folder / "looked.txt").write_text("")
-    model = {"messages": "anthropic/claude-sonnet-4-5", "chat": "openai/helper", "gemini": "gemini/helper"}[
-        wire
-    ]
+    prefix = {"messages": "anthropic/", "chat": "openai/", "gemini": "gemini/"}[wire]
+    model = prefix + ("claude-sonnet-4-5" if wire == "messages" else MODELS[wire])
     return [
         "aider", "--model", model, "--edit-format", "whole", "--no-git", "--yes-always", "--no-fancy-input", "--no-pretty",
         "--no-check-update", "--no-show-model-warnings", "--analytics-disable", "--map-tokens", "0", "--no-show-release-notes",
@@ -137,12 +141,12 @@ def gptme(folder, wire):
     prompt = script("shell", lambda command: {"command": command})
     return [
         "gptme", "--non-interactive", "--no-confirm", "--tool-format", "tool", "-t", "shell",
-        "-m", "anthropic/claude-sonnet-4-5" if wire == "messages" else "local/helper", prompt,
+        "-m", "anthropic/claude-sonnet-4-5" if wire == "messages" else f"local/{MODELS['chat']}", prompt,
     ]  # fmt: skip
 
 
 def cn(folder, wire):
-    model = {"name": "sim", "model": "helper", "apiKey": KEY}
+    model = {"name": "sim", "model": MODELS[wire], "apiKey": KEY}
     model |= (
         {"provider": "anthropic", "apiBase": f"{URL}/v1/"}
         if wire == "messages"

@@ -11,7 +11,7 @@ TOOLS = [{"type": "function", "function": {"name": "look", "description": "Look.
 ROUTES = {
     "messages": ("anthropic/", URL),
     "chat": ("openai/", f"{URL}/v1"),
-    "gemini": ("gemini/", f"{URL}/v1beta/models/{{}}"),
+    "gemini": ("gemini/", f"{URL}/v1beta"),
     "converse": ("bedrock/converse/", None),
 }
 SHAPE = {
@@ -29,7 +29,7 @@ async def run(feature, wire, streamed):
     prefix, address = ROUTES[wire]
     asked = {"model": prefix + name, "tools": TOOLS, "num_retries": 0}
     if address:
-        asked |= {"api_base": address.format(name), "api_key": KEY}
+        asked |= {"api_base": address, "api_key": KEY}
     else:
         asked["aws_bedrock_runtime_endpoint"] = URL
     if feature == "thinking":

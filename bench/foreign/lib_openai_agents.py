@@ -16,6 +16,8 @@ class Answer(pydantic.BaseModel):
 
 async def run(feature, wire, streamed):
     kind = agents.OpenAIResponsesModel if wire == "responses" else agents.OpenAIChatCompletionsModel
+    if feature == "handoff":
+        return await run_handoff(kind(model=model_for(feature, wire), openai_client=client), streamed)
     agent = agents.Agent(
         name="Scout",
         model=kind(model=model_for(feature, wire), openai_client=client),
@@ -27,6 +29,15 @@ async def run(feature, wire, streamed):
         return first.final_output.model_dump()
     again = [*first.to_input_list(), {"role": "user", "content": "!say Still Rome."}]
     return [first.final_output, (await run_once(agent, again, streamed)).final_output]
+
+
+async def run_handoff(model, streamed):
+    """The result of `transfer_to_billing` comes with the tools and instructions of the other agent."""
+    billing = agents.Agent(
+        name="Billing", instructions="You do bills.", model=model, tools=[agents.function_tool(look)]
+    )
+    triage = agents.Agent(name="Triage", instructions="You sort.", model=model, handoffs=[billing])
+    return (await run_once(triage, SCRIPTS["handoff"], streamed)).final_output
 
 
 async def run_once(agent, asked, streamed):

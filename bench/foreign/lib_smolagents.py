@@ -1,10 +1,10 @@
 """smolagents: a tool-calling agent; it ends with a call of `final_answer`, so the script has one."""
 
 from smolagents import LiteLLMModel, LogLevel, OpenAIServerModel, ToolCallingAgent, tool
-from task import KEY, URL, model_for, run_columns
+from task import KEY, OWN_TOOL_SCRIPT, URL, model_for, run_columns
 from task import look as note_city
 
-SCRIPT = '!say Let me look.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}'
+SCRIPT = OWN_TOOL_SCRIPT + '!say Let me look.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}'
 NEXT = {
     "Rome": '\n!call look {"city": "Bonn"}',
     "Bonn": '\n!call final_answer {"answer": "Rome it is."}',

@@ -50,7 +50,10 @@ async function once(asked, streamed) {
     return { text: done.text, messages: done.response.messages, output: asked.output && done.output };
   }
   let failure;
-  const running = streamText({ ...asked, onError: ({ error }) => (failure = error) });
+  const onError = ({ error }) => {
+    failure = error;
+  };
+  const running = streamText({ ...asked, onError });
   await running.consumeStream();
   if (failure) throw failure;
   const output = asked.output && (await running.output);

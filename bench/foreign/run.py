@@ -1,15 +1,21 @@
 """Run foreign clients against the simulator over HTTP and print a table of what came of each.
 
-    python bench/foreign/run.py [--install] [--write] [NAME ...]
+    python bench/foreign/run.py [--install] [--newest] [--write] [--served | --gateway] [NAME ...]
 
 Every client of `clients.toml` runs unmodified in an environment of its own (bench/.work/foreign), against a
 `bridle sim` of its own. A cell is good when the client called the tools, gave the scripted answer, and the
-simulator refused none of its requests. A client that is not installed is shown as such; `--install` installs it.
+simulator refused none of its requests. With `--served` it asks an agent that has a tool of its own, which must have run. With
+`--gateway` it asks a gateway, and no field of its requests may be lost on the way to a provider of the same wire.
+
+A client that is not installed is shown as such; `--install` installs it, and `--newest` replaces what is installed with
+today's release. Both use a current Node, because npm chooses releases that the Node it runs on can use, and uv, which
+installs the packages of Python in seconds.
 The exit code is 1 when a cell of a client that ran is not good.
 """
 
 import argparse
 import contextlib
+import datetime
 import json
 import os
 import re
@@ -26,8 +32,27 @@ WORK = HERE.parent / ".work" / "foreign"
 ROOT = HERE.parent.parent
 RESULTS = WORK / "results"
 PAGE = ROOT / "docs" / "oracles.md"
-SERVED_PAGE = ROOT / "docs" / "wires_served.md"
+PAGES = {
+    "simulator": PAGE,
+    "served": ROOT / "docs" / "wires_served.md",
+    "gateway": ROOT / "docs" / "gateway.md",
+}
+NODE = WORK.parent / "node" / "node_modules" / ".bin"
+"""Programs of a current Node, which is installed beside the clients."""
+NODE_PACKAGE = "node@24"
+UV = WORK.parent / "uv" / "bin" / "uv"
+"""The installer of packages of Python."""
+DOCUMENTED_LOSSES = re.compile(
+    r"(stream|streamoptions|store|metadata|user|safetyidentifier|previousresponseid|clientmetadata|thread"
+    r"|promptcachekey|promptcacheretention|model|include)(\.|\[|$).*|.*cachecontrol.*|.*\.(id|status|native)"
+    r"|instructions|maxtokens|thinking(\..*)?|.*functionresponse\.response\..*|.*\.parsedarguments.*"
+)
+"""Fields that the gateway handles itself or drops on purpose (docs/gateway.md), ids that it makes anew, what it sends by
+another name of the same wire (instructions as a message, `max_completion_tokens`, the thinking of another model, results of
+functions), and members that a client adds to its own objects."""
 WANTED = {
+    "handoff": (["Oslo"], "Rome it is."),
+    "changed": (["Oslo"], "Rome it is."),
     "only-shape": ([], {"city": "Rome", "sunny": True}),
     "shape": (["Oslo"], {"city": "Rome", "sunny": True}),
 }
@@ -43,25 +68,31 @@ def main() -> int:
     options.add_argument(
         "--write",
         action="store_true",
-        help="record the table in docs/oracles.md, that of --served in docs/wires_served.md",
+        help="record the table in docs/oracles.md, that of --served in docs/wires_served.md, of --gateway in docs/gateway.md",
+    )
+    options.add_argument(
+        "--newest", action="store_true", help="replace what is installed with today's release"
     )
     options.add_argument("--keep-log", action="store_true", help="keep the simulator's log of every client")
     options.add_argument(
-        "--served", action="store_true", help="ask a served agent, not the simulator; tools only"
+        "--served", action="store_true", help="ask a served agent with a tool of its own, not the simulator"
     )
+    options.add_argument("--gateway", action="store_true", help="ask a gateway, not the simulator")
     options.add_argument("--seconds", type=int, default=900, help="time for one client")
     options.add_argument(
         "names", nargs="*", help="clients to run (the beginning of a name); all when none is given"
     )
     asked = options.parse_args()
+    asked.target = "served" if asked.served else "gateway" if asked.gateway else "simulator"
     RESULTS.mkdir(parents=True, exist_ok=True)
+    if asked.install or asked.newest:
+        install_tools()
+    os.environ["PATH"] = f"{NODE}{os.pathsep}{os.environ['PATH']}"
     clients = tomllib.loads((HERE / "clients.toml").read_text())["client"]
     results, ran = {}, {}
     for client in clients:
         name = client["name"]
-        kept = (
-            RESULTS / "served" if asked.served else RESULTS
-        ) / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.json"
+        kept = RESULTS / asked.target / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.json"
         if not asked.names or any(name.startswith(given) for given in asked.names):
             results[name] = ran[name] = run_client(client, asked)
             kept.parent.mkdir(exist_ok=True)
@@ -72,7 +103,7 @@ def main() -> int:
     text = table(results)
     print(f"\n{text}\n\n{summary(results)}")
     if asked.write:
-        write_page(f"{text}\n\n{summary(results)}", page=SERVED_PAGE if asked.served else PAGE)
+        write_page(f"{text}\n\n{summary(results)}", page=PAGES[asked.target])
     return int(any(not is_good(cell) for result in ran.values() for cell in result["cells"].values()))
 
 
@@ -91,27 +122,35 @@ def run_client(client: dict, asked: argparse.Namespace) -> dict:
         for mode in modes
         if f"{column}:{mode}" not in client.get("not", {})
     ]
-    if asked.served:
-        columns = [each for each in columns if ":converse:" not in each and "shape:" not in each]
-    if asked.install and not is_installed(place):
+    if asked.target != "simulator":
+        columns = [each for each in columns if ":converse:" not in each]
+    if asked.newest and is_installed(place):
+        shutil.rmtree(place)
+    if (asked.install or asked.newest) and not is_installed(place):
         install(client, place)
     if not is_installed(place):
-        return {"version": "", "cells": dict.fromkeys(columns, "not installed")}
+        return {"version": "", "date": "", "cells": dict.fromkeys(columns, "not installed")}
     cells = dict.fromkeys(columns, "no report")
     with tempfile.TemporaryDirectory() as scratch:
         log = (
             (WORK / f"{Path(client['driver']).stem}.jsonl") if asked.keep_log else Path(scratch) / "log.jsonl"
         )
         log.unlink(missing_ok=True)
-        with running_served() if asked.served else running_simulator(log) as url:
-            for report in reports(client, place, columns, url, scratch, asked.seconds):
+        with (
+            running_simulator(log)
+            if asked.target == "simulator"
+            else running_served(asked.target, log) as url
+        ):
+            for report in reports(client, place, columns, url, scratch, asked):
                 if report["column"] in cells:
-                    cells[report["column"]] = judge(report, refusals(log), client)
-    return {"version": version(client, place), "cells": cells}
+                    cells[report["column"]] = judge(report, read_log(log, report), client, asked.target)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {"version": version(client, place), "date": today, "cells": cells}
 
 
-def judge(report: dict, refused: list[str], client: dict) -> str:
+def judge(report: dict, seen: list[dict], client: dict, target: str) -> str:
     """Say `ok`, or in one line what went wrong."""
+    refused = [each["refused"] for each in seen if "refused" in each]
     if "error" in report:
         return "error: " + first_line(report["error"])
     feature = report["column"].split(":")[0]
@@ -124,12 +163,20 @@ def judge(report: dict, refused: list[str], client: dict) -> str:
     refused = [
         line for line in refused if not any(re.search(rule, line) for rule in client.get("expected", []))
     ]
-    return "refused " + "; ".join(dict.fromkeys(refused)) if refused else "ok"
+    if refused:
+        return "refused " + "; ".join(dict.fromkeys(refused))
+    if target == "served" and not any("own" in each for each in seen) and feature != "aider":
+        return "the agent's own tool did not run"
+    lost = {
+        field for each in seen for field in each.get("lost", ()) if not DOCUMENTED_LOSSES.fullmatch(field)
+    }
+    return "lost " + first_line(", ".join(sorted(lost))) if lost else "ok"
 
 
-def running_served():
-    """Start an agent behind every wire (served.py) and stop it in the end."""
-    return running_server([sys.executable, str(HERE / "served.py"), "--port", "0"])
+def running_served(target: str, log: Path):
+    """Start an agent or a gateway behind every wire (served.py) and stop it in the end."""
+    kind = ["--gateway"] if target == "gateway" else []
+    return running_server([sys.executable, str(HERE / "served.py"), "--port", "0", "--log", str(log), *kind])
 
 
 def running_simulator(log: Path):
@@ -153,22 +200,25 @@ def running_server(command: list[str]):
 SEEN: dict[Path, int] = {}
 
 
-def refusals(log: Path) -> list[str]:
-    """Return what the simulator refused since the last time it was asked, one line each."""
+def read_log(log: Path, report: dict) -> list[dict]:
+    """Return what the server noted while a column ran; exchanges of the simulator as refusals.
+
+    The simulator notes no times: its lines are those since the last time it was asked.
+    """
     lines = log.read_text().splitlines() if log.exists() else []
-    fresh = lines[SEEN.get(log, 0) :]
+    noted = [json.loads(line) for line in lines]
+    fresh = noted[SEEN.get(log, 0) :]
     SEEN[log] = len(lines)
-    found = []
-    for line in fresh:
-        exchange = json.loads(line)
-        status = exchange["response"]["status"]
-        if status >= 400:
-            asked = exchange["request"]
-            found.append(f"{status} {asked.get('method', 'POST')} {asked.get('path') or asked.get('url')}")
+    found = [each for each in noted if report["began"] <= each.get("at", 0.0) <= report["ended"]]
+    for each in fresh:
+        if "response" in each and each["response"]["status"] >= 400:
+            asked, status = each["request"], each["response"]["status"]
+            path = asked.get("path") or asked.get("url")
+            found.append({"refused": f"{status} {asked.get('method', 'POST')} {path}"})
     return found
 
 
-def reports(client: dict, place: Path, columns: list[str], url: str, scratch: str, seconds: int):
+def reports(client: dict, place: Path, columns: list[str], url: str, scratch: str, asked: argparse.Namespace):
     """Start the driver in its environment and yield its reports as they come."""
     driver = HERE / client["driver"]
     if driver.suffix == ".mjs":  # a module finds its packages only from its own folder upwards
@@ -185,10 +235,11 @@ def reports(client: dict, place: Path, columns: list[str], url: str, scratch: st
         "FOREIGN_ENVIRONMENT": str(place),
         "FOREIGN_SCRATCH": scratch,
         "HOME": scratch,
+        "FOREIGN_OWN_TOOL": "1" if asked.target == "served" else "",
     }
     errors = WORK / f"{driver.stem}.stderr"
     with errors.open("w") as stderr, subprocess.Popen(
-        ["timeout", str(seconds), *command, *columns],
+        ["timeout", str(asked.seconds), *command, *columns],
         stdout=subprocess.PIPE, stderr=stderr, stdin=subprocess.DEVNULL, env=environment, text=True, cwd=scratch,
     ) as process:  # fmt: skip
         for line in process.stdout:
@@ -198,6 +249,19 @@ def reports(client: dict, place: Path, columns: list[str], url: str, scratch: st
 
 def is_installed(place: Path) -> bool:
     return (place / "bin" / "python").exists() or (place / "node_modules").exists()
+
+
+def install_tools() -> None:
+    """Install a current Node and uv beside the clients."""
+    place = NODE.parent.parent
+    if not UV.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(UV.parent.parent)], check=True)
+        subprocess.run([str(UV.parent / "python"), "-m", "pip", "install", "-q", "uv"], check=True)
+    if not NODE.exists():
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "package.json").write_text('{"private": true}')
+        command = ["npm", "install", "--silent", "--no-audit", "--no-fund", NODE_PACKAGE]
+        subprocess.run(command, cwd=place, check=True)
 
 
 def install(client: dict, place: Path) -> None:
@@ -210,8 +274,16 @@ def install(client: dict, place: Path) -> None:
             print(f"could not install {client['name']}", file=sys.stderr)
             shutil.rmtree(place / "node_modules", ignore_errors=True)
         return
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-    command = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", *client["packages"]]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    command = [
+        str(UV),
+        "pip",
+        "install",
+        "-q",
+        "--python",
+        str(place / "bin" / "python"),
+        *client["packages"],
+    ]
     if subprocess.run(command, check=False).returncode:
         print(f"could not install {client['name']}", file=sys.stderr)
         (place / "bin" / "python").unlink()
@@ -231,7 +303,7 @@ def version(client: dict, place: Path) -> str:
 def table(results: dict, head: bool = True) -> str:
     """Lay the results out: a row per client, feature and wire; a column per mode."""
     rows = (
-        ["| client | version | feature | wire | whole | streamed |", "|---|---|---|---|---|---|"]
+        ["| client | version | run on | feature | wire | whole | streamed |", "|---|---|---|---|---|---|---|"]
         if head
         else []
     )
@@ -240,7 +312,8 @@ def table(results: dict, head: bool = True) -> str:
         for pair in pairs:
             feature, wire = pair.split(":")
             whole, streamed = (result["cells"].get(f"{pair}:{mode}", "-") for mode in ("whole", "stream"))
-            rows.append(f"| {name} | {result['version']} | {feature} | {wire} | {whole} | {streamed} |")
+            about = f"{name} | {result['version']} | {result.get('date', '')}"
+            rows.append(f"| {about} | {feature} | {wire} | {whole} | {streamed} |")
     return "\n".join(rows)
 
 

@@ -31,6 +31,8 @@ def run(feature, wire, streamed):
         return client.messages.parse(
             **asked, messages=messages, output_format=Answer
         ).parsed_output.model_dump()
+    if feature == "changed":
+        return run_changed(asked, streamed)
     if feature == "shape":
         asked["output_format"] = Answer
     if feature == "thinking":
@@ -48,6 +50,30 @@ def run(feature, wire, streamed):
     if feature == "shape":
         return last.parsed_output.model_dump()
     return last.content[-1].text
+
+
+def run_changed(asked, streamed):
+    """Every request has other tools than the one before; the last has none."""
+    transfer = {"name": "transfer_to_billing", "description": "Transfer.", "input_schema": {"type": "object"}}
+    messages = [{"role": "user", "content": SCRIPTS["changed"]}]
+    for tools in ([transfer], [tool.to_dict()], []):
+        given = {**asked, "messages": messages, **({"tools": tools} if tools else {})}
+        if streamed:
+            with client.messages.stream(**given) as events:
+                reply = events.get_final_message()
+        else:
+            reply = client.messages.create(**given)
+        results = [
+            {
+                "type": "tool_result",
+                "tool_use_id": block.id,
+                "content": look(**block.input) if block.name == "look" else "transferred",
+            }
+            for block in reply.content
+            if block.type == "tool_use"
+        ]
+        messages += [{"role": "assistant", "content": reply.content}, {"role": "user", "content": results}]
+    return reply.content[-1].text
 
 
 run_columns(run)

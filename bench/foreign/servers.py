@@ -1,6 +1,6 @@
 """Bridle as the client of servers that others wrote: llama.cpp, and LiteLLM's proxy in front of the simulator.
 
-    python bench/foreign/servers.py [--install] [--write] [--record FOLDER] [NAME ...]
+    python bench/foreign/servers.py [--install] [--newest] [--write] [--record FOLDER] [NAME ...]
 
 Each route is driven for two prompts with tools and once for a structured answer, whole and streamed. A cell is good when
 the tools ran with arguments that fit, the answer is the expected one and nothing failed, was repeated or was left out.
@@ -11,10 +11,12 @@ when a cell of an installed server is not good and is no row of `KNOWN`, or is g
 import argparse
 import asyncio
 import contextlib
+import datetime
 import json
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,11 +24,21 @@ from enum import Enum
 from pathlib import Path
 
 import msgspec
+from run import (
+    RESULTS,
+    WORK,
+    first_line,
+    install,
+    install_tools,
+    is_installed,
+    running_simulator,
+    version,
+    write_page,
+)
 
 from bridle import Agent
 from bridle.testing import recording
 from bridle.values.events import ModelAsked, ModelFailed
-from run import RESULTS, WORK, first_line, install, is_installed, running_simulator, version, write_page
 
 HERE = Path(__file__).parent
 MODES = ("whole", "stream")
@@ -40,10 +52,7 @@ LLAMACPP_ROUTES = {
 BACKENDS = {
     "claude-sonnet-5-5": {"model": "anthropic/claude-sonnet-5-5", "api_base": "{sim}"},
     "gpt-6.1-sol": {"model": "openai/gpt-6.1-sol", "api_base": "{sim}/v1"},
-    "gemini-3.8-flash": {
-        "model": "gemini/gemini-3.8-flash",
-        "api_base": "{sim}/v1beta/models/gemini-3.8-flash",
-    },
+    "gemini-3.8-flash": {"model": "gemini/gemini-3.8-flash", "api_base": "{sim}/v1beta"},
     "bedrock-claude": {
         "model": "bedrock/converse/global.anthropic.claude-sonnet-4-5-20250929-v1:0",
         "aws_bedrock_runtime_endpoint": "{sim}",
@@ -289,6 +298,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--install", action="store_true", help="install what is missing")
+    options.add_argument(
+        "--newest", action="store_true", help="replace what is installed with today's release"
+    )
     options.add_argument("--write", action="store_true", help="record the table in docs/oracles.md")
     options.add_argument("--record", type=Path, help="folder for recordings of every exchange")
     options.add_argument("names", nargs="*")
@@ -304,7 +316,10 @@ def main() -> int:
     ):
         if asked.names and not any(server["name"].startswith(name) for name in asked.names):
             continue
-        if asked.install and not is_installed(place):
+        if asked.newest and is_installed(place):
+            shutil.rmtree(place)
+        if (asked.install or asked.newest) and not is_installed(place):
+            install_tools()
             install(server, place)
         if not is_installed(place):
             missing = [f"{column}:{mode}" for column, _ in columns(server, "") for mode in MODES]
@@ -312,7 +327,8 @@ def main() -> int:
             continue
         with tempfile.TemporaryDirectory() as name, running(place, Path(name)) as url:
             cells = asyncio.run(run_server(server, url, asked.record))
-        keep(place, {"version": version(server, place), "cells": cells})
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        keep(place, {"version": version(server, place), "date": today, "cells": cells})
     return report(asked.write)
 
 
@@ -322,7 +338,10 @@ def keep(place: Path, found: dict) -> None:
 
 def report(write: bool) -> int:
     """Print all results there are, and record them when asked to."""
-    rows = ["| server | version | feature | route | whole | streamed |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| server | version | run on | feature | route | whole | streamed |",
+        "|---|---|---|---|---|---|---|",
+    ]
     words = []
     for server, place in ((LLAMACPP, "llamacpp"), (LITELLM, "proxy")):
         kept = RESULTS / f"server-{place}.json"
@@ -330,9 +349,8 @@ def report(write: bool) -> int:
         for pair in dict.fromkeys(name.rsplit(":", 1)[0] for name in found["cells"]):
             feature, route = pair.split(":")
             whole, streamed = (found["cells"][f"{pair}:{mode}"] for mode in MODES)
-            rows.append(
-                f"| {server['name']} | {found['version']} | {feature} | {route} | {whole} | {streamed} |"
-            )
+            about = f"{server['name']} | {found['version']} | {found.get('date', '')}"
+            rows.append(f"| {about} | {feature} | {route} | {whole} | {streamed} |")
         words += found["cells"].values()
     repaired = sum(word.startswith("ok, without ") and is_good(word) for word in words)
     missing, known = (

@@ -2,15 +2,18 @@
 
 export const URL_ = process.env.FOREIGN_URL ?? "http://127.0.0.1:8090";
 export const KEY = "sim";
-const TOOLS =
+const OWN = process.env.FOREIGN_OWN_TOOL ? "Look at cities.\n!call own_clock {}\n!then\n" : "";
+const CALLS =
   '!say Let me look.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n!call look {"city": "Bonn"}\n!then\n!say Rome it is.';
+const TOOLS = `${OWN}${CALLS}`;
 const ANSWER = '{"city": "Rome", "sunny": true}';
 export const SCRIPTS = {
   tools: TOOLS,
   chats: TOOLS,
   thinking: `!think I should look at two of them first.\n${TOOLS}`,
-  shape: `!call look {"city": "Oslo"}\n!then\n!say ${ANSWER}`,
-  "only-shape": `!say ${ANSWER}`,
+  handoff: `${OWN}!call transfer_to_billing {}\n!then\n!call look {"city": "Oslo"}\n!then\n!say Rome it is.`,
+  shape: `${OWN}!call look {"city": "Oslo"}\n!then\n!say ${ANSWER}`,
+  "only-shape": `${OWN}!say ${ANSWER}`,
 };
 const MODELS = {
   messages: "claude-sonnet-5-5",
@@ -42,13 +45,14 @@ export async function runColumns(run) {
     const [feature, wire, mode] = column.split(":");
     looked.length = 0;
     let report;
+    const began = Date.now() / 1000;
     try {
       const answer = await run(feature, wire, mode === "stream");
       report = { column, looked: [...looked].sort(), answer };
     } catch (error) {
       report = { column, error: `${error.name}: ${error.message}` };
     }
-    console.log(JSON.stringify(report));
+    console.log(JSON.stringify({ ...report, began, ended: Date.now() / 1000 }));
   }
   process.exit(0);
 }

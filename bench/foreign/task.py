@@ -8,18 +8,28 @@ import asyncio
 import json
 import os
 import sys
+import time
 
 URL = os.environ.get("FOREIGN_URL", "http://127.0.0.1:8090")
 KEY = "sim"
-TOOLS_SCRIPT = (
+OWN_TOOL_SCRIPT = "Look at cities.\n!call own_clock {}\n!then\n" if os.environ.get("FOREIGN_OWN_TOOL") else ""
+"""A call of the tool that a served agent has of its own, before those of the client (`run.py --served`)."""
+TOOLS_SCRIPT = OWN_TOOL_SCRIPT + (
     '!say Let me look.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n'
     '!call look {"city": "Bonn"}\n!then\n!say Rome it is.'
 )
 THINKING_SCRIPT = "!think I should look at two of them first.\n" + TOOLS_SCRIPT
 ANSWER = {"city": "Rome", "sunny": True}
-SHAPE_SCRIPT = '!call look {"city": "Oslo"}\n!then\n!say ' + json.dumps(ANSWER)
-ONLY_SHAPE_SCRIPT = "!say " + json.dumps(ANSWER)
+SHAPE_SCRIPT = OWN_TOOL_SCRIPT + '!call look {"city": "Oslo"}\n!then\n!say ' + json.dumps(ANSWER)
+ONLY_SHAPE_SCRIPT = OWN_TOOL_SCRIPT + "!say " + json.dumps(ANSWER)
+HANDOFF_SCRIPT = (
+    OWN_TOOL_SCRIPT
+    + '!call transfer_to_billing {}\n!then\n!call look {"city": "Oslo"}\n!then\n!say Rome it is.'
+)
+"""The tools of the second request are others than those of the first."""
 SCRIPTS = {
+    "handoff": HANDOFF_SCRIPT,
+    "changed": HANDOFF_SCRIPT,
     "tools": TOOLS_SCRIPT,
     "thinking": THINKING_SCRIPT,
     "shape": SHAPE_SCRIPT,
@@ -102,7 +112,7 @@ def run_columns(run) -> None:
     for column in sys.argv[1:]:
         feature, wire, mode = column.split(":")
         LOOKED.clear()
-        report: dict[str, object] = {"column": column}
+        report: dict[str, object] = {"column": column, "began": time.time()}
         try:
             answer = run(feature, wire, mode == "stream")
             if asyncio.iscoroutine(answer):
@@ -110,6 +120,7 @@ def run_columns(run) -> None:
             report |= {"looked": sorted(LOOKED), "answer": answer}
         except Exception as error:  # whatever a foreign package raises is the finding
             report["error"] = f"{type(error).__name__}: {error}"
+        report["ended"] = time.time()
         print("\n" + json.dumps(report, default=str), flush=True)  # some leave a line open
 
 

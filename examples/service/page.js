@@ -48,7 +48,7 @@ async function showQuestions() {
       button.onclick = guard(async () => {
         node.querySelectorAll("button").forEach((each) => { each.disabled = true; });
         await call("POST", `/${encodeURIComponent(session)}/approvals/${question.id}`, { answer, by: "web page" });
-        node.querySelectorAll("button").forEach((each) => each.remove());
+        node.querySelectorAll("button").forEach((each) => { each.remove(); });
         node.append(answer === "approve" ? "approved" : "rejected");
       });
       node.append(button);

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from bridle.tools.function.function_tool import tool as tool
     from bridle.tools.function.options import ToolOptions as ToolOptions
     from bridle.tools.function.raw_tool import RawTool as RawTool
+    from bridle.tools.function.threads import limit_threads as limit_threads
     from bridle.tools.function.typed_tool import TypedTool as TypedTool
     from bridle.tools.process.command_tool import CommandTool as CommandTool
     from bridle.tools.process.run_process import ProcessResult as ProcessResult
@@ -131,6 +132,7 @@ if TYPE_CHECKING:
     from bridle.values.hooks import Answer as Answer
     from bridle.values.hooks import Change as Change
     from bridle.values.hooks import FinishedRun as FinishedRun
+    from bridle.values.hooks import HeadText as HeadText
     from bridle.values.hooks import HookDecided as HookDecided
     from bridle.values.hooks import HookDecision as HookDecision
     from bridle.values.hooks import HookSpec as HookSpec
@@ -233,6 +235,7 @@ _HOMES = {
     "tools.function.function_tool": ("tool",),
     "tools.function.options": ("ToolOptions",),
     "tools.function.raw_tool": ("RawTool",),
+    "tools.function.threads": ("limit_threads",),
     "tools.function.typed_tool": ("TypedTool",),
     "tools.process.command_tool": ("CommandTool",),
     "tools.process.run_process": ("ProcessResult", "run_process"),
@@ -265,7 +268,8 @@ _HOMES = {
         "NoteRemoved", "NoteWritten", "Query",
     ),
     "values.hooks": (
-        "Answer", "Change", "FinishedRun", "HookDecided", "HookDecision", "HookSpec", "ModelInput", "Refuse",
+        "Answer", "Change", "FinishedRun", "HeadText", "HookDecided", "HookDecision", "HookSpec", "ModelInput",
+        "Refuse",
     ),
     "values.message": (
         "Media", "Message", "Opaque", "RawCall", "Reasoning", "Reply", "Stop", "Text", "ToolCall",

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from family_rules import Block, Demands, Handed, loaded, violations
-
 from bridle.ports.codec import Codec, HttpReply, HttpRequest
 from bridle.ports.transport import OutgoingRequest
 from bridle.providers import load_codec
@@ -26,6 +24,7 @@ from bridle.transports.inprocess import InProcessTransport
 from bridle.values.message import Part, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Abilities, Endpoint, Model, Origin, ReasoningPolicy
 from bridle.values.usage import Usage
+from tests.sim.rules.family_rules import Block, Demands, Handed, loaded, violations
 
 STEPS = 3
 """Replies to one prompt: several calls at once, one more call, words."""

@@ -3,7 +3,7 @@
 Every session waits in a tool until all the others are there too.  The provider is in the process, or the simulator in
 a process of its own, which is asked over sockets.  The suite runs fewer sessions; BRIDLE_CAMPAIGN multiplies them, and
 
-    python tests/campaigns/run_campaign.py crowds SESSIONS
+    python -m tests.campaigns.run_campaign crowds SESSIONS
 
 runs both crowds with as many.
 """
@@ -17,7 +17,10 @@ from pathlib import Path
 
 import pytest
 
-SESSIONS = 1_500 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+from tests.campaigns.simulator_process import SERVER
+from tests.suite.campaign import scale
+
+SESSIONS = scale(1_500)
 """More than there may be open files."""
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))\n"
 CROWD = """
@@ -40,18 +43,6 @@ async def main():
     prompts = (f"!call meet {{}}\\n!then\\n!say hello {n}" for n in range(sessions))
     results = await asyncio.gather(*(agent.run(prompt, session=f"s{n}") for n, prompt in enumerate(prompts)))
     print(sum(result.done and result.text == f"hello {n}" for n, result in enumerate(results)))
-
-asyncio.run(main())
-"""
-SERVER = """
-import asyncio, sys
-from bridle.sim.server import serve_simulator
-from bridle.sim.simulator import Simulator
-
-async def main():
-    async with serve_simulator(Simulator()) as url:
-        print(url, flush=True)
-        await asyncio.to_thread(sys.stdin.read)
 
 asyncio.run(main())
 """
@@ -81,6 +72,7 @@ def crowd_of(model: str, path: Path, sessions: int, **environment: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="limits on a process are POSIX")
 @pytest.mark.parametrize("place", PLACES)
 def test_more_sessions_at_once_than_there_may_be_open_files(tmp_path, place):

@@ -1,23 +1,19 @@
 """Mutated replies of every family decode to a reply or a declared failure, in time linear in their size.
 
-Recorded replies and the simulator's, whole and streamed, changed in their JSON, in their bytes, or in both.
+Recorded replies (see `wire.py`) and the simulator's, whole and streamed, changed in their JSON, in their bytes, or in both.
 Seeded; BRIDLE_CAMPAIGN multiplies the number of tries.  A failure names its seed and what was changed, and
 
-    python tests/campaigns/run_campaign.py fuzz COUNT FROM_SEED [FAMILY …]
+    python -m tests.campaigns.run_campaign fuzz COUNT FROM_SEED [FAMILY …]
 
 tries as many for each family, with seeds of its own, and says how far it is.
 """
 
-import os
 import random
 import sys
 import time
 from collections import Counter
 
 import pytest
-from growth import assert_growth, measure_slowness
-from mutated_replies import mutated, places_of, repeater
-from sim_families import put, question
 
 from bridle.providers import load_codec
 from bridle.providers.wire.eventstream import CONTENT_TYPE
@@ -27,9 +23,12 @@ from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Reply
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Request
-from wire import corpus
+from tests.campaigns.mutated_replies import mutated, places_of, repeater
+from tests.sim.sim_families import put, question
+from tests.suite.campaign import list_seeds
+from tests.suite.growth import assert_growth, measure_slowness
+from tests.wire.wire import FALLBACK, UNRECORDED, corpus
 
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 TRIES = 600
 FILES = {
     "anthropic": "anthropic",
@@ -71,7 +70,7 @@ class Original(Value, kw_only=True):
 
 
 def originals(family: str) -> list[Original]:
-    """The recorded replies that are not too long, and those of the simulator."""
+    """The recorded replies that are not too long, and replies of the simulator."""
     found = [
         (r.id, r.status, r.headers, beats_of(r.body, r.headers)) for r in corpus(FILES[family]) if fits(r)
     ]
@@ -235,12 +234,14 @@ def grower(original: Original, chance: random.Random, changes: list[str]):
 @pytest.mark.parametrize("family", list(FILES))
 def test_changed_replies_never_raise_anything_else_and_take_no_longer(family):
     fuzzing = Fuzzing(family)
-    for seed in range(TRIES * CAMPAIGN):
+    for seed in list_seeds(TRIES):
         fuzzing.attempt(seed)
     assert min(fuzzing.ends["Reply"], fuzzing.ends["Failure"]) > 0, fuzzing.ends
 
 
 def main(count: int, from_seed: int, families: list[str]) -> None:
+    if UNRECORDED:
+        print(FALLBACK, flush=True)
     for family in families or FILES:
         fuzzing, begun = Fuzzing(family), time.monotonic()
         for number in range(1, count + 1):

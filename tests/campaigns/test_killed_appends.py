@@ -4,7 +4,7 @@ A child of a process that has imported everything opens the store, continues fou
 each append that was acknowledged.  It is killed a random time after the first of them, or while it opens the file; so
 in the middle of a write, of a commit, or while it merges the write-ahead log.  Then the parent reads what is new in the file, which verifies every record.
 
-    python tests/campaigns/run_campaign.py killed_appends KILLS [FIRST_SEED]
+    python -m tests.campaigns.run_campaign killed_appends KILLS [FIRST_SEED]
 """
 
 import os
@@ -17,9 +17,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from crashes import kill_appending_child
 
-KILLS = 60 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+from tests.suite.campaign import FIRST_SEED, scale
+from tests.suite.crashes import kill_appending_child
+
+KILLS = scale(60)
 KILLS_PER_FILE = 40
 SESSIONS = ("a", "b", "c", "d")
 LONGEST_LIFE_SECONDS = 0.008
@@ -71,7 +73,14 @@ def run_kills(kills, seed, folder):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
 def test_a_process_killed_at_any_moment_loses_nothing(tmp_path):
-    command = [sys.executable, Path(__file__).with_name("run_campaign.py"), "killed_appends", str(KILLS), "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.campaigns.run_campaign",
+        "killed_appends",
+        str(KILLS),
+        str(FIRST_SEED + 1),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "0 lost" in done.stdout

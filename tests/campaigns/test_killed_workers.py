@@ -20,22 +20,22 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from bills import price_usage
-from engine_fixtures import WORKER_FILE, new_queue, read_lines
-from fork_server import ForkServer
-from temporal_server import MISSING, TemporalServer, find_program
 
 from bridle import Agent
 from bridle.config.agent_loader import load_agents
 from bridle.run.context.resources import copy_agent
 from bridle.testing import scripted
+from tests.engines.engine_fixtures import WORKER_FILE, new_queue, read_lines
+from tests.engines.temporal_server import MISSING, TemporalServer, find_program
+from tests.suite.bills import price_usage
+from tests.suite.campaign import SCALE, scale
+from tests.suite.fork_server import ForkServer
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_program() is None, reason=f"Temporal is not installed: {MISSING}"),
 ]
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
-WORKER_KILLS, SERVER_KILLS = 4 * CAMPAIGN, max(1, CAMPAIGN // 12)
+WORKER_KILLS, SERVER_KILLS = scale(4), max(1, int(SCALE) // 12)
 WORKERS, PARTS_AT_ONCE, RUNS_AT_ONCE, CHARGES = 4, 4, 12, 3
 LIFE_SECONDS = (0.0, 4.0)
 """Life of a worker after its first record."""
@@ -217,5 +217,6 @@ def test_killed_workers(postgres, tmp_path):
     run_campaign(postgres, tmp_path, WORKER_KILLS, 0)
 
 
+@pytest.mark.full
 def test_killed_servers(postgres, tmp_path):
     run_campaign(postgres, tmp_path, 1, SERVER_KILLS)

@@ -2,27 +2,26 @@
 
 The lives are those of lives.py: all wires, faults, cancels, crashes, forks, imports, approvals, compensations, hooks,
 compaction. Each rebuilt request is also compared with the bytes that were sent. BRIDLE_CAMPAIGN=40 replays 1,000 lives.
-`python tests/campaigns/test_replays.py COUNT [FROM]` replays that many and prints what was compared.
+`python -m tests.campaigns.test_replays COUNT [FROM]` replays that many and prints what was compared.
 """
 
 import asyncio
-import os
 import sys
 from collections import Counter
 
 import pytest
-from lives import COMMON_MODELS, Life
 from msgspec.structs import replace
-from replayed import replay_records
-from test_unbrickable import TOO_LONG
 
 from bridle.core.lineage.replay import LogReplay
 from bridle.run.replay.log_wire import LogWire
-from bridle.values.errors import MisuseError
 from bridle.values.events import ModelAsked
+from tests.campaigns.checked_lives import TOO_LONG
+from tests.campaigns.replayed_lives import live
+from tests.suite.campaign import list_seeds
+from tests.suite.replayed import replay_records
 
-LIVES = 25 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 BATCHES = 5
+SEEDS = list_seeds(25, least=BATCHES)
 SENT: list[tuple[str, bytes]] = []
 """Digest and body of every request sent while `IS_LISTENING`."""
 IS_LISTENING = []
@@ -34,28 +33,6 @@ def listen(event, given):
 
 
 sys.addaudithook(listen)
-
-
-async def live(seed):
-    life = Life(seed)
-    make_agent, life.agents = life.drawn_agent, []
-
-    def note_agent(*given, **named):
-        life.agents.append(make_agent(*given, **named))
-        return life.agents[-1]
-
-    life.drawn_agent = note_agent
-    for number in range(1 + life.draws.number(4)):
-        await life.turn(number)
-        await life.between()
-    life.provider.fail()
-    for model in COMMON_MODELS[:3]:
-        script = '!call look {"at": "end"}\n!then\n!say well'
-        try:
-            await life.agent(model, last=True).run(script, session=life.session, tenant=life.tenant)
-        except MisuseError as error:
-            assert "output" in str(error) or "tool" in str(error), error
-    return life
 
 
 def list_bodies(records, agents):
@@ -100,7 +77,7 @@ async def replay_life(seed):
 def test_a_life_replays_to_an_equal_log(batch):
     async def main():
         total = Counter()
-        for seed in range(batch, LIVES, BATCHES):
+        for seed in SEEDS[batch::BATCHES]:
             total += await replay_life(seed)
         assert total["records"] > 0
         assert total["compared with the bytes sent"] > 0

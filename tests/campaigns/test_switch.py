@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from switch_servers import PROFILES, STEPS, Profile, Server
 
 from bridle import Agent, tool
 from bridle.stores import open_store
@@ -11,6 +10,7 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
 from bridle.testing.conformance.codec_samples import PIXEL_PNG
 from bridle.values.message import Media, Text
+from tests.campaigns.switch_servers import PROFILES, STEPS, Profile, Server
 
 PAIRS = [(first, second) for first in PROFILES for second in PROFILES]
 NAMES = [f"{first.name}-{second.name}" for first, second in PAIRS]

@@ -5,16 +5,13 @@ off, results out of order, twice, never, or of calls nobody made; runs that were
 is made of turns of many endpoints and judged by `family_rules`.  BRIDLE_CAMPAIGN multiplies the examples.
 """
 
-import os
 from collections.abc import Callable
 
 import pytest
-from family_rules import loaded, violations
 from hypothesis import HealthCheck, given
 from hypothesis import settings as trying
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from switch_servers import PROFILES, Profile, Server
 
 from bridle.core.context.view import make_legal
 from bridle.core.loop import apply_event
@@ -24,8 +21,11 @@ from bridle.values import events as e
 from bridle.values.message import Media, Message, Outcome, Part, Text, ToolCall, ToolResult
 from bridle.values.request import Request, ToolSpec
 from bridle.values.settings import Settings
+from tests.campaigns.switch_servers import PROFILES, Profile, Server
+from tests.sim.rules.family_rules import loaded, violations
+from tests.suite.campaign import scale
 
-EXAMPLES = int(200 * float(os.environ.get("BRIDLE_CAMPAIGN", "1")))
+EXAMPLES = scale(200)
 CAMPAIGN = trying(
     max_examples=EXAMPLES,
     deadline=None,

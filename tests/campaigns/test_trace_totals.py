@@ -4,28 +4,28 @@ A life (lives.py) is run twice, with and without faults, crashes and cancels. Th
 Every reply that the ledger counts as answered is on the bill with the same tokens, and the bill has nothing else but the
 calls that broke off. The bill is read from the bytes of the replies, without our decoders.
 
-BRIDLE_CAMPAIGN multiplies the lives; `python tests/campaigns/run_campaign.py trace_totals COUNT [FROM]` prints the sums.
+BRIDLE_CAMPAIGN multiplies the lives; `python -m tests.campaigns.run_campaign trace_totals COUNT [FROM]` prints the sums.
 """
 
 import asyncio
 import json
 import math
-import os
 import re
 import sys
 from collections import Counter
 from typing import NamedTuple
 
 import pytest
-from lives import Life
 
 from bridle import Telemetry
 from bridle.core.budget.ledger import list_entries
 from bridle.values.events import Forked
 from bridle.values.usage import Usage
+from tests.campaigns.lives import Life
+from tests.suite.campaign import list_seeds
 
-LIVES = 15 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 BATCHES = 3
+SEEDS = list_seeds(15, least=BATCHES)
 REPORTED = re.compile(rb'"(?:usage|usageMetadata)": ?(?=\{)')
 DECODER = json.JSONDecoder()
 ITERATIONS = "iterations"
@@ -159,6 +159,7 @@ async def compare(seed, *, faults) -> Totals:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.refusals(
     "prompt-window",
     "request-size",
@@ -170,7 +171,7 @@ async def compare(seed, *, faults) -> Totals:
 )
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_trace_ledger_and_bill_are_equal(batch):
-    for seed in range(batch, LIVES, BATCHES):
+    for seed in SEEDS[batch::BATCHES]:
         for faults in (True, False):
             asyncio.run(compare(seed, faults=faults))
 

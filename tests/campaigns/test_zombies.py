@@ -3,7 +3,7 @@
 A child holds the lease of a session and appends.  It is stopped (SIGSTOP) at a random moment, another process takes
 the session over and appends, and the child continues (SIGCONT).
 
-    python tests/campaigns/run_campaign.py zombies ROUNDS [FIRST_SEED]
+    python -m tests.campaigns.run_campaign zombies ROUNDS [FIRST_SEED]
 """
 
 import asyncio
@@ -19,8 +19,9 @@ import pytest
 
 from bridle.stores.sqlite.store import SqliteStore
 from bridle.testing.conformance.sample_records import make_prompt, make_records
+from tests.suite.campaign import FIRST_SEED, scale
 
-ROUNDS = 8 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+ROUNDS = scale(8)
 REFUSED = 7
 OWNER = """if True:
     import asyncio, sys
@@ -89,7 +90,7 @@ def run_rounds(rounds, seed, folder):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
 def test_the_late_write_of_a_paused_owner_is_refused(tmp_path):
-    run_rounds(ROUNDS, 1, tmp_path)
+    run_rounds(ROUNDS, FIRST_SEED + 1, tmp_path)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,9 @@ import os
 import pty
 import re
 import select
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from test_injections import INJECTIONS, got_through
 
 from bridle import Agent, PermissionRule, Policy, toolkit
 from bridle.cli.commands.approvals import BAR, CONTINUED, INDENT, format_question
@@ -23,6 +20,8 @@ from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.calls import PendingApproval
 from bridle.watchers.wrap import cell_count
+from tests.cli.injections import INJECTIONS, got_through
+from tests.suite.terminal import WarmProgram
 
 WIDTH = 80
 PROMPT = "y yes · n no · e edit the arguments · w leave it open and stop here: "
@@ -93,6 +92,7 @@ def store(tmp_path_factory):
     return path
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", range(len(FORGED)), ids=FORGED)
 def test_the_commands_show_diffs_that_steer_nothing(store, number, capsys):
     session = f"s{number}"
@@ -129,12 +129,8 @@ def converse(folder: Path, words: list[str], answers: list[tuple[str, str]]) -> 
         **os.environ,
         "COLUMNS": str(WIDTH),
         "TERM": "xterm-256color",
-        "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bridle.cli.main", *words], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment,
-        start_new_session=True,
-    )  # fmt: skip
+    process = WarmProgram(words, folder, environment, theirs)
     os.close(theirs)
     written, seen = "", 0
     while select.select([ours], [], [], 30)[0]:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from patience import PATIENCE_SECONDS
 
 from bridle import Agent, Budget
 from bridle.cli.log_access import fold_state
@@ -24,6 +23,8 @@ from bridle.run.model_connection import resolve_model
 from bridle.stores import open_store
 from bridle.values.events import Configured
 from bridle.values.record import GENESIS, seal_record
+from tests.suite.command import start_bridle
+from tests.suite.patience import PATIENCE_SECONDS
 
 DEMO_TOOLS = str(Path(__file__).parents[2] / "examples" / "demo_tools.py")
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "BRIDLE_MODEL", "BRIDLE_MODELS")
@@ -292,8 +293,7 @@ def test_ctrl_c_keeps_what_was_said(home):
         "    '''Wait.'''\n    print('HANGING', flush=True)\n    await asyncio.Event().wait()\n"
     )
     prompt = "!say Let me see.\n!call hang {}\n!then\n!say done"
-    command = [sys.executable, "-m", "bridle.cli.main", "run", prompt, "--yes", "--tools", str(tools)]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = start_bridle("run", prompt, "--yes", "--tools", str(tools))
     shown = ""
     while "HANGING" not in shown:
         line = running.stderr.readline()

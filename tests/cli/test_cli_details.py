@@ -12,6 +12,7 @@ from bridle import Agent, PermissionRule, Policy, PromptTemplate, per_turn, tool
 from bridle.cli.main import main
 from bridle.stores import open_store
 from bridle.testing import ProviderSim
+from bridle.values.calls import ApprovalAnswered
 from bridle.watchers.console import Console
 
 LOOK = '!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n!say Rome it is.'
@@ -118,6 +119,23 @@ def test_an_approval_with_other_arguments_prints_those(store, capsys):
     assert printed(capsys, "approve", question["id"], "--arguments", '{"amount": 3}').startswith(
         'approved: pay({"amount": 3})'
     )
+    assert asyncio.run(agent.resume(session)).text == "done"
+
+
+def test_the_numbers_of_an_answer_are_those_that_were_typed(store, capsys):
+    @tool(effect="write", approve=True)
+    def pay(account: int, amount: float) -> str:
+        """Pay."""
+        return "paid"
+
+    agent = Agent("sim:", tools=[pay], store=store)
+    session = agent.run_sync('!call pay {"account": 1, "amount": 5}\n!then\n!say done').session
+    (question,) = json.loads(printed(capsys, "approvals", "--json"))
+    typed = '{"account": 1234567890123456789, "amount": 12345678901234567.89}'
+    assert typed in printed(capsys, "approve", question["id"], "--arguments", f" {typed}")
+    events = [record.event for record in asyncio.run(agent.store.read(session))]
+    [answered] = [event for event in events if isinstance(event, ApprovalAnswered)]
+    assert answered.arguments == typed
     assert asyncio.run(agent.resume(session)).text == "done"
 
 

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from command import bridle
 
 from bridle import MisuseError, load_agent
+from tests.suite.command import bridle
 
 TOOLS = '''
 from bridle import tool

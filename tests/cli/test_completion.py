@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from command import bridle
-from terminal import open_terminal
 
 from bridle import Agent
+from tests.suite.command import bridle
+from tests.suite.terminal import open_terminal
 
 COMPLETIONS = {
     "bridle ru": "bridle run",
@@ -108,6 +108,7 @@ def check_on_terminal(folder, program):
     assert not (folder / "pwned").exists()
 
 
+@pytest.mark.slow
 def test_bash_completes(folder):
     program = find_shell("bash")
     write_script("bash", folder / "completion.bash")

@@ -5,10 +5,10 @@ import os
 import re
 
 import pytest
-from terminal import open_terminal
 
 from bridle import Agent, tool
 from bridle.cli.main import main
+from tests.suite.terminal import open_terminal
 
 MODEL = "sim:anthropic/claude-sonnet-5-5"
 

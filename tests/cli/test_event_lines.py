@@ -6,7 +6,6 @@ import typing
 
 import msgspec
 import pytest
-from test_injections import got_through
 
 from bridle.cli.show.transcript import SessionPrinter
 from bridle.values.events import Event
@@ -14,6 +13,7 @@ from bridle.values.record import GENESIS, seal_record
 from bridle.values.result import AttemptRestarted, Progress
 from bridle.values.settings import RateLimit
 from bridle.watchers.console import Console
+from tests.cli.injections import got_through
 
 EVIL = "\x1b[2J\x9b1A\r\u202e\x07{}%s"
 

@@ -127,3 +127,20 @@ def test_locking_one_file_keeps_the_entries_of_another(home, capsys):
     app(home, words="Be long.")
     assert main(["lock", "other.py", "--check"]) == 0, "another file's agents are not judged"
     assert main(["lock", "app.py", "--check"]) == 1
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_lock_file_of_another_version_is_refused_and_stays(home, capsys, version):
+    app(home)
+    assert main(["lock", "app.py"]) == 0
+    lock = home / "bridle.lock"
+    text = lock.read_text()
+    assert json.loads(text)["version"] == 1
+    lock.write_text(other := text.replace('"version": 1', f'"version": {version}'))
+    for command in (["lock", "app.py", "--check"], ["lock", "app.py"]):
+        capsys.readouterr()
+        assert main(command) == 2
+        assert (
+            f"has version {version}, this Bridle reads version 1; upgrade Bridle" in capsys.readouterr().err
+        )
+        assert lock.read_text() == other

@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from terminal import open_terminal
+
+from tests.suite.terminal import open_terminal
 
 TOOLS = r'''
 import asyncio, sys, threading

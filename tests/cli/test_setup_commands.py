@@ -8,11 +8,11 @@ import subprocess
 import sys
 
 import pytest
-from command import bridle
 
 import bridle as bridle_package
 from bridle.sandbox import find_sandbox
 from bridle.values.errors import MisuseError
+from tests.suite.command import bridle
 
 SECRET = "sk-ant-api03-" + "aB3" * 12
 
@@ -79,6 +79,7 @@ def test_every_extra_of_the_package_is_listed_with_what_to_type(tmp_path):
     assert (installed["state"], installed["remedy"]) == ("ok", "")
     assert [part.split(" (")[0] for part in installed["detail"].split("; ")] == [
         "cli",
+        "http2",
         "mcp",
         "otel",
         "postgres",

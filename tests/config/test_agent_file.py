@@ -4,11 +4,11 @@ import json
 import os
 
 import pytest
-from command import bridle
 
 from bridle import load_agent
 from bridle.config.toml_file import read_policy_file
 from bridle.values.errors import MisuseError
+from tests.suite.command import bridle
 
 TOOLS = '''
 from dataclasses import dataclass

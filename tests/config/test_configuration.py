@@ -5,12 +5,12 @@ import os
 from pathlib import Path
 
 import pytest
-from command import bridle
 
 from bridle.config.configuration import find_settings_folders, load_configuration
 from bridle.config.settings import SETTINGS
 from bridle.config.toml_file import find_key_lines
 from bridle.values.errors import MisuseError
+from tests.suite.command import bridle
 
 FAKE_KEYS = {
     "sk-ant-api03-" + "aB3" * 12: "ANTHROPIC_API_KEY",

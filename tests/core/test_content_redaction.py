@@ -18,13 +18,13 @@ KEPT = {
         parent_call_id parent_session nested_session pool prompt_head prompt_ids rejected_parts reply_id run
         same_as_call session stored_prompt summarized_until summarizes_until traceparent version wire_id
         ViewChange.message ApprovalAnswered.request Steered.request PauseRequested.request RunEnded.request
-        ControlRefused.request RunEnded.in_doubt""",
+        ControlRefused.request RunEnded.in_doubt HookDecided.withheld""",
     "the identity of a person, a tenant or an agent": """
         across by caller callers cross_tenant handed_over_to owner owners proof tenant tenants""",
     "the name of a tool, a model, a rule, a server or an option": """
         alternative code compensation concept discarded_tools display effort family functions handover hook
         missing mode model model_key name names option omitted_extras omitted_tools reveals_tools rule
-        server step_functions strategies term terms tool tools validator validators ToolsChanged.changed
+        server step_functions strategies term terms tool tools validator validators wire ToolsChanged.changed
         TrialScored.task TrialScored.cell TrialScored.tags TrialScored.suite TrialScored.stop TrialScored.plan TrialScored.planned TrialScored.source TrialScored.python""",
     "a definition by the program: of a model, a tool, an output or a rule": """
         allowance_mode app PermissionRule.arguments base_url base_url_env custom_address description dialect display_default
@@ -135,6 +135,6 @@ def test_the_record_of_a_redaction_cannot_be_redacted():
 
 
 def test_marks_that_the_loop_depends_on_stay():
-    data = msgspec.json.encode({"type": "nudged", "why": "output", "message": "secret"})
+    data = msgspec.json.encode({"type": "reprompted", "why": "output", "message": "secret"})
     event = redact_data(1, data).event
     assert (event.why, event.message) == ("output", REMOVED)

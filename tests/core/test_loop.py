@@ -7,16 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridle.core.calls.dispatch import CALL_IN_DOUBT, CALLS_FORBIDDEN, make_call_key, number_calls
-from bridle.core.effects import (
-    AskModel,
-    ChangeView,
-    EndRun,
-    RecordFinding,
-    Reprompt,
-    RevealTools,
-    RunTool,
-    SkipCall,
-)
+from bridle.core.effects import AskModel, ChangeView, EndRun, Reprompt, RunTool, SkipCall
 from bridle.core.evaluate_reply import PAUSES_MAX, REJECTED_ANSWERS_MAX, STOP_HANDLERS
 from bridle.core.loop import TRANSITIONS, apply_event, next_effects
 from bridle.core.recovery.failure_policy import FAILURE_POLICY
@@ -34,111 +25,12 @@ from bridle.values.cache import CacheDegraded, PromptDropped, PromptStored
 from bridle.values.calls import ServerAnswered, ServerAsked
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.memory import Note
-from bridle.values.message import Media, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
-from bridle.values.model import Abilities, Endpoint, Model, Origin
+from bridle.values.message import Media, Opaque, Reasoning, Stop, Text, ToolResult
+from bridle.values.model import Abilities, Endpoint, Origin
 from bridle.values.request import OutputSpec, StepOptions, Thinking, ToolChoice, ToolSpec
-from bridle.values.settings import ATTEMPTS_DEFAULT, Settings
-from bridle.values.usage import Budget, Price, Rates, Usage
-
-ORIGIN = Origin(family="scripted", endpoint="test", model="m")
-RATES = Rates(
-    input=Decimal(2),
-    output=Decimal(10),
-    cache_read=Decimal("0.1"),
-    cache_write=Decimal("2.5"),
-    cache_write_1h=Decimal(4),
-)
-MODEL = Model(id="m", endpoint=Endpoint(name="test", family="scripted"), price=Price(tiers=(RATES,)))
-NUMBER = (
-    '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}'
-)
-READ = ToolSpec(name="look", effect="read", on_unknown="retry", parameters=NUMBER)
-WRITE = ToolSpec(name="pay", parameters=NUMBER)
-SETTINGS = Settings(model=MODEL, tools=(READ, WRITE))
-
-
-def says(text="", *calls, stop=None, usage=None, more=()):
-    parts = (*([Text(text=text)] if text else []), *more, *calls)
-    return Reply(
-        parts=parts,
-        stop=stop or (Stop.TOOLS if calls else Stop.DONE),
-        origin=ORIGIN,
-        usage=usage or Usage(input=10, output=5),
-    )
-
-
-def call(name, arguments='{"n":1}', wire_id=""):
-    return ToolCall(id="", name=name, arguments=arguments, wire_id=wire_id)
-
-
-class Story:
-    """A session told event by event, with a clock that ticks once an event."""
-
-    def __init__(self, settings=SETTINGS, budget=None, prompt="hello"):
-        self.state, self.at, self.told = State(), 0.0, []
-        self.tell(e.Configured(settings=settings, session="s"))
-        self.tell(e.Prompted(parts=(Text(text=prompt),), budget=budget or Budget()))
-
-    def tell(self, event):
-        self.at += 1
-        self.state = apply_event(self.state, event, self.at, proof=f"p{self.at}")
-        self.told.append(event)
-        return self
-
-    def effect(self):
-        """The only effect, after everything that is only recorded."""
-        (only,) = next_effects(self.state)
-        while isinstance(only, RecordFinding):
-            self.tell(only.event)
-            (only,) = next_effects(self.state)
-        return only
-
-    def reply(self, reply, usd=Decimal(0)):
-        ask = self.effect()
-        assert isinstance(ask, AskModel), ask
-        self.tell(e.ModelAsked(step=ask.step, attempt=ask.attempt, digest=""))
-        return self.tell(
-            e.ModelReplied(reply=number_calls(reply, self.state.totals.reply_count + 1), usd=usd)
-        )
-
-    def perform(self):
-        """Do what is wanted until a model or an end is asked for, with tools that say ok."""
-        while True:
-            effects = next_effects(self.state)
-            match effects[0]:
-                case AskModel() | EndRun():
-                    return effects[0]
-                case ChangeView(changes=changes, why=why, model_key=seat):
-                    self.tell(e.ViewChanged(changes=changes, why=why, model_key=seat))
-                case RevealTools(names=names, why=why):
-                    self.tell(e.ToolsRevealed(names=names, why=why))
-                case Reprompt(why=why, message=words):
-                    self.tell(e.Reprompted(why=why, message=words))
-                case RecordFinding(event=event):
-                    self.tell(event)
-                case SkipCall(call=c, outcome=outcome, why=why):
-                    self.finish(c.id, why, outcome)
-                case RunTool(call=c, key=key, attempt=attempt):
-                    self.tell(e.ToolStarted(call_id=c.id, name=c.name, key=key, attempt=attempt))
-                    self.finish(c.id, "ok")
-
-    def finish(self, call_id, text, outcome="ok"):
-        return self.tell(
-            e.ToolFinished(result=ToolResult(call_id=call_id, parts=(Text(text=text),), outcome=outcome))
-        )
-
-    def end(self):
-        effect = self.effect()
-        assert isinstance(effect, EndRun), effect
-        return self.tell(
-            e.RunEnded(
-                stop=effect.stop, reason=effect.reason, partial_text=self.state.run.attempt.partial_text
-            )
-        )
-
-    @property
-    def roles(self):
-        return [message.role for message in self.state.conversation.transcript.messages]
+from bridle.values.settings import ATTEMPTS_DEFAULT
+from bridle.values.usage import Budget, Usage
+from tests.core.loop_story import MODEL, NUMBER, RATES, READ, SETTINGS, WRITE, Story, call, says
 
 
 def test_one_turn_with_tools():
@@ -167,7 +59,7 @@ ONE_OF_EACH = (
     e.NoteWritten(note=Note(id="t1", text="x")),
     e.NoteRemoved(id="t1"),
     e.ToolsRevealed(names=(), why=""),
-    e.PrefixMoved(layer="tools", block="", cause="tools_shown", why=""),
+    e.PrefixMoved(layer="tools", block="", cause="tools_revealed", why=""),
     e.RequestAdjusted(adjustments=("x",)),
     e.OptionsChosen(options=StepOptions(step=1)),
     CacheDegraded(rule="lost", rate=0.1, rate_before=None, calls=3, outcome="provider"),

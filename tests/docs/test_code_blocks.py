@@ -17,10 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from served import serving
 
 from bridle import Agent
 from bridle.sandbox import find_sandbox
+from tests.serve.served import serving
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -8,8 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_SECONDS
-from terminal import open_terminal
+
+from tests.suite.command import bridle
+from tests.suite.patience import PATIENCE_SECONDS
+from tests.suite.terminal import open_terminal
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEMO = (sys.executable, str(EXAMPLES / "demo.py"))
@@ -46,15 +48,16 @@ def play(place, *options, examples=EXAMPLES):
 
 
 def read_json(folder, *words):
-    command = [sys.executable, "-m", "bridle.cli.main", *words, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    done = bridle(*words, "--json", cwd=folder)
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
 
 
 def count_payments(folder):
     return Counter(line.split()[1] for line in (folder / "ledger.txt").read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_every_claim_of_the_demo_is_true(place):
     done = play(place, "--keep")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
@@ -84,6 +87,7 @@ def test_every_claim_of_the_demo_is_true(place):
     assert "a-token-of-mine" not in (folder / "requests.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_a_tool_that_pays_twice_fails_the_demo(place):
     shutil.copytree(EXAMPLES, place / "examples")
     tools = place / "examples" / "refunds" / "tools.py"
@@ -97,6 +101,7 @@ def test_a_tool_that_pays_twice_fails_the_demo(place):
     assert count_payments(folder)["4412"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["order 4412", "1 of 6"])
 def test_ctrl_c_leaves_nothing(place, moment):
     """In the middle of a payment, and while a person reads."""
@@ -121,6 +126,7 @@ def list_processes(place):
     return found
 
 
+@pytest.mark.slow
 def test_the_lines_of_the_demo_fit_a_terminal(place):
     with open_terminal("--fast", program=DEMO, cwd=place, env=surroundings(place)) as terminal:
         assert terminal.wait_for_end() == 0, terminal.seen

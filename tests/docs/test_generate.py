@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bridle.providers.catalogue import find_model
 from bridle.providers.tables import load_tables
 
@@ -27,11 +29,13 @@ def copy_docs(folder):
         shutil.copy(DOCS.parent / "bench" / name, folder.parent / "bench" / name)
 
 
+@pytest.mark.slow
 def test_the_pages_are_up_to_date():
     checked = run(DOCS, "--check")
     assert checked.returncode == 0, checked.stderr
 
 
+@pytest.mark.slow
 def test_a_stale_page_is_named_and_can_be_mended(tmp_path):
     folder = tmp_path / "docs"
     copy_docs(folder)
@@ -52,6 +56,7 @@ def test_a_stale_page_is_named_and_can_be_mended(tmp_path):
     assert page.read_text() == good
 
 
+@pytest.mark.slow
 def test_a_page_without_a_place_for_its_table_is_an_error(tmp_path):
     folder = tmp_path / "docs"
     copy_docs(folder)

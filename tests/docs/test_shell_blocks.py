@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_lines import ENDLESS, NEEDING_A_RUN, TOOLS, split_line, write_named_files
 
 from bridle.cli.main import main, make_parser
 from bridle.config.agent_file import read_agent_file
@@ -22,6 +21,7 @@ from bridle.run.agent_settings import read_policy
 from bridle.sandbox import find_sandbox
 from bridle.serve.gateway.settings import read_gateway_file
 from bridle.tools.mcp.config_file import load_servers
+from tests.suite.command_lines import ENDLESS, NEEDING_A_RUN, TOOLS, split_line, write_named_files
 
 ROOT = Path(__file__).parents[2]
 PAGES = {
@@ -124,6 +124,7 @@ def exports():
         server.terminate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", LINES)
 def test_lines_of_the_page_run(page, exports, tmp_path, monkeypatch, capsys):
     if any("--toolkit" in line for line in LINES[page]):

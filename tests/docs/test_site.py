@@ -1,6 +1,5 @@
 """The site: every page is in its navigation, its links lead somewhere, its search knows its pages, its pictures are real."""
 
-import importlib
 import json
 import re
 import subprocess
@@ -11,12 +10,13 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
+from tests.suite.paths import load_program
+
 pytest.importorskip("sphinx", reason="the site needs Sphinx: make .venv/.ready installs it")
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "docs" / "site"
-sys.path.append(str(SITE))
-pages = importlib.import_module("pages")
+pages = load_program("docs/site/pages.py")
 
 
 class Page(HTMLParser):
@@ -49,6 +49,7 @@ def test_every_page_of_the_documentation_is_in_the_site():
     assert written - set(mapped) == set(), "link it in docs/README.md"
 
 
+@pytest.mark.slow
 def test_every_link_of_the_site_leads_somewhere(built):
     read = {path: Page(path) for path in built.rglob("*.html")}
     assert len(read) > 100
@@ -107,7 +108,7 @@ def test_links_follow_their_pages():
 
 
 def test_pictures_are_those_that_the_program_takes():
-    taking = importlib.import_module("take_pictures")
+    taking = load_program("docs/site/take_pictures.py")
     named = {f"{name}.svg" for name in (*taking.TERMINALS, "log")} | {
         f"inspector-{name}.png" for name in taking.INSPECTOR
     }
@@ -121,7 +122,7 @@ def test_pictures_are_those_that_the_program_takes():
 
 
 def test_a_terminal_is_drawn_with_its_colours(tmp_path):
-    taking = importlib.import_module("take_pictures")
+    taking = load_program("docs/site/take_pictures.py")
     drawn = taking.draw_terminal(["\x1b[1mbold\x1b[0m <b> \x1b[36mcyan\x1b[0m"])
     assert (
         '<tspan font-weight="bold">bold</tspan><tspan> &lt;b&gt; </tspan><tspan fill="#76e3ea">cyan</tspan>'

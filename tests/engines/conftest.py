@@ -1,7 +1,8 @@
 """Fixtures of the tests of engines."""
 
 import pytest
-from postgres_server import shared_server
+
+from tests.suite.postgres_server import shared_server
 
 
 @pytest.fixture(autouse=True)

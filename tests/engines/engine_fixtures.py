@@ -5,13 +5,15 @@ import os
 import re
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 from uuid import uuid4
 
 from msgspec.structs import replace
-from patience import PATIENCE_SECONDS
 
 from bridle import Agent, tool
+from bridle.values.events import ToolFinished
+from tests.suite.patience import PATIENCE_SECONDS
 
 VOLATILE = (
     "latency", "random_draw", "started_at", "expires_at", "epoch", "asked_at", "key", "proof", "request", "engine",
@@ -36,13 +38,17 @@ def new_queue():
 
 
 def describe_log(records):
-    """The events of a log, without what differs between two equal runs."""
+    """The events of a log, without what differs between two equal runs, such as which parallel call ends first."""
     shown = []
     for record in records:
         event = record.event
         fields = {name: None for name in VOLATILE if getattr(event, name, None) is not None}
         shown.append(replace(event, **fields) if fields else event)
-    return shown
+    return [
+        event
+        for kind, group in groupby(shown, type)
+        for event in (sorted(group, key=lambda each: each.result.call_id) if kind is ToolFinished else group)
+    ]
 
 
 async def wait_until(look):

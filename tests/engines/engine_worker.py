@@ -8,9 +8,8 @@ import re
 import time
 from pathlib import Path
 
-from bills import BilledModel
-
 from bridle import Agent, tool
+from tests.suite.bills import BilledModel
 
 FOLDER = Path(os.environ.get("LEDGER", "."))
 VERSION = os.environ.get("VERSION", "1")

@@ -1,17 +1,14 @@
 """Starts a Temporal server and a PostgreSQL database, runs a program with their addresses, and stops them.
 
-python tests/engines/run_demo.py PROGRAM
+python -m tests.engines.run_demo PROGRAM
 """
 
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "suite"))
-
-from postgres_server import remove_shared_server, shared_server
-from temporal_server import MISSING, remove_shared_temporal, shared_temporal
+from tests.engines.temporal_server import MISSING, remove_shared_temporal, shared_temporal
+from tests.suite.postgres_server import remove_shared_server, shared_server
 
 
 def main(program: str) -> int:

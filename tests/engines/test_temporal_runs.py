@@ -6,7 +6,8 @@ import re
 
 import msgspec
 import pytest
-from engine_fixtures import (
+
+from tests.engines.engine_fixtures import (
     add,
     describe_log,
     make_agent,
@@ -16,7 +17,7 @@ from engine_fixtures import (
     wait_for_question,
     wait_until,
 )
-from in_loop import in_loop
+from tests.suite.in_loop import in_loop
 
 pytest.importorskip("temporalio")
 
@@ -505,7 +506,7 @@ async def test_a_signal_to_resume_that_came_before_a_pause_does_not_undo_it(temp
         with pytest.raises(MisuseError, match="is not paused: it is running"):
             await run.resume()
         handle = client.get_workflow_handle(run.workflow_id)
-        await handle.signal("resume")  # as a client of an earlier release sends it
+        await handle.signal("resume")  # without a look at the state of the run
 
         async def is_at_second_call():
             names = [type(record.event).__name__ for record in await engine.agent.store.read(run.session)]

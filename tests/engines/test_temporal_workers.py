@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-import os
 import signal
 
 import pytest
-from engine_fixtures import (
+
+from tests.engines.engine_fixtures import (
     HISTORIES,
     WORKER_FILE,
     WorkerProcess,
@@ -15,7 +15,8 @@ from engine_fixtures import (
     wait_for_question,
     wait_until,
 )
-from in_loop import in_loop
+from tests.suite.campaign import scale
+from tests.suite.in_loop import in_loop
 
 pytest.importorskip("temporalio")
 
@@ -130,7 +131,7 @@ async def test_an_answer_arrives_although_the_worker_died_as_it_asked(
 
 @in_loop
 async def test_runs_that_wait_continue_with_newer_code(temporal, cashier, start_worker, tmp_path):
-    count = 5 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+    count = scale(5)
     engine = TemporalEngine(cashier, await Client.connect(temporal.host), new_queue(), limits=QUICK)
     old = start_worker(engine.task_queue, VERSION="1")
     runs = [await engine.start(REFUNDING % number) for number in range(count)]

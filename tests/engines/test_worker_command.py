@@ -1,7 +1,8 @@
 """`bridle worker`: what it refuses, each in one line, before it connects."""
 
 import pytest
-from command import bridle
+
+from tests.suite.command import bridle
 
 pytest.importorskip("temporalio")
 

@@ -1,11 +1,11 @@
 """Suites are read completely, and wrong files are refused with the file, the line and the remedy."""
 
 import pytest
-from suites import write_suite, write_task
 
 from bridle.cli.main import main
 from bridle.evals import load_suite
 from bridle.values.errors import MisuseError
+from tests.evals.suites import write_suite, write_task
 
 
 def refuse(folder, match, **files):

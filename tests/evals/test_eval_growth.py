@@ -6,7 +6,6 @@ import tomllib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from suites import TOOLS, write_suite
 
 from bridle import load_agent
 from bridle.cli.main import main
@@ -16,6 +15,7 @@ from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values.calls import ApprovalVerdict
 from bridle.values.errors import MisuseError
+from tests.evals.suites import TOOLS, write_suite
 
 AGENT = 'model = "sim:"\ninstructions = "Be brief."\ntools = ["tools.py"]\n'
 

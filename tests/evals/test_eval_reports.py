@@ -6,9 +6,7 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
-from command import bridle
 from msgspec.structs import replace
-from suites import write_suite, write_task
 
 from bridle.cli.main import main
 from bridle.evals.baseline import (
@@ -22,6 +20,8 @@ from bridle.evals.report import format_report, make_trials_report
 from bridle.evals.report_files import make_html, make_junit
 from bridle.values.errors import MisuseError
 from bridle.values.evals import Score, TrialScored
+from tests.evals.suites import write_suite, write_task
+from tests.suite.command import bridle
 
 HOSTILE = "</pre><script>alert(1)</script>\x1b[2J\x00&\"'<img src=x onerror=alert(1)>"
 
@@ -112,6 +112,8 @@ def test_baseline_is_written_alike_and_read_back(tmp_path):
         path.write_text(text)
         with pytest.raises(MisuseError, match="--save-baseline"):
             read_baseline(path)
+    with pytest.raises(MisuseError, match="has format 9, this Bridle reads format 1; upgrade Bridle, or"):
+        read_baseline(path)
     with pytest.raises(MisuseError, match="cannot read the baseline"):
         read_baseline(tmp_path / "none")
 
@@ -183,6 +185,7 @@ def test_gate_of_the_starter_suite_fails_when_everything_fails(tmp_path, capsys,
     assert "worse  order  3/3 → 0/3  p=0.050  REGRESSION" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_gate_without_a_pass_to_compare_with_takes_the_required_rates(tmp_path, capsys, monkeypatch):
     """Nothing can get worse than a baseline without these tasks, or a first version that fails everything."""
     monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))

@@ -6,8 +6,6 @@ import signal
 from decimal import Decimal
 
 import pytest
-from command import bridle
-from suites import AGENT, TOOLS, write_suite, write_task
 
 from bridle.cli.main import main
 from bridle.evals import RunChoices, load_suite, run_suite
@@ -17,6 +15,8 @@ from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values.errors import Conflict, MisuseError
 from bridle.values.evals import eval_log_name
+from tests.evals.suites import AGENT, TOOLS, write_suite, write_task
+from tests.suite.command import bridle
 
 BREAKS = (
     TOOLS

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from suites import CALL, write_suite, write_task
 
 from bridle.evals import RunChoices, load_suite, run_suite
 from bridle.stores.memory import MemoryStore
+from tests.evals.suites import CALL, write_suite, write_task
 
 CHECKS = """
 from bridle.evals import Score
@@ -193,7 +193,7 @@ def test_simulated_provider_judges_too(tmp_path):
 from bridle.values.request import Extra
 
 def make(setup):
-    return setup.agent(extras=[Extra(name="no_such_field", json="1")])
+    return setup.agent(extras=[Extra(name="no_such_field", json="1", unlisted=True)])
 """
     text = write_task(
         "stop = ['failed', 'done']",

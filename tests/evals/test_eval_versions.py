@@ -12,9 +12,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from command import bridle
-from patience import PATIENCE_SECONDS
-from suites import AGENT, TOOLS, write_suite, write_task
 
 import bridle as package
 from bridle.evals import RunChoices, load_suite, run_suite
@@ -28,6 +25,9 @@ from bridle.evals.versions.piped_store import PipedStore, StoreServer
 from bridle.stores.memory import MemoryStore
 from bridle.testing.conformance.store import check_store
 from bridle.values.errors import Conflict, MisuseError, StoreError
+from tests.evals.suites import AGENT, TOOLS, write_suite, write_task
+from tests.suite.command import bridle
+from tests.suite.patience import PATIENCE_SECONDS
 
 SOURCE = Path(package.__file__).parent
 
@@ -61,6 +61,7 @@ def run(suite, store, **choices):
     return asyncio.run(run_suite(suite, store, RunChoices(**choices)))
 
 
+@pytest.mark.slow
 def test_matrix_of_versions_finds_a_defect(tmp_path, broken):
     suite = load_suite(write_suite(tmp_path / "s", eval_reads=READS, eval_plain=write_task("steps_max = 2")))
     store = MemoryStore()
@@ -86,6 +87,7 @@ def test_matrix_of_versions_finds_a_defect(tmp_path, broken):
         assert asyncio.run(store.read(each.session)), "the log of the trial is in the store of the evaluation"
 
 
+@pytest.mark.slow
 def test_columns_give_the_same_results_as_this_process(tmp_path):
     """A differential: everything but the time and the session is equal."""
     suite = load_suite(
@@ -109,6 +111,7 @@ def test_columns_give_the_same_results_as_this_process(tmp_path):
     assert any(each.error for each in there.trials) and any(each.passed for each in there.trials)
 
 
+@pytest.mark.slow
 def test_version_that_is_too_old_has_one_line(tmp_path, broken):
     old = tmp_path / "old"
     shutil.copytree(broken, old)
@@ -125,6 +128,7 @@ def test_version_that_is_too_old_has_one_line(tmp_path, broken):
     assert alone.code == 2 and "harness 'old': Bridle" in alone.err, alone
 
 
+@pytest.mark.slow
 def test_version_that_lacks_a_key_has_one_line(tmp_path, broken):
     """A suite may say what an older version cannot read."""
     old = tmp_path / "old"
@@ -172,6 +176,7 @@ def test_places_of_a_version(tmp_path, broken):
     assert Path(find_column("x", "python3", tmp_path).python).name == "python3"
 
 
+@pytest.mark.slow
 def test_import_path_does_not_hide_the_version(tmp_path, broken, monkeypatch):
     """$PYTHONPATH would make all versions the same one."""
     monkeypatch.setenv("PYTHONPATH", str(broken / "src"))
@@ -188,6 +193,7 @@ def test_matrix_cannot_have_the_versions(tmp_path):
         run(suite, MemoryStore(), matrix={"harness": ["x"]})
 
 
+@pytest.mark.slow
 def test_budget_holds_for_all_versions(tmp_path, broken):
     suite = load_suite(write_suite(tmp_path / "s", eval_a=write_task(head="trials = 15")))
     store, harness = MemoryStore(), {"a": "this", "b": str(broken)}
@@ -227,6 +233,7 @@ LOOKING = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "name", "code"),
     [("worker", "SIGKILL", 3), ("parent", "SIGINT", 130), ("parent", "SIGKILL", -signal.SIGKILL)],
@@ -335,6 +342,7 @@ def test_peers_answer_with_values_and_errors():
     asyncio.run(check())
 
 
+@pytest.mark.slow
 def test_versions_are_named_in_the_suite(tmp_path, broken):
     folder = write_suite(
         tmp_path / "s", suite=f'[harness]\nnow = "this"\nnext = "{broken}"\n', eval_reads=READS

@@ -13,6 +13,7 @@ SUITE = Path(__file__).parents[2] / "evals" / "harness"
 AREAS = ("dispatch", "assembly", "caching", "recovery", "budgets", "approvals")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "area",
     # One task of recovery asks for a reply that the provider has forgotten.

@@ -6,7 +6,8 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from patience import PATIENCE_SECONDS
+from tests.suite.command import bridle
+from tests.suite.patience import PATIENCE_SECONDS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -20,11 +21,13 @@ def surroundings(folder, **more):
 
 def run_program(folder, *words, code=0, text="", **more):
     """Run a program of the examples, or `bridle`, to its end; returns its standard output."""
-    command = (
-        ["-m", "bridle.cli.main", *words[1:]] if words[0] == "bridle" else [EXAMPLES / words[0], *words[1:]]
-    )
+    if words[0] == "bridle":
+        done = bridle(*words[1:], cwd=folder, text=text, environment=surroundings(folder, **more))
+        assert done.code == code, f"exit code {done.code}\n{done.out}{done.err}"
+        assert "Traceback" not in done.err
+        return done.out
     done = subprocess.run(
-        [sys.executable, *command],
+        [sys.executable, EXAMPLES / words[0], *words[1:]],
         cwd=folder, capture_output=True, text=True, env=surroundings(folder, **more), input=text,
         timeout=3 * PATIENCE_SECONDS,
     )  # fmt: skip

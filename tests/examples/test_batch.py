@@ -7,14 +7,15 @@ import signal
 from decimal import Decimal
 
 import pytest
-from programs import run_program, start_program
 
 from bridle import StoredBudget
 from bridle.stores import open_store
-from classify import Report, classify_rows, make_agent
-from keyword_model import WORDS
-from tickets import make_rows
+from tests.examples.programs import run_program, start_program
+from tests.suite.paths import load_program
 
+classify = load_program("examples/batch/classify.py")
+WORDS = load_program("examples/batch/keyword_model.py").WORDS
+make_rows = load_program("examples/batch/tickets.py").make_rows
 CLASSIFY = "batch/classify.py"
 JOBS = 16
 
@@ -89,10 +90,10 @@ def test_a_thousand_rows_are_finished_in_spite_of_everything(tmp_path):
 
 def test_the_budget_is_not_exceeded(tmp_path):
     rows = list(make_rows(120))
-    report = Report()
+    report = classify.Report()
     pool = StoredBudget(usd=Decimal("0.02"), name="tickets")
-    agent = make_agent("sim:", store=tmp_path / "batch.db", pool=pool)
-    asyncio.run(classify_rows(agent, "tickets", rows, JOBS, report))
+    agent = classify.make_agent("sim:", store=tmp_path / "batch.db", pool=pool)
+    asyncio.run(classify.classify_rows(agent, "tickets", rows, JOBS, report))
     assert report.is_out_of_budget and 0 < len(report.labels) < 120 and report.cost <= 0.02
 
 

@@ -6,21 +6,22 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from programs import run_program
 
-from assistant import make_agent, start_visit
 from bridle import ApprovalAsked, HookDecided, RunContext, ToolFinished, ToolStarted
-from clinic_tools import ClinicTools
-from records import DATA, load_clinic
-from scores import compute_score
+from tests.examples.programs import run_program
+from tests.suite.paths import load_program
 
+assistant = load_program("examples/clinical/assistant.py")
+ClinicTools = load_program("examples/clinical/clinic_tools.py").ClinicTools
+records = load_program("examples/clinical/records.py")
+compute_score = load_program("examples/clinical/scores.py").compute_score
 PROGRAM = "clinical/assistant.py"
-CASES = tomllib.loads((DATA / "cases.toml").read_text())["cases"]
+CASES = tomllib.loads((records.DATA / "cases.toml").read_text())["cases"]
 MODELS = ("sim:anthropic/claude-sonnet-5-5", "sim:openai/gpt-6.1-sol")
 
 
 def read_orders(folder):
-    return ClinicTools(load_clinic(), folder / "orders.jsonl").list_orders()
+    return ClinicTools(records.load_clinic(), folder / "orders.jsonl").list_orders()
 
 
 async def approve_all(agent, result):
@@ -31,14 +32,14 @@ async def approve_all(agent, result):
 
 async def play(case, folder, model):
     """Run a case, approve everything that waits, and return the events before the approvals."""
-    agent = make_agent(model, folder)
+    agent = assistant.make_agent(model, folder)
     if "earlier" in case:
         await approve_all(
-            agent, await start_visit(agent, case["patient"], case["earlier"], session="earlier")
+            agent, await assistant.start_visit(agent, case["patient"], case["earlier"], session="earlier")
         )
         assert len(read_orders(folder)) == 1
     book = read_orders(folder)
-    result = await start_visit(agent, case["patient"], case["request"], caller="clinician")
+    result = await assistant.start_visit(agent, case["patient"], case["request"], caller="clinician")
     before = [record.event for record in await agent.store.read(result.session)]
     assert read_orders(folder) == book, "nothing runs before a person has answered"
     result = await approve_all(agent, result)
@@ -60,6 +61,7 @@ def list_refusals(events):
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_all_cases(tmp_path, model):
     assert len(CASES) >= 25 and sum("injection" in case for case in CASES) >= 8
@@ -100,8 +102,8 @@ def test_the_cases_fail_without_the_policy(tmp_path, monkeypatch):
 
 def test_a_person_cannot_edit_an_order_into_an_unsafe_one(tmp_path):
     async def main():
-        agent = make_agent("sim:", tmp_path)
-        result = await start_visit(agent, "P-001", "order paracetamol 500 mg 4 times a day")
+        agent = assistant.make_agent("sim:", tmp_path)
+        result = await assistant.start_visit(agent, "P-001", "order paracetamol 500 mg 4 times a day")
         (question,) = await agent.approvals(result.session)
         edited = {**json.loads(question.arguments), "drug": "ibuprofen"}
         await agent.approve(result.session, question.id, arguments=edited, by="Dr. Osei")
@@ -115,7 +117,7 @@ def test_a_person_cannot_edit_an_order_into_an_unsafe_one(tmp_path):
 
 
 def test_an_order_is_checked_again_when_it_is_carried_out(tmp_path):
-    tools = ClinicTools(load_clinic(), tmp_path / "orders.jsonl")
+    tools = ClinicTools(records.load_clinic(), tmp_path / "orders.jsonl")
     with pytest.raises(ValueError, match="allergy"):
         tools.order_medication(RunContext(context=None), "P-002", "amoxicillin", 500, 3)
     assert read_orders(tmp_path) == []
@@ -131,7 +133,7 @@ def test_an_order_is_checked_again_when_it_is_carried_out(tmp_path):
     ],
 )
 def test_an_order_is_checked_against_the_open_orders_until_they_are_cancelled(tmp_path, first, second, word):
-    tools = ClinicTools(load_clinic(), tmp_path / "orders.jsonl")
+    tools = ClinicTools(records.load_clinic(), tmp_path / "orders.jsonl")
     patient = "P-005"
 
     def act(key, do, *arguments):
@@ -152,7 +154,7 @@ def test_an_order_is_checked_against_the_open_orders_until_they_are_cancelled(tm
 
 def test_of_orders_that_are_placed_at_once_only_one_is_written(tmp_path):
     def place(number):
-        tools = ClinicTools(load_clinic(), tmp_path / "orders.jsonl")
+        tools = ClinicTools(records.load_clinic(), tmp_path / "orders.jsonl")
         ctx = RunContext(context=None, session=f"s{number}", idempotency_key=str(number))
         try:
             return tools.order_medication(ctx, "P-005", "paracetamol", 1000 - number, 4)
@@ -166,9 +168,9 @@ def test_of_orders_that_are_placed_at_once_only_one_is_written(tmp_path):
 
 def test_a_student_reads_and_does_not_order(tmp_path):
     async def main():
-        agent = make_agent("sim:", tmp_path)
+        agent = assistant.make_agent("sim:", tmp_path)
         request = "order paracetamol 500 mg 4 times a day"
-        result = await start_visit(agent, "P-005", request, caller="student:kim")
+        result = await assistant.start_visit(agent, "P-005", request, caller="student:kim")
         events = [record.event for record in await agent.store.read(result.session)]
         return result, events
 
@@ -186,7 +188,7 @@ def test_the_model_is_asked_again_if_a_briefing_cites_what_is_not_there(tmp_path
     right = {**briefing, "problems": [{"text": "sore throat", "source": "N-005"}]}
 
     async def main():
-        agent = make_agent("sim:", tmp_path)
+        agent = assistant.make_agent("sim:", tmp_path)
         model = scripted(json.dumps(wrong), json.dumps(right))
         return await agent.run("Visit of P-005.", tenant="P-005", model=model), model
 
@@ -201,7 +203,7 @@ def test_the_model_is_asked_again_if_a_briefing_cites_what_is_not_there(tmp_path
 )
 def test_scores(patient, name, value):
     """The values were computed by hand from the published formulas."""
-    assert compute_score(load_clinic().patient(patient), name).value == pytest.approx(value, abs=0.05)
+    assert compute_score(records.load_clinic().patient(patient), name).value == pytest.approx(value, abs=0.05)
 
 
 def test_the_program_waits_for_a_clinician_and_leaves_an_audit(tmp_path):

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from programs import EXAMPLES, run_program
 
 from bridle.sandbox.local import MECHANISMS, find_problem
+from tests.examples.programs import EXAMPLES, run_program
 
 pytestmark = pytest.mark.skipif(
     all(find_problem(each) for each in MECHANISMS), reason="no sandbox works here"
@@ -31,6 +31,7 @@ def run_coder(folder, *words, **more):
     return run_program(folder, CODER, *words, "--store", str(folder.parent / "log.db"), **more)
 
 
+@pytest.mark.slow
 def test_it_fixes_a_failing_test_and_takes_the_change_back(repository):
     assert run_tests(repository).returncode != 0, "the sample has a fault"
     shown = run_coder(repository, "Fix the failing tests.", "--yes", "--session", "fix")
@@ -42,6 +43,7 @@ def test_it_fixes_a_failing_test_and_takes_the_change_back(repository):
     assert (repository / "stays.py").read_text() == (SAMPLE / "stays.py").read_text()
 
 
+@pytest.mark.slow
 def test_every_change_is_shown_as_a_diff_and_may_be_refused(repository):
     shown = run_coder(repository, "Fix the failing tests.", text="y\n" * 20)
     assert f"│ -    return {FAULT}" in shown and f"│ +    return {FIX}" in shown
@@ -52,6 +54,7 @@ def test_every_change_is_shown_as_a_diff_and_may_be_refused(repository):
     assert "DAYS_MAX = 28" in (repository / "stays.py").read_text()
 
 
+@pytest.mark.slow
 def test_a_question_without_an_answer_stays_open_and_the_session_goes_on(repository):
     shown = run_coder(repository, "Fix the failing tests.", "--session", "later", code=1)
     assert "[later: waiting" in shown

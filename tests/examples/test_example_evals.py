@@ -4,10 +4,10 @@ import json
 import sys
 
 import pytest
-from programs import EXAMPLES
 
 from bridle.cli.main import main
 from bridle.sandbox.local import MECHANISMS, find_problem
+from tests.examples.programs import EXAMPLES
 
 TASKS = {"batch": 6, "clinical": 30, "coder": 2, "refunds": 8, "research": 5, "service": 5}
 

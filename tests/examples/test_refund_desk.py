@@ -8,13 +8,14 @@ import time
 from collections import Counter
 
 import pytest
-from patience import PATIENCE_SECONDS
-from programs import EXAMPLES, run_program, start_program
 
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
-from desk import make_agent, work_on
+from tests.examples.programs import EXAMPLES, run_program, start_program
+from tests.suite.paths import load_program
+from tests.suite.patience import PATIENCE_SECONDS
 
+desk = load_program("examples/refunds/desk.py")
 DESK = "refunds/desk.py"
 DONE = json.dumps({"resolved": True, "message": "done"})
 FAILED = json.dumps({"resolved": False, "message": "not done"})
@@ -110,7 +111,7 @@ def test_what_cannot_be_undone_is_not_called_undone(tmp_path):
     """The bank has lost the payment that is to be taken back."""
 
     async def main():
-        agent = make_agent(
+        agent = desk.make_agent(
             scripted(call_reply(("refund", {"order": 4411, "usd": 18})), FAILED), store=tmp_path / "desk.db"
         )
         await agent.run("Refund.", "T-1", context=tmp_path)
@@ -134,8 +135,8 @@ def test_what_cannot_be_undone_is_not_called_undone(tmp_path):
 )
 def test_amounts_are_checked(tmp_path, refunds, paid):
     calls = [call_reply(("refund", {"order": order, "usd": usd})) for order, usd in refunds]
-    agent = make_agent(scripted(*calls, DONE), store=tmp_path / "desk.db")
-    result, _ = asyncio.run(work_on(agent, "T-1", "Refund.", tmp_path))
+    agent = desk.make_agent(scripted(*calls, DONE), store=tmp_path / "desk.db")
+    result, _ = asyncio.run(desk.work_on(agent, "T-1", "Refund.", tmp_path))
     assert result.stop == "done"
     assert [line.split(" key ")[0] for line in read_lines(tmp_path / "ledger.txt")] == paid
 

@@ -4,19 +4,20 @@ import asyncio
 import json
 
 import pytest
-from programs import run_program
 
 from bridle.testing import scripted
-from passages import PassageSearch, read_passages
-from research import LIBRARY, make_agent
+from tests.examples.programs import run_program
+from tests.suite.paths import load_program
 
+reading = load_program("examples/research/passages.py")
+research = load_program("examples/research/research.py")
 RESEARCH = "research/research.py"
 
 
 def test_an_answer_cites_the_line_of_a_file(tmp_path):
     shown = run_program(tmp_path, RESEARCH, "When does the ferry leave on Sundays?")
     assert 'ferry.md:3  "On Sundays there is one ferry, at 10:00."' in shown
-    assert "On Sundays there is one ferry" in (LIBRARY / "ferry.md").read_text().splitlines()[2]
+    assert "On Sundays there is one ferry" in (research.LIBRARY / "ferry.md").read_text().splitlines()[2]
     assert "The files do not say." in run_program(tmp_path, RESEARCH, "Zebra?")
 
 
@@ -36,7 +37,7 @@ def test_an_invented_citation_is_sent_back(wrong):
     right = {"file": "ferry.md", "line": 3, "quote": "On Sundays there is one ferry, at 10:00."}
     replies = [{"text": "At ten.", "citations": [each], "notes": []} for each in ({**right, **wrong}, right)]
     model = scripted(*map(json.dumps, replies))
-    result = asyncio.run(make_agent(model).run("When is the ferry on Sundays?"))
+    result = asyncio.run(research.make_agent(model).run("When is the ferry on Sundays?"))
     assert result.output.citations[0].line == 3 and result.output.citations[0].file == "ferry.md"
     assert "quote it exactly" in model.script.requests[1].messages[-1].text
 
@@ -46,11 +47,11 @@ def test_passages_are_paragraphs_and_rare_words_count_more(tmp_path):
     (tmp_path / "b.txt").write_text("the anchor\n")
     (tmp_path / "c.bin").write_text("the anchor\n")
     (tmp_path / "d.md").symlink_to("/etc/hostname")
-    passages = read_passages(tmp_path)
+    passages = reading.read_passages(tmp_path)
     assert [(each.source, each.text) for each in passages] == [
         ("a.md:1", "one\ntwo"), ("a.md:4", "the ferry, the ferry"), ("b.txt:1", "the anchor"),
     ]  # fmt: skip
-    search = PassageSearch(passages)
+    search = reading.PassageSearch(passages)
     assert [each.source for each in search.find("the anchors")] == ["b.txt:1", "a.md:4"]
     assert search.find("zebra") == []
 

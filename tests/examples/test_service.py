@@ -3,18 +3,19 @@
 import asyncio
 
 import pytest
-from browser import MISSING, find_browser, open_browser
-from in_loop import in_loop
-from patience import PATIENCE_SECONDS
-from serving import serve
+
+from tests.serve.browser import MISSING, find_browser, open_browser
+from tests.serve.serving import serve
+from tests.suite.in_loop import in_loop
+from tests.suite.paths import load_program
+from tests.suite.patience import PATIENCE_SECONDS
 
 pytest.importorskip("fastapi", reason="FastAPI is not installed; pip install 'bridle[examples]'")
 
 import aiohttp
 
-from service import make_app
-from shop_agents import make_shop
-
+make_app = load_program("examples/service/service.py").make_app
+make_shop = load_program("examples/service/shop_agents.py").make_shop
 SESSIONS = "/agents/api/sessions"
 
 

@@ -1,15 +1,13 @@
 """Golden files of behaviour: seeded runs, request bytes over recorded traffic, JSON output, public signatures.
 
-    python tests/golden/freeze.py write        record the present behaviour
-    python tests/golden/freeze.py check        compare the present behaviour with the record
-    python tests/golden/freeze.py dump SEED    print the events, the state and the requests of one run
+    python -m tests.golden.freeze write        record the present behaviour
+    python -m tests.golden.freeze check        compare the present behaviour with the record
+    python -m tests.golden.freeze dump SEED    print the events, the state and the requests of one run
 
-A change of structure must leave all of it equal. Persisted names may change: `renames.toml` lists each new name with
-the name it had when the record was made, and the comparison uses the old ones. Fields, parameters and names that are
-new since then are listed under `added` and left out of the comparison.
+A change of structure must leave all of it equal. A change of behaviour, a name or a text records the files again, and
+its commit explains the difference.
 """
 
-# ruff: noqa: E402 - the helpers of the tests are found by path, also when this file is run as a program
 import ast
 import asyncio
 import contextlib
@@ -21,38 +19,26 @@ import os
 import re
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import get_args
+from types import ModuleType
+from unittest.mock import patch
 
 import msgspec
-
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "suite"))
-
-from paths import add_helper_folders
-
-add_helper_folders()
-
-import test_unbrickable  # noqa: I001
 
 import bridle
 from bridle.cli.main import main as run_command
 from bridle.core.loop import apply_event
 from bridle.core.state import State
-from bridle.values.events import Event
-
-from bridle.testing.wire.recorded_traffic import read_recordings
 from bridle.testing.wire.check_recording import find_codec
+from bridle.testing.wire.recorded_traffic import read_recordings
+from tests.campaigns import checked_lives
+from tests.wire.wire import PLACE
 
-WIRE = HERE.parent.parent.parent / "shared" / "wire"
-REFUSED = test_unbrickable.TOO_LONG
+HERE = Path(__file__).parent
+REFUSED = checked_lives.TOO_LONG
 SEEDS = range(700_000, 700_300)
-RENAMES = tomllib.loads((HERE / "renames.toml").read_text())
-ADDED_FIELDS, ADDED_NAMES = ({*RENAMES["added"][kind]} for kind in ("fields", "names"))
-EVENT_NAMES = {each.__struct_config__.tag: each.__name__ for each in get_args(Event)}
 MODULE = re.compile(r"\bbridle\.(?:[a-z_]+\.)*(?=[A-Z_])")
 LONG_HEX = re.compile(r"\b[0-9a-f]{16,64}\b")
 SHORT_ID = re.compile(r"^[0-9a-f]{12}$")
@@ -75,25 +61,8 @@ class Placeholders:
         return self._seen.setdefault(found, f"<{len(self._seen)}>")
 
 
-def restore_names(value: object, keys: dict[str, str]) -> object:
-    """Printed JSON with the keys and texts that it had when the record was made."""
-    if isinstance(value, dict):
-        owner = EVENT_NAMES.get(str(value.get("type")), "")
-        kept = {key: inner for key, inner in value.items() if f"{owner}.{key}" not in ADDED_FIELDS}
-        return {keys.get(key, key): restore_names(inner, keys) for key, inner in kept.items()}
-    if isinstance(value, list):
-        return [restore_names(inner, keys) for inner in value]
-    return restore_text(value) if isinstance(value, str) else value
-
-
-def restore_text(text: str) -> str:
-    for new, old in RENAMES["texts"].items():
-        text = text.replace(new, old)
-    return RENAMES["values"].get(text, text)
-
-
 def to_json(value: object) -> object:
-    """A value as JSON data, without members that have their default, with the names of the record."""
+    """A value as JSON data, without members that have their default."""
     if isinstance(value, msgspec.Struct):
         return dict(list_members(value))
     if isinstance(value, dict):
@@ -103,24 +72,21 @@ def to_json(value: object) -> object:
     if isinstance(value, set | frozenset):
         return sorted((to_json(inner) for inner in value), key=json.dumps)
     if isinstance(value, Enum):
-        return restore_text(str(value.value))
-    if isinstance(value, str):
-        return restore_text(value)
+        return str(value.value)
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
 def list_members(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
-    tag, owners = value.__struct_config__.tag, [cls.__name__ for cls in type(value).__mro__]
+    tag = value.__struct_config__.tag
     if tag is not None:
-        yield "type", RENAMES["tags"].get(tag, tag)
+        yield "type", tag
     for field in msgspec.structs.fields(value):
         found = getattr(value, field.name)
         default = field.default if field.default is not msgspec.NODEFAULT else ...
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
-        if found != default and f"{type(value).__name__}.{field.name}" not in ADDED_FIELDS:
-            keys = (RENAMES["fields"].get(f"{owner}.{field.name}") for owner in owners)
-            yield next((key for key in keys if key), field.name), to_json(found)
+        if found != default:
+            yield field.name, to_json(found)
 
 
 def flatten(value: object, path: str = "") -> Iterator[tuple[str, object]]:
@@ -139,10 +105,6 @@ def describe_state(state: State, placeholders: Placeholders) -> list[str]:
     """The folded state as sorted lines `path = value`, without members that have their default."""
     lines = []
     for path, value in flatten(to_json(state)):
-        for new, old in RENAMES["state"].items():
-            if path == new or path.startswith((f"{new}.", f"{new}[")):
-                path = old + path[len(new) :]
-                break
         if value not in (None, "", 0, False, [], {}):
             lines.append(f"{path} = {json.dumps(value)}")
     return [placeholders.replace(line) for line in sorted(lines)]
@@ -154,7 +116,7 @@ def digest(lines: list[str]) -> str:
 
 async def run_life(seed: int) -> dict[str, list[str]]:
     """One seeded run: its events, its folded state and the bytes of its requests."""
-    life = await test_unbrickable.live(seed, hooked=False)
+    life = await checked_lives.live(seed, hooked=False)
     placeholders, events, state = Placeholders(), [], State()
     for record in await life.store.read(life.session):
         state = apply_event(state, record.event, record.at, record.hash)
@@ -165,12 +127,7 @@ async def run_life(seed: int) -> dict[str, list[str]]:
 
 
 def describe_request(exchange: object) -> str:
-    body = exchange.body.decode("utf-8", "surrogateescape")
-    for new, old in RENAMES["hidden"].items():
-        body = body.replace(new, old)
-    for new, old in RENAMES["texts"].items():
-        body = body.replace(json.dumps(new)[1:-1], json.dumps(old)[1:-1])
-    return f"{exchange.path} {body}"
+    return f"{exchange.path} {exchange.body.decode('utf-8', 'surrogateescape')}"
 
 
 def freeze_run(seed: int) -> str:
@@ -181,7 +138,7 @@ def freeze_run(seed: int) -> str:
 
 def freeze_requests() -> Iterator[str]:
     """One line per file of recordings and family: the digest of what we send for each recorded request."""
-    for path in sorted([*WIRE.rglob("*.jsonl"), *WIRE.rglob("*.jsonl.gz")]):
+    for path in sorted([*PLACE.rglob("*.jsonl"), *PLACE.rglob("*.jsonl.gz")]):
         bodies: dict[str, list[str]] = {}
         for recording in read_recordings(path):
             codec = None if recording.unreadable_reason else find_codec(recording)
@@ -193,18 +150,16 @@ def freeze_requests() -> Iterator[str]:
                 sent = type(error).__name__.encode()
             bodies.setdefault(codec.family, []).append(hashlib.sha256(sent).hexdigest())
         for family, lines in sorted(bodies.items()):
-            yield f"{path.relative_to(WIRE)} {RENAMES['values'].get(family, family)} {len(lines)}:{digest(lines)}"
+            yield f"{path.relative_to(PLACE)} {family} {len(lines)}:{digest(lines)}"
 
 
 def freeze_names() -> Iterator[str]:
     """Every public name with its signature."""
-    for name in sorted({*bridle.__all__} - ADDED_NAMES):
+    for name in sorted(bridle.__all__):
         found = getattr(bridle, name)
         with contextlib.suppress(TypeError, ValueError):
-            whole = read_signature(found)
-            known = [each for each in whole.parameters.values() if f"{name}.{each.name}" not in ADDED_FIELDS]
-            signature = re.sub(r" at 0x[0-9a-f]+", "", str(whole.replace(parameters=known)))
-            yield restore_signature(f"{name}{signature}")
+            signature = re.sub(r" at 0x[0-9a-f]+", "", str(read_signature(found)))
+            yield MODULE.sub("", f"{name}{signature}")
             continue
         yield name
 
@@ -212,24 +167,23 @@ def freeze_names() -> Iterator[str]:
 def read_signature(found: object) -> inspect.Signature:
     """The signature; annotations that only type checkers read are evaluated with the imports that these see."""
     module = sys.modules[getattr(found, "__module__", "builtins")]
-    if not hasattr(module, "annotations"):  # from __future__ import annotations
+    if hasattr(module, "annotations"):  # from __future__ import annotations
+        return inspect.signature(found, globals=import_types(module), eval_str=True)
+    try:
         return inspect.signature(found)
-    names = {**vars(module)}
+    except NameError:  # of a struct, whose annotations msgspec evaluates in the module
+        with patch.dict(vars(module), import_types(module)):
+            return inspect.signature(found)
+
+
+def import_types(module: ModuleType) -> dict[str, object]:
+    """The names of a module and those that it imports for type checkers."""
+    names = {**vars(module)}  # relative imports need the name of the package
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             imports: list[ast.stmt] = [each for each in node.body if isinstance(each, ast.ImportFrom)]
             exec(compile(ast.Module(imports, []), module.__name__, "exec"), names)
-    return inspect.signature(found, globals=names, eval_str=True)
-
-
-def restore_signature(line: str) -> str:
-    """A signature without the modules of types, without new members of unions, with the types of the record."""
-    line = MODULE.sub("", line)
-    for name in ADDED_NAMES:
-        line = re.sub(rf" \| {name}\b", "", line)
-    for new, old in RENAMES["signatures"].items():
-        line = line.replace(new, old)
-    return line
+    return names
 
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -320,9 +274,7 @@ def freeze_commands(folder: Path) -> Iterator[str]:
             sessions.append(json.loads(out.getvalue())["session"])
         for line in out.getvalue().splitlines() or [""]:
             try:
-                shown = json.dumps(
-                    mask(restore_names(json.loads(line), RENAMES["keys"].get(words[0], {}))), sort_keys=True
-                )
+                shown = json.dumps(mask(json.loads(line)), sort_keys=True)
             except ValueError:
                 shown = str(mask(line))
             yield shown.replace(str(folder), "<folder>")
@@ -339,9 +291,7 @@ def freeze(kind: str, folder: Path) -> list[str]:
 
 
 def read_record(kind: str) -> list[str]:
-    """The lines of a golden file; the modules of types in it may be others now."""
-    lines = (HERE / f"{kind}.txt").read_text().splitlines()
-    return [MODULE.sub("", line) for line in lines] if kind == "names" else lines
+    return (HERE / f"{kind}.txt").read_text().splitlines()
 
 
 KINDS = ("runs", "requests", "commands", "names")

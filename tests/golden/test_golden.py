@@ -1,12 +1,14 @@
 """Behaviour equals the golden files. Every tenth seeded run is compared, all with BRIDLE_CAMPAIGN above 1."""
 
-import os
 import sys
 
-import freeze
 import pytest
 
-STEP = 10 if os.environ.get("BRIDLE_CAMPAIGN", "1") == "1" else 1
+from tests.golden import freeze
+from tests.suite.campaign import SCALE
+from tests.wire.wire import needs_recordings
+
+STEP = 1 if SCALE > 1 else 10
 
 
 @pytest.mark.refusals(*freeze.REFUSED)
@@ -15,9 +17,9 @@ def test_a_seeded_run_is_the_same(seed):
     assert freeze.freeze_run(seed) == freeze.read_record("runs")[seed - freeze.SEEDS[0]]
 
 
+@pytest.mark.slow
+@needs_recordings
 def test_recorded_requests_are_sent_as_before():
-    if not freeze.WIRE.exists():
-        pytest.skip("the recorded traffic is not here")
     assert list(freeze.freeze_requests()) == freeze.read_record("requests")
 
 

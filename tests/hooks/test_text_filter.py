@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.hooks import PII, PatternFilter, RedactPii, TextBlocked, TextPattern
+from bridle.hooks.pii import redact_pii
+from tests.suite.growth import LINEAR_MAX, assert_growth
 
 SAMPLES = {
     "email": "ann.lee+x@mail.example.org",
@@ -105,3 +107,45 @@ def test_your_own_pattern_may_look_at_the_text_before_it():
     badge = TextPattern(name="badge", pattern=r"(?<=badge )\d{4}\b", open_end=r"(?<=badge )\d{1,4}")
     assert feed_pieces([badge], "my badge 1234 and 1234", range(25)) == "my badge [badge] and 1234"
     assert RedactPii(kinds=[], patterns=[badge]).text_filter().replace("badge 77") == "badge 77"
+
+
+HOSTILE = {
+    "digits": "1 ",
+    "cards": "4111 1111 1111 1112 ",
+    "dashes": "1-",
+    "addresses": "a@a.",
+    "names": "a" * 64,
+    "banks": "DE89 3704 ",
+    "phones": "+1 (2) ",
+    "hosts": "1.2.3.",
+    "numbers": "123-45-",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_the_work_of_the_patterns_is_linear(kind):
+    """Text from outside has no other limit here: every pattern looks at a bounded number of characters."""
+
+    def prepare(size):
+        text = (HOSTILE[kind] * size)[:size]
+        return lambda: redact_pii(text)
+
+    assert_growth(prepare, 2_000, 12_000, LINEAR_MAX)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_the_work_of_a_stream_is_linear(kind):
+    def prepare(size):
+        text = (HOSTILE[kind] * size)[:size]
+
+        def work():
+            each = PatternFilter(tuple(PII.values()))
+            for at in range(0, size, 20):
+                each.feed(text[at : at + 20])
+            each.finish()
+
+        return work
+
+    assert_growth(prepare, 2_000, 12_000, LINEAR_MAX)

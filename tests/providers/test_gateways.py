@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
-from raw_server import RawServer
 
 from bridle import Agent
 from bridle.cli.commands.cache import _format_summary
@@ -16,6 +15,7 @@ from bridle.testing import FakeClock
 from bridle.values import events as e
 from bridle.values.errors import Failure
 from bridle.values.settings import Settings
+from tests.providers.raw_server import RawServer
 
 CHAT = "sim:openai-chat/gpt-6.1-sol"
 OTHER = "sim:openai-chat/gpt-5.6-sol"
@@ -28,12 +28,12 @@ MODELS = {
 }
 
 
-def completion(text, prompt=10, cached=0):
+def completion(text, prompt=10, cached=0, output=5):
     message = {"role": "assistant", "content": text}
     usage = {
         "prompt_tokens": prompt,
-        "completion_tokens": 5,
-        "total_tokens": prompt + 5,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
         "prompt_tokens_details": {"cached_tokens": cached},
     }
     choice = {"index": 0, "finish_reason": "stop", "message": message}
@@ -105,9 +105,10 @@ def test_an_overflow_names_the_window_that_the_server_named(said):
 class SmallServer(RawServer):
     """Refuses prompts of more characters than its window has tokens for, and names that window."""
 
-    def __init__(self, model, said, characters_max):
+    def __init__(self, model, said, characters_max, output_share):
         super().__init__(model)
         self.said, self.characters_max, self.refused = said, characters_max, 0
+        self.output_share = output_share
 
     async def answer(self, outgoing):
         long = len(outgoing.body) > self.characters_max
@@ -115,13 +116,16 @@ class SmallServer(RawServer):
         words = "In short." if b"Pause the work here" in outgoing.body else "word " * 500
         prompt = len(outgoing.body) // 4
         refusal = (400, {"error": {"message": self.said}})
-        self.answers.append(refusal if long else completion(words, prompt))
+        self.answers.append(refusal if long else completion(words, prompt, 0, self.count_output(words)))
         return await super().answer(outgoing)
 
+    def count_output(self, words):
+        return int(len(words) // 4 * self.output_share)
 
-def overflow_in_runs(said, *, runs=14, **options):
+
+def overflow_in_runs(said, *, runs=14, output_share=1.0, **options):
     """How often each of several prompts met a refusal, in a session with answers of 2,500 characters."""
-    server = SmallServer(CHAT, said, 16_000)
+    server = SmallServer(CHAT, said, 16_000, output_share)
     store, refused = MemoryStore(), []
     for run in range(runs):
         before = server.refused
@@ -133,9 +137,11 @@ def overflow_in_runs(said, *, runs=14, **options):
     return refused, server
 
 
-def test_a_window_that_the_server_named_holds_for_the_rest_of_the_session():
+@pytest.mark.parametrize("output_share", [1.0, 0.5, 0.01, 0.0])
+def test_a_window_that_the_server_named_holds_for_the_rest_of_the_session(output_share):
+    """Also if the server counts fewer tokens in its replies than they have words."""
     said = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."
-    refused, server = overflow_in_runs(said)
+    refused, server = overflow_in_runs(said, output_share=output_share)
     first = refused.index(1)
     assert refused[first:] == [1] + [0] * (len(refused) - first - 1), "it is met once, and never again"
     assert all(body["max_completion_tokens"] <= 4_096 for body in server.sent[-3:])

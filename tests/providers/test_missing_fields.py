@@ -20,7 +20,7 @@ from bridle.testing.conformance.codec_samples import request_for, sample_replies
 from bridle.values.errors import ProviderError
 from bridle.values.message import ToolCall
 from bridle.values.result import CallReady
-from wire import corpus
+from tests.wire.wire import corpus
 
 FAMILIES = ("anthropic", "openai_responses", "openai_chat", "gemini", "bedrock_converse")
 CORPUS = {family: family.replace("_", "-") for family in FAMILIES}

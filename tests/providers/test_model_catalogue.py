@@ -111,9 +111,10 @@ def test_every_row_is_whole():
         found = find_model(f"{model.name}@http://h", environ={})
         assert (found.abilities, found.price) == (model.abilities, model.price)
         assert model.abilities.output_tokens <= model.abilities.context_tokens
-        first, *more = model.price.tiers
-        assert first.above_prompt_tokens == 0
-        assert all(first.input < tier.input and first.output < tier.output for tier in more)
+        for start in {tier.valid_from for tier in model.price.tiers}:
+            first, *more = (tier for tier in model.price.tiers if tier.valid_from == start)
+            assert first.above_prompt_tokens == 0
+            assert all(first.input < tier.input and first.output < tier.output for tier in more)
         for tier in model.price.tiers:
             long_lived = tier.cache_write if tier.cache_write_1h is None else tier.cache_write_1h
             assert tier.cache_read <= tier.input <= tier.cache_write <= long_lived < tier.output
@@ -138,7 +139,7 @@ def test_writing_to_a_cache_costs_a_quarter_more_or_twice_as_much_where_there_ar
             128_000,
             {0: "0.75 4.50 0.075 0.75", 272_000: "1.50 6.75 0.15 1.50"},
         ),
-        ("gemini:gemini-4-argon", 1_048_576, 65_536, {0: "2 10 0.10 2"}),
+        ("gemini:gemini-3.1-pro-preview", 1_048_576, 65_536, {0: "2 12 0.20 2", 200_000: "4 18 0.40 4"}),
         ("gemini:gemini-2.5-pro", 1_048_576, 65_536, {0: "1.25 10 0.125 1.25", 200_000: "2.50 15 0.25 2.50"}),
         ("deepseek:deepseek-flash", 1_000_000, 393_216, {0: "0.15 0.60 0.003 0.15"}),
         ("kimi:kimi-k3", 1_048_576, 1_048_576, {0: "3 15 0.30 3"}),
@@ -150,7 +151,7 @@ def test_writing_to_a_cache_costs_a_quarter_more_or_twice_as_much_where_there_ar
         ),
         ("xai:grok-4.7", 500_000, 500_000, {0: "2 6 0.50 2", 199_999: "4 12 1 4"}),
         ("zai:glm-5.3", 1_000_000, 128_000, {0: "1.40 4.40 0.26 1.40"}),
-        ("mistral:mistral-large-4", 1_048_576, 8_192, {0: "1.36 4.18 0.14 1.36"}),
+        ("mistral:mistral-large-2512", 262_144, 262_144, {0: "0.50 1.50 0.05 0.50"}),
     ],
 )
 def test_what_other_vendors_models_hold_and_cost(string, context, output_tokens, tiers):
@@ -350,7 +351,7 @@ def test_a_file_of_ones_own_is_laid_over_the_tables(tmp_path):
     assert find_model("anthropic:claude-opus-5", environ={}).price.tiers[0].input == 5, "and only over these"
 
     tune = find_model("gateway:our-tune", environ=environ)
-    assert (tune.abilities.context_tokens, tune.abilities.forced_tools) == (50_000, False)
+    assert (tune.abilities.context_tokens, tune.abilities.forced_tools) == (50_000, True)
     assert len(tune.price.tiers) == 2
 
     desk = find_model("desk:anything-at-all", environ=environ)

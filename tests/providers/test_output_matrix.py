@@ -15,7 +15,6 @@ from uuid import UUID
 import msgspec
 import pytest
 from pydantic import BaseModel, Field, create_model
-from sim_families import put
 
 from bridle import Agent
 from bridle.core.recovery.fallback import set_model
@@ -29,6 +28,7 @@ from bridle.values.errors import MisuseError
 from bridle.values.events import ModelAsked
 from bridle.values.message import Message, Text
 from bridle.values.request import OutputSpec, Request
+from tests.sim.sim_families import put
 
 MODELS = (
     "sim:anthropic/claude-sonnet-5-5",

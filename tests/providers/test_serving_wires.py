@@ -59,7 +59,7 @@ def decode(family, writer, body):
 
 
 def write_reply(family, said, called, usage):
-    writer = WRITERS[family]("id_1", make_request(family), SSE)
+    writer = WRITERS[family]("id_1", make_request(family), SSE, {})
     body = writer.open() + b"".join(map(writer.write, said))
     named = tuple(
         ToolCall(id="", name=c.name, arguments=c.arguments, wire_id=f"call_{n}") for n, c in enumerate(called)
@@ -74,6 +74,7 @@ def write_reply(family, said, called, usage):
     return writer, body + writer.close(reply), reply
 
 
+@pytest.mark.slow
 @families
 @given(said=deltas, called=calls, usage=usages)
 def test_decoder_reads_what_was_written(family, said, called, usage):
@@ -99,7 +100,7 @@ def test_decoder_reads_what_was_written(family, said, called, usage):
 @families
 @pytest.mark.parametrize("kind", ["quota", "rate_limited", "overloaded", "server", "context"])
 def test_reply_that_fails_after_its_beginning_is_a_failure(family, kind):
-    writer = WRITERS[family]("id_1", make_request(family), SSE)
+    writer = WRITERS[family]("id_1", make_request(family), SSE, {})
     body = writer.open() + writer.write(TextDelta(text="so far"))
     body += writer.fail(Failure(kind=kind, message="it broke"))
     with pytest.raises(ProviderError) as caught:
@@ -110,7 +111,7 @@ def test_reply_that_fails_after_its_beginning_is_a_failure(family, kind):
 @families
 @pytest.mark.parametrize("stop", [Stop.LENGTH, Stop.REFUSED])
 def test_stop_reasons_are_kept(family, stop):
-    writer = WRITERS[family]("id_1", make_request(family), SSE)
+    writer = WRITERS[family]("id_1", make_request(family), SSE, {})
     body = writer.open() + writer.write(TextDelta(text="so far"))
     origin = Origin(family="", endpoint="", model="m")
     body += writer.close(
@@ -128,7 +129,7 @@ def test_counts_are_sent_only_if_they_are_wanted():
 
     plain = make_request("openai_chat")
     for extras, wanted in ((), True), ((Extra(name="stream_options", json="null"),), False):
-        writer = ChatReplyWriter("id_1", Request(model=plain.model, extras=extras), SSE)
+        writer = ChatReplyWriter("id_1", Request(model=plain.model, extras=extras), SSE, {})
         reply = Reply(
             parts=(), stop=Stop.DONE, origin=Origin(family="", endpoint="", model="m"), usage=Usage(input=1)
         )

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
-from mutated_replies import MutatedProvider, read_beat, write_beat
 
 from bridle import Agent, tool
 from bridle.providers import load_codec
@@ -15,6 +14,7 @@ from bridle.testing import FakeClock
 from bridle.values.message import Message, Reasoning, Text, ToolCall, ToolResult
 from bridle.values.model import Origin
 from bridle.values.request import Request
+from tests.campaigns.mutated_replies import MutatedProvider, read_beat, write_beat
 
 CLAUDE = "sim:anthropic/claude-sonnet-5-5"
 CONVERSE = "sim:bedrock_converse/anthropic.claude-sonnet-5-5-v1:0"

@@ -9,7 +9,6 @@ import msgspec
 import pydantic
 import pytest
 from msgspec.structs import replace
-from patience import allow_longer
 
 from bridle import (
     Agent,
@@ -31,6 +30,7 @@ from bridle.testing.scripted_model import call_reply
 from bridle.values.errors import Failure
 from bridle.values.events import ModelAsked
 from bridle.values.request import Sampling, Thinking
+from tests.suite.patience import allow_longer
 
 MODELS = {
     "anthropic": "claude-sonnet-5-5",

@@ -46,3 +46,13 @@ def test_what_belongs_to_the_settings_alone_cannot_be_slipped_in():
 def test_numbers_are_looked_at(name):
     with pytest.raises(MisuseError, match=name):
         Agent("sim:", **{name: NUMBER_MINIMUMS.get(name, 1) - 1})
+
+
+def test_a_reply_too_short_to_be_asked_for_is_refused_at_once():
+    """It is no budget: the run would end before its first request, with no limit to name."""
+    words = "max_tokens must be an integer of at least 16, or None; not 15"
+    with pytest.raises(MisuseError, match=words):
+        Agent("sim:", max_tokens=15)
+    with pytest.raises(MisuseError, match=words):
+        Agent("sim:").run_sync("!say Hi.", max_tokens=15)
+    assert Agent("sim:", max_tokens=16).run_sync("!say Hi.").stop == "done"

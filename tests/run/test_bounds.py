@@ -11,8 +11,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from growth import LINEAR_MAX, assert_growth
-from ledger_sum import sum_entries
 
 from bridle import Agent, tool
 from bridle.cli.show.transcript import SessionPrinter
@@ -32,6 +30,8 @@ from bridle.values.model import Origin
 from bridle.values.record import GENESIS, Record, seal_record
 from bridle.values.settings import Settings
 from bridle.values.usage import Usage
+from tests.suite.growth import LINEAR_MAX, assert_growth
+from tests.suite.ledger_sum import sum_entries
 
 PAGE_BYTES_MAX = 1024 * 1024
 MODEL = find_model_by_name("sim:")

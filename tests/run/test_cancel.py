@@ -5,7 +5,6 @@ other side is gone, and notes when that was.
 """
 
 import asyncio
-import os
 import random
 import statistics
 import threading
@@ -13,10 +12,7 @@ import time
 from collections import Counter
 
 import pytest
-from local_server import Server, list_open_files
 from msgspec.structs import replace
-from patience import PATIENCE_SECONDS
-from sim_families import FAMILIES, MODELS
 
 from bridle import Agent, Budget, FinalAnswer, tool
 from bridle.ports.transport import OutgoingRequest
@@ -27,8 +23,11 @@ from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.transports.http import HttpTransport, close_all
 from bridle.values import events as e
+from tests.sim.sim_families import FAMILIES, MODELS
+from tests.suite.campaign import SCALE, list_seeds, scale
+from tests.suite.patience import PATIENCE_SECONDS
+from tests.transports.local_server import Server, list_open_files
 
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 CLOSED_SECONDS = 0.1
 WORDS = " ".join(f"word{n}" for n in range(40))
 WAYS = ("cancel", "task", "leave", "deadline")
@@ -153,7 +152,7 @@ def test_cancels_at_random_points(tmp_path):
                 assert (await agent.run("!say warm", f"{family} warm")).done
             await _quiet(server)
             tasks, files = len(asyncio.all_tasks()), list_open_files()
-            for seed in range(60 * CAMPAIGN):
+            for seed in list_seeds(60):
                 family, way = FAMILIES[seed % len(FAMILIES)], WAYS[seed // len(FAMILIES) % len(WAYS)]
                 session = f"{family} {seed}"
                 cutting.begin()
@@ -175,9 +174,9 @@ def test_cancels_at_random_points(tmp_path):
     print(
         f"{len(ms)} sockets closed: median {ms[len(ms) // 2]} ms, 99% {ms[len(ms) * 99 // 100]} ms, all {ms[-1]} ms"
     )
-    assert len(delays) > 40 * CAMPAIGN
+    assert len(delays) > scale(40)
     # How long the slowest takes is the machine's say as well, so it is a campaign's to ask.
-    assert (statistics.median(delays) if CAMPAIGN == 1 else delays[-1]) < CLOSED_SECONDS
+    assert (delays[-1] if SCALE > 1 else statistics.median(delays)) < CLOSED_SECONDS
 
 
 async def _is_legal(agent, store, session):

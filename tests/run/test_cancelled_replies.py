@@ -8,9 +8,6 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from bills import BilledModel, read_bill
-from ledger_sum import sum_entries
-from replayed import replay_store
 
 from bridle import Agent, Change, ModelRetry, Refuse, tool
 from bridle.core.budget.ledger import list_entries
@@ -19,6 +16,9 @@ from bridle.testing.scripted_model import call_reply, responder_of, scripted, te
 from bridle.values import events as e
 from bridle.values.record import Record
 from bridle.values.usage import Usage
+from tests.suite.bills import BilledModel, read_bill
+from tests.suite.ledger_sum import sum_entries
+from tests.suite.replayed import replay_store
 
 RECORDS_MAX = 60
 

@@ -131,3 +131,28 @@ def test_a_rate_limit_waits_at_most_one_period_after_a_step(step, kind, tmp_path
     assert waits[2] == pytest.approx(60, abs=1)
     assert max(waits) <= 61, waits
     assert sum(waits[3:]) >= 59, "at most one period is free after a step"
+
+
+def test_a_use_far_ahead_of_the_clock_delays_no_call():
+    limit = RateLimit(requests=1, seconds=60)
+    now = 1_000_000.0
+    assert limit.find_wait([(now + 1, 1, 0)], 0, now) == 61, "the clock of another process is slightly ahead"
+    assert limit.find_wait([(now + 3_600, 1, 0)], 0, now) == 0, "the clock was set back"
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("step", [-1.0, -30.0, -59.0, -61.0, -100.0, -150.0, -3_600.0, -DAY])
+def test_a_clock_that_steps_back_lets_no_more_calls_through(step, kind, tmp_path):
+    """At most two calls in any 60 seconds that really passed, wherever the clock is set back."""
+    clock = SteppedClock()
+    store = MemoryStore() if kind == "memory" else str(tmp_path / "log.db")
+    moments = []
+    for number in range(10):
+        agent = Agent(scripted("ok"), store=store, clock=clock, rate_limits=[RateLimit(requests=2)])
+        assert agent.run_sync("go", session=f"s{number}").done
+        moments.append(clock.monotonic())
+        if number in (1, 4):
+            clock.ahead += step
+    gaps = [later - first for first, later in zip(moments, moments[2:], strict=False)]
+    assert min(gaps) >= 59.9, gaps
+    assert moments[-1] - moments[0] < 60 * 20, "calls do not wait for the clock to catch up"

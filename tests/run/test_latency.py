@@ -5,7 +5,6 @@ import json
 
 import pytest
 from msgspec.structs import replace
-from wire_models import MODELS
 
 from bridle import Agent
 from bridle.cli.main import main
@@ -18,6 +17,7 @@ from bridle.testing import FakeClock
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values import events as e
 from bridle.values.errors import Failure
+from tests.suite.wire_models import MODELS
 
 
 class Slow:

@@ -3,14 +3,12 @@
 import asyncio
 import io
 import json
-from dataclasses import replace
 
 import pytest
 
 from bridle import Agent, MisuseError
 from bridle.cli.main import main
 from bridle.ports.transport import OutgoingRequest
-from bridle.run.model_connection import connect_model, find_model_by_name
 from bridle.stores import open_store
 from bridle.testing import recording, replaying, scripted
 from bridle.transports.recorded import RecordedReply, scrub_exchange
@@ -19,10 +17,8 @@ from bridle.values.errors import Failure
 from bridle.values.events import Configured, ModelReplied
 from bridle.values.request import Extra
 from bridle.watchers.console import Console
+from tests.run.private_settings import PHRASE, TOKEN, events, files_in, spied
 
-TOKEN = "cnry4f8a2b9c7d1e6f30"
-PHRASE = "river otter meadow"
-"""A credential under an innocent name, and a text that does not look like one."""
 FIELDS = {
     "anthropic/claude-sonnet-5-5": ("metadata", {"user_id": TOKEN}),
     "openai/gpt-6.1-sol": ("metadata", {"a": TOKEN, "b": PHRASE}),
@@ -35,37 +31,6 @@ TAGGED = FIELDS["openai-chat/gpt-6.1-sol"]
 
 def extra(name, value):
     return Extra(name=name, json=json.dumps(value))
-
-
-def files_in(folder):
-    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
-
-
-def events(path, session="s"):
-    async def read():
-        store = open_store(path)
-        records = await store.read(session)
-        await store.close()
-        return [record.event for record in records]
-
-    return asyncio.run(read())
-
-
-class SentBodies:
-    """Transport that keeps the bodies it passes on."""
-
-    def __init__(self, inner):
-        self._inner, self.bodies = inner, []
-
-    def open(self, outgoing):
-        self.bodies.append(json.loads(outgoing.body))
-        return self._inner.open(outgoing)
-
-
-def spied(wire):
-    connection = connect_model(find_model_by_name(f"sim:{wire}"))
-    transport = SentBodies(connection.transport)
-    return replace(connection, transport=transport), transport
 
 
 @pytest.mark.parametrize("wire", FIELDS)
@@ -142,7 +107,8 @@ def test_words_that_prices_and_lifetimes_depend_on_stay_in_the_log():
         extra("cache_control", {"type": "ephemeral", "ttl": "1h"}),
         extra("max_tool_calls", 3),
     )
-    settings = Agent("sim:openai/gpt-6.1-sol", extras=given).settings
+    chain = ["sim:openai/gpt-6.1-sol", "sim:anthropic/claude-sonnet-5-5"]
+    settings = Agent(chain, extras=given).settings
     assert [(each.json, each.digest) for each in settings.extras] == [(each.json, "") for each in given]
 
 

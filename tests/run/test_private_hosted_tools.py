@@ -5,7 +5,6 @@ import io
 import json
 
 import pytest
-from test_private_extras import PHRASE, TOKEN, events, files_in, spied
 
 from bridle import Agent, BadTool, MisuseError
 from bridle.cli.main import main
@@ -23,6 +22,7 @@ from bridle.values.events import Configured
 from bridle.values.message import Message, Text
 from bridle.values.request import Request, ToolSpec
 from bridle.watchers.console import Console
+from tests.run.private_settings import PHRASE, TOKEN, events, files_in, spied
 
 LONG = " ".join(f"Rule {n}: look before you leap, and write down what you saw." for n in range(1_500))
 MCP = {

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import pytest
 from msgspec.structs import replace
-from wire_models import SCHEMA_MODELS
 
 from bridle import Agent, Budget, Compaction, Conflict, MisuseError, RunHandle, tool
 from bridle.core.compaction.strategies import tail_start
@@ -17,6 +16,7 @@ from bridle.stores.sqlite.store import SqliteStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
+from tests.suite.wire_models import SCHEMA_MODELS
 
 LOOK = call_reply(("look", {"at": "shelf"}))
 

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import textwrap
 import threading
+import types
 
 import pytest
 
 from bridle import Agent, tool
+from bridle.run.sync import NOTEBOOK_MODULE
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 
@@ -21,7 +23,9 @@ def test_again_and_again():
     assert [agent.run_sync("?").text for _ in range(3)] == ["yes"] * 3
 
 
-def test_inside_a_running_loop_as_in_a_notebook():
+def test_inside_a_running_loop_as_in_a_notebook(monkeypatch):
+    monkeypatch.setitem(sys.modules, NOTEBOOK_MODULE, types.ModuleType(NOTEBOOK_MODULE))
+
     async def cell():
         return Agent(scripted("yes")).run_sync("?").text
 

@@ -14,7 +14,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from attempts import ATTEMPTS
 
 import bridle
 from bridle.ports.run_context import RunContext
@@ -23,6 +22,7 @@ from bridle.sandbox import DockerSandbox
 from bridle.sandbox.launcher.groups import make_group
 from bridle.sandbox.local import MECHANISMS, LocalSandbox, find_problem
 from bridle.toolkit import python, shell
+from tests.sandbox.attempts import ATTEMPTS
 
 CONTEXT = RunContext(context=None)
 LIMITS = SandboxLimits(memory_bytes=200_000_000, processes=60, file_bytes=20_000_000, tmp_bytes=50_000_000)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.suite.campaign import SCALE
+
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 SOME = "process or proxy or link or memory or root"
@@ -87,8 +89,9 @@ def test_nothing_is_left_when_a_command_ends(run_as_nobody):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_leaves_a_sandbox(run_as_nobody):
-    chosen = [] if int(os.environ.get("BRIDLE_CAMPAIGN", "1")) > 1 else ["-k", SOME]
+    chosen = [] if SCALE > 1 else ["-k", SOME]
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/sandbox/test_escapes.py", *chosen]
     done = run_as_nobody(*words, cwd=ROOT)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -89,6 +89,7 @@ def test_curl_and_urllib_reach_an_allowed_host(box, port):
     assert run(box, sys.executable, "-c", program).stdout == "page /py\n"
 
 
+@pytest.mark.slow
 def test_pip_installs_from_an_allowed_index(box, port, tmp_path):
     wheel = tmp_path / "tiny_sample-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as made:
@@ -192,8 +193,9 @@ class Proxied:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in threading.enumerate():
-            if thread.daemon and getattr(thread, "_target", None) and "_serve" in thread._target.__name__:
+            if getattr(getattr(thread, "_target", None), "__self__", None) is self.proxy:
                 thread.join(20)
+                assert not thread.is_alive()
 
     def ask(self, data: bytes, *, end=True) -> bytes:
         with socket.socket() as client:

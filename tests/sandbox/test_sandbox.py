@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from bridle.ports.sandbox import SandboxLimits
 from bridle.sandbox import DockerSandbox, find_sandbox
 from bridle.sandbox.launcher.kernel import read_landlock_version
 from bridle.sandbox.launcher.seccomp import ARCHITECTURES, EXAMINED, REFUSED, make_filter
-from bridle.sandbox.local import MECHANISMS, LocalSandbox, find_problem
+from bridle.sandbox.local import MECHANISMS, PRIVATE_FOLDER, LocalSandbox, find_problem
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 
@@ -206,10 +207,21 @@ def test_many_new_settings_are_one_line(box):
 def test_a_sandbox_without_a_workspace_leaves_nothing(box):
     private = LocalSandbox(None, mechanism=box.name)
     done = run(private, "sh", "-c", "pwd; echo x > kept; ls; touch /x /usr/x && echo written", timeout=20)
-    assert done.stdout == "/tmp\nkept\n" and done.stderr.count("cannot touch") == 2
+    assert done.stdout == f"{PRIVATE_FOLDER}\nkept\n" and done.stderr.count("cannot touch") == 2
     assert run(private, "ls", "-a").stdout.split() == [".", ".."]
     with pytest.raises(MisuseError, match="outside of the workspace"):
         private.wrap(["true"], cwd="/usr", environment={})
+
+
+def test_commands_without_a_workspace_run_in_an_empty_folder_though_a_shown_one_is_below_tmp(box):
+    """As if Python or the checkout were below /tmp; a log there is outside of what the command can write."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as shown:
+        (Path(shown) / "file").write_text("shown")
+        private = LocalSandbox(None, mechanism=box.name, readable=[shown])
+        done = run(private, "sh", "-c", f"ls -A; cat {shown}/file; echo x > {shown}/file || echo refused")
+        assert done.stdout == "shownrefused\n"
+        command = CommandTool("look", "Look.", ["ls"], sandbox=private)
+        Agent(scripted("Done."), tools=[command], store=f"{shown}/log.db")
 
 
 def test_a_repository_stays_read_only_where_it_is_moved(box, workspace):

@@ -8,13 +8,13 @@ import sys
 import time
 
 import pytest
-from patience import PATIENCE_SECONDS
 
 from bridle import run_process
 from bridle.sandbox.launcher import settings_scan
 from bridle.sandbox.launcher.settings_guard import SettingsGuard, adds_settings
 from bridle.sandbox.local import MECHANISMS, LocalSandbox, find_problem
 from bridle.tools.process.run_process import RunningProcess
+from tests.suite.patience import PATIENCE_SECONDS
 
 SETTINGS = '[tool.bridle]\ntools = ["evil.py"]\n'
 PROJECT = '[project]\nname = "a"\n'

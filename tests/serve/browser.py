@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from patience import PATIENCE_SECONDS
+from tests.suite.patience import PATIENCE_SECONDS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = "there is no browser: apt-get install chromium, or set BRIDLE_BROWSER to one"
@@ -41,6 +41,8 @@ FLAGS = (
     "--disable-ipc-flooding-protection",
 )
 LISTENING = "DevTools listening on "
+UNTIL_ITS_PARENT_ENDS = '"$@" & exec 2>/dev/null; cat; kill -KILL 0'
+"""Shell: run a program, and end it with all it started when standard input is closed, also by the death of the parent."""
 KEYS = {"Enter": ("Enter", 13, "\r"), "Escape": ("Escape", 27, ""), "Tab": ("Tab", 9, "")}
 WAIT = """new Promise((done) => {
   const look = () => {
@@ -64,8 +66,8 @@ def start_browser():
     profile = TemporaryDirectory(prefix="bridle-browser-", ignore_cleanup_errors=True)
     root = ("--no-sandbox",) if os.geteuid() == 0 else ()
     process = subprocess.Popen(
-        [find_browser(), *FLAGS, *root, f"--user-data-dir={profile.name}", "about:blank"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        ["sh", "-c", UNTIL_ITS_PARENT_ENDS, "sh", find_browser(), *FLAGS, *root, f"--user-data-dir={profile.name}", "about:blank"],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
     def end():

@@ -4,7 +4,7 @@ import json
 import urllib.error
 import urllib.request
 
-from patience import PATIENCE_SECONDS
+from tests.suite.patience import PATIENCE_SECONDS
 
 
 class RawReply:

@@ -5,14 +5,13 @@ import threading
 from contextlib import contextmanager
 
 import msgspec
-import uvicorn
-from patience import PATIENCE_SECONDS
 
 from bridle.serve.app import make_host_app
 from bridle.serve.gateway.server import make_gateway_app
 from bridle.serve.gateway.settings import GatewaySettings, check_settings
 from bridle.serve.host import AgentHost
-from bridle.serve.process import EmbeddedServer, open_socket
+from bridle.serve.process import EmbeddedServer, make_config, open_socket
+from tests.suite.patience import PATIENCE_SECONDS
 
 
 class Served:
@@ -22,10 +21,7 @@ class Served:
         self.host, self.app = host, app
         self._socket = open_socket("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        config = uvicorn.Config(
-            app, log_level="warning", lifespan="on", ws="none", timeout_graceful_shutdown=2
-        )
-        self._server = EmbeddedServer(config)
+        self._server = EmbeddedServer(make_config(app))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="served", daemon=True)
         self._thread.start()

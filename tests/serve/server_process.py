@@ -3,14 +3,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
-import listening
-from patience import PATIENCE_SECONDS
-
 from bridle.serve import Client
+from tests.suite import listening
+from tests.suite.command import start_bridle
+from tests.suite.patience import PATIENCE_SECONDS
 
 AGENTS = Path(__file__).with_name("process_agents.py")
 
@@ -27,24 +25,11 @@ class ServerProcess:
 
     def start(self):
         """Start the server and wait until it says that it is ready."""
-        command = [
-            sys.executable,
-            "-m",
-            "bridle.cli.main",
-            "serve",
-            str(AGENTS),
-            "--json",
-            "--store",
-            self.store,
-        ]
-        self.process = subprocess.Popen(
-            [*command, "--port", str(self.port), *self.options],
+        self.process = start_bridle(
+            "serve", AGENTS, "--json", "--store", self.store, "--port", str(self.port), *self.options,
             cwd=self.folder,
-            env={**_environment(), "XDG_CONFIG_HOME": str(self.folder)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+            environment={**_environment(), "XDG_CONFIG_HOME": str(self.folder)},
+        )  # fmt: skip
         line = self.process.stdout.readline()
         assert line, self.process.stderr.read()
         assert json.loads(line)["url"] == self.url
@@ -57,10 +42,7 @@ class ServerProcess:
     def close(self):
         """Kill the server if it is alive, and close its pipes."""
         if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process.stdout.close()
-            self.process.stderr.close()
+            self.process.close()
 
     def stop(self):
         """Ask the server to stop; returns what it wrote."""

@@ -4,12 +4,11 @@ import asyncio
 import socket
 from contextlib import asynccontextmanager, closing
 
-from patience import PATIENCE_SECONDS
-
 from bridle.serve import Client, ServeOptions
 from bridle.serve.app import MOUNTS, make_host_app
 from bridle.serve.host import AgentHost
 from bridle.serve.process import EmbeddedServer, make_config, open_socket
+from tests.suite.patience import PATIENCE_SECONDS
 
 
 @asynccontextmanager

@@ -2,16 +2,9 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 
 import pytest
-from in_loop import in_loop
 from msgspec.structs import replace
-from patience import PATIENCE_SECONDS
-from server_process import ServerProcess
-from serving import free_port, serve_agents
 
 from bridle import Agent, ApprovalAnswered, Prompted, Resumed, RunEnded, external_tool, tool
 from bridle.core.recovery.log_repair import fold_log
@@ -24,6 +17,11 @@ from bridle.values.errors import Unusable
 from bridle.values.events import SubrunWaiting
 from bridle.values.message import ToolResult
 from bridle.values.record import GENESIS, seal_record
+from tests.serve.server_process import ServerProcess
+from tests.serve.serving import free_port, serve_agents
+from tests.suite.command import bridle
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
 CHARGING = '!call charge {"number": 7}\n!then\n!say charged'
 
@@ -37,11 +35,7 @@ def server(tmp_path, shared_log):
 
 def approve(folder, store, *options, command="approve"):
     """Answer with the command, in a process of its own."""
-    words = [sys.executable, "-m", "bridle.cli.main", command, *options, "--store", store, "--json"]
-    environment = {**os.environ, "XDG_CONFIG_HOME": str(folder)}
-    return subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS
-    )
+    return bridle(command, *options, "--store", store, "--json", cwd=folder, XDG_CONFIG_HOME=str(folder))
 
 
 async def wait_for_end(client, session, after=0):
@@ -72,7 +66,7 @@ async def test_bridle_approve_in_another_process_continues_a_run_of_the_server(s
     client = server.start()
     (question,), after = await prompt_until_waiting(client, CHARGING, "a")
     done = await asyncio.to_thread(approve, tmp_path, shared_log, question.id, "--by", "ann")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert await wait_for_end(client, "a", after) == "done"
     assert (await client.session("a")).answer == "charged"
     assert (tmp_path / "charged").read_text() == "7\n"
@@ -102,13 +96,14 @@ async def test_a_question_inside_a_call_and_one_from_before_the_start_are_notice
     ]
     (question,) = (await client.approvals(inner)).approvals
     done = await asyncio.to_thread(approve, tmp_path, shared_log, question.id, command="reject")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert await wait_for_end(client, "a", after) == "done"
     assert (await client.session("a")).answer == "all done"
     assert not (tmp_path / "charged").exists()
     await store.close()
 
 
+@pytest.mark.slow
 @in_loop
 async def test_two_servers_of_one_store_run_an_approved_call_once(server, tmp_path, shared_log):
     other = ServerProcess(tmp_path, free_port(), store=shared_log)
@@ -118,7 +113,7 @@ async def test_two_servers_of_one_store_run_an_approved_call_once(server, tmp_pa
         other.start()
         for (question,), _ in asked:
             done = await asyncio.to_thread(approve, tmp_path, shared_log, question.id)
-            assert done.returncode == 0, done.stderr
+            assert done.code == 0, done.err
         for number, (_, after) in enumerate(asked):
             assert await wait_for_end(client, f"run-{number}", after) == "done"
         assert (tmp_path / "charged").read_text() == "7\n" * 4

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from in_loop import in_loop
 
 from bridle.serve import feeds
 from bridle.serve.feeds import FeedClosed, FeedTable, SessionFeed
@@ -16,6 +15,7 @@ from bridle.values.events import Prompted, Reprompted, RunEnded
 from bridle.values.message import Text
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.result import TextDelta
+from tests.suite.in_loop import in_loop
 
 
 class Log:

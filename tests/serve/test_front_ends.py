@@ -10,13 +10,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from in_loop import in_loop
-from patience import PATIENCE_SECONDS
-from serving import serve_agents
 
 from bridle import Agent, tool
+from bridle.testing import simulator
+from tests.serve.serving import serve_agents
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
 PACKAGES = os.environ.get("BRIDLE_FRONT_ENDS", "")
+SDK = os.environ.get("BRIDLE_AI_SDK", "6")
+"""Version of the package `ai`."""
 SCRIPTS = Path(__file__).with_name("front_ends")
 
 pytestmark = pytest.mark.skipif(
@@ -44,14 +47,24 @@ async def wait() -> str:
     return "never"
 
 
-async def run_script(name, tmp_path):
+async def run_script(name, tmp_path, faults=()):
     """Run a script beside the packages, which is where node looks for them."""
     script = Path(PACKAGES) / name
     shutil.copy(SCRIPTS / name, script)
     agent = Agent("sim:", name="shop", tools=[look, pay, wait])
-    async with serve_agents({"shop": agent}, tmp_path / "log.db") as serving:
+    async with (
+        simulator(faults=faults) as provider,
+        serve_agents(
+            {"shop": agent, "flaky": Agent(provider.model(), name="flaky")}, tmp_path / "log.db"
+        ) as serving,
+    ):
         process = await asyncio.create_subprocess_exec(
-            "node", str(script), serving.url, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            "node",
+            str(script),
+            serving.url,
+            SDK,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
         assert process.returncode == 0, err.decode()
@@ -60,7 +73,7 @@ async def run_script(name, tmp_path):
 
 @in_loop
 async def test_the_vercel_ai_sdk(tmp_path):
-    done = await run_script("vercel_chat.mjs", tmp_path)
+    done = await run_script("vercel_chat.mjs", tmp_path, ["missing-end"])
     assert done["errors"] == [] and done["idle"] is None
     tools = [part for part in done["found"]["parts"] if part["type"] == "dynamic-tool"]
     assert [(each["state"], each["input"], each["output"]) for each in tools] == [
@@ -78,6 +91,9 @@ async def test_the_vercel_ai_sdk(tmp_path):
     assert done["again"]["parts"][-1]["text"] == "found"
     assert done["again"]["metadata"]["session"] == "chat-1~2"
     assert done["stopped"] == "cancelled"
+    texts = [part["text"] for part in done["broken"]["parts"] if part["type"] == "text"]
+    assert texts[-1] == "one whole answer of the model"
+    assert len(texts) == 1 if int(SDK) >= 7 else len(texts) == 2
 
 
 @in_loop
@@ -88,5 +104,6 @@ async def test_ag_ui(tmp_path):
     assert (interrupt["reason"], bool(interrupt["toolCallId"])) == ("tool_call", True)
     assert [message["content"] for message in done["paid"]["newMessages"]] == ["paid 7", "paid"]
     assert [message["content"] for message in done["chosen"]["newMessages"]] == ["blue it is"]
+    assert done["seen"]["newMessages"][-1]["content"] == "a dot"
     assert done["events"].count("RUN_STARTED") == done["events"].count("RUN_FINISHED") == 5
     assert done["stopped"] == "cancelled"

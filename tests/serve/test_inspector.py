@@ -6,15 +6,15 @@ import signal
 import sys
 
 import pytest
-from browser import MISSING, find_browser, open_browser
-from in_loop import in_loop
-from inspected import fill_store, make_agents
-from patience import PATIENCE_SECONDS
-from serving import serve_agents
 
 from bridle import Agent, tool
 from bridle.serve import ServeOptions
 from bridle.stores.memory import MemoryStore
+from tests.serve.browser import MISSING, find_browser, open_browser
+from tests.serve.inspected import fill_store, make_agents
+from tests.serve.serving import serve_agents
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_browser() is None, reason=MISSING)]
 TOKEN = "correct-horse-battery"

@@ -13,11 +13,6 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from browser import MISSING, find_browser, open_browser
-from in_loop import in_loop
-from inspected import make_png, pack_png
-from patience import PATIENCE_SECONDS
-from serving import serve, serve_agents
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
@@ -27,6 +22,11 @@ from bridle.serve import ServeOptions
 from bridle.serve.security import GUESSES_MAX
 from bridle.stores.memory import MemoryStore
 from bridle.values.record import GENESIS, seal_record
+from tests.serve.browser import MISSING, find_browser, open_browser
+from tests.serve.inspected import make_png, pack_png
+from tests.serve.serving import serve, serve_agents
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_browser() is None, reason=MISSING)]
 MARK = "PAYLOAD"

@@ -3,14 +3,14 @@
 import json
 
 import pytest
-from browser import MISSING, find_browser, open_browser
-from in_loop import in_loop
-from long_sessions import look_up, record_long
-from serving import serve_agents
 
 from bridle import Agent, Steered
 from bridle.stores.memory import MemoryStore
 from bridle.values.record import seal_record
+from tests.serve.browser import MISSING, find_browser, open_browser
+from tests.serve.long_sessions import look_up, record_long
+from tests.serve.serving import serve_agents
+from tests.suite.in_loop import in_loop
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_browser() is None, reason=MISSING)]
 EVENTS = 10_000

@@ -5,14 +5,14 @@ import json
 
 import jsonschema_rs
 import pytest
-from in_loop import in_loop
-from serving import serve_agents
 
 from bridle import Agent, RunEnded, ToolFinished, tool
 from bridle.serve.api import types as t
 from bridle.serve.api.endpoints import ROUTES
 from bridle.serve.api.openapi import make_openapi
 from bridle.serve.client import ApiError, Client, ServedEvent
+from tests.serve.serving import serve_agents
+from tests.suite.in_loop import in_loop
 
 PAYING = '!call pay {"usd": 7}\n!then\n!say paid'
 go = {}

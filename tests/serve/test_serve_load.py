@@ -4,25 +4,23 @@ BRIDLE_CAMPAIGN=10 makes it 500 viewers and 200 runs.
 """
 
 import asyncio
-import os
-import random
 import re
 
 import pytest
-from in_loop import in_loop
-from patience import PATIENCE_SECONDS
-from server_process import ServerProcess
-from serving import free_port
 
 from bridle import RunEnded
 from bridle.serve.client import ServedEvent
+from tests.serve.server_process import ServerProcess
+from tests.serve.serving import free_port
+from tests.suite.campaign import SCALE, new_random, scale
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
-SCALE = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
-VIEWERS, RUNS, SLOW = 50 * SCALE, 20 * SCALE, 2 * SCALE
+VIEWERS, RUNS, SLOW = scale(50, least=10), scale(20, least=4), scale(2)
 WORDS = " ".join(f"word{number}" for number in range(200))
 STEPS = "".join(f'!then\n!call count {{"number": {number}}}\n' for number in range(5))
 PROMPT = f'!call wait_for {{"name": "go"}}\n{STEPS}!then\n!say {WORDS}'
-KILLS = 2 + SCALE // 2
+KILLS = 2 + int(SCALE) // 2
 KILLED_PROMPT = (
     "".join(f'!pace 20\n!call count {{"number": {number}}}\n!then\n' for number in range(12)) + "!say done"
 )
@@ -67,12 +65,13 @@ class SlowViewer:
         return [int(found) for found in re.findall(rb"(?m)^id: (\d+)$", received)]
 
 
+@pytest.mark.slow
 @in_loop
 async def test_a_server_killed_again_and_again(server, tmp_path, capsys):
     """Kills at random moments: every run resumes, and every viewer sees every record once."""
-    draw = random.Random(SCALE)
+    draw = new_random(__name__)
     client = server.start()
-    sessions = [f"run-{number}" for number in range(5 * SCALE)]
+    sessions = [f"run-{number}" for number in range(scale(5, least=2))]
     await asyncio.gather(*(client.prompt(KILLED_PROMPT, session=name, new=True) for name in sessions))
     seen = [[] for _ in range(3 * len(sessions))]
     viewers = [

@@ -5,14 +5,14 @@ import sys
 import threading
 
 import pytest
-from in_loop import in_loop
-from patience import PATIENCE_SECONDS
-from served import serving
 
 import bridle
 from bridle import Agent, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
+from tests.serve.served import serving
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
 AGENTS = """
 from bridle import Agent, tool
@@ -148,9 +148,8 @@ def test_cancelled_call_ends_the_run():
 
 
 def test_token_guards_the_protocol_too():
-    from raw_http import send
-
     from bridle.serve.options import ServeOptions
+    from tests.serve.raw_http import send
 
     with serving({"helper": Agent("sim:")}, options=ServeOptions(token="t" * 20)) as served:
         assert send(f"{served.url}/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"}).status == 401

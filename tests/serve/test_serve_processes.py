@@ -9,16 +9,17 @@ import subprocess
 import sys
 
 import pytest
-from in_loop import in_loop
-from patience import PATIENCE_SECONDS
-from server_process import AGENTS, ServerProcess
-from serving import free_port
 
 from bridle import Resumed, RunEnded, ToolFinished
 from bridle.cli.help_texts import load_help
 from bridle.serve.api.types import SessionQuery
 from bridle.serve.client import ServedEvent
 from bridle.stores import open_store
+from tests.serve.server_process import ServerProcess
+from tests.serve.serving import free_port
+from tests.suite.command import bridle, start_bridle
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
 WAITING = '!call append {{"text": "{name}"}}\n!then\n!call wait_for {{"name": "go"}}\n!then\n!say done {name}'
 
@@ -186,11 +187,11 @@ async def test_a_second_signal_ends_the_server_at_once(server, tmp_path):
 async def test_sessions_of_other_processes_are_streamed_and_controlled(server, tmp_path):
     client = server.start()
     command = (
-        "import asyncio, sys; sys.path.insert(0, sys.argv[1]); from process_agents import worker; from bridle.run.context.resources import copy_agent;"
-        "asyncio.run(copy_agent(worker, store='log.db').run(sys.argv[2], session='other'))"
+        "import asyncio, sys; from tests.serve.process_agents import worker; from bridle.run.context.resources import copy_agent;"
+        "asyncio.run(copy_agent(worker, store='log.db').run(sys.argv[1], session='other'))"
     )
     prompt = WAITING.format(name="x")
-    other = subprocess.Popen([sys.executable, "-c", command, str(AGENTS.parent), prompt], cwd=tmp_path)
+    other = subprocess.Popen([sys.executable, "-c", command, prompt], cwd=tmp_path)
     try:
         await exists(tmp_path / "go.started")
         detail = await client.session("other")
@@ -218,9 +219,9 @@ async def test_sessions_of_other_processes_are_streamed_and_controlled(server, t
     ],
 )
 def test_a_server_that_cannot_start_says_why_in_one_line(tmp_path, options, problem):
-    command = [sys.executable, "-m", "bridle.cli.main", "serve", "--store", "log.db", "--port", "0", *options]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 2 and problem in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    done = bridle("serve", "--store", "log.db", "--port", "0", *options, cwd=tmp_path)
+    lines = [line for line in done.err.splitlines() if not line.startswith("note: ")]
+    assert done.code == 2 and len(lines) == 1 and problem in lines[0], done.err
 
 
 @pytest.mark.parametrize("line", [line for line, _ in load_help().examples["serve"] if "--mcp" not in line])
@@ -230,10 +231,7 @@ def test_the_examples_of_the_help_work(tmp_path, line):
     (tmp_path / "token").write_text("x" * 30)
     words = [*shlex.split(line)[1:], "--port", "0", "--json"]
     environment = {**os.environ, "BRIDLE_STORE": str(tmp_path / "log.db"), "XDG_CONFIG_HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "bridle.cli.main", *words]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with start_bridle(*words, cwd=tmp_path, environment=environment) as process:
         assert json.loads(process.stdout.readline())["url"].startswith("http://")
         process.terminate()
         assert process.wait(PATIENCE_SECONDS) == 0
@@ -243,9 +241,8 @@ def test_agents_with_one_name_are_refused(tmp_path):
     (tmp_path / "a.py").write_text(
         "from bridle import Agent\nx = Agent('sim:', name='n')\ny = Agent('sim:', name='n')\n"
     )
-    command = [sys.executable, "-m", "bridle.cli.main", "serve", "a.py", "--store", "log.db", "--port", "0"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 2 and "two agents have the name 'n'" in done.stderr
+    done = bridle("serve", "a.py", "--store", "log.db", "--port", "0", cwd=tmp_path)
+    assert done.code == 2 and "two agents have the name 'n'" in done.err
 
 
 def test_importing_bridle_does_not_import_the_server():

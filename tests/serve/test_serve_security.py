@@ -5,9 +5,6 @@ import json
 import socket
 
 import pytest
-from in_loop import in_loop
-from patience import PATIENCE_SECONDS
-from serving import Serving, send_bytes, serve_agents
 
 from bridle import Agent, MisuseError, tool
 from bridle.serve import ServeOptions
@@ -16,6 +13,9 @@ from bridle.serve.client import ApiError, ServedEvent
 from bridle.serve.errors import ServeError
 from bridle.serve.options import check_options
 from bridle.serve.security import GUESSES_MAX
+from tests.serve.serving import Serving, send_bytes, serve_agents
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
 TOKEN = "correct-horse-battery"
 PROMPT = b'{"prompt": "!say hello"}'

@@ -9,12 +9,11 @@ import aiohttp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from in_loop import in_loop
-from serving import serve_agents
 from starlette.applications import Starlette
 from starlette.routing import Mount as StarletteMount
 
-from bridle import Agent, tool
+from bridle import Agent, Change, tool
+from bridle.hooks import before_tool
 from bridle.run.lineage import fork_session
 from bridle.serve import Client, ServeOptions, router
 from bridle.serve.api.chat_sessions import find_chat_session
@@ -27,6 +26,8 @@ from bridle.values import events as e
 from bridle.values.message import Origin, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.result import AttemptRestarted, CallReady, ReasoningDelta, TextDelta, ToolCallDelta
+from tests.serve.serving import serve_agents
+from tests.suite.in_loop import in_loop
 
 ARGUMENTS = '{"name": "x", "deep": {"a": [1, 2]}}'
 ORIGIN = Origin(family="f", endpoint="e", model="m")
@@ -220,7 +221,7 @@ async def test_an_ag_ui_client_runs_its_own_tools(tmp_path):
 
 @in_loop
 async def test_a_router_is_mounted_in_another_application(tmp_path):
-    from serving import serve
+    from tests.serve.serving import serve
 
     mounted = router(Agent("sim:", name="shop", tools=[look]), store=tmp_path / "log.db")
     app = Starlette(
@@ -372,3 +373,192 @@ async def test_a_session_with_the_name_of_a_fork_is_not_the_chat(tmp_path):
     await fork_session(store, "private", None, "a~2")
     async with serve_agents({"shop": Agent("sim:", name="shop")}, store) as serving:
         assert await find_chat_session(serving.host, "a") == "a"
+
+
+def shown_by_version_7(chunks):
+    """The parts of a message as version 7 of the AI SDK keeps them: `reset-step` removes those of the step."""
+    parts, inputs = [], []
+    for chunk in chunks:
+        match chunk["type"]:
+            case "start-step":
+                parts.append("step")
+            case "reset-step":
+                del parts[len(parts) - parts[::-1].index("step") :]
+                inputs.clear()
+            case "text-start" | "reasoning-start":
+                parts.append({"id": chunk["id"], "kind": chunk["type"].partition("-")[0], "text": ""})
+            case "text-delta" | "reasoning-delta":
+                [part] = [each for each in parts if each != "step" and each.get("id") == chunk["id"]]
+                part["text"] += chunk["delta"]
+            case "tool-input-start":
+                parts.append({"call": chunk["toolCallId"]})
+            case "tool-input-available":
+                inputs.append({"call": chunk["toolCallId"]})
+    assert all(each in parts for each in inputs)
+    assert all(part in inputs for part in parts if "call" in part)
+    return [part for part in parts if part != "step"]
+
+
+@settings(max_examples=200)
+@given(run=RUNS, kept=st.tuples(st.integers(0, 8), st.integers(0, 12)))
+def test_version_7_takes_back_what_a_broken_attempt_left(run, kept):
+    """No part of a void attempt stays: `reset-step` came with version 7 of the AI SDK."""
+    reasoning, text, calls, _ = run
+    items = drop_deltas(make_run(reasoning, text, calls, restarts=True), kept)
+    parts = shown_by_version_7(frames(UiMessageAdapter("s", 7), items))
+    assert "".join(part["text"] for part in parts if part.get("kind") == "text") == "".join(text)
+    shown = [part["call"] for part in parts if "call" in part]
+    assert sorted(shown) == [f"c{index}" for index in range(calls)]
+
+
+def test_a_call_of_a_broken_attempt_begins_again_for_version_7():
+    piece = delta(ToolCallDelta(index=0, name="look", arguments="{", call_id="c0"))
+    call = ToolCall(id="c0", name="look", arguments=ARGUMENTS)
+    items = [
+        record(e.Prompted(parts=(Text(text="go"),))),
+        record(e.ModelAsked(step=1, attempt=1, digest="d")),
+        piece,
+        delta(AttemptRestarted(attempt=2, reason="cut", is_text_void=True)),
+        record(e.ModelReplied(reply=Reply(parts=(call,), stop=Stop.TOOLS, origin=ORIGIN))),
+        record(e.RunEnded(stop="done")),
+    ]
+    kinds = [chunk["type"] for chunk in frames(UiMessageAdapter("s", 7), items)]
+    assert kinds.count("tool-input-start") == 2
+    assert kinds.index("reset-step") < kinds.index("data-restarted") < kinds.index("tool-input-available")
+    assert "reset-step" not in [chunk["type"] for chunk in frames(UiMessageAdapter("s"), items)]
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_parts_that_came_with_version_7_are_sent_to_it_only(version):
+    items = [
+        record(e.Prompted(parts=(Text(text="go"),))),
+        record(e.Steered(message="be brief", by="ann")),
+        record(e.ApprovalAsked(call_id="c0", binding="b", rule="asks")),
+        record(e.RunEnded(stop="waiting")),
+    ]
+    chunks = {chunk["type"]: chunk for chunk in frames(UiMessageAdapter("s", version), items)}
+    assert chunks["tool-approval-request"].get("reason") == ("asks" if version == 7 else None)
+    if version == 7:
+        assert chunks["steering-message"]["parts"] == [{"type": "text", "text": "be brief"}]
+    else:
+        assert "steering-message" not in chunks
+
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PDF = "JVBERi0xLjQKJSVFT0YK"
+WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
+MP4 = "AAAAGGZ0eXBtcDQyAAAAAG1wNDJpc29t"
+MEDIA = [
+    ({"type": "image", "source": {"type": "data", "value": PNG, "mimeType": "image/png"}}, "image"),
+    ({"type": "image", "source": {"type": "url", "value": "https://a.example/x.png"}}, "image"),
+    ({"type": "image", "source": {"type": "url", "value": f"data:image/png;base64,{PNG}"}}, "image"),
+    ({"type": "image", "source": {"type": "url", "value": "https://a.example/no-ending"}}, "image"),
+    (
+        {"type": "document", "source": {"type": "data", "value": PDF, "mimeType": "application/pdf"}},
+        "document",
+    ),
+    ({"type": "audio", "source": {"type": "data", "value": WAV, "mimeType": "audio/wav"}}, "audio"),
+    ({"type": "video", "source": {"type": "data", "value": MP4, "mimeType": "video/mp4"}}, "video"),
+    ({"type": "binary", "mimeType": "image/png", "data": PNG, "filename": "x.png"}, "image"),
+    ({"type": "binary", "mimeType": "image/png", "url": "https://a.example/x.png"}, "image"),
+]
+"""Every part with media of AG-UI 1.0, and the one of the versions before; with the kind that it becomes."""
+
+
+async def post_ag_ui(url, thread, messages, tools=()):
+    body = {"threadId": thread, "runId": "r", "messages": messages, "tools": list(tools)}
+    async with aiohttp.ClientSession() as http, http.post(f"{url}/api/ag-ui/shop", json=body) as reply:
+        return reply.status, await reply.text()
+
+
+@in_loop
+async def test_every_medium_of_ag_ui_becomes_a_part_of_the_prompt(tmp_path):
+    """Pictures got 400: version 1.0 has parts for images, audio, video and documents."""
+    agent = Agent("sim:gemini/gemini-3.5-flash", name="shop")
+    async with serve_agents({"shop": agent}, tmp_path / "log.db") as serving:
+        for number, (part, kind) in enumerate(MEDIA):
+            content = [{"type": "text", "text": "!say seen"}, part]
+            status, body = await post_ag_ui(
+                serving.url, f"t{number}", [{"id": "1", "role": "user", "content": content}]
+            )
+            assert status == 200, body
+            records = await serving.host.store.read(f"t{number}")
+            [prompted] = [each.event for each in records if isinstance(each.event, e.Prompted)]
+            assert [part.kind for part in prompted.parts[1:]] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"type": "image", "source": {"type": "file", "value": "file_1", "provider": "openai"}}, "handle"),
+        ({"type": "image"}, "handle"),
+        ({"type": "binary", "mimeType": "image/png", "id": "file_1"}, "handle"),
+        ({"type": "image", "source": {"type": "data", "value": "***", "mimeType": "image/png"}}, "base64"),
+        ({"type": "hologram"}, "hologram"),
+    ],
+)
+@in_loop
+async def test_media_that_cannot_be_taken_are_refused(tmp_path, part, words):
+    async with serve_agents({"shop": Agent("sim:", name="shop")}, tmp_path / "log.db") as serving:
+        status, body = await post_ag_ui(serving.url, "t", [{"id": "1", "role": "user", "content": [part]}])
+        assert status == 400 and words in body
+
+
+@in_loop
+async def test_a_result_of_an_ag_ui_client_has_media_and_brings_its_tools(tmp_path):
+    """The picture of a result was lost, and the tools of the request were those of the one before."""
+    choose = {"name": "choose", "description": "Asks.", "parameters": {"type": "object"}}
+    draw = {**choose, "name": "draw"}
+    async with serve_agents({"shop": Agent("sim:", name="shop")}, tmp_path / "log.db") as serving:
+        messages = [
+            {"id": "1", "role": "user", "content": "!call choose {}\n!then\n!call draw {}\n!then\n!say ok"}
+        ]
+        status, body = await post_ag_ui(serving.url, "t", messages, [choose])
+        assert status == 200, body
+        content = [{"type": "text", "text": "blue"}, MEDIA[0][0]]
+        messages.append({"id": "2", "role": "tool", "toolCallId": "c1_0", "content": content})
+        status, body = await post_ag_ui(serving.url, "t", messages, [draw])
+        assert status == 200, body
+        assert '"toolCallName":"draw"' in body.replace(" ", "")
+        records = await serving.host.store.read("t")
+        [finished] = [each.event for each in records if isinstance(each.event, e.ToolFinished)]
+        assert [type(part).__name__ for part in finished.result.parts] == ["Text", "Media"]
+
+
+@pytest.mark.parametrize("version", [6, 7])
+@in_loop
+async def test_front_ends_show_the_arguments_that_a_question_is_about(tmp_path, version):
+    """A hook may have changed those that the model wrote; numbers are as they are written."""
+
+    @tool(effect="write", approve=True)
+    def pay(account: int, amount: float) -> str:
+        """Pay."""
+        return "paid"
+
+    @before_tool()
+    def limit(run, call):
+        return Change(arguments={"account": 1234567890123456789, "amount": 5})
+
+    agent = Agent("sim:", name="bank", tools=[pay], hooks=[limit])
+    asked = '!call pay {"account": 1234567890123456789, "amount": 12345678901234567.89}'
+    store = tmp_path / "log.db"
+    async with serve_agents({"bank": agent}, store) as serving, aiohttp.ClientSession() as client:
+        parts = {"id": "v", "messages": [{"role": "user", "parts": [{"type": "text", "text": asked}]}]}
+        headers = {"x-ai-sdk": str(version)}
+        reply = await client.post(f"{serving.url}/api/chat/bank", json=parts, headers=headers)
+        written = await reply.text()
+        chunks = [json.loads(line[6:]) for line in written.split("\n") if line.startswith("data: {")]
+        kinds = [each["type"] for each in chunks]
+        inputs = [each["input"] for each in chunks if each["type"] == "tool-input-available"]
+        assert '"amount": 12345678901234567.89' in written
+        assert inputs[-1] == {"account": 1234567890123456789, "amount": 5}
+        last = max(at for at, kind in enumerate(kinds) if kind == "tool-input-available")
+        assert last < kinds.index("tool-approval-request")
+        request = chunks[kinds.index("tool-approval-request")]
+        assert ("approvalDescriptor" in request) == (version == 7)
+        body = {"threadId": "a", "runId": "r", "messages": [{"role": "user", "content": asked}]}
+        written = await (await client.post(f"{serving.url}/api/ag-ui/bank", json=body)).text()
+        [interrupt] = json.loads(written.strip().split("data: ")[-1])["outcome"]["interrupts"]
+        assert interrupt["metadata"] == {
+            "tool": "pay", "arguments": '{"account": 1234567890123456789, "amount": 5}', "question": "run",
+        }  # fmt: skip

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec.structs import replace
-from sim_families import answer_statelessly, reply_to
 
 from bridle import Agent, Thinking, tool
 from bridle.ports.codec import HttpReply
@@ -20,6 +19,7 @@ from bridle.testing.conformance.codec_samples import PIXEL_PNG
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.message import Media, Reasoning, Reply, Text
 from bridle.values.request import Request
+from tests.sim.sim_families import answer_statelessly, reply_to
 
 Body = dict[str, Any]
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from sim_families import outgoing, put, told
 
 from bridle.ports.codec import HttpRequest
 from bridle.ports.transport import OutgoingRequest
@@ -13,6 +12,7 @@ from bridle.providers.catalogue import find_model
 from bridle.sim.simulator import Simulator
 from bridle.values.message import Message, Text, ToolCall, ToolResult
 from bridle.values.request import Request, ToolChoice, ToolSpec
+from tests.sim.sim_families import outgoing, put, told
 
 PATCH = {
     "type": "custom",

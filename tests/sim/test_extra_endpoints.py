@@ -6,12 +6,12 @@ import json
 import zlib
 
 import pytest
-from sim_families import MODELS, outgoing, put, question, told
 
 from bridle.ports.transport import OutgoingRequest
 from bridle.sim.gemini.cached_contents import billed_token_seconds
 from bridle.sim.simulator import Simulator
 from bridle.testing import FakeClock
+from tests.sim.sim_families import MODELS, outgoing, put, question, told
 
 GPT, CLAUDE, GEMINI = (MODELS[family].id for family in ("openai_responses", "anthropic", "gemini"))
 VERSION = ("anthropic-version", "2023-06-01")

@@ -5,7 +5,6 @@ import re
 
 import pytest
 from msgspec.structs import replace
-from sim_families import FAMILIES, MODELS, put, question, told
 
 from bridle import Agent, FinalAnswer
 from bridle.ports.transport import ConnectionCut, SilentPause
@@ -17,6 +16,7 @@ from bridle.testing import FakeClock
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Reply, Stop
+from tests.sim.sim_families import FAMILIES, MODELS, put, question, told
 
 PROMPT = '!say Let me look.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n!say Done.'
 SSE = tuple(family for family in FAMILIES if family != "bedrock_converse")

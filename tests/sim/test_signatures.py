@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from msgspec.structs import replace
-from rule_examples import find_examples
-from sealed_talk import BLIND, SCRIPT, Body, Watched, redacting, told
-from sim_families import answer_statelessly
 
 from bridle.ports.transport import OutgoingRequest
 from bridle.sim.families import FAMILIES as ALL_FAMILIES
@@ -20,6 +17,9 @@ from bridle.sim.rules.engine import find_violation
 from bridle.sim.signatures import digest_value, open_signature, sign_note
 from bridle.sim.simulator import Simulator
 from bridle.stores.memory import MemoryStore
+from tests.sim.rules.rule_examples import find_examples
+from tests.sim.sealed_talk import BLIND, SCRIPT, Body, Watched, redacting, told
+from tests.sim.sim_families import answer_statelessly
 
 FAMILIES = tuple(family for family in ALL_FAMILIES if signature_rules(family))
 RULES = [(family, rule) for family in FAMILIES for rule in signature_rules(family)]
@@ -134,6 +134,7 @@ def test_what_nobody_may_read_goes_back_too(name):
     assert sent.count(b'"redacted_thinking"' if "anthropic/" in name else b'"redactedContent"') == 5
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("here", "there"), list(itertools.permutations(MODELS, 2)))
 def test_there_and_back_no_request_is_refused(here, there):
     """Two prompts to one model, two to another, one to the first again, in one session."""

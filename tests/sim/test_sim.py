@@ -1,14 +1,10 @@
 """The whole path: encode, rules, responder, wire, decode; by hand, then with an agent and the demo's tools."""
 
 import asyncio
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import pytest
-from rule_examples import find_examples
-from sim_families import answer_statelessly
 
 from bridle import Agent, Budget
 from bridle.ports.codec import HttpReply
@@ -24,10 +20,11 @@ from bridle.values.errors import MisuseError, ProviderError
 from bridle.values.message import Message, Reasoning, Reply, Stop, Text
 from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.request import Request, Thinking, ToolChoice, ToolSpec
+from tests.sim.rules.rule_examples import find_examples
+from tests.sim.sim_families import answer_statelessly
+from tests.suite.paths import load_program
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-import demo_tools
-
+demo_tools = load_program("examples/demo_tools.py")
 DEFAULT = find_model("sim:", environ={})
 FIRST_MODELS = {model.endpoint.name: model.id for model in reversed(known_models())}
 """A model of every endpoint."""
@@ -171,6 +168,7 @@ def model_in(path: str) -> str:
     return next((name for name in EXAMPLES if name in path), EXAMPLES[0])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("family", "profile", "rule"), SPOKEN, ids=[f"{family}-{name}-{rule.id}" for family, name, rule in SPOKEN]
 )

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from sim_families import outgoing, put, told
 
 from bridle.providers.catalogue import find_model
 from bridle.sim.responder.conversation_summary import LEAD, summarize_conversation
@@ -15,6 +14,7 @@ from bridle.values.errors import Failure
 from bridle.values.message import Media, Message, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Origin
 from bridle.values.request import Extra, Request, ToolSpec
+from tests.sim.sim_families import outgoing, put, told
 
 BOUND = "sim:anthropic/claude-sonnet-5-5"
 FREE = "sim:anthropic/claude-sonnet-4-6"

@@ -5,7 +5,6 @@ import asyncio
 import msgspec
 import pytest
 from msgspec.structs import replace
-from sim_families import FAMILIES, MODELS, outgoing, put, question, told
 
 from bridle import Agent
 from bridle.ports.transport import ConnectionCut, OutgoingRequest, SilentPause
@@ -18,6 +17,7 @@ from bridle.testing import FakeClock
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Reply, Stop, ToolCall
+from tests.sim.sim_families import FAMILIES, MODELS, outgoing, put, question, told
 
 BOTH = pytest.mark.parametrize("stream", [True, False])
 EVERY = pytest.mark.parametrize("family", FAMILIES)

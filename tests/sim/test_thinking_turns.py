@@ -8,7 +8,6 @@ import asyncio
 import json
 
 import pytest
-from sim_families import answer_statelessly
 
 from bridle import Agent, Budget, Thinking, import_history, tool
 from bridle.ports.transport import OutgoingRequest
@@ -17,6 +16,7 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing import simulator
 from bridle.values.events import ModelReplied
 from bridle.values.message import Reasoning
+from tests.sim.sim_families import answer_statelessly
 
 ALLOWED = sorted(
     model.id.rpartition("anthropic.")[2]

@@ -1,5 +1,6 @@
 import pytest
-from postgres_stores import make_server
+
+from tests.stores.postgres_stores import make_server
 
 
 @pytest.fixture

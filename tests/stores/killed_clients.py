@@ -9,13 +9,9 @@ pipe for each append that was acknowledged.  It is killed a random time after th
 import asyncio
 import random
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "suite"))
-
-from crashes import kill_appending_child
 
 from bridle.stores.postgres.store import PostgresStore
+from tests.suite.crashes import kill_appending_child
 
 SESSIONS, KILLS_PER_LOG = 4, 20
 LIFE_SECONDS_MAX = 0.05

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from postgres_server import PostgresServer, find_binaries
 
 from bridle.stores import open_store
 from bridle.stores.postgres.store import PostgresStore
 from bridle.testing.conformance.sample_records import make_prompt, make_records
+from tests.suite.postgres_server import PostgresServer, find_binaries
 
 
 def make_server(**options):

@@ -9,7 +9,6 @@ from contextlib import closing
 
 import msgspec
 import pytest
-from command import bridle
 
 from bridle import Agent
 from bridle.run.archive.redact import redact_record
@@ -30,8 +29,10 @@ from bridle.values.calls import ContentRedacted, redaction_key
 from bridle.values.errors import Unusable
 from bridle.values.events import RunEnded
 from bridle.values.record import GENESIS, seal_record, unseal_record
+from tests.suite.campaign import scale
+from tests.suite.command import bridle
 
-ROUNDS = 20 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+ROUNDS = scale(20)
 SESSIONS = 6
 
 

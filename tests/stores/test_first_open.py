@@ -6,9 +6,9 @@ import sys
 import threading
 
 import pytest
-from patience import PATIENCE_SECONDS
 
 from bridle.stores.sqlite.store import SqliteStore
+from tests.suite.patience import PATIENCE_SECONDS
 
 PROCESSES = 12
 OPENING = """

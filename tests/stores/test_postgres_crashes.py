@@ -4,28 +4,26 @@ BRIDLE_CAMPAIGN multiplies the rounds.
 """
 
 import asyncio
-import os
-import random
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from postgres_server import PostgresServer, find_binaries
-from test_store_crashes import append_in_turns, check_acknowledged
 
 from bridle.stores import open_store
 from bridle.testing.conformance.sample_records import make_prompt, make_records
 from bridle.values.errors import Conflict, StoreError, Unusable
+from tests.stores.appending_processes import append_in_turns, check_acknowledged
+from tests.suite.campaign import FIRST_SEED, new_random, scale
+from tests.suite.postgres_server import PostgresServer, find_binaries
 
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 WRITERS = 8
 
 
 def test_a_killed_client_loses_nothing(postgres):
     program = Path(__file__).with_name("killed_clients.py")
-    command = [sys.executable, program, postgres.new_url(), str(20 * CAMPAIGN), str(CAMPAIGN)]
+    command = [sys.executable, program, postgres.new_url(), str(scale(20)), str(FIRST_SEED)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     print(f"\n{done.stdout}")
@@ -34,7 +32,7 @@ def test_a_killed_client_loses_nothing(postgres):
 @pytest.mark.parametrize("shared", [False, True], ids=["own sessions", "one session"])
 def test_several_processes_take_turns(postgres, shared):
     url = postgres.new_url()
-    check_acknowledged(url, append_in_turns(url, 20 * CAMPAIGN, shared=shared))
+    check_acknowledged(url, append_in_turns(url, scale(20), shared=shared))
 
 
 async def write_until(store, session, ended, acknowledged, chance):
@@ -71,7 +69,7 @@ def test_killed_servers_and_cut_connections_lose_nothing():
     if binaries is None:
         pytest.skip("there is no PostgreSQL server to run")
     server = PostgresServer(binaries)
-    chance, rounds = random.Random(CAMPAIGN), 3 * CAMPAIGN
+    chance, rounds = new_random(__name__), scale(3)
     disturbances = {
         "kill": lambda: server.restart(signal.SIGKILL),
         "restart": lambda: server.restart(signal.SIGINT),
@@ -134,8 +132,8 @@ ZOMBIE = """if True:
 
 
 def test_a_paused_owner_cannot_write_after_a_takeover(postgres):
-    rounds, url = 5 * CAMPAIGN, postgres.new_url()
-    chance = random.Random(CAMPAIGN)
+    rounds, url = scale(5), postgres.new_url()
+    chance = new_random(__name__)
 
     async def take_over(store, session):
         with pytest.raises(Conflict, match="in use"):
@@ -182,7 +180,7 @@ def test_two_owners_never_write_together(postgres):
 
     async def own(number, acknowledged):
         store = open_store(url)
-        for _ in range(3 * CAMPAIGN):
+        for _ in range(scale(3)):
             try:
                 async with store.lease("a", take_over=True) as lease:
                     for _ in range(3):

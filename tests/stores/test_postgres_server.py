@@ -15,8 +15,6 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from postgres_server import PostgresServer, change_rows, find_binaries, find_free_port
-from postgres_stores import line, make_server, run_with
 
 from bridle import Agent, KeepRaw, redact_record, tool
 from bridle.core.recovery.log_repair import fold_log
@@ -33,6 +31,8 @@ from bridle.testing.scripted_model import call_reply
 from bridle.values.errors import Corrupt, Unusable
 from bridle.values.events import RunEnded
 from bridle.values.record import GENESIS, seal_record
+from tests.stores.postgres_stores import line, make_server, run_with
+from tests.suite.postgres_server import PostgresServer, change_rows, find_binaries, find_free_port
 
 SECRET = "4111-1111-1111-1111"
 VACUUMS = "SELECT vacuum_count FROM pg_stat_user_tables WHERE schemaname = 'bridle' AND relname = 'events'"
@@ -83,6 +83,7 @@ def tls_server():
     pytest.skip("no PostgreSQL server here was built with TLS: apt-get install postgresql")
 
 
+@pytest.mark.slow
 def test_tls_is_used_and_verified_as_the_url_says(tls_server, tmp_path):
     own_server = tls_server
     host = own_server.url().replace("127.0.0.1", "localhost")
@@ -421,7 +422,7 @@ WORKER = (
     "USAGE ON ALL SEQUENCES IN SCHEMA bridle",
     "DELETE ON bridle.events",
 )
-"""Grants of format 1, which has no snapshots."""
+"""Grants without the table of the snapshots."""
 
 
 @tool(effect="read")
@@ -460,23 +461,6 @@ def test_a_role_that_may_not_use_snapshots_needs_none(own_server, monkeypatch, l
     last = "(SELECT max(seq) FROM bridle.events WHERE sid = 1)"
     own_server.sql(f"DELETE FROM bridle.events WHERE sid = 1 AND seq = {last}")
     run_with(guest, live)  # the torn end is repaired
-
-
-def test_older_tables_pass_their_grants_on_to_snapshots(own_server, monkeypatch):
-    monkeypatch.setattr(session_log, "SNAPSHOT_RECORDS", 6)
-    run_with(own_server.url(), live)
-    guest = make_role(own_server, *WORKER)
-    own_server.sql('CREATE ROLE "An Auditor" LOGIN')
-    own_server.sql('GRANT SELECT ON bridle.events TO "An Auditor"')
-    own_server.sql("DROP TABLE bridle.snapshots")
-    own_server.sql("UPDATE bridle.format SET version = 1")
-    run_with(own_server.url(), read_a)
-    assert run_with(guest, live) > 0
-    rights = "grantee, string_agg(privilege_type, ' ' ORDER BY privilege_type) FROM information_schema.role_table_grants"
-    found = own_server.sql(
-        f"SELECT {rights} WHERE table_name = 'snapshots' AND grantee <> 'bridle' GROUP BY 1 ORDER BY 1"
-    )
-    assert found.split("\n") == ["An Auditor|SELECT", "guest|DELETE INSERT SELECT UPDATE"]
 
 
 def test_a_redaction_in_a_database_is_anchored_and_another_one_is_found(postgres, tmp_path):

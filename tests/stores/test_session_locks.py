@@ -12,8 +12,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from kill_agent import SESSION, Ledger, paying_agent
-from leases import hold
 
 from bridle import Agent, tool
 from bridle.stores import open_store
@@ -22,6 +20,8 @@ from bridle.testing import scripted
 from bridle.testing.conformance.sample_records import make_prompt, make_records
 from bridle.testing.scripted_model import call_reply
 from bridle.values.errors import Conflict, Unusable
+from tests.story.kill_agent import SESSION, Ledger, paying_agent
+from tests.suite.leases import hold
 
 PROGRAM = Path(__file__).parents[1] / "story" / "kill_agent.py"
 
@@ -275,7 +275,7 @@ def test_a_program_that_a_tool_started_does_not_keep_the_lock_of_a_killed_driver
 
 
 def test_a_fork_that_python_does_not_see_keeps_the_lock_until_it_ends_and_lets_nobody_in(path):
-    """The limit that SECURITY.md names: such a child delays the next driver, and never lets in a second."""
+    """The limit that docs/security/threat_model.md names: such a child delays the next driver, and never lets in a second."""
     store = open_store(path)
     with Child(STARTING, path, "started", "fork in C") as driver:
         driver.send_signal(signal.SIGKILL)

@@ -10,14 +10,14 @@ import weakref
 from contextlib import closing
 
 import pytest
-from patience import PATIENCE_SECONDS
-from test_sqlite import write_lock
 
 from bridle.stores.sqlite.store import SqliteStore
 from bridle.stores.sqlite.watching import NAMES_PER_QUERY
 from bridle.testing.conformance.sample_records import make_prompt, make_records
 from bridle.values.errors import Conflict, Corrupt, MisuseError
 from bridle.values.record import GENESIS, seal_record
+from tests.stores.sqlite_locks import write_lock
+from tests.suite.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -157,6 +157,46 @@ def test_reading_does_not_wait_for_a_writer(path):
     asyncio.run(main())
 
 
+def test_a_cancelled_append_ends_when_nothing_can_be_appended_any_more(path):
+    async def main():
+        store = SqliteStore(path)
+        first, second = make_records(make_prompt("one"), make_prompt("two"))
+        await store.append("a", 0, [first])
+        with write_lock(path):
+            task = asyncio.ensure_future(store.append("a", 1, [second]))
+            for _ in range(3):
+                await asyncio.sleep(0)
+                task.cancel()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not task.done(), "the write may still happen"
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        found = await store.read("a")
+        await store.close()
+        return found
+
+    assert len(asyncio.run(main())) == 2
+
+
+def test_a_cancelled_append_is_not_waited_for_without_end(path, monkeypatch):
+    monkeypatch.setattr("bridle.stores.finished_writes.CANCELLED_SECONDS_MAX", 0.01)
+
+    async def main():
+        store = SqliteStore(path)
+        first, second = make_records(make_prompt("one"), make_prompt("two"))
+        await store.append("a", 0, [first])
+        with write_lock(path):
+            task = asyncio.ensure_future(store.append("a", 1, [second]))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait((task,), timeout=PATIENCE_SECONDS)
+            assert task.cancelled()
+        await store.close()
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_caller_does_not_break_the_writer(path):
     async def main():
         store = SqliteStore(path)
@@ -177,7 +217,8 @@ def test_a_cancelled_caller_does_not_break_the_writer(path):
     asyncio.run(main())
 
 
-def test_a_loop_that_is_gone_does_not_break_the_writer(path):
+def test_a_loop_that_is_gone_does_not_break_the_writer(path, monkeypatch):
+    monkeypatch.setattr("bridle.stores.finished_writes.CANCELLED_SECONDS_MAX", 0.0)
     store = SqliteStore(path)
     line = make_records(make_prompt("one"))
 

@@ -6,7 +6,6 @@ bug it has that bug, which is how the conformance check and the model test are t
 
 import asyncio
 import itertools
-import os
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -24,7 +23,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from postgres_server import PostgresServer
 
 from bridle.ports.store import Lease, SessionInfo, Store
 from bridle.stores import open_store
@@ -36,8 +34,9 @@ from bridle.testing.conformance.store import check_store
 from bridle.testing.conformance.store_blobs import make_blob_receipt
 from bridle.values.errors import BridleError, Conflict, MissingBlob, MisuseError, SessionNotFound
 from bridle.values.record import GENESIS, Record, seal_record
+from tests.suite.campaign import FIRST_SEED, scale
+from tests.suite.postgres_server import PostgresServer
 
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 """How much longer than usual the random tests run."""
 
 
@@ -218,6 +217,7 @@ def make(request, tmp_path):
     return make_store
 
 
+@pytest.mark.slow
 def test_a_store_keeps_its_promises(make):
     asyncio.run(check_store(make))
 
@@ -421,7 +421,7 @@ def steps(examples, phases=tuple(Phase)):
         phases=phases,
         stateful_step_count=40,
         deadline=None,
-        derandomize=CAMPAIGN == 1,
+        derandomize=not FIRST_SEED,
         database=None,
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
@@ -429,18 +429,18 @@ def steps(examples, phases=tuple(Phase)):
 
 
 def test_memory_does_what_the_oracle_does():
-    run_state_machine_as_test(MemoryMachine, settings=steps(100 * CAMPAIGN))
+    run_state_machine_as_test(MemoryMachine, settings=steps(scale(100)))
 
 
 def test_sqlite_does_what_the_oracle_does():
-    run_state_machine_as_test(SqliteMachine, settings=steps(25 * CAMPAIGN))
+    run_state_machine_as_test(SqliteMachine, settings=steps(scale(25)))
 
 
 def test_postgres_does_what_the_oracle_does(postgres):
     class Machine(PostgresMachine):
         server = postgres
 
-    run_state_machine_as_test(Machine, settings=steps(8 * CAMPAIGN))
+    run_state_machine_as_test(Machine, settings=steps(scale(8)))
 
 
 @pytest.mark.parametrize(
@@ -453,6 +453,7 @@ def test_postgres_does_what_the_oracle_does(postgres):
         "lists all",
     ],
 )
+@pytest.mark.slow
 def test_the_model_finds_a_store_that(bug):
     class Machine(StoreMachine):
         @initialize()

@@ -147,9 +147,8 @@ def test_notes_that_were_given_to_another_tenant_are_not_read(tmp_path):
     asyncio.run(exchange())
 
 
-def test_a_log_of_an_older_version_is_read_and_goes_on(path):
-    change(path, "DROP TABLE origins", "ALTER TABLE sessions DROP COLUMN epoch", "PRAGMA user_version = 1")
-    assert len(read(path, "a")) == 2
-    store = open_store(path)
-    asyncio.run(store.append("new", 0, make_records(make_prompt("x"))))
-    assert len(asyncio.run(store.read("c"))) == 2
+def test_a_session_without_its_origin_is_refused(path):
+    change(path, "DELETE FROM origins WHERE uid = 'a'")
+    with pytest.raises(Corrupt, match="its row in the table origins was removed by another program; restore"):
+        read(path, "a")
+    assert len(read(path, "b")) == 2

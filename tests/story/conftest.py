@@ -5,10 +5,10 @@ import threading
 from contextlib import suppress
 
 import pytest
-from replayed import replay_store, watch_stores
 
 from bridle.stores import open_store
 from bridle.values.errors import BridleError
+from tests.suite.replayed import replay_store, watch_stores
 
 
 @pytest.fixture(autouse=True)

@@ -6,20 +6,18 @@ log knows of.  BRIDLE_CAMPAIGN multiplies the kills.
 
 import asyncio
 import os
-import random
 import signal
-from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fork_server import ForkServer
-from kill_agent import MOMENTS, POLICIES, SESSION, Ledger, paying_agent
-from kill_agent import main as pay
 
 from bridle.cli.main import main as command
-
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+from tests.story.kill_agent import MOMENTS, POLICIES, SESSION, Ledger, paying_agent
+from tests.story.kill_agent import main as pay
+from tests.story.payments import check_payments
+from tests.suite.campaign import new_random, scale
+from tests.suite.fork_server import ForkServer
 
 
 class Payers(ForkServer):
@@ -72,7 +70,7 @@ EXPECTED = {
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_killed_at_every_moment_of_a_payment(tmp_path, capsys, payers, policy, moment):
-    for round_ in range(CAMPAIGN):
+    for round_ in range(scale(1)):
         folder = tmp_path / str(round_)
         folder.mkdir()
         with payers.pay(folder, policy, moment, 1, 2) as (child, lines):
@@ -121,12 +119,13 @@ def _check(folder, policy, moment, capsys):
         assert "in doubt  c1_1 pay was started and has no result" in after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["retry", "probe", "report"])
 def test_killed_again_and_again_at_any_moment(tmp_path, payers, policy):
     """Nobody waits for the kill here: it comes while the process goes on."""
-    chance = random.Random(f"{policy} {CAMPAIGN}")
+    chance = new_random(policy)
     amounts = list(range(1, 9))
-    for round_ in range(CAMPAIGN):
+    for round_ in range(scale(1)):
         folder = tmp_path / str(round_)
         folder.mkdir()
         for kills_left in (2, 1, 0):
@@ -140,26 +139,4 @@ def test_killed_again_and_again_at_any_moment(tmp_path, payers, policy):
                 else:
                     assert [*lines][-1] == "ended done\n"
                     assert payers.wait(child) == 0
-        _check_all(folder, policy, amounts)
-
-
-def _check_all(folder, policy, amounts):
-    agent = paying_agent(folder, policy, amounts)
-
-    async def read():
-        result = await agent.resume(SESSION)
-        await agent.store.close()
-        return result
-
-    result = asyncio.run(read())
-    assert result.stop == "done"
-    made = Ledger(folder).lines()
-    assert len({key for _, key in made}) == len(set(made)), "a payment repeated has the key it had"
-    times = Counter(amount for amount, _ in made)
-    for amount, told in zip(amounts, result.messages[2].results, strict=True):
-        if told.outcome == "ok":
-            assert times[amount] >= 1, "a receipt without a payment"
-            assert times[amount] == 1 or policy == "retry"
-        else:
-            assert (policy, told.outcome) == ("report", "unknown")
-            assert times[amount] <= 1
+        check_payments(folder, policy, amounts)

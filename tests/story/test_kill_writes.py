@@ -3,7 +3,7 @@
 A library loaded before all others (`kill_at_write.c`) ends the process before the call, after it, or when half of
 the bytes are written.  BRIDLE_CAMPAIGN multiplies the sessions, and
 
-    python tests/campaigns/run_campaign.py kill_writes KILLS FROM_SEED
+    python -m tests.campaigns.run_campaign kill_writes KILLS FROM_SEED
 
 kills as often, with seeds of its own, and says how far it is.
 """
@@ -23,12 +23,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kill_agent import AMOUNT_LONG, RESULT_LONG, SESSION, Ledger
 
 from bridle.stores import open_store
 from bridle.values.events import ToolFinished
+from tests.story.kill_agent import AMOUNT_LONG, RESULT_LONG, SESSION, Ledger
+from tests.suite.campaign import new_random, scale
 
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 HERE = Path(__file__).parent
 HOWS = ("before", "after", "torn")
 POLICIES = ("retry", "probe", "report")
@@ -152,13 +152,13 @@ async def read(folder: Path):
 
 @pytest.mark.skipif(bool(impossible), reason=impossible)
 def test_killed_at_any_write_or_sync_of_the_store(tmp_path):
-    chance, kills = random.Random(CAMPAIGN), 0
+    chance, kills = new_random(__name__), 0
     with Drivers(tmp_path) as drivers:
         for policy in POLICIES:
             calls = drivers.count(tmp_path / f"{policy}_counted", policy)
-            for number in range(2 * CAMPAIGN):
+            for number in range(scale(2)):
                 kills += live(drivers, tmp_path / f"{policy}_{number}", policy, calls, chance)
-    assert kills >= 3 * CAMPAIGN
+    assert kills >= scale(3)
 
 
 def main(count: int, from_seed: int) -> None:

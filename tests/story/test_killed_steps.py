@@ -5,24 +5,23 @@ prints the kills.  The figures are in docs/stores.md.
 """
 
 import asyncio
-import os
 import signal
 from pathlib import Path
 
 import pytest
-from crashes import kill_after_record
-from fork_server import ForkServer
-from kill_agent import main
-from test_kill import _check_all
 
 from bridle import Agent
 from bridle.stores import open_store
 from bridle.testing import scripted
+from tests.story.kill_agent import main
+from tests.story.payments import check_payments
+from tests.suite.campaign import SCALE
+from tests.suite.crashes import kill_after_record
+from tests.suite.fork_server import ForkServer
 
 AMOUNTS = [1, 2, 3, 4, 5]
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 EVERY = [(store, policy) for store in ("sqlite", "postgres") for policy in ("retry", "probe", "report")]
-AGAIN = (2,) if CAMPAIGN == 1 else (1, 2, 3, 4)
+AGAIN = (1, 2, 3, 4) if SCALE > 1 else (2,)
 """Records of the resumed run after which it is killed too."""
 RECORDS_MAX = 80
 
@@ -47,7 +46,7 @@ def is_killed(server, folder, policy, count):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("store", "policy"), EVERY if CAMPAIGN > 1 else [("sqlite", "report"), ("postgres", "probe")]
+    ("store", "policy"), EVERY if SCALE > 1 else [("sqlite", "report"), ("postgres", "probe")]
 )
 def test_killed_after_every_record(request, tmp_path, store, policy):
     url = request.getfixturevalue("postgres").new_url() if store == "postgres" else ""
@@ -62,6 +61,6 @@ def test_killed_after_every_record(request, tmp_path, store, policy):
             if not killed[0]:
                 break
             points += sum(killed)
-            _check_all(folder, policy, AMOUNTS)
+            check_payments(folder, policy, AMOUNTS)
     print(f"\n{store} {policy}: {points} kills")
     assert points >= 15

@@ -4,7 +4,7 @@ A fork takes milliseconds; an interpreter that imports the package takes most of
 stopped and killed like any others.  Before the first fork the server imports what a run of an agent imports, or what the
 module's function `warm_up` does.
 
-    python fork_server.py MODULE FOLDER
+    python -m tests.suite.fork_server MODULE
 
 reads requests from its input, one JSON value to a line, and answers each with a number.
 """
@@ -20,9 +20,9 @@ import threading
 import traceback
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 
 from bridle import Agent
+from tests.suite.paths import name_module
 
 STOPPED = -signal.SIGSTOP
 """What `wait` returns for a process that is stopped, and not ended."""
@@ -31,9 +31,9 @@ FAILED = 1
 
 class ForkServer:
     def __init__(self, test_file):
-        path = Path(test_file)
         # Python warns of forks in a process with threads; the server checks that it has none.
-        command = [sys.executable, "-W", "ignore::DeprecationWarning", __file__, path.stem, str(path.parent)]
+        options = ("-W", "ignore::DeprecationWarning", "-m", "tests.suite.fork_server")
+        command = [sys.executable, *options, name_module(test_file)]
         self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._left = set()
 
@@ -120,8 +120,7 @@ def run_agent():
         asyncio.run(Agent("sim:", store=f"{folder}/log.db").run("Hi."))
 
 
-def main(name, folder):
-    sys.path.insert(0, folder)
+def main(name):
     module = import_module(name)
     import_used_modules(getattr(module, "warm_up", run_agent))
     assert threading.active_count() == 1, "a process with threads must not fork"

@@ -19,11 +19,11 @@ from collections import Counter
 from pathlib import Path
 from zlib import crc32
 
-import listening
 import pytest
-from witness import Account
 
 from bridle.testing.scripted_model import MODEL_VARIABLE
+from tests.suite import listening
+from tests.suite.witness import Account
 
 HERE = Path(__file__).parent
 SHOWN_MAX = 3
@@ -47,7 +47,19 @@ JUDGED = (
 INVENTED = "the provider sent an item of a type that does not exist, and gets it back"
 GATEWAY = "a gateway gave members of its own, and wants them back"
 SERVED = "a server under test hears the client; its own requests go to a strict simulator"
+TAKES_ALL = "a provider under test accepts every field of the vendors' types, which no simulator does"
 ELSEWHERE = {
+    "test_gateway_fields.py::test_every_field_arrives_on_the_same_wire_or_is_named_or_refused": TAKES_ALL,
+    "test_gateway_fields.py::test_a_member_of_the_same_wire_arrives_also_in_strict_mode": TAKES_ALL,
+    "test_gateway_fields.py::test_a_member_that_another_wire_lacks_is_named_and_refused_in_strict_mode": TAKES_ALL,
+    "test_gateway_fields.py::test_a_member_that_hooks_would_not_see_is_withheld_and_named": TAKES_ALL,
+    "test_gateway_fields.py::test_a_member_that_the_vendor_does_not_take_back_is_named_by_its_own_name": TAKES_ALL,
+    "test_gateway_fields.py::test_a_text_outside_the_conversation_does_not_pass_by_the_hooks": TAKES_ALL,
+    "test_gateway_fields.py::test_no_field_of_a_request_passes_by_the_hooks": TAKES_ALL,
+    "test_gateway_fields.py::test_another_form_of_the_answer_is_another_request": TAKES_ALL,
+    "test_gateway_fields.py::test_a_cache_mark_is_carried_or_named_and_never_refused": TAKES_ALL,
+    "test_gateway_fields.py::test_headers_that_ask_for_something_arrive_on_the_same_wire": TAKES_ALL,
+    "test_gateway_fields.py::test_headers_of_another_wire_are_named_and_refuse_nothing": TAKES_ALL,
     "test_gateway.py::test_clients_of_every_wire_get_a_stream_of_errors_they_know": SERVED,
     "test_gateway.py::test_next_model_of_the_chain_is_used_if_one_fails": NOBODY,
     "test_served_wires.py::test_an_agent_uses_a_served_agent_as_its_model": SERVED,
@@ -77,52 +89,16 @@ KILLED = {"test_killed_workers.py::test_killed_workers", "test_killed_workers.py
 """Tests that kill processes at any moment, also between a request and the simulator that hears it."""
 """Tests whose requests no strict simulator hears, and why."""
 UNTYPED = {
+    "test_gateway_fields.py::test_every_field_arrives_on_the_same_wire_or_is_named_or_refused": TAKES_ALL,
+    "test_gateway_fields.py::test_no_field_of_a_request_passes_by_the_hooks": TAKES_ALL,
     "test_foreign_servers.py::test_a_signature_kept_in_an_id_reaches_the_server_that_put_it_there": GATEWAY,
     "test_foreign_servers.py::test_a_thought_that_came_in_fragments_goes_back_as_one": GATEWAY,
     "test_foreign_servers.py::test_the_calls_run_as_they_were_made_and_the_answer_is_heard": GATEWAY,
     "test_foreign_servers.py::test_the_ids_of_calls_go_back_unchanged": GATEWAY,
     "test_hosted_calls.py::test_a_response_of_unknown_items_is_no_answer": INVENTED,
+    "test_mutated_replies.py::test_sessions_found_by_a_campaign_go_on": INVENTED,
 }
 """Tests whose requests the vendors' types do not allow, and why."""
-BYTES = {
-    "decoding": (
-        r"\.new_decoder\(",
-        """
-        sim_families.py test_anthropic_summary.py test_codecs.py test_decoder.py test_eventstream.py
-        test_foreign_reasoning.py test_fuzz.py test_kit_decode.py test_kit_failures.py test_kit_usual.py
-        test_missing_fields.py test_mutated_replies.py test_openai_chat_decode.py test_openai_chat_encode.py
-        test_openai_chat_quirks.py test_openai_prompts.py test_openai_responses_wire.py
-        test_recorded_costs.py test_reference_decoder.py test_scripted.py test_serving_wires.py test_sim.py
-        test_tool_names.py test_vendor_streams.py vendor_replies.py wire_kit.py
-        """,
-    ),
-    "sockets": (
-        r"HttpTransport\(",
-        "local_server.py test_cancel.py test_connection_pool.py test_http.py test_http1.py wire_clients.py",
-    ),
-    "applications": (
-        r"InProcessTransport\(",
-        """
-        bills.py mutated_replies.py raw_server.py sealed_talk.py switch_servers.py test_breakpoints.py
-        test_cache_diagnosis.py test_chained_replies.py test_conversation_object.py test_faults.py
-        test_hosted_tools.py test_inprocess.py test_keys_and_names.py test_latency.py test_lineage.py test_notes.py
-        test_partial_usage.py test_prefix.py test_prompt_layers.py test_refused_parameters.py
-        test_private_hosted_tools.py test_rejected_parts.py test_retrieval.py test_retry.py test_simulator.py test_stored_prompts.py
-        test_kit_failures.py
-        """,
-    ),
-    "transports": (
-        r"def open\(self",
-        "test_bounds.py test_early_start.py test_mcp_oauth.py test_private_extras.py test_rates.py test_tool_catalogue.py",
-    ),
-    "recordings": (
-        r"\bRecordedReply\(|\breplaying\(",
-        "test_inprocess.py test_private_extras.py test_recordings.py test_redaction.py",
-    ),
-}
-"""By kind: files that give a decoder bytes of their own, or stand between an agent and its provider.
-
-Decoding asks nobody.  What the others send is judged as everything is: this tells where to look."""
 
 _NOW = [Account()]
 _TOTALS = Counter()

@@ -1,26 +1,33 @@
-"""Makes the helper modules of the tests importable outside pytest, and in processes that tests start.
-
-pytest reads the same list of folders from pyproject.toml (`pythonpath`).
-"""
+"""The project's root, for processes that tests start; and programs outside of the package of tests."""
 
 import os
 import sys
-import tomllib
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 
 
-def list_helper_folders() -> list[str]:
-    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
-    return [str(ROOT / folder) for folder in options["pythonpath"]]
-
-
-def add_helper_folders() -> None:
-    """Add the folders to this process and to the environment of its children."""
-    folders = list_helper_folders()
-    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+def add_project_root() -> None:
+    """Let the children of this process import the helpers of the tests by their full names."""
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [*folders, *(each for each in known if each and each not in folders)]
-    )
+    others = [each for each in known if each and each != str(ROOT)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *others])
+
+
+def name_module(path: str | Path) -> str:
+    """The full name of a module of the tests."""
+    return ".".join(Path(path).resolve().relative_to(ROOT.resolve()).with_suffix("").parts)
+
+
+def load_program(path: str) -> ModuleType:
+    """Import a file of the examples, the site or the benchmarks as the files beside it do: by its bare name."""
+    file = ROOT / path
+    sys.path.insert(0, str(file.parent))
+    try:
+        module = import_module(file.stem)
+    finally:
+        sys.path.remove(str(file.parent))
+    assert module.__file__ and Path(module.__file__).samefile(file), f"{module.__file__} is not {file}"
+    return module

@@ -5,13 +5,17 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
 import termios
-from contextlib import contextmanager
+import threading
+from contextlib import contextmanager, suppress
 
-from patience import PATIENCE_SECONDS
+from tests.suite.command import open_warm_command
+from tests.suite.cpu_time import add_cpu_seconds
+from tests.suite.patience import PATIENCE_SECONDS
 
 STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 SCREEN_PIECE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+")
@@ -80,22 +84,63 @@ class Terminal:
         return bool(data)
 
 
+class WarmProgram:
+    """A copy of the imported command (`warm_process.py`) on a terminal."""
+
+    def __init__(self, words, cwd, env, slave):
+        self._command = open_warm_command()
+        self._process = self._command.start(words, env, cwd, [slave] * 3, on_terminal=True)
+        self._has_ended = False
+
+    def wait(self, timeout):
+        if not self._has_ended:
+            killer = threading.Timer(timeout, self._send_kill)
+            killer.start()
+            self.returncode, cpu_seconds = self._command.wait(self._process)
+            killer.cancel()
+            self._has_ended = True
+            add_cpu_seconds(cpu_seconds)
+        return self.returncode
+
+    def kill(self):
+        if not self._has_ended:
+            self._send_kill()
+            self.wait(PATIENCE_SECONDS)
+
+    def _send_kill(self):
+        with suppress(ProcessLookupError):
+            os.kill(self._process, signal.SIGKILL)
+
+
 @contextmanager
-def open_terminal(*arguments, cwd, env, columns=80, program=BRIDLE):
+def open_terminal(*arguments, cwd, env, columns=80, program=None):
+    """Start the command, or another program, on a new terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with subprocess.Popen(
-        [sys.executable, "-c", ON_TERMINAL, *program, *arguments],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        cwd=cwd,
-        env=env,
-        start_new_session=True,
-    ) as running:
-        os.close(slave)
+    with closing_descriptor(master):
+        with closing_descriptor(slave):
+            if program is None and env.get("PYTHONPATH") in (None, os.environ.get("PYTHONPATH")):
+                running = WarmProgram(arguments, cwd, env, slave)
+            else:
+                running = subprocess.Popen(
+                    [sys.executable, "-c", ON_TERMINAL, *(program or BRIDLE), *arguments],
+                    stdin=slave,
+                    stdout=slave,
+                    stderr=slave,
+                    cwd=cwd,
+                    env=env,
+                    start_new_session=True,
+                )
         try:
             yield Terminal(master, running)
         finally:
             running.kill()
-            os.close(master)
+            running.wait(PATIENCE_SECONDS)
+
+
+@contextmanager
+def closing_descriptor(descriptor):
+    try:
+        yield
+    finally:
+        os.close(descriptor)

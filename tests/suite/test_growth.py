@@ -3,7 +3,8 @@
 import gc
 
 import pytest
-from growth import LINEAR_MAX, ROUNDS_MAX, assert_cost_per_item, assert_growth, measure_seconds
+
+from tests.suite.growth import LINEAR_MAX, ROUNDS_MAX, assert_cost_per_item, assert_growth, measure_seconds
 
 
 def prepare_linear(size):

@@ -1,7 +1,8 @@
 """A check of times is repeated with longer ones, and still fails if it fails for each."""
 
 import pytest
-from patience import allow_longer
+
+from tests.suite.patience import allow_longer
 
 
 def late(passes_from, tried):

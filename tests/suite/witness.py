@@ -20,8 +20,9 @@ import re
 from collections import Counter
 
 import msgspec
-from listening import short
-from vendor_types import judge
+
+from tests.suite.listening import short
+from tests.wire.vendors.vendor_types import judge
 
 LISTS = ("messages", "input", "contents")
 HEAD = ("model", "tools", "system", "instructions", "systemInstruction", "cachedContent")

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from sim_families import FAMILIES, MODELS, put, question, told
 
 from bridle import Agent
 from bridle.ports.transport import OutgoingRequest
@@ -13,6 +12,7 @@ from bridle.sim.simulator import Simulator
 from bridle.testing import ProviderSim, recording, replaying
 from bridle.transports.recorded import RecordedReply, encode_exchange, read_exchanges, scrub_exchange
 from bridle.values.errors import MisuseError
+from tests.sim.sim_families import FAMILIES, MODELS, put, question, told
 
 PROMPT = '!say Let me add.\n!call add {"a": 1, "b": 2}\n!then\n!say Three.'
 

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load_codec
+from bridle.sim.families import find_family
+from bridle.testing.conformance.codec_samples import request_for, sample_replies
 from bridle.testing.wire.canonical_requests import CANONICAL_FORMS
 from bridle.testing.wire.check_recording import decode_recording
 from bridle.testing.wire.reference_decoder import split_documents
@@ -15,10 +17,10 @@ from bridle.testing.wire.reference_replies import read_reply
 from bridle.testing.wire.reply_agreement import find_disagreements
 from bridle.testing.wire.request_roundtrip import find_request_differences
 from bridle.values.errors import ProviderError
-from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall
+from bridle.values.message import Opaque, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Request
-from wire import corpus
+from tests.wire.wire import corpus
 
 FAMILIES = ["anthropic", "openai-responses", "openai-chat", "gemini", "bedrock-converse"]
 SPOILED_EACH = 15
@@ -233,6 +235,26 @@ def test_the_second_reading_shares_nothing_with_the_codecs():
     assert len(paths) > len(FAMILIES)
     for path in paths:
         assert "providers" not in path.read_text(), path
+
+
+CONTINUED = Opaque(kind="continuation", native='{"continuationToken":"dG9rZW4="}')
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("stop", Stop)
+@pytest.mark.parametrize("file", FAMILIES)
+def test_both_readings_know_every_reason_to_stop(file, stop, stream):
+    """Also those that no recording has."""
+    family = file.replace("-", "_")
+    plain, calling, *_ = sample_replies(family)
+    pausing = replace(plain, parts=(*plain.parts, CONTINUED)) if family == "gemini" else plain
+    for reply in (plain, calling, pausing):
+        spoken = find_family(family).encode_reply(replace(reply, stop=stop), stream=stream)
+        decoder = load_codec(family).new_decoder(request_for(reply), 200, dict(spoken.headers))
+        decoder.feed(b"".join(spoken.frames))
+        told = read_reply(family, b"".join(spoken.frames))
+        assert told is not None
+        assert [each for each in find_disagreements(told, decoder.close()) if not each.reason] == []
 
 
 # What is new next year, beside what is known today

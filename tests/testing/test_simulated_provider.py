@@ -2,22 +2,23 @@
 
 import asyncio
 import json
-import sys
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
-from patience import PATIENCE_SECONDS
 
 from bridle import Agent
 from bridle.sim.responder.alternatives import echo_last_input
 from bridle.testing import ProviderSim, simulator
 from bridle.values.errors import MisuseError
 from bridle.values.request import Extra
+from tests.suite.paths import load_program
+from tests.suite.patience import PATIENCE_SECONDS
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-from test_my_agent import *  # noqa: F403 - the example is part of the suite
+EXAMPLE = vars(load_program("examples/test_my_agent.py"))
+globals().update(
+    {name: value for name, value in EXAMPLE.items() if not name.startswith("_")}
+)  # it is part of the suite
 
 CLAUDE = "claude-sonnet-5-5"
 

@@ -2,15 +2,15 @@
 
 import importlib
 import shutil
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.suite.paths import load_program
+
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "bench"))
-release = importlib.import_module("release")
+release = load_program("bench/release.py")
 VERSION = release.check_version(
     f"## Unreleased ({importlib.import_module('bridle').__version__})", draft=True
 )
@@ -22,6 +22,13 @@ def test_a_draft_may_be_undated_and_a_release_may_not():
     for heading in (f"Unreleased ({VERSION})", "9.9.9 (2026-11-17)", f"{VERSION} (soon)"):
         with pytest.raises(release.Unfit, match="the first section of CHANGELOG"):
             release.check_version(f"# Changelog\n\n## {heading}\n", draft=False)
+
+
+def test_addresses_of_nobody_are_refused():
+    project = '[project.urls]\nSource = "https://{}/bridle"\nIssues = "https://real.test/issues"\n'
+    release.check_addresses(project.format("code.test"))
+    with pytest.raises(release.Unfit, match=r"placeholders: Source; put in"):
+        release.check_addresses(project.format("bridle.example.com"))
 
 
 def test_package_and_metadata_have_one_version(monkeypatch, tmp_path):
@@ -38,10 +45,17 @@ def built(tmp_path_factory):
     return release.build(ROOT, tmp_path_factory.mktemp("dist") / "dist")
 
 
+@pytest.mark.slow
 def test_the_files_of_this_checkout_pass(built):
     wheel, archive = built
     release.check_wheel(wheel, VERSION)
-    release.check_archive(archive, wheel)
+    release.check_archive(archive, wheel, release.list_tracked(ROOT))
+
+
+def test_an_archive_that_lacks_a_file_of_the_repository_is_refused(built):
+    wheel, archive = built
+    with pytest.raises(release.Unfit, match=r"lacks evals/suite\.toml; see pyproject"):
+        release.check_archive(archive, wheel, ["README.md", "evals/suite.toml"])
 
 
 @pytest.mark.parametrize(

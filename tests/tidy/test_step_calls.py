@@ -19,18 +19,18 @@ COUNTED_BY = (3, 11)
 TOLERANCE = 1.02
 STEPS, STEPS_MORE = 24, 96
 CALLS = {  # a step: all calls, those of our own functions
-    "anthropic/whole": (767, 385),
-    "anthropic/streamed": (2620, 929),
-    "openai_responses/whole": (923, 437),
-    "openai_responses/streamed": (3061, 1071),
-    "openai_chat/whole": (913, 454),
-    "openai_chat/whole, with a key": (918, 456),
-    "openai_chat/streamed": (2473, 955),
-    "openai_chat/streamed, with a key": (2784, 1109),
-    "gemini/whole": (1032, 514),
-    "gemini/streamed": (1572, 689),
-    "bedrock_converse/whole": (1076, 530),
-    "bedrock_converse/streamed": (2713, 1019),
+    "anthropic/whole": (791, 391),
+    "anthropic/streamed": (2679, 935),
+    "openai_responses/whole": (947, 442),
+    "openai_responses/streamed": (3121, 1076),
+    "openai_chat/whole": (939, 463),
+    "openai_chat/whole, with a key": (950, 470),
+    "openai_chat/streamed": (2529, 964),
+    "openai_chat/streamed, with a key": (2846, 1123),
+    "gemini/whole": (1060, 525),
+    "gemini/streamed": (1610, 700),
+    "bedrock_converse/whole": (1095, 535),
+    "bedrock_converse/streamed": (2762, 1024),
 }
 
 

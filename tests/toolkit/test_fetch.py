@@ -8,12 +8,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
 import pytest
-from patience import PATIENCE_SECONDS
 
 from bridle import MisuseError
-from bridle.sandbox.host_rules import HostRefused, HostRules, is_public
+from bridle.ports.addresses import is_public
+from bridle.sandbox.host_rules import HostRefused, HostRules
 from bridle.toolkit import fetch, fetch_tool
 from bridle.toolkit.fetch_tool import PageFetcher, extract_text
+from tests.suite.patience import PATIENCE_SECONDS
 
 PAGE = "<html><head><title>t</title><script>x()</script></head><body><h1>Title &amp; more</h1><p>One\n two</p><ul><li>a<li>b</ul></body></html>"
 

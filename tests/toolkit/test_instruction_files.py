@@ -51,9 +51,36 @@ def test_wrong_files_are_refused_at_once(project):
         with pytest.raises(MisuseError, match=why):
             toolkit.project_instructions("AGENTS.md", name)
     os.mkfifo(project / "pipe")
-    for name in ("absent.md", ".", "pipe"):
-        with pytest.raises(MisuseError, match="are not a file"):
+    for name, why in (("absent.md", "does not exist"), (".", "is a folder"), ("pipe", "is a named pipe")):
+        with pytest.raises(MisuseError, match=why):
             toolkit.project_instructions(name)
+    with pytest.raises(MisuseError, match="No such file"):
+        toolkit.project_instructions("absent/AGENTS.md")
+
+
+@pytest.mark.parametrize(
+    "target", ["/proc/self/environ", "../outside.md", "/dev/zero", "absent.md", "loop.md"]
+)
+def test_a_link_that_leaves_the_folder_is_refused(project, target):
+    project.parent.joinpath("outside.md").write_text("SECRET")
+    (project / "inside.md").write_text("Use tabs.")
+    (project / "loop.md").symlink_to(target)
+    (project / "near.md").symlink_to("inside.md")
+    assert toolkit.project_instructions("near.md")().endswith("Use tabs.")
+    with pytest.raises(MisuseError, match="cannot read the project instructions"):
+        toolkit.project_instructions("loop.md")
+
+
+def test_a_file_that_becomes_a_link_is_refused_and_its_folder_is_kept(project):
+    function = toolkit.project_instructions("AGENTS.md")
+    first = function()
+    moved = project.rename(project.with_name("moved"))
+    project.symlink_to("/proc/self", target_is_directory=True)
+    assert function() == first
+    (moved / "AGENTS.md").unlink()
+    (moved / "AGENTS.md").symlink_to("/proc/self/environ")
+    with pytest.raises(MisuseError, match="outside of the workspace"):
+        function()
 
 
 @pytest.fixture
@@ -79,7 +106,7 @@ def test_the_command_line_reads_a_named_file_and_resumes_without_it(run_command,
     (project / "AGENTS.md").unlink()
     assert run_command("--session", session) == ([text], session)
     assert main(["run", "--store", "log.db", "-m", "sim:", "--project-instructions", "AGENTS.md", "x"]) == 2
-    assert "AGENTS.md' are not a file" in capsys.readouterr().err
+    assert "'AGENTS.md' does not exist" in capsys.readouterr().err
 
 
 def test_settings_apply_to_new_sessions_and_are_shown(run_command, project, capsys):
@@ -104,5 +131,5 @@ def test_agent_files_name_them(run_command, project):
     texts, session = run_command("-a", "a.toml")
     assert len(texts) == 1 and run_command("-a", "a.toml", "--session", session) == (texts, session)
     (project / "b.toml").write_text('model = "sim:"\nproject_instructions = ["NONE.md"]\n')
-    with pytest.raises(MisuseError, match=r"b\.toml, line 2.*are not a file"):
+    with pytest.raises(MisuseError, match=r"b\.toml, line 2.*does not exist"):
         load_agent("b.toml")

@@ -69,6 +69,7 @@ def grep(pattern, **more):
     return ("grep", {"pattern": pattern, **more})
 
 
+@pytest.mark.slow
 def test_find_and_fix_a_failing_test(repository):
     root = repository(
         dates_py="def is_leap(year):\n    return year % 4 == 0\n",
@@ -86,6 +87,7 @@ def test_find_and_fix_a_failing_test(repository):
     assert "1 passed" in results[-1].text and "dates.py | 2 +-" in results[-1].text
 
 
+@pytest.mark.slow
 def test_rename_a_function_in_all_files(repository):
     root = repository(
         shop__init_py="",
@@ -107,6 +109,7 @@ def test_rename_a_function_in_all_files(repository):
     assert results[-2].text == "[no match]" and "1 passed" in results[-1].text
 
 
+@pytest.mark.slow
 def test_add_a_function_with_its_test(repository):
     root = repository(text_py='def words(text):\n    """The words of a text."""\n    return text.split()\n')
     results = work(

@@ -154,7 +154,7 @@ def test_sizes_are_bounded(tmp_path):
     place = write_skill(tmp_path, "many")
     for number in range(FILES_MAX):
         (place / f"f{number}").touch()
-    with pytest.raises(MisuseError, match="at most 500 files"):
+    with pytest.raises(MisuseError, match="at most 2,000 files"):
         toolkit.skills(tmp_path)
     wide = tmp_path / "wide"
     for number in range(45):

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import bridle
-from terminal import open_terminal
 
 from bridle.sandbox.local import MECHANISMS, find_problem
+from tests.suite.command import bridle
+from tests.suite.terminal import open_terminal
 
 needs_sandbox = pytest.mark.skipif(
     all(find_problem(each) for each in MECHANISMS), reason="no sandbox works here"

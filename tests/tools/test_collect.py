@@ -4,7 +4,6 @@ from typing import TypedDict
 
 import msgspec
 import pytest
-from test_tools import run, schema
 
 from bridle.ports.run_context import RunContext
 from bridle.tools import FunctionTool, RawTool, TypedTool, tool
@@ -13,6 +12,7 @@ from bridle.tools.schema.json_types import JsonMismatch
 from bridle.values.errors import BadTool
 from bridle.values.message import Text
 from bridle.values.request import ToolSpec
+from tests.tools.tool_calls import run, schema
 
 
 @tool

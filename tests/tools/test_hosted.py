@@ -86,7 +86,7 @@ def test_each_wire_declares_a_concept_in_its_own_way(name, tool, declared):
 
 
 def test_the_types_of_the_vendors_allow_every_declaration():
-    from vendor_types import type_violations  # needs the path that conftest sets
+    from tests.wire.vendors.vendor_types import type_violations  # needs the path that conftest sets
 
     roots = {"anthropic": "anthropic", "openai_responses": "openai_responses", "gemini": "gemini"}
     for name, tool, _ in DECLARED:

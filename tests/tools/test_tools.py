@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import inspect
-import json
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -16,17 +15,7 @@ from bridle.tools.collect_tools import collect_tools
 from bridle.tools.schema.json_types import JsonMismatch
 from bridle.values.errors import BadTool
 from bridle.values.request import TOOL_SECONDS_DEFAULT, ToolSpec
-
-CONTEXT = RunContext(context=None, session="s1", call_id="c1", idempotency_key="k1")
-
-
-def run(made, **arguments):
-    (part,) = asyncio.run(made.run(arguments, CONTEXT))
-    return part.text
-
-
-def schema(made):
-    return json.loads(made.spec.parameters)
+from tests.tools.tool_calls import CONTEXT, run, schema
 
 
 @tool

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 from dataclasses import dataclass
@@ -45,6 +47,7 @@ tool(plain, effect="reads")  # wrong
 """
 
 
+@pytest.mark.slow
 def test_signatures_survive_strict_checking(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -10,10 +10,9 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from patience import PATIENCE_SECONDS
-
 from bridle.ports.transport import OutgoingRequest
 from bridle.transports.http import HttpTransport
+from tests.suite.patience import PATIENCE_SECONDS
 
 KEY = "sk-secret-0123456789"
 

@@ -13,7 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
 import pytest
-from local_server import (
+
+from bridle.sim import server as sim_server
+from bridle.sim.simulator import Simulator
+from bridle.transports import pool
+from bridle.transports.deadlines import Deadlines
+from bridle.transports.http import HttpTransport, close_all
+from bridle.transports.pool import find_pool
+from bridle.values.errors import ProviderError
+from tests.suite.patience import PATIENCE_SECONDS, allow_longer
+from tests.transports.cancelled_reads import cancel_in_the_middle, listen
+from tests.transports.local_server import (
     endless,
     files_open,
     list_open_files,
@@ -24,15 +34,6 @@ from local_server import (
     streamed,
     whole,
 )
-from patience import PATIENCE_SECONDS, allow_longer
-
-from bridle.sim import server as sim_server
-from bridle.sim.simulator import Simulator
-from bridle.transports import pool
-from bridle.transports.deadlines import Deadlines
-from bridle.transports.http import HttpTransport, close_all
-from bridle.transports.pool import find_pool
-from bridle.values.errors import ProviderError
 
 LOCALHOST = """\
 -----BEGIN PRIVATE KEY-----
@@ -73,21 +74,6 @@ def localhost(tmp_path):
 
 def all_closed(server):
     server.wait_until(lambda server: server.open == 0)
-
-
-async def listen(url, heard):
-    async with HttpTransport().open(outgoing(url)) as answer:
-        async for piece in answer.chunks():
-            heard.set_result(piece)
-
-
-async def cancel_in_the_middle(url):
-    heard = asyncio.get_running_loop().create_future()
-    task = asyncio.ensure_future(listen(url, heard))
-    assert await heard == b"half"
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled()
 
 
 def test_cancelling_in_the_middle_of_an_answer_closes_its_connection():
@@ -309,7 +295,7 @@ def run_script(script, url, certificate, options=STRICT):
 
 BEGIN = """
 import asyncio, gc, sys, threading
-from local_server import read
+from tests.transports.local_server import read
 url = sys.argv[1]
 """
 
@@ -356,7 +342,7 @@ def test_over_tls_and_whatever_way_the_process_ends(script, options, complaints,
 def test_cancelling_over_tls_closes_the_connection_at_once(localhost):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(localhost)
-    script = "from test_connection_pool import cancel_in_the_middle; asyncio.run(cancel_in_the_middle(url))"
+    script = "from tests.transports.cancelled_reads import cancel_in_the_middle; asyncio.run(cancel_in_the_middle(url))"
     with serving(endless, tls=context) as server:
         assert run_script(BEGIN + script, server.url, localhost) == ""
         all_closed(server)

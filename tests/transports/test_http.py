@@ -7,7 +7,13 @@ import threading
 from collections import Counter
 
 import pytest
-from local_server import (
+
+from bridle import __version__
+from bridle.transports.http import Deadlines, HttpTransport
+from bridle.transports.http1 import BUFFER_BYTES_MAX
+from bridle.values.errors import ProviderError
+from tests.suite.patience import PATIENCE_SECONDS
+from tests.transports.local_server import (
     KEY,
     endless,
     list_open_files,
@@ -19,12 +25,6 @@ from local_server import (
     streamed,
     whole,
 )
-from patience import PATIENCE_SECONDS
-
-from bridle import __version__
-from bridle.transports.http import Deadlines, HttpTransport
-from bridle.transports.http1 import BUFFER_BYTES_MAX
-from bridle.values.errors import ProviderError
 
 
 @pytest.fixture(autouse=True)

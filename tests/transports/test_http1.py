@@ -6,12 +6,12 @@ import zlib
 from base64 import b64encode
 
 import pytest
-from local_server import outgoing, read, serving, whole
 
 from bridle.transports import http1, pool
 from bridle.transports.http import HttpTransport
 from bridle.transports.pool import find_pool
 from bridle.values.errors import ProviderError
+from tests.transports.local_server import outgoing, read, serving, whole
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

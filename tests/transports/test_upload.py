@@ -4,7 +4,6 @@ import asyncio
 import tracemalloc
 
 import pytest
-from local_server import read, serving, whole
 
 from bridle.transports.http1 import (
     FIRST_PIECE_BYTES,
@@ -12,6 +11,7 @@ from bridle.transports.http1 import (
     UPLOAD_THRESHOLD_BYTES,
     Http1Connection,
 )
+from tests.transports.local_server import read, serving, whole
 
 SIZES = (
     UPLOAD_THRESHOLD_BYTES - 1,

@@ -6,7 +6,6 @@ import json
 
 import msgspec
 import pytest
-from sim_families import put
 
 from bridle import Agent, Media, Text, tool
 from bridle.core.context.media import find_unsupported_media
@@ -18,6 +17,7 @@ from bridle.values.events import ViewChanged
 from bridle.values.media import recognize_bytes
 from bridle.values.message import Message
 from bridle.values.request import Request
+from tests.sim.sim_families import put
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8/5+hHgAHggJ/PchI7wAAAABJRU5ErkJggg=="

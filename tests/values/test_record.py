@@ -1,11 +1,13 @@
-"""The hash of a record covers its time with the digits of `repr`, whatever writes them."""
+"""The hash of a record covers its time with the digits of `repr`, and tags of events are the names of their classes."""
 
+import re
 from hashlib import sha256
+from typing import get_args
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridle.values.events import Steered
+from bridle.values.events import Event, Steered, UnknownEvent
 from bridle.values.record import DISTANT_TIME, GENESIS, MODERN_TIME, seal_record
 
 TIMES = st.one_of(
@@ -24,3 +26,9 @@ TIMES = st.one_of(
 def test_the_hash_covers_the_time_as_repr_writes_it(at):
     record = seal_record(7, at, Steered(message="on"), GENESIS)
     assert record.hash == sha256(f"{GENESIS} 7 {at!r} ".encode() + record.data).hexdigest()
+
+
+def test_the_tag_of_every_event_is_the_name_of_its_class():
+    """Tags are in every log for good: a tag that kept an earlier name of its class would stay."""
+    tags = {kind.__name__: kind.__struct_config__.tag for kind in get_args(Event) if kind is not UnknownEvent}
+    assert tags == {name: re.sub("(?<!^)(?=[A-Z])", "_", name).lower() for name in tags}

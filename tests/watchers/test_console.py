@@ -3,11 +3,10 @@
 import asyncio
 import io
 
-from sim_families import MODELS
-
 from bridle import Agent
 from bridle.testing import FakeClock, ProviderSim
 from bridle.watchers.console import Console
+from tests.sim.sim_families import MODELS
 
 
 def shown(*families, prompt, faults):

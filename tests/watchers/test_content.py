@@ -8,7 +8,6 @@ import logging
 import re
 
 import pytest
-from otel_receiver import Receiver
 
 from bridle import (
     Agent,
@@ -32,6 +31,7 @@ from bridle.values.errors import Failure
 from bridle.values.request import Extra
 from bridle.watchers.console import Console
 from bridle.watchers.content_filter import filter_value, list_content_fields
+from tests.watchers.otel_receiver import Receiver
 
 MARK = "canary"
 PLACES = (

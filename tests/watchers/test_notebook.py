@@ -8,10 +8,10 @@ import textwrap
 import types
 
 import pytest
-from wire_models import MODELS
 
 from bridle import Agent, MisuseError, NotebookView, TextDelta, tool
 from bridle.watchers.notebook import PartialReply
+from tests.suite.wire_models import MODELS
 
 
 class Cell:

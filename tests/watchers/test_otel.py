@@ -12,7 +12,6 @@ import textwrap
 from collections import defaultdict
 
 import pytest
-from otel_receiver import Receiver, check_tree, read_attributes
 
 from bridle import Agent, Budget, MisuseError, RunContext, Telemetry, flush_telemetry, tool
 from bridle.core.recovery.log_repair import LogReader
@@ -20,6 +19,7 @@ from bridle.core.tracing.session_trace import SessionTrace
 from bridle.hooks.pii import PII
 from bridle.testing.scripted_model import call_reply, scripted
 from bridle.values.record import Span
+from tests.watchers.otel_receiver import Receiver, check_tree, read_attributes
 
 
 def run_async(test):

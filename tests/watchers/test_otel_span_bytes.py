@@ -6,13 +6,13 @@ import os
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1 import trace_pb2 as trace
-from otel_receiver import Receiver, check_tree
 
 from bridle import Agent, Telemetry, flush_telemetry, tool
 from bridle.testing.scripted_model import call_reply, scripted
 from bridle.values.record import NO_SPAN, Span, SpanEvent
 from bridle.watchers.otel.encode import make_attribute, make_resource, to_nanoseconds
 from bridle.watchers.otel.span_bytes import encode_spans
+from tests.watchers.otel_receiver import Receiver, check_tree
 
 VALUES = (
     "", "a", "é" * 40, "x" * 127, "x" * 128, "x" * 20_000, "gemini", True, False, 0, 1, 127, 128, 300, 2**40, -1,

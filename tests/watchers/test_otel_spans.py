@@ -5,7 +5,6 @@ import functools
 import sys
 
 import pytest
-from otel_receiver import Receiver
 
 from bridle import (
     Agent,
@@ -19,6 +18,7 @@ from bridle import (
 from bridle.testing import FakeClock
 from bridle.testing.scripted_model import call_reply, scripted
 from bridle.testing.simulated_provider import ProviderSim
+from tests.watchers.otel_receiver import Receiver
 
 
 class Kept:

@@ -1,16 +1,15 @@
 """`make foreign` fails when a cell of an installed client or server fails, and only then."""
 
-import importlib
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.suite.paths import load_program
+
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "bench" / "foreign"))
-run = importlib.import_module("run")
-servers = importlib.import_module("servers")
+run = load_program("bench/foreign/run.py")
+servers = load_program("bench/foreign/servers.py")
 
 FAULTY = next(iter(servers.KNOWN))
 
@@ -31,6 +30,7 @@ def test_make_fails_with_either_program_and_runs_all(failing, code, tmp_path):
     )
     assert made.returncode == code
     assert log.read_text().split() == [
+        "bench/foreign/run.py",
         "bench/foreign/run.py",
         "bench/foreign/run.py",
         "bench/foreign/servers.py",

@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 
 import pytest
-from local_server import serving
 
 from bridle import Agent
 from bridle.providers.catalogue import find_model
+from tests.transports.local_server import serving
 
 REPLIES = Path(__file__).parent / "foreign_replies"
 LINES = {

@@ -4,15 +4,15 @@ The plain readings below take these from the recorded JSON and know nothing of t
 """
 
 import json
-import os
 
 import pytest
 
 from bridle import import_history
 from bridle.testing.wire.check_recording import find_codec
-from wire import corpus
+from tests.suite.campaign import IS_WHOLE, SCALE
+from tests.wire.wire import corpus
 
-STEP = 5 if os.environ.get("BRIDLE_CAMPAIGN", "1") == "1" else 1
+STEP = 1 if SCALE > 1 else 5 if IS_WHOLE else 25
 
 
 def texts_of(content):

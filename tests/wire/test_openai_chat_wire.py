@@ -3,10 +3,10 @@
 import json
 
 from msgspec.structs import replace
-from traffic import CHAT
 
 from bridle.ports.codec import HttpRequest
 from bridle.testing.wire.check_recording import judge_recording
+from tests.wire.traffic import CHAT
 
 
 def test_what_is_changed_on_purpose_is_told_from_a_loss():

@@ -15,7 +15,6 @@ from functools import cache
 from typing import NamedTuple
 
 import pytest
-from rule_examples import find_examples
 
 from bridle.providers.catalogue import find_model, known_models
 from bridle.sim.families import lay_out_for_family, list_families, list_rules
@@ -24,7 +23,10 @@ from bridle.sim.rules.profiles import ALTERNATION, COMPATIBLE, FIRST_PARTY, LOCA
 from bridle.testing.wire.check_recording import TrafficRecord
 from bridle.values.errors import UnknownModel
 from bridle.values.model import Abilities
-from wire import corpus
+from tests.sim.rules.rule_examples import find_examples
+from tests.wire.wire import corpus, needs_recordings
+
+pytestmark = needs_recordings
 
 ACCEPTED_SHARE_MIN = 0.99
 
@@ -215,6 +217,7 @@ def _has(family: str, rule: ProviderRule, status: int, message: str) -> bool:
     return rule.status == status and re.fullmatch(words, message, re.DOTALL) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", list_families())
 def test_what_was_answered_passes(family):
     accepted = [each for each in judged(family) if each.recording.status < 300]

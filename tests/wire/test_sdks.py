@@ -17,7 +17,8 @@ import warnings
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_SECONDS
+
+from tests.suite.patience import PATIENCE_SECONDS
 
 SCRIPT = '!say Let me look.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n!call look {"city": "Bonn"}\n!then\n!say Rome it is.'
 CLAUDE, GPT, CHAT, GEMINI = "claude-sonnet-5-5", "gpt-6.1-sol", "gpt-5.4", "gemini-3.8-flash"

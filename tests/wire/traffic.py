@@ -20,7 +20,7 @@ from bridle.testing.wire.check_recording import TrafficRecord, decode_recording
 from bridle.values.message import Message, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Request
-from wire import corpus
+from tests.wire.wire import at_least, corpus
 
 JsonObject = dict[str, object]
 
@@ -32,7 +32,7 @@ class Traffic:
     family: str
     file: str
     replies_min: int
-    """Replies that there are at least; fewer mean that the check compared nothing."""
+    """Replies that are recorded at least; fewer mean that the check compared nothing."""
     equal: frozenset[str]
     """Changes of a request that the provider takes for the same request (see `list_changes`)."""
     read_given: Callable[[TrafficRecord, Reply], list | None]
@@ -65,6 +65,10 @@ class Traffic:
     @cached_property
     def asked(self) -> Request:
         return Request(model=Model(id="m", endpoint=Endpoint(name=self.family, family=self.family)))
+
+    def require(self, recorded: int, *, simulated: int) -> int:
+        """How many cases a check must find."""
+        return at_least(self.file, recorded, simulated)
 
     @property
     def recordings(self) -> list[TrafficRecord]:

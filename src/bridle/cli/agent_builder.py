@@ -176,6 +176,7 @@ class AgentBuilder:
         self._check_functions(before)
         ours = (REMEMBER_TOOL, FORGET_TOOL)
         names = ", ".join(spec.name for spec in before.tools if spec.native is None and spec not in ours)
+        # guard: tools-not-from-log
         if names and not self._tools and not self._servers:
             raise MisuseError(
                 f"this session uses tools ({names}), whose code is not in the log; add --tools FILE,"
@@ -275,6 +276,7 @@ class AgentBuilder:
         files: Sequence[str | os.PathLike[str]] = getattr(self._options, "project_instructions", ())
         if not files and self._defined is not None:
             files = self._defined.project_files
+        # guard: instructions-for-new-sessions
         if not files and is_new:
             files = self._configuration.get_texts("project_instructions")
         if not files:

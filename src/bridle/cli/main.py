@@ -44,6 +44,7 @@ COMMANDS = {
     "verify": "check that the log is what was written",
     "gc": "remove old sessions and unused content",
     "backup": "copy the log while it is in use",
+    "restore": "put a copy in the place of the log",
     "audit": "show who decided what, when, and under which policy",
     "export": "write a session as lines of JSON",
     "import": "read an exported session, verified",
@@ -66,7 +67,7 @@ GROUPS = {
     "continue": ("resume", "approvals", "approve", "reject", "compensate", "fork"),
     "control": ("cancel", "steer", "pause"),
     "look": ("inspect", "sessions", "show", "tail", "log", "diff", "replay", "raw", "cost", "cache", "audit"),
-    "manage": ("memory", "budgets", "verify", "gc", "backup", "export", "import", "redact"),
+    "manage": ("memory", "budgets", "verify", "gc", "backup", "restore", "export", "import", "redact"),
     "serve": ("serve", "gateway", "worker"),
     "test": ("eval", "lint", "lock", "sim", "wire"),
     "set up": ("config", "doctor", "models", "mcp", "completion"),
@@ -74,7 +75,7 @@ GROUPS = {
 """Commands by the title of their group in the overview."""
 SETUP_COMMANDS = ("init", "config", "doctor", "models", "mcp", "completion")
 CONTROL_COMMANDS = ("cancel", "steer", "pause")
-STORAGE_COMMANDS = ("verify", "gc", "backup", "audit", "export", "redact")
+STORAGE_COMMANDS = ("verify", "gc", "backup", "restore", "audit", "export", "redact")
 HIDDEN_COMMANDS = ("candidates",)
 """Commands for the completion scripts, not for people."""
 COMMAND_MODULES = {

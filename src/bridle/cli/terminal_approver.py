@@ -30,8 +30,10 @@ CHOICES = {
 
 
 def show_question(console: Console, question: PendingApproval, *more: str) -> None:
+    # guard: approver-prints-nothing
     first, *rest = format_question(question, screen_width() - len(INDENT))
     console.note(first, "yellow")
+    # guard: approver-shows-defaults
     for line in (*rest, *more):
         console.note(f"{INDENT}{line}", "dim")
 

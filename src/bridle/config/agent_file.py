@@ -52,7 +52,7 @@ from bridle.values.settings import CacheTtl, Compaction, PrefixRule
 from bridle.values.usage import Budget
 
 from .configuration import resolve_reference
-from .toml_file import KeyPath, TomlFile, convert_table, read_policy_file, read_toml_file
+from .toml_file import KeyPath, TomlFile, convert_table, read_policy_file, read_text_file, read_toml_file
 from .tool_loader import load_reference, load_tools
 
 
@@ -317,7 +317,7 @@ def _read_instructions(file: TomlFile, read: AgentFile) -> str:
 
 def _read_text(file: TomlFile, path: KeyPath, name: str) -> str:
     try:
-        return file.resolve_path(name).read_text(encoding="utf-8")
+        return read_text_file(file.resolve_path(name))
     except OSError as error:
         raise file.fail(path, f"cannot read {name!r}: {error.strerror or error}") from None
     except UnicodeDecodeError:

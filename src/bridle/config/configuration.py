@@ -95,6 +95,7 @@ def find_settings_folders(start: Path, home: Path) -> Iterator[Path]:
     """Folders to search, nearest first: up to the repository or the home folder, else `start` alone."""
     folders = [start, *start.parents]
     root = next((folder for folder in folders if (folder / ".git").exists()), None)
+    # guard: settings-search-end
     last = root or (home if home in folders else start)
     return iter(folders[: folders.index(last) + 1])
 
@@ -128,6 +129,7 @@ def _check_owner(file: TomlFile) -> None:
     if not hasattr(os, "getuid"):
         return
     owner = file.path.stat().st_uid
+    # guard: settings-file-owner
     if owner not in (os.getuid(), 0):
         shown = show_path(file.path)
         raise MisuseError(

@@ -15,11 +15,13 @@ _DATABASE_PASSWORD = re.compile(r"postgres(?:ql)?://(?:[^/?#@\s]*:[^\s]+@|[^\s]*
 
 def explain_credential(name: str, value: str) -> str:
     """The refusal of a value that is a credential; empty if it is none. Never repeats the value."""
+    # guard: key-in-settings
     if variable := _find_key_variable(value):
         return (
             f"the value of {name!r} looks like an API key, and keys are not read from files:"
             f" remove it and set the environment variable {variable}"
         )
+    # guard: database-password-in-file
     if _DATABASE_PASSWORD.search(value):
         return (
             f"the value of {name!r} is a URL with a password, and passwords are not read from files:"

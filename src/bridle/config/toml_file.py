@@ -74,15 +74,25 @@ def show_path(path: Path) -> str:
     return relative if relative.count("..") <= PARENTS_SHOWN_MAX else str(path)
 
 
+def read_text_file(path: Path) -> str:
+    """The text of a file that a person writes; raises `MisuseError` for one that is too large to be that.
+
+    Raises `OSError` and `UnicodeDecodeError` too. A device has no size, so no more than the limit is read.
+    """
+    with path.open("rb") as file:
+        data = file.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise MisuseError(
+            f"{show_path(path)} is larger than {FILE_BYTES_MAX:,} bytes; it cannot be a settings file"
+        )
+    return data.decode().replace("\r\n", "\n")
+
+
 def read_toml_file(path: Path, root: tuple[str, ...] = ()) -> TomlFile | None:
     """Read a file; None if it has no table `root`. Raises `MisuseError` for unreadable files and credentials."""
     shown = show_path(path)
     try:
-        if path.stat().st_size > FILE_BYTES_MAX:
-            raise MisuseError(
-                f"{shown} is larger than {FILE_BYTES_MAX:,} bytes; it cannot be a settings file"
-            )
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text_file(path).removeprefix("\ufeff")
         table: object = tomllib.loads(text)
     except OSError as error:
         raise MisuseError(f"cannot read {shown}: {error.strerror or error}") from None

@@ -18,20 +18,25 @@ from bridle.core.calls.argument_schema import ANSWER_WORDING
 from bridle.core.calls.pending import PendingCall
 from bridle.core.calls.validation import ArgumentProblem, check_arguments
 from bridle.values.base import Value
-from bridle.values.events import OutputChecked, RunStop
+from bridle.values.events import OutputChecked, RequestAdjusted, RunStop
 from bridle.values.message import Media, Opaque, Part, Reply, Stop, ToolCall, ToolResult
 from bridle.values.request import OutputSpec, ToolSpec
 from bridle.values.settings import Settings
 from bridle.values.text import parse_json
 
-from .effects import CheckOutput, Effect, EndRun, Reprompt, SkipCall
-from .state import OutputProgress, ReplyEvaluation, State
+from .effects import CheckOutput, Effect, EndRun, RecordFinding, Reprompt, SkipCall
+from .state import OutputProgress, ReplyEvaluation, Run, State
 
 PAUSES_MAX = 10
 REJECTED_ANSWERS_MAX = 2
 NO_WORDS = "Your reply had no words in it. Please answer in words."
 ANSWER_UNUSABLE = "Your answer cannot be used:"
 ANSWER_UNCHECKED = "Your answer could not be checked. Give it again."
+REPLY_EMPTY = "Your reply was empty. Please answer."
+OUT_OF_ROOM = "Your reply ran out of room before you said anything. Think less and answer."
+CUT_OFF = "Your reply was cut off at its length limit. Continue exactly where it stopped."
+CALL_MALFORMED = "Your last call was malformed. Please try again."
+CALL_MISSING = "You announced a call but made none. Go on."
 CONTINUE_AFTER_COMPACTION = (
     "The conversation was shortened, so there is room again. Continue where your reply stopped."
 )
@@ -68,14 +73,50 @@ def _silence(state: State) -> tuple[str, str]:
     parts = state.run.evaluation.reply.parts if state.run.evaluation.reply else ()
     kinds = dict.fromkeys(part.kind for part in parts if isinstance(part, Opaque))
     if not kinds:
-        return "the reply was empty", "Your reply was empty. Please answer."
+        return "the reply was empty", REPLY_EMPTY
     items = ", ".join(kinds)
     return f"the reply had no words, only items of the provider ({items})", NO_WORDS
+
+
+UNFOLLOWED_CHOICE = "tool choice {choice!r} was not followed: the reply has no call"
+
+
+def _check_forced_choice(state: State) -> Effect | None:
+    """The effect if the reply lacks the call that its request forced; None if it does not."""
+    last = state.cache.last_request
+    if last is None or last.tool_choice.mode not in ("any", "tool"):
+        return None
+    note = UNFOLLOWED_CHOICE.format(choice=last.tool_choice.name or last.tool_choice.mode)
+    if note not in state.run.adjustments.recorded_notes:
+        return RecordFinding(event=RequestAdjusted(adjustments=(note,)))
+    return None if state.settings.validators else EndRun(stop="done", reason=note)
+
+
+CALLED_CHARACTERS_MAX = 200
+OTHER_CALLS = "tool choice {choice!r} was not followed: the reply calls {called}"
+
+
+def report_other_calls(state: State, run: Run, name: str, calls: tuple[ToolCall, ...]) -> Run:
+    """The run with a note if the reply calls other tools than the one that its request forced.
+
+    The call that gives the answer is forced by the harness, not by the user; a reply without it is asked for again.
+    """
+    called, output = dict.fromkeys(call.name for call in calls), state.settings.output
+    if name in called or (output is not None and name in output.call_names):
+        return run
+    note = OTHER_CALLS.format(choice=name, called=", ".join(map(repr, called))[:CALLED_CHARACTERS_MAX])
+    adjustments = run.adjustments
+    if note in adjustments.recorded_notes or note in adjustments.reported_changes:
+        return run
+    changes = (*adjustments.reported_changes, note)
+    return replace(run, adjustments=replace(adjustments, reported_changes=changes))
 
 
 def _check_output(state: State) -> Effect:
     output = state.settings.output
     if output is None:
+        if (unfollowed := _check_forced_choice(state)) is not None:
+            return unfollowed
         return (
             _check_by_validators(state, final_text(state))
             if state.settings.validators
@@ -204,10 +245,8 @@ def find_last_retry_reason(state: State, name: str) -> str:
 
 
 def _continue_truncated(state: State) -> Effect:
-    if not state.run.evaluation.continued_text and not has_content(state):
-        notice = "Your reply ran out of room before you said anything. Think less and answer."
-    else:
-        notice = "Your reply was cut off at its length limit. Continue exactly where it stopped."
+    is_silent = not state.run.evaluation.continued_text and not has_content(state)
+    notice = OUT_OF_ROOM if is_silent else CUT_OFF
     return _reprompt_or_end(state, "the reply was cut off at its length limit", notice)
 
 
@@ -232,16 +271,13 @@ def _handle_full_context(state: State) -> Effect:
 
 
 def _reprompt_malformed(state: State) -> Effect:
-    return _reprompt_or_end(
-        state, "the model's call was malformed", "Your last call was malformed. Please try again."
-    )
+    return _reprompt_or_end(state, "the model's call was malformed", CALL_MALFORMED)
 
 
 def _handle_missing_calls(state: State) -> Effect:
     if has_content(state):
         return _check_output(state)
-    notice = "You announced a call but made none. Go on."
-    return _reprompt_or_end(state, "a call was announced and none came", notice, stop="no_progress")
+    return _reprompt_or_end(state, "a call was announced and none came", CALL_MISSING, stop="no_progress")
 
 
 def _reprompt_or_end(state: State, why: str, notice: str, stop: RunStop = "failed") -> Effect:
@@ -253,6 +289,7 @@ def _reprompt_or_end(state: State, why: str, notice: str, stop: RunStop = "faile
     return Reprompt(why=why, message=notice)
 
 
+# defect: refusal
 STOP_HANDLERS: dict[Stop, Callable[[State], Effect | None]] = {
     Stop.DONE: _evaluate_answer,
     Stop.TOOLS: _handle_missing_calls,

@@ -4,17 +4,22 @@
 step, reply, call, result or run); `HookDecided` records it, and the next hook or the effect itself follows.
 Sessions without hooks never get here.
 
-    before_model  before the first request of a step; not before retries and summaries
+    before_model  before the first request of a step, and before any request that has something new for a hook
     after_model   a complete reply, before it becomes part of the conversation
     before_tool   a valid call, before rules and approvals decide about it, and again if a person edits it
     after_tool    the result of a call that ran, before the model receives it
     on_end        the end of a run, for any reason but a wait for an approval
 
+A `before_model` hook decides about everything that its provider is sent, once and before it is sent, whatever
+the origin: `Conversation.judged` holds how far each hook has come. An agent that takes over, or a session that
+goes to another endpoint, begins again. What a hook refused is kept out of later prompts.
+
 A hook that raises or takes too long has failed. The run then ends as `failed`, and resuming it calls the hook
 again: a guard that does not work must not let anything pass.
 """
 
-from collections.abc import Callable, Collection
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -23,17 +28,20 @@ from bridle.core.calls.compensation import compensation_notices
 from bridle.core.calls.dispatch import find_call_problem
 from bridle.core.calls.pending import CallHooks, PendingCall, canonical_arguments, find_call
 from bridle.core.calls.transitions import apply_tool_finished, update_call
-from bridle.core.context.assemble import callable_tools
+from bridle.core.context.assemble import callable_tools, request_tools, system_prompt, use_step_options
+from bridle.core.context.head_edits import HeadEditor, digest_text
+from bridle.core.context.summary_view import list_kept_ids
 from bridle.core.context.token_estimate import append_message
+from bridle.core.context.view import list_edited_messages
 from bridle.values import events as e
-from bridle.values.hooks import HookDecided, HookPoint, HookSpec
-from bridle.values.message import Media, Message, Part, Reply, Stop, Text, ToolCall, ViewChange
+from bridle.values.hooks import HeadEdit, HeadText, HookDecided, HookPoint, HookSpec
+from bridle.values.message import Media, Message, Part, Reply, Stop, Text, ToolCall, ToolResult, ViewChange
 from bridle.values.model import make_origin
 
-from .effects import AskModel, Effect, EndRun, RequestApproval, RunHook, RunTool, SkipCall
+from .effects import AskModel, Effect, EndRun, RequestApproval, RunHook, RunTool, SkipCall, StorePrompt
 from .evaluate_reply import REJECTED_ANSWERS_MAX, count_rejected_answer
 from .model_turn import apply_model_replied
-from .state import HookProgress, Phase, State
+from .state import HookProgress, JudgedPrompt, Phase, State
 
 REFUSED_BY = "hook {hook}: {reason}"
 HOOK_FAILED = "hook {hook} failed: {reason}"
@@ -44,7 +52,11 @@ REJECTED_TOO_OFTEN = "hook {hook} rejected {count} replies in a row; the last be
 EDITS_REPLACED_MAX = 8
 EDITS_REPLACED_TOO_OFTEN = "they replace those that a person edited, for the {count}th time"
 HOOK_MISSING = "the session was resumed without the hook that was due"
-SENT_ALREADY = "a hook can edit only messages that were not sent yet; {message} was sent"
+NOT_NEW = "a hook can edit and refuse only new messages, once; {message} is not one of them"
+NO_HEAD_TEXT = "there is no text to edit at {place!r}; there are: {places}"
+NOT_JSON = "the new text at {place!r} must be JSON"
+WITHHELD = "[This was refused and is not shown.]"
+WITHHELD_ARGUMENTS = json.dumps({"withheld": WITHHELD}, ensure_ascii=False)
 
 
 def insert_hooks(state: State, effects: tuple[Effect, ...]) -> tuple[Effect, ...]:
@@ -68,11 +80,166 @@ def insert_hooks(state: State, effects: tuple[Effect, ...]) -> tuple[Effect, ...
     return effects
 
 
-def list_unsent_messages(state: State) -> tuple[Message, ...]:
-    """The messages after the last reply, which no request of this session contained."""
-    messages = state.conversation.transcript.messages
-    start = next((at for at in range(len(messages), 0, -1) if messages[at - 1].role == "assistant"), 0)
-    return messages[start:]
+def list_new_messages(state: State, hook: str) -> tuple[Message, ...]:
+    """The messages that this hook has not decided about, with the edits of other hooks.
+
+    Not among them: replies of the endpoint itself, refused messages, and messages that are no longer sent.
+    """
+    conversation, endpoint = state.conversation, state.settings.model.endpoint.endpoint_id
+    # guard: unjudged-messages
+    start = _find_judged(state, hook).message_count
+    messages = conversation.transcript.messages[start:]
+    kept = list_kept_ids(conversation) if start < conversation.summarized_count else ()
+    new = [
+        message
+        for at, message in enumerate(messages, start)
+        if not _is_own_reply(message, endpoint)
+        and message.id not in conversation.withheld_ids
+        and (at >= conversation.summarized_count or message.id in kept)
+    ]
+    return list_edited_messages(conversation, new)
+
+
+def _is_own_reply(message: Message, endpoint: str) -> bool:
+    if message.role != "assistant" or message.provenance != "model":
+        return False
+    return message.origin is None or message.origin.endpoint == endpoint
+
+
+def list_head_texts(state: State) -> tuple[HeadText, ...]:
+    """The texts of the next request outside the conversation, with the edits of hooks so far."""
+    settings = state.settings
+    given = {each.option for each in settings.overrides}
+    if settings.instructions and settings.instructions == state.conversation.imported_instructions:
+        given.add("instructions")
+    found = [
+        HeadText(place=f"system {at}", text=text.text, is_given="instructions" in given)
+        for at, text in enumerate(system_prompt(state))
+    ]
+    tools, deferred = request_tools(state)
+    answer = settings.output.name if settings.output is not None else ""
+    for spec in (*tools, *deferred):
+        common = {"is_given": ("output" if spec.name == answer else "tools") in given}
+        found.append(HeadText(place=f"tool {spec.name} description", text=spec.description, **common))
+        found.append(
+            HeadText(place=f"tool {spec.name} parameters", text=spec.parameters, is_json=True, **common)
+        )
+    if settings.output is not None and settings.output.mode == "native":
+        output = settings.output
+        if state.conversation.head_edits:
+            output = HeadEditor(state.conversation.head_edits).edit_output(output) or output
+        common = {"is_given": "output" in given}
+        found.append(HeadText(place="output description", text=output.description, **common))
+        found.append(HeadText(place="output parameters", text=output.parameters, is_json=True, **common))
+    sampling = use_step_options(state, state.run.budget.spent.steps + 1).settings.sampling
+    # guard: stop-sequences-judged
+    if sampling.stop_sequences:
+        if state.conversation.head_edits:
+            sampling = HeadEditor(state.conversation.head_edits).edit_sampling(sampling)
+        found += [
+            HeadText(place=f"stop sequence {at}", text=text, is_given="sampling" in given)
+            for at, text in enumerate(sampling.stop_sequences)
+        ]
+    found += [HeadText(place=f"summary {at}", text=text) for at, text in _list_summary_texts(state)]
+    return tuple(each for each in found if each.text)
+
+
+def _list_summary_texts(state: State) -> list[tuple[int, str]]:
+    """The texts of the summary that stands for old turns, each with the index of its part."""
+    view, edits = state.conversation.view, state.conversation.head_edits
+    if not state.conversation.summarized_count or not view:
+        return []
+    messages = HeadEditor(edits).edit_summary(view[:1]) if edits else view[:1]
+    return [(at, part.text) for at, part in enumerate(messages[0].parts) if isinstance(part, Text)]
+
+
+def list_new_texts(state: State, hook: str) -> tuple[HeadText, ...]:
+    """Those texts, if one of them changed since this hook decided last."""
+    texts = list_head_texts(state)
+    return texts if _digest_head(texts) != _find_judged(state, hook).head else ()
+
+
+def _digest_head(texts: Iterable[HeadText]) -> str:
+    return digest_text("\0".join(f"{each.place}\0{each.text}" for each in texts))
+
+
+def _find_judged(state: State, hook: str) -> JudgedPrompt:
+    for each in state.conversation.judged:
+        if each.hook == hook:
+            return each
+    return JudgedPrompt(hook=hook)
+
+
+def _has_new_content(state: State, hook: str, head: str) -> bool:
+    return _find_judged(state, hook).head != head or bool(list_new_messages(state, hook))
+
+
+def mark_judged(before: State, after: State, event: HookDecided) -> State:
+    """State in which this hook has decided about the prompt as it is now.
+
+    Hooks that had decided about all of it before do not decide again about what this one added.
+    """
+    if not event.hook or event.action in ("fail", "refuse"):
+        return _mark_failed(after, event.hook) if event.action == "fail" else after
+    counts = [len(state.conversation.transcript.messages) for state in (before, after)]
+    heads = [_digest_head(list_head_texts(state)) for state in (before, after)]
+    judged = [
+        replace(
+            each,
+            message_count=counts[1] if each.message_count == counts[0] else each.message_count,
+            head=heads[1] if each.head == heads[0] else each.head,
+        )
+        for each in before.conversation.judged
+        if each.hook != event.hook
+    ]
+    own = JudgedPrompt(hook=event.hook, message_count=counts[1], head=heads[1])
+    return replace(after, conversation=replace(after.conversation, judged=(*judged, own)))
+
+
+def _mark_failed(state: State, hook: str) -> State:
+    conversation = state.conversation
+    failed = replace(
+        _find_judged(state, hook),
+        failed_count=len(conversation.transcript.messages),
+        failed_prompt=len(conversation.prompt_ids),
+    )
+    judged = (*(each for each in conversation.judged if each.hook != hook), failed)
+    return replace(state, conversation=replace(conversation, judged=judged))
+
+
+def list_failed_again(state: State, hook: str) -> tuple[str, ...]:
+    """Ids of the messages at which this hook has failed for an earlier prompt too.
+
+    Later prompts are sent without them: one message that a hook cannot judge must not end the session for good.
+    """
+    before, conversation = _find_judged(state, hook), state.conversation
+    if not before.failed_count or before.failed_prompt == len(conversation.prompt_ids):
+        return ()
+    known = {message.id for message in conversation.transcript.messages[: before.failed_count]}
+    return tuple(message.id for message in list_new_messages(state, hook) if message.id in known)
+
+
+def list_withheld_changes(state: State) -> tuple[ViewChange, ...]:
+    """Changes that put placeholders in place of the messages that a hook refused in the last run."""
+    ids = state.run.evaluation.hooks.withheld
+    messages = (message for message in state.conversation.transcript.messages if message.id in ids)
+    return tuple(change for message in messages for change in _withhold_message(message))
+
+
+def _withhold_message(message: Message) -> Iterator[ViewChange]:
+    """Changes that remove the content of a message; calls and results stay paired."""
+    is_shown = False
+    for at, part in enumerate(message.parts):
+        if isinstance(part, ToolCall):
+            yield ViewChange(message=message.id, part=at, arguments=WITHHELD_ARGUMENTS)
+        elif isinstance(part, ToolResult):
+            yield from (
+                ViewChange(message=message.id, part=at, inner=inner, text=WITHHELD)
+                for inner in range(len(part.parts))
+            )
+        else:
+            yield ViewChange(message=message.id, part=at, text="" if is_shown else WITHHELD)
+            is_shown = True
 
 
 def _find_due_hook(state: State, point: HookPoint, decided: Collection[str]) -> HookSpec | None:
@@ -91,11 +258,16 @@ def _run_hook(hook: HookSpec | None, point: HookPoint, subject: str) -> RunHook:
 
 
 def _before_model(state: State, effect: Effect) -> Effect:
-    progress = state.run.evaluation.hooks
-    if not isinstance(effect, AskModel) or effect.summarizes_until or progress.asked_step == effect.step:
+    if not isinstance(effect, AskModel | StorePrompt) or "before_model" not in state.settings.hook_points:
         return effect
-    hook = _find_due_hook(state, "before_model", progress.decided)
-    return _run_hook(hook, "before_model", f"{effect.step}") if hook else effect
+    progress, step = state.run.evaluation.hooks, state.run.budget.spent.steps + 1
+    is_asked = progress.asked_step == step
+    hook = None if is_asked else _find_due_hook(state, "before_model", progress.decided)
+    if is_asked or isinstance(effect, StorePrompt) or effect.summarizes_until:
+        head = _digest_head(list_head_texts(state))
+        specs = [spec for spec in state.settings.hooks if "before_model" in spec.points]
+        hook = next((spec for spec in specs if _has_new_content(state, spec.name, head)), None)
+    return _run_hook(hook, "before_model", f"{step}") if hook else effect
 
 
 def _review_results(state: State) -> list[Effect]:
@@ -140,16 +312,21 @@ def _add_decision(progress: HookProgress, event: HookDecided) -> HookProgress:
     progress = replace(progress, is_used=True)
     match event.action:
         case "fail":
-            return replace(progress, failure=HOOK_FAILED.format(hook=event.hook, reason=event.reason))
+            failure = HOOK_FAILED.format(hook=event.hook, reason=event.reason)
+            return replace(progress, failure=failure, withheld=event.withheld)
         case "refuse":
-            return replace(progress, refusal=REFUSED_BY.format(hook=event.hook, reason=event.reason))
+            refusal = REFUSED_BY.format(hook=event.hook, reason=event.reason)
+            return replace(progress, refusal=refusal, withheld=event.withheld)
     return replace(progress, decided=(*progress.decided, event.hook))
 
 
 def apply_before_model(state: State, event: HookDecided, at: float) -> State:
     """State after a decision about a request; the loop applies its edits."""
-    progress = _add_decision(state.run.evaluation.hooks, event)
-    if event.action == "answer" or _find_due_hook(state, "before_model", progress.decided) is None:
+    before = state.run.evaluation.hooks
+    progress = _add_decision(before, event)
+    if before.asked_step == state.run.budget.spent.steps + 1:  # something new came after all had decided
+        progress = replace(progress, decided=())
+    elif event.action == "answer" or _find_due_hook(state, "before_model", progress.decided) is None:
         progress = replace(progress, asked_step=state.run.budget.spent.steps + 1, decided=())
     after = _set_progress(state, progress)
     if event.action == "answer":
@@ -160,11 +337,29 @@ def apply_before_model(state: State, event: HookDecided, at: float) -> State:
     return after
 
 
-def check_edits(state: State, edits: tuple[ViewChange, ...]) -> str:
-    """Reason why these edits are not possible; empty if they are."""
-    unsent = {message.id for message in list_unsent_messages(state)}
-    sent = [edit.message for edit in edits if edit.message not in unsent]
-    return SENT_ALREADY.format(message=sent[0]) if sent else ""
+def find_edit_problem(state: State, hook: str, ids: Iterable[str]) -> str:
+    """Reason why this hook cannot edit or refuse messages with these ids; empty if it can."""
+    new = {message.id for message in list_new_messages(state, hook)}
+    old = [each for each in ids if each not in new]
+    return NOT_NEW.format(message=old[0]) if old else ""
+
+
+def make_head_edits(state: State, texts: Iterable[HeadText]) -> tuple[HeadEdit, ...]:
+    """The edits that put these texts in their places; raises `ValueError` for one that cannot be put there."""
+    now = {each.place: each for each in list_head_texts(state)}
+    edits = []
+    for new in texts:
+        old = now.get(new.place)
+        if old is None:
+            raise ValueError(NO_HEAD_TEXT.format(place=new.place, places=", ".join(now) or "none"))
+        if old.is_json:
+            try:
+                json.loads(new.text)
+            except ValueError:
+                raise ValueError(NOT_JSON.format(place=new.place)) from None
+        if old.text != new.text:
+            edits.append(HeadEdit(digest=digest_text(old.text), text=new.text))
+    return tuple(edits)
 
 
 def _answer_for_model(state: State, text: str, at: float) -> State:
@@ -222,7 +417,7 @@ def end_review(state: State, at: float, proof: str) -> State:
 
 def hooks_after_resume(state: State) -> HookProgress:
     """Progress after a resume: hooks that failed or refused are called again, and those of the end for the next end."""
-    progress = replace(state.run.evaluation.hooks, failure="", refusal="")
+    progress = replace(state.run.evaluation.hooks, failure="", refusal="", withheld=())
     return replace(progress, decided=()) if state.phase is Phase.IDLE else progress
 
 
@@ -324,6 +519,7 @@ def _change_arguments(state: State, item: PendingCall, event: HookDecided, hooks
     is_edited = item.answer is not None and item.answer.arguments is not None
     tools = callable_tools(state)
     spec = tools.get(call.name) if is_edited else None
+    # guard: hook-edit-compared
     if spec and canonical_arguments(item.arguments, spec) == canonical_arguments(call.arguments, spec):
         return update_call(state, call.id, hooks=replace(hooks, decided_by=item.hooks.decided_by))
     problem = find_call_problem(call, tools)
@@ -332,6 +528,7 @@ def _change_arguments(state: State, item: PendingCall, event: HookDecided, hooks
     if problem:
         failed = replace(event, action="fail", reason=f"its arguments are invalid: {problem}")
         return _set_progress(state, _add_decision(state.run.evaluation.hooks, failed))
+    # guard: replaced-edits-counted
     hooks = replace(hooks, edited_by=event.hook, edits_replaced=hooks.edits_replaced + is_edited)
     after = update_call(state, call.id, call=call, hooks=hooks, resource_claim=event.resource_claim)
     return update_call(after, call.id, answer=None, question=None) if is_edited else after

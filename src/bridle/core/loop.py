@@ -31,7 +31,7 @@ from bridle.core.cache.prefix import (
     stale_reasoning,
 )
 from bridle.core.cache.server_state import CACHE_TRANSITIONS, CONVERSATION_TRANSITIONS, allow_new_conversation
-from bridle.core.calls.catalogue import add_agent, apply_request_adjusted, limit_handovers
+from bridle.core.calls.catalogue import add_agent, apply_request_adjusted, end_if_adjusted, limit_handovers
 from bridle.core.calls.compensation import (
     apply_compensation_finished,
     apply_compensation_started,
@@ -83,6 +83,8 @@ from .hooks import (
     has_open_reply,
     hooks_after_resume,
     insert_hooks,
+    list_withheld_changes,
+    mark_judged,
     reopen_reply,
 )
 from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_prompt_errors, take_over_prompt
@@ -121,6 +123,11 @@ def next_effects(state: State, *, with_hooks: bool = True) -> tuple[Effect, ...]
         return insert_hooks(state, next_effects(state, with_hooks=False))
     if state.cache.history.alarm is not None and state.phase in ACTIVE_PHASES:
         return (RecordFinding(event=state.cache.history.alarm),)
+    adjustments = state.run.adjustments
+    if adjustments.reported_changes and state.phase in ACTIVE_PHASES:
+        return (RecordFinding(event=e.RequestAdjusted(adjustments=adjustments.reported_changes)),)
+    if adjustments.refused_adjustments and state.phase in (EVALUATING_REPLY, RUNNING_TOOLS):
+        return tuple(filter(None, (end_if_adjusted(state),)))
     if state.phase is CALLING_MODEL:
         return limit_handovers(state) if state.run.origin.handover else (choose_next_effect(state),)
     if evaluation.suspected_truncation and state.phase in (EVALUATING_REPLY, RUNNING_TOOLS):
@@ -159,6 +166,12 @@ def _apply_configured(state: State, event: e.Configured, at: float, proof: str) 
         after = mark_all_stale(after)
     if event.settings.output != state.settings.output and state.run.end.stop not in (None, "done"):
         after = drop_open_reply(after)  # it answers a request for another type
+    if (
+        event.handed_over_to
+        or event.settings.model.endpoint.endpoint_id != state.settings.model.endpoint.endpoint_id
+    ):
+        # guard: hand-over-judged-again
+        after = replace(after, conversation=replace(after.conversation, judged=()))
     if event.handed_over_to:
         after = replace(after, run=replace(after.run, origin=add_agent(state, event.handed_over_to)))
         return take_over_prompt(rebuild_view(after), at)
@@ -203,6 +216,8 @@ def _settle_refusal(state: State) -> Run:
 
 def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=event.parts, at=at, provenance="person")
+    if state.run.evaluation.hooks.withheld:
+        state = _withhold_refused(state, at, proof)
     prompt, notice = begin_prompt(state, event.parts), compensation_notices(state)
     waiting = state.run.prompt.steering.waiting
     if waiting and not state.calls.batch.pending:  # the run before could not take them up
@@ -213,7 +228,12 @@ def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> S
         prompt = replace(prompt, held=held, steering=Steering(waiting=state.run.prompt.steering.waiting))
     run = Run(
         budget=BudgetUse(limits=event.budget, started_at=at),
-        origin=RunOrigin(caller=event.caller, tenant=event.tenant, traceparent=event.traceparent),
+        origin=RunOrigin(
+            caller=event.caller,
+            tenant=event.tenant,
+            parent_session=event.parent_session,
+            traceparent=event.traceparent,
+        ),
         prompt=prompt,
     )
     earlier = state.totals.earlier_seconds + state.run.budget.seconds
@@ -344,9 +364,22 @@ def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> 
 
 def _apply_request_hook(state: State, event: e.HookDecided, at: float, proof: str) -> State:
     after = apply_before_model(state, event, at)
-    if not event.edits:
-        return after
-    changed = e.ViewChanged(changes=event.edits, why=f"hook {event.hook}")
+    if event.head_edits:
+        edits = (*after.conversation.head_edits, *event.head_edits)
+        after = mark_all_stale(replace(after, conversation=replace(after.conversation, head_edits=edits)))
+    if event.edits:
+        changed = e.ViewChanged(changes=event.edits, why=f"hook {event.hook}")
+        after = _apply_view_changed(after, changed, at, proof)
+    return mark_judged(state, after, event)
+
+
+def _withhold_refused(state: State, at: float, proof: str) -> State:
+    """State in which no later prompt contains what a hook refused in the last run, and no hook judges it again."""
+    conversation = state.conversation
+    ids = (*conversation.withheld_ids, *state.run.evaluation.hooks.withheld)
+    changed = e.ViewChanged(changes=list_withheld_changes(state), why=state.run.evaluation.hooks.refusal)
+    after = replace(state, conversation=replace(conversation, withheld_ids=ids))
+    # guard: refused-prompt-removed
     return _apply_view_changed(after, changed, at, proof)
 
 
@@ -384,6 +417,7 @@ TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
         },
     ),
     (Phase.CALLING_MODEL, e.ModelReplied): apply_model_replied,
+    (Phase.RUNNING_TOOLS, e.RequestAdjusted): apply_request_adjusted,
     (Phase.RUNNING_TOOLS, e.ToolsRevealed): apply_tools_revealed,
     (Phase.RUNNING_TOOLS, e.ToolStarted): apply_tool_started,
     (Phase.RUNNING_TOOLS, e.ToolProbed): apply_tool_probed,

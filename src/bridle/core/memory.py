@@ -42,7 +42,7 @@ from bridle.core.context.token_estimate import (
     estimate_text_tokens,
     instruction_owner,
 )
-from bridle.core.context.view import count_pictures
+from bridle.core.context.view import count_pictures, list_compacted_parts
 from bridle.values.events import ViewChange
 from bridle.values.memory import (
     Chunk,
@@ -54,7 +54,7 @@ from bridle.values.memory import (
     NoteRemoved,
     NoteWritten,
 )
-from bridle.values.message import Media, Message, Part, Text, Transcript
+from bridle.values.message import Message, Part, PromptPart, Text, Transcript
 
 from .effects import EndRun, LoadMemory, RetrieveContext, WriteInstruction
 from .state import CurrentPrompt, Phase, State
@@ -64,6 +64,7 @@ FACTS_LEAD = "True at the time of this message:"
 RETRIEVAL_FAILED = (
     "retrieval failed: {trouble}. Fix it and resume, or allow runs without it: Retrieval(..., required=False)"
 )
+RETRIEVAL_NOT_STARTED = "{trouble}. Then resume the run"
 INSTRUCTIONS_LEAD = "Instructions for this message:"
 TAKEN_OVER_LEAD = "Instructions for the task that you take over:"
 INSTRUCTION_FAILED = "{trouble}. Fix it and resume"
@@ -74,10 +75,10 @@ CHUNK_END = re.compile(r"<(\s*/\s*chunk)", re.IGNORECASE)
 
 
 def plan_retrieval(state: State, deadline: float | None) -> RetrieveContext | EndRun | None:
-    """Retrieval needed before the next model call; ends the run if a required retrieval failed."""
+    """Retrieval needed before the next model call; ends the run if a required one failed, or one did not start."""
     prompt = state.run.prompt
     if prompt.retrieval_error:
-        return EndRun(stop="failed", reason=RETRIEVAL_FAILED.format(trouble=prompt.retrieval_error))
+        return EndRun(stop="failed", reason=prompt.retrieval_error)
     sent = state.calls.request_hash != prompt.request_hash
     if state.settings.retrieval is None or prompt.retrieval_done or sent or not _can_add(state):
         return None
@@ -87,14 +88,17 @@ def plan_retrieval(state: State, deadline: float | None) -> RetrieveContext | En
 def apply_context_retrieved(state: State, event: ContextRetrieved, at: float, proof: str) -> State:
     """Complete the prompt's message with the retrieved context. Nothing of it was sent yet."""
     prompt, retrieval = state.run.prompt, state.settings.retrieval
-    if event.failed and retrieval is not None and retrieval.required:
-        return _set_prompt(state, replace(prompt, retrieval_error=event.load_error))
+    required = retrieval is not None and retrieval.required
+    if event.not_started or (event.failed and required):
+        reason = RETRIEVAL_NOT_STARTED if event.not_started else RETRIEVAL_FAILED
+        return _set_prompt(state, replace(prompt, retrieval_error=reason.format(trouble=event.load_error)))
     after = _set_prompt(state, replace(prompt, retrieval_done=True))
     before_parts, after_parts = format_retrieved(event)
     if not (before_parts or after_parts) or not _can_add(state):
         return after
     if state.run.origin.agents:
         return _append_own(after, (*before_parts, *after_parts), at)
+    # defect: retrieved-text-sent
     complete = _extend_prompt(after, before_parts, after_parts)
     if not before_parts:
         return complete
@@ -126,7 +130,7 @@ def _extend_prompt(state: State, before: tuple[Part, ...], after: tuple[Part, ..
     return append_message(without_prompt, replace(message, parts=parts, added_parts=added))
 
 
-def begin_prompt(state: State, parts: tuple[Text | Media, ...]) -> CurrentPrompt:
+def begin_prompt(state: State, parts: tuple[PromptPart, ...]) -> CurrentPrompt:
     text = "".join(part.text for part in parts if isinstance(part, Text))
     return CurrentPrompt(text=text, request_hash=state.calls.request_hash)
 
@@ -202,8 +206,9 @@ def take_over_prompt(state: State, at: float) -> State:
 def find_old_chunks(state: State, end: int) -> Iterator[ViewChange]:
     """Changes that remove retrieved chunks before `end`, except those of the latest prompt."""
     old = {*state.memory.prompts_with_chunks} - {*state.conversation.prompt_ids[-1:]}
+    removed = list_compacted_parts(state.conversation) if old else frozenset()
     for message in state.conversation.transcript.messages[:end]:
-        if message.id in old and (message.id, 0, -1) not in state.conversation.changed_parts:
+        if message.id in old and (message.id, 0, -1) not in removed:
             yield ViewChange(message=message.id, part=0, text=CHUNKS_REMOVED)
 
 
@@ -303,6 +308,7 @@ def plan_memory_load(state: State) -> LoadMemory | None:
         return None
     if notes.loaded is None:
         why = SESSION_BEGAN
+    # guard: notes-of-tenant
     elif notes.loaded.tenant != state.run.origin.tenant:
         why = OTHER_TENANT
     elif notes.reload_reason:

@@ -66,6 +66,7 @@ from bridle.core.context.view import (
     find_due_view_change,
     find_removable_parts,
     is_echo_refused,
+    list_omitted_media,
 )
 from bridle.core.recovery.failure_policy import (
     FAILURE_POLICY,
@@ -98,6 +99,7 @@ from .evaluate_reply import (
     find_cycle,
     find_last_output_problem,
     find_last_retry_reason,
+    report_other_calls,
 )
 from .memory import plan_instruction, plan_memory_load, plan_retrieval
 from .state import Attempt, CallBatch, EndpointRefusals, Phase, State
@@ -147,6 +149,8 @@ def choose_next_effect(state: State) -> Effect:
         return preparation
     if steering.waiting and (steered := plan_steering(state, prepared=True)):
         return steered
+    if state.conversation.unsupported_parts and (omitted := list_omitted_media(state)):
+        return RecordFinding(event=e.RequestAdjusted(adjustments=omitted))
     change = find_due_view_change(state) or stale_reasoning(state)
     if change:
         return ChangeView(changes=change.changes, why=change.why, model_key=change.model_key)
@@ -184,7 +188,7 @@ def _plan_request(state: State, wait: RetryWait, until: float | None) -> Effect:
                 return storage
             if name := stored_prompt_name(state, request):
                 request = replace(request, stored_prompt=name)
-        if lost := list_unsent_options(state, choice):
+        if lost := list_unsent_options(state, choice, notes):
             return RecordFinding(event=e.RequestAdjusted(adjustments=lost))
     change = find_prefix_change(state, request, aside=compaction is not None, chosen=choice is not None)
     if change is not None:
@@ -322,6 +326,13 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
         else run.refusals,
         compaction=progress_after_reply(state, reply.stop),
     )
+    if reply.input_changes:
+        known = run.adjustments.recorded_notes
+        changes = tuple(note for note in reply.input_changes if note not in known)
+        run = replace(run, adjustments=replace(run.adjustments, reported_changes=changes))
+    last = state.cache.last_request
+    if acting and last is not None and last.tool_choice.mode == "tool":
+        run = report_other_calls(state, run, last.tool_choice.name, calls)
     pending: tuple[PendingCall, ...] = ()
     if acting:
         error, claims = event.output_error, event.resource_claims

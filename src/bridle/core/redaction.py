@@ -29,7 +29,7 @@ EXPLANATION_FIELDS = (
     "why", "error", "output_error", "write_error", "load_error", "stop_detail", "cache_miss_reason",
 )  # fmt: skip
 """Explanations, which may quote content. They are removed, but not searched for in other records."""
-LIST_FIELDS = ("facts", "repairs", "dropped_parts")
+LIST_FIELDS = ("facts", "repairs", "dropped_parts", "input_changes")
 """Lists of texts, or of lists of them."""
 CONTENT_OF = {"server_asked": ("request",)}
 """Fields with a JSON object as text in events with this tag only; elsewhere the field is a hash."""

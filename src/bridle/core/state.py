@@ -16,6 +16,7 @@ from bridle.values.cache import PromptDropped, PromptStored
 from bridle.values.calls import Compensation, StoredResult, ToolsChanged
 from bridle.values.errors import Failure, FailureKind
 from bridle.values.events import Compacted, ModelReplied, PartRef, PrefixMoved, RunStop, ViewChanged
+from bridle.values.hooks import HeadEdit
 from bridle.values.memory import InstructionWritten, MemoryLoaded, Note
 from bridle.values.message import Message, Opaque, Reply, Transcript
 from bridle.values.model import Origin
@@ -133,6 +134,8 @@ class RunOrigin(Value, kw_only=True):
 
     caller: str = ""
     tenant: str = ""
+    parent_session: str = ""
+    """Session whose tool started this run."""
     agents: tuple[str, ...] = ()
     handover: str = ""
     traceparent: str = ""
@@ -234,6 +237,8 @@ class HookProgress(Value, kw_only=True):
     cancelled: tuple[ModelReplied, tuple[str, ...]] | None = None
     """Reply whose review a cancel interrupted, and the hooks that had decided; its cost is counted."""
     refusal: str = ""  # reason of a hook that ends the run as refused
+    withheld: tuple[str, ...] = ()
+    """Messages that it refused; the next prompt is sent without them."""
     failure: str = ""  # reason why a hook ends the run as failed
 
 
@@ -269,6 +274,8 @@ class RequestAdjustments(Value, kw_only=True):
     adjusted_now: tuple[str, ...] = ()  # those of the next request, whose notes repeat them
     refused_adjustments: tuple[str, ...] = ()
     """Adjustments that end the run because `on_adjusted="error"`."""
+    reported_changes: tuple[str, ...] = ()
+    """What the provider of the latest reply changed in its request, to be recorded."""
     prefix_change: PrefixMoved | None = None
     """Change of the prompt's prefix found before the next request."""
     step_options: StepOptions | None = None  # chosen by functions for the latest step
@@ -308,6 +315,20 @@ class SessionIdentity(Value, kw_only=True):
     owner: str | None = None  # tenant of the first prompt; None before that
 
 
+class JudgedPrompt(Value, kw_only=True):
+    """The part of the prompt that a `before_model` hook has decided about."""
+
+    hook: str
+    message_count: int = 0
+    """Messages of the transcript, from its beginning."""
+    head: str = ""
+    """Digest of the texts outside the conversation."""
+    failed_count: int = 0
+    """Messages of the transcript when it failed last; 0 if it has decided since."""
+    failed_prompt: int = 0
+    """Number of the prompt at which it failed."""
+
+
 class Conversation(Value, kw_only=True):
     """The transcript and its view: the same messages as models see them."""
 
@@ -331,6 +352,12 @@ class Conversation(Value, kw_only=True):
     picture_count: int = 0
     """Pictures from tools in the view."""
     imported_instructions: str = ""  # system prompt of the imported history
+    judged: tuple[JudgedPrompt, ...] = ()
+    """What each `before_model` hook has decided about."""
+    head_edits: tuple[HeadEdit, ...] = ()
+    """Edits of texts outside the conversation by hooks."""
+    withheld_ids: tuple[str, ...] = ()
+    """Messages that a hook refused; placeholders are sent in their place."""
 
 
 class ToolVisibility(Value, kw_only=True):

@@ -25,11 +25,11 @@ from bridle.ports.store import LiveStore, Store, supports
 from bridle.run.agent import Agent
 from bridle.run.archive.sessions import find_due, list_all_approvals
 from bridle.run.calls.approval import list_external_calls, wait_for_answers
-from bridle.run.context.run_options import RunOptions, open_to_resume
+from bridle.run.context.run_options import RunOptions, find_output_type, open_to_resume
 from bridle.run.control.live import LivePublisher
 from bridle.run.driver import Driver
 from bridle.run.recovery.session_log import WriteEpoch, load_log
-from bridle.run.result import make_result
+from bridle.run.result import make_result, make_session_result
 from bridle.run.session import ResumeFlags, Session
 from bridle.values.calls import CONTROL_LOG_PREFIX, control_log_name
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
@@ -148,7 +148,7 @@ class PartRunner(Generic[T]):
     ) -> tuple[str, RunStatus]:
         """Record a prompt; returns the session, and the part that is due first."""
         gate = PartGate(Part())
-        name, start = self.agent._prepare_run(
+        name, start, _ = self.agent._prepare_run(
             prompt,
             session,
             given.get("new"),
@@ -249,7 +249,9 @@ class PartRunner(Generic[T]):
     async def read_result(self, session: str, seq: int, *, is_end: bool) -> Result[T]:
         """The result of the run that has this record, from the log: as it was then (`is_end`), or as it is now."""
         place = await (self._read_until(session, seq) if is_end else self._read_run(session, seq))
-        return make_result(session, place[0], self.agent.parts.output_type)
+        opened = self.agent.open_session(session)
+        output_type = find_output_type(self.agent.parts, RunOptions(), place[0])
+        return await make_session_result(opened, place[0], output_type)
 
     async def _read_run(self, session: str, seq: int) -> tuple[State, int, str]:
         """The state of the run that has this record; of the last one, it is that of the log."""
@@ -307,6 +309,7 @@ class PartRunner(Generic[T]):
         """True if another process, such as `bridle resume`, has taken the run up since: it is not taken over."""
         events = [record.event for record in await self.agent.store.read(session, stopped.seq)]
         begun = [event for event in events if isinstance(event, Resumed | Prompted)]
+        # guard: session-was-resumed
         return bool(begun) and not getattr(begun[-1], "engine", False)
 
     async def _read_place(self, session: str, gate: PartGate) -> tuple[State, int, str]:

@@ -152,7 +152,10 @@ def read_baseline(path: Path) -> Baseline:
     except msgspec.MsgspecError as error:
         raise MisuseError(f"{path} is not a baseline: {error}; write one with --save-baseline") from None
     if read.format != FORMAT:
-        raise MisuseError(f"{path} has format {read.format}; write it again with --save-baseline")
+        raise MisuseError(
+            f"{path} has format {read.format}, this Bridle reads format {FORMAT}; upgrade Bridle, or write it again"
+            " with --save-baseline"
+        )
     return read
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from bridle.values import events as e
 from bridle.values.errors import MisuseError
 from bridle.values.evals import Score
+from bridle.values.schema_limits import BACKTRACKS_MAX, STEPS_MAX, count_validation_steps
 from bridle.values.text import describe_error, repair_surrogates
 
 from .judge import JudgeDefaults, judge_answer
@@ -114,8 +115,14 @@ def check_schema(trial: Trial, schema: Mapping[str, object]) -> Finding:
         answer = json.loads(trial.text)
     except ValueError:
         return f"the answer is not JSON: {trial.text!r}"
-    first = next(iter(jsonschema_rs.validator_for(dict(schema)).iter_errors(answer)), None)
-    return None if first is None else f"the answer does not fit the schema: {first.message}"
+    validator = jsonschema_rs.validator_for(
+        dict(schema), pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS_MAX)
+    )
+    if validator.is_valid(answer):
+        return None
+    if count_validation_steps(schema, answer) > STEPS_MAX:
+        return "the answer does not fit the schema, and is too complex for the errors to be listed"
+    return f"the answer does not fit the schema: {next(iter(validator.iter_errors(answer))).message}"
 
 
 def find_difference(wanted: object, found: object, path: str = "") -> Finding:

@@ -14,7 +14,9 @@ from typing import Generic, TypeVar
 from bridle.ports.run_context import RunContext
 from bridle.values.errors import MisuseError
 from bridle.values.hooks import HOOK_SECONDS_DEFAULT, FinishedRun, HookDecision, ModelInput, Refuse
-from bridle.values.message import Reply, ToolCall, ToolResult
+from bridle.values.message import Message, Reply, ToolCall, ToolResult
+
+from .text_filter import list_documents, list_texts
 
 C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., object])
@@ -124,12 +126,17 @@ def on_end(
 def guard_input(
     function: None = None, /, *, name: str = "", timeout: float = HOOK_SECONDS_DEFAULT
 ) -> Callable[[Callable[[RunContext[C], str], Checked]], BeforeModelFunction[C]]:
-    """Refuse a prompt: the check gets its text and returns a reason, or None to continue."""
+    """Refuse a prompt: the check gets its text and returns a reason, or None to continue.
+
+    The text is everything from outside that the provider has not been sent yet: prompts and their text documents,
+    imported history, and the system prompt and tools if they were given for this run.
+    """
     _check_not_bare("guard_input", function)
 
     def make_hook(check: Callable[[RunContext[C], str], Checked]) -> BeforeModelFunction[C]:
         def decide(run: RunContext[C], request: ModelInput) -> Decided:
-            texts = [each.text for each in request.new_messages if each.provenance == "person"]
+            texts = [text for each in request.new_messages for text in _list_foreign_texts(each)]
+            texts += [each.text for each in request.new_texts if each.is_given]
             return _decide_by_check(check(run, "\n".join(texts))) if texts else None
 
         return BeforeModelFunction(_match_kind(decide, check), name, timeout, function=check)
@@ -150,6 +157,13 @@ def guard_output(
         return AfterModelFunction(_match_kind(decide, check), name, timeout, function=check)
 
     return make_hook
+
+
+def _list_foreign_texts(message: Message) -> list[str]:
+    """Texts of a message that come from outside: not those of the harness, of models and of tools."""
+    if message.provenance == "person":
+        return [message.text, *list_documents(message)]
+    return list_texts(message) if message.provenance == "import" else []
 
 
 def _check_not_bare(decorator: str, function: object) -> None:

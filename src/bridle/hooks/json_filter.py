@@ -70,6 +70,7 @@ class JsonTextFilter:
 
 def _decode(token: str) -> str:
     try:
+        # guard: filter-decodes-escapes
         return str(json.loads(f'"{token}"')) if token.startswith("\\") else token
     except ValueError:
         return token

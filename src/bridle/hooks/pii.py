@@ -10,18 +10,22 @@ from typing import Literal
 from bridle.ports.run_context import RunContext
 from bridle.values.errors import MisuseError
 from bridle.values.hooks import Change, HookDecision, ModelInput, Refuse
+from bridle.values.message import ViewChange
 
-from .text_filter import PatternFilter, TextBlocked, TextPattern, edit_joined_texts
+from .text_filter import PatternFilter, TextBlocked, TextPattern, edit_head, edit_message, make_joined_edit
 
 PII_ACTIONS = ("redact", "refuse", "allow")
 CARD_DIGITS = range(13, 20)
+DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+"""The sum of the digits of twice each digit."""
 
 
 def is_card_number(text: str) -> bool:
     """True if the digits have the length and the check digit of a payment card (Luhn)."""
-    digits = [int(each) for each in text if each.isdigit()]
-    doubled = [value * 2 - 9 * (value > 4) for value in digits[-2::-2]]
-    return len(digits) in CARD_DIGITS and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+    digits = text.replace(" ", "").replace("-", "")
+    if len(digits) not in CARD_DIGITS:
+        return False
+    return (sum(map(int, digits[-1::-2])) + sum([DOUBLED[int(each)] for each in digits[-2::-2]])) % 10 == 0
 
 
 def is_iban(text: str) -> bool:
@@ -78,9 +82,10 @@ def redact_pii(text: str) -> str:
 class RedactPii:
     """Redacts personal data in what models are sent and in what they answer, or refuses it.
 
-    `input` is what the model is sent for the first time: prompts and tool results. `output` is the model's
-    text, filtered while it streams and before it is recorded. Each is "redact", "refuse" or "allow". The log
-    keeps the prompt as it was given.
+    `input` is what the provider is sent for the first time, whatever its origin: prompts, tool results, imported
+    history, text documents, the system prompt and the definitions of tools. `output` is the model's text,
+    filtered while it streams and before it is recorded. Each is "redact", "refuse" or "allow". The log keeps the
+    prompt as it was given.
     """
 
     name = "redact_pii"
@@ -109,13 +114,23 @@ class RedactPii:
         if self._input == "allow":
             return None
         block = self._input == "refuse"
+        edit = make_joined_edit(lambda: PatternFilter(self._patterns, block=block))
+        edits, refused, reason = list[ViewChange](), list[str](), ""
+        for message in request.new_messages:
+            try:
+                # guard: prompt-parts-redacted
+                edits += edit_message(message, edit, reads_ids=True)
+            except TextBlocked as found:
+                refused.append(message.id)
+                reason = reason or str(found).replace("the reply", "the prompt")
         try:
-            edits = edit_joined_texts(
-                request.new_messages, lambda: PatternFilter(self._patterns, block=block)
-            )
+            # guard: system-prompt-redacted
+            head = edit_head(request.new_texts, edit)
         except TextBlocked as found:
-            return Refuse(reason=str(found).replace("the reply", "the prompt"))
-        return Change(edits=edits) if edits else None
+            reason = str(found).replace("the reply", "the system prompt or a tool")
+        if reason:
+            return Refuse(reason=reason, messages=tuple(refused))
+        return Change(edits=edits, head=head) if edits or head else None
 
     def text_filter(self) -> PatternFilter | None:
         return (

@@ -4,13 +4,29 @@ A hook with a method `text_filter` makes one filter per reply. Text whose end co
 is held back until the next piece arrives, so that nothing is shown that a later piece would have redacted.
 """
 
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
-from bridle.values.message import Message, Text, ToolResult, ViewChange
+from bridle.values.hooks import HeadText
+from bridle.values.media import read_text_document
+from bridle.values.message import (
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    ViewChange,
+)
 
 LOOKBEHIND_CHARACTERS = 64
 """Characters before a match that its pattern can look at."""
@@ -109,7 +125,7 @@ def _find_match(pattern: TextPattern, text: str, at: int, end: int) -> tuple[int
             return found.span()
         # A number before or after the data may be part of the match: "2 4111 1111 1111 1111".
         for stop in range(found.end(), found.start(), -1):
-            if text[stop - 1 : stop + 1].isalnum() and stop < found.end():
+            if not text[stop - 1].isalnum() or (text[stop : stop + 1].isalnum() and stop < found.end()):
                 continue
             shorter = expression.fullmatch(text, found.start(), stop)
             if shorter and pattern.check(shorter[0]):
@@ -135,14 +151,19 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def edit_texts(messages: Sequence[Message], edit: Callable[[str], str]) -> tuple[ViewChange, ...]:
-    """Edits for every text of the messages, tool results included, that `edit` changes."""
-    return _edit_each(messages, lambda texts: [edit(text) for text in texts])
+    """Edits for every text of the messages that `edit` changes.
+
+    Also in tool results, in the arguments of calls, in text documents, and in what a provider added to a part.
+    """
+    return tuple(change for message in messages for change in edit_message(message, _edit_alone(edit)))
 
 
-def edit_joined_texts(
-    messages: Sequence[Message], make_filter: Callable[[], TextFilter]
-) -> tuple[ViewChange, ...]:
-    """Edits for the texts of the messages; those of a message or of a tool result are filtered as one text."""
+def _edit_alone(edit: Callable[[str], str]) -> "TextsEdit":
+    return lambda texts: [edit(text) for text in texts]
+
+
+def make_joined_edit(make_filter: Callable[[], TextFilter]) -> "TextsEdit":
+    """A function that filters texts as one text."""
 
     def edit(texts: list[str]) -> list[str]:
         joined = make_filter()
@@ -152,22 +173,161 @@ def edit_joined_texts(
             return texts
         return [text or (EMPTIED_TEXT if old else "") for text, old in zip(filtered, texts, strict=True)]
 
-    return _edit_each(messages, edit)
+    return edit
 
 
-def _edit_each(messages: Sequence[Message], edit: Callable[[list[str]], list[str]]) -> tuple[ViewChange, ...]:
-    """Edits by a function of all texts of a message, and of all texts of a tool result."""
-    edits = []
-    for message in messages:
-        own = [(at, -1, part.text) for at, part in enumerate(message.parts) if isinstance(part, Text)]
-        inner = [
-            [(at, place, each.text) for place, each in enumerate(part.parts) if isinstance(each, Text)]
-            for at, part in enumerate(message.parts)
-            if isinstance(part, ToolResult)
-        ]
-        for places in filter(None, (own, *inner)):
-            edited = edit([text for _, _, text in places])
-            for (part_at, inner_at, old), new in zip(places, edited, strict=True):
-                if new != old:
-                    edits.append(ViewChange(message=message.id, part=part_at, inner=inner_at, text=new))
-    return tuple(edits)
+def list_texts(message: Message) -> list[str]:
+    """Every text of a message, its documents, arguments and results included."""
+    found: list[str] = []
+
+    def collect(texts: list[str]) -> list[str]:
+        found.extend(texts)
+        return texts
+
+    for _ in edit_message(message, collect):
+        pass
+    return found
+
+
+def list_documents(message: Message) -> list[str]:
+    """The content of the text documents of a message."""
+    return [text for part in message.parts if isinstance(part, Media) and (text := read_text_document(part))]
+
+
+TextsEdit = Callable[[list[str]], list[str]]
+"""A function of all texts of a message, or of a tool result; returns as many."""
+_FindEdit = Callable[[str], bool]
+"""Whether a text alone would be changed."""
+
+
+def edit_message(message: Message, edit: TextsEdit, *, reads_ids: bool = False) -> Iterator[ViewChange]:
+    """Edits of one message by a function of its texts.
+
+    `reads_ids`: also remove ids, signatures and types that the function would change; they cannot be rewritten.
+    """
+    find_ids: _FindEdit = partial(_is_edited, edit=edit) if reads_ids else _finds_nothing
+    own = [(at, -1, part) for at, part in enumerate(message.parts) if isinstance(part, Text)]
+    yield from _edit_group(message.id, own, edit)
+    for at, part in enumerate(message.parts):
+        match part:
+            case ToolResult():
+                inner = [(at, place, each) for place, each in enumerate(part.parts)]
+                yield from _edit_group(
+                    message.id, [each for each in inner if isinstance(each[2], Text)], edit
+                )
+                for _, place, each in inner:
+                    if not isinstance(each, Text):
+                        yield from _edit_whole(message.id, at, place, each, edit, find_ids)
+                if part.native and _edit_json(part.native, edit) != part.native:
+                    # A part of a result that is replaced takes the provider's own form of the result with it.
+                    first = next((each.text for each in part.parts if isinstance(each, Text)), EMPTIED_TEXT)
+                    yield ViewChange(message=message.id, part=at, inner=0, text=edit([first])[0])
+            case ToolCall():
+                arguments = _edit_json(part.arguments, edit)
+                is_changed = arguments != part.arguments or find_ids(part.wire_id)
+                if is_changed:  # takes the provider's id and data with it
+                    yield ViewChange(message=message.id, part=at, arguments=_keep_object(arguments))
+                elif part.native and _edit_json(part.native, edit) != part.native:
+                    yield ViewChange(message=message.id, part=at, strip_native=True)
+            case Reasoning():
+                is_changed = part.native is not None and _edit_json(part.native, edit) != part.native
+                if is_changed or _is_edited(part.text, edit=edit) or find_ids(part.signature):
+                    yield ViewChange(message=message.id, part=at)  # a signature covers the text
+            case Media() | Opaque():
+                yield from _edit_whole(message.id, at, -1, part, edit, find_ids)
+
+
+def _edit_group(name: str, places: Sequence[tuple[int, int, Part]], edit: TextsEdit) -> Iterator[ViewChange]:
+    texts = [part.text for _, _, part in places if isinstance(part, Text)]
+    if not texts:
+        return
+    for (at, inner, part), old, new in zip(places, texts, edit(texts), strict=True):
+        is_same = new == old and (not part.native or _edit_json(part.native, edit) == part.native)
+        if not is_same:
+            yield ViewChange(message=name, part=at, inner=inner, text=new)
+
+
+def _edit_whole(
+    name: str, at: int, inner: int, part: Part, edit: TextsEdit, find_ids: _FindEdit
+) -> Iterator[ViewChange]:
+    """The edit of a document, or of an item in a provider's own form: text takes its place."""
+    match part:
+        case Opaque() if (
+            _edit_json(part.native, edit) != part.native
+            or _is_edited(part.text, edit=edit)
+            or find_ids(part.kind)
+        ):
+            text = edit([part.text])[0] if part.text else ""
+            yield ViewChange(message=name, part=at, inner=inner, text=text or EMPTIED_TEXT)
+        case Media():
+            content, label = read_text_document(part), edit([part.name])[0] if part.name else ""
+            edited = edit([content])[0] if content else ""
+            link = edit([part.url])[0] if part.url else ""
+            has_ids = find_ids(part.file_id) or find_ids(part.media_type)
+            if edited != content or link != part.url or has_ids:
+                text = f"[{part.kind} {label}]\n{edited or link}".replace(" ]", "]")
+                yield ViewChange(message=name, part=at, inner=inner, text=text.rstrip("\n"))
+            elif label != part.name or (part.native and _edit_json(part.native, edit) != part.native):
+                is_own = inner < 0
+                yield ViewChange(
+                    message=name,
+                    part=at,
+                    inner=inner,
+                    strip_native=is_own,
+                    text="" if is_own else EMPTIED_TEXT,
+                )
+
+
+def _is_edited(text: str, *, edit: TextsEdit) -> bool:
+    return bool(text) and edit([text]) != [text]
+
+
+def _finds_nothing(text: str) -> bool:
+    return False
+
+
+def edit_head(texts: Sequence[HeadText], edit: TextsEdit) -> tuple[HeadText, ...]:
+    """The texts outside the conversation that the function changes, each with its new text."""
+    new = (
+        replace(each, text=_edit_json(each.text, edit) if each.is_json else edit([each.text])[0])
+        for each in texts
+    )
+    return tuple(now for now, each in zip(new, texts, strict=True) if now.text != each.text)
+
+
+def _edit_json(text: str, edit: TextsEdit) -> str:
+    """JSON with every string edited alone, as it reads after decoding, and numbers that become a text."""
+    try:
+        value = json.loads(text)
+        edited = _edit_value(value, edit)
+    except (ValueError, RecursionError):
+        return edit([text])[0]
+    return text if edited == value else json.dumps(edited, ensure_ascii=False, separators=(",", ":"))
+
+
+def _edit_value(value: object, edit: TextsEdit) -> object:
+    match value:
+        case str():
+            return edit([value])[0] if value else value
+        case bool() | None:
+            return value
+        case int() | float():
+            digits = str(value)
+            edited = edit([digits])[0]
+            return value if edited == digits else edited
+        case list():
+            return [_edit_value(each, edit) for each in value]
+        case dict():
+            return {
+                edit([name])[0] if name else name: _edit_value(each, edit) for name, each in value.items()
+            }
+    return value
+
+
+def _keep_object(arguments: str) -> str:
+    """The arguments as a JSON object; a text that is none is put into one."""
+    try:
+        is_object = isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    return arguments if is_object else json.dumps({"text": arguments}, ensure_ascii=False)

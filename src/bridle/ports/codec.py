@@ -13,7 +13,7 @@ from bridle.values.base import Value
 from bridle.values.errors import Failure
 from bridle.values.message import Message, Reply
 from bridle.values.model import Model
-from bridle.values.request import OutputSpec, Request
+from bridle.values.request import Extra, OutputSpec, Request
 from bridle.values.result import Delta
 from bridle.values.usage import Usage
 
@@ -78,6 +78,15 @@ class Codec(Protocol):
         """Member of the request body that lists the conversation."""
         ...
 
+    @property
+    def reserved_fields(self) -> frozenset[str]:
+        """Members of the request body that no extra may set: the request has them elsewhere."""
+        ...
+
+    def check_extra(self, extra: Extra) -> None:
+        """Raise `MisuseError` for an extra of this family that cannot be sent."""
+        ...
+
     def recognizes_item(self, item: object) -> bool:
         """True if only this family lists conversation items of this form."""
         ...
@@ -90,8 +99,19 @@ class Codec(Protocol):
         """Encode a request, deterministically; the bytes of a message must not depend on later messages."""
         ...
 
-    def list_losses(self, request: Request) -> Sequence[str]:
-        """Parts of the request that this wire cannot express as intended, one sentence each."""
+    def list_losses(self, request: Request, *, with_schemas: bool = True) -> Sequence[str]:
+        """Parts of the request that this wire cannot express as intended, one sentence each.
+
+        Constraints of schemas are among them, although the harness checks them itself; `with_schemas=False` omits
+        those.
+        """
+        ...
+
+    def list_unsent_media(self, messages: Iterable[Message], model: Model) -> Sequence[str]:
+        """Media of these messages in whose place a text is sent, as the wire has no form for it; one sentence each.
+
+        Must depend on nothing but its arguments.
+        """
         ...
 
     def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:

@@ -17,6 +17,7 @@ from bridle.values.usage import Limits, Usage
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from bridle.ports.timeout_pause import TimeoutPause
     from bridle.values.result import Progress
 
     T_co = TypeVar("T_co", covariant=True, default=object)
@@ -69,6 +70,8 @@ class RunContext(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, eq=Fa
     in a thread cannot be stopped from outside, so a long one checks this."""
     monitor: RunMonitor | None = None
     """The run; None in a context made by hand."""
+    pause: "TimeoutPause | None" = None
+    """Time that does not count towards the timeout of the call; None if it waited for nobody."""
 
     @property
     def usage(self) -> Usage:

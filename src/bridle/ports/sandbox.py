@@ -35,6 +35,8 @@ class SandboxedCommand(Value, kw_only=True):
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     """The complete environment."""
+    not_run: str = ""
+    """Start of a line on standard error that says that the command was not started; empty if there is none."""
 
 
 class Sandbox(Protocol):

@@ -55,7 +55,8 @@ class Store(Protocol):
         `epoch` is that of the caller's lease: raises `Conflict` if the session was taken over since. A caller
         without a lease gives none.
 
-        If cancelled while waiting, only reading shows which of the two happened.
+        If cancelled while waiting, it ends when nothing can be appended any more: reading then shows which of the two
+        happened.
         """
         ...
 

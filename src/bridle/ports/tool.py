@@ -35,6 +35,10 @@ DEADLINE_CANCEL = "the tool's time is up"
 """Cancellation message for a tool that reached its deadline."""
 
 
+class NotStarted(Exception):
+    """A function did not start within its time, so nothing was done: it had to wait for others."""
+
+
 def is_deadline_cancel(error: "asyncio.CancelledError") -> bool:
     """True if a tool was cancelled at its deadline, not together with its run."""
     return error.args == (DEADLINE_CANCEL,)

@@ -130,6 +130,17 @@ def find_open_profile(vendor: str, *, environ: Mapping[str, str]) -> str | None:
     return row.profile if row is not None and not row.models and not row.simulated else None
 
 
+def find_extra_fields(endpoint: Endpoint, *, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the fields that an endpoint takes besides those of its family; any for one in no table."""
+    role = dict(endpoint.headers).get(SIMULATED_ENDPOINT_HEADER, "") if endpoint.simulated else ""
+    rows = _load_tables(environ).endpoints
+    row = rows.get(role or endpoint.name)
+    if row is None or row.simulated:
+        return () if endpoint.simulated else ("*",)
+    elsewhere = row.extra_fields_elsewhere if endpoint.custom_address else ()
+    return (*row.extra_fields, *elsewhere)
+
+
 def choose_default_model(environ: Mapping[str, str]) -> str:
     """Return the default model: of the first vendor with a key, or a simulated one."""
     tables = _load_tables(environ)

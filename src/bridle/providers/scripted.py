@@ -5,7 +5,7 @@ one JSON object per line: deltas cut from the reply's text, and the reply itself
 either direction, so it shows the work of a codec and the rules it must obey without any vendor's details.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from bridle.values.base import Value
 from bridle.values.errors import Failure, FailureKind, MisuseError, ProviderError
 from bridle.values.message import Message, Reply
 from bridle.values.model import Endpoint, Model
-from bridle.values.request import OutputSpec, Request
+from bridle.values.request import Extra, OutputSpec, Request
 from bridle.values.result import Delta, TextDelta
 from bridle.values.usage import Usage
 
@@ -42,6 +42,8 @@ _decode_line = msgspec.json.Decoder(ScriptedLine).decode
 
 
 class ScriptedCodec:
+    reserved_fields: frozenset[str] = frozenset()
+
     @property
     def family(self) -> str:
         return FAMILY
@@ -52,6 +54,9 @@ class ScriptedCodec:
 
     def recognizes_item(self, item: object) -> bool:
         return False
+
+    def check_extra(self, extra: Extra) -> None:
+        """Every extra is sent as it is."""
 
     def new_history(self) -> EncodedMessages:
         return EncodedMessages(_make_writer)
@@ -74,7 +79,10 @@ class ScriptedCodec:
         headers = (("content-type", "application/json"), *request.model.endpoint.headers)
         return HttpRequest(path=PATH, body=body, headers=headers, digest=digest)
 
-    def list_losses(self, request: Request) -> tuple[str, ...]:
+    def list_losses(self, request: Request, *, with_schemas: bool = True) -> tuple[str, ...]:
+        return ()
+
+    def list_unsent_media(self, messages: Iterable[Message], model: Model) -> tuple[str, ...]:
         return ()
 
     def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:

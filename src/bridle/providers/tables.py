@@ -60,6 +60,8 @@ class EndpointRow(Value, kw_only=True, gc=True):
     simulated: bool = False
     profile: str = ""
     default: str = ""
+    extra_fields: tuple[str, ...] = ()
+    extra_fields_elsewhere: tuple[str, ...] = ()
 
 
 class ModelEntry(NamedTuple):
@@ -220,8 +222,8 @@ def _build_model_entry(row: TomlTable, where: str) -> ModelEntry:
         for each in _require_list(row, "price_factors", where)
     )
     for each in factors:
-        if bool(each.term) == bool(each.hours):
-            raise ValueError(f"{where}.price_factors: each is for a term or for hours")
+        if bool(each.term) == bool(each.hours) or (each.days and not each.hours):
+            raise ValueError(f"{where}.price_factors: each is for a term, or for hours, which may have days")
     hosted = tuple(
         _convert_row(HostedRate, _date_row(each), f"{where}.hosted_prices")
         for each in _require_list(row, "hosted_prices", where)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .calls.code_mode import BoundCodeMode as BoundCodeMode
     from .calls.handover import SessionOptions as SessionOptions
     from .calls.handover import add_handover_tools as add_handover_tools
+    from .calls.handover import check_run_output as check_run_output
     from .calls.handover import collect_handovers as collect_handovers
     from .clock import SystemClock as SystemClock
     from .context.registered_hooks import register_hooks as register_hooks
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .context.run_context import check_context as check_context
     from .context.run_context import list_certain_needs as list_certain_needs
     from .context.run_options import RunOptions as RunOptions
+    from .context.run_options import find_output_type as find_output_type
     from .context.run_options import open_to_resume as open_to_resume
     from .context.run_options import override_parts as override_parts
     from .lineage import compare_sessions as compare_sessions
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
     from .lineage import list_branches as list_branches
     from .memory.notes import Notes as Notes
     from .memory.retrieval import Retriever as Retriever
-    from .result import make_result as make_result
+    from .private_extras import check_extras as check_extras
+    from .result import make_session_result as make_session_result
     from .session import ResumeFlags as ResumeFlags
     from .stream import Stream as Stream
     from .sync import run_in_background as run_in_background
@@ -64,10 +67,12 @@ _WHERE = {
     "add_handover_tools": "calls.handover",
     "apply_parent_context": "budget.nested",
     "check_context": "context.run_context",
+    "check_extras": "private_extras",
     "check_given": "validate_input",
     "check_hosted_tools": "validate_input",
     "check_options": "agent_settings",
     "check_pool": "budget.sources",
+    "check_run_output": "calls.handover",
     "check_session": "validate_input",
     "check_tenant_budget": "budget.sources",
     "check_types": "validate_input",
@@ -75,13 +80,14 @@ _WHERE = {
     "compare_sessions": "lineage",
     "current_nested_run": "budget.nested",
     "encode_arguments": "calls.approval",
+    "find_output_type": "context.run_options",
     "fork_session": "lineage",
     "list_branches": "lineage",
     "list_certain_needs": "context.run_context",
     "load_policy": "agent_settings",
     "make_parts": "agent_settings",
     "make_prompted": "validate_input",
-    "make_result": "result",
+    "make_session_result": "result",
     "open_to_resume": "context.run_options",
     "override_parts": "context.run_options",
     "register_hooks": "context.registered_hooks",

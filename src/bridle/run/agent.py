@@ -14,7 +14,7 @@ import os
 import random
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, overload
 
 from bridle import run as runtime
 from bridle.values.calls import ApprovalVerdict
@@ -30,7 +30,7 @@ from bridle.values.usage import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-    from typing import Unpack
+    from typing import Any, Unpack
 
     from typing_extensions import TypeVar
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from bridle.ports.tool import Json, Tool, ToolSource
     from bridle.ports.tool_index import ToolIndex
     from bridle.ports.watcher import Watcher
+    from bridle.tools.schema.output_type import OutputType
     from bridle.transports.deadlines import Deadlines
     from bridle.values.calls import Compensation, PendingApproval, Policy
     from bridle.values.events import Prompted
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         TEXT_OUTPUT,
         AgentOptions,
         AgentParts,
+        OneOutput,
         OutputLike,
         SamplingInput,
         ThinkingInput,
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
     from .calls.handover import Handover, SessionOptions
     from .context.instructions import C_contra, Instructions
     from .context.resources import StoreLike
-    from .context.run_options import RunOptions
+    from .context.run_options import RunOptions, RunSettings
     from .context.telemetry import TelemetryInput
     from .control.gate import EffectGate
     from .hooks import Hook
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from .session import Session
     from .stream import RunControl, Stream
 
+    R = TypeVar("R")
     T = TypeVar("T", default=str)
 else:
     from typing import TypeVar
@@ -173,6 +176,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             sandbox, store, None if code_mode is None else runtime.BoundCodeMode(code_mode, lambda: self._resources),
         ))  # fmt: skip
         runtime.check_hosted_tools(self.parts.settings)
+        runtime.check_extras(self.parts.settings)
         self._budget, self._clock, self._pool = budget or Budget(), clock or runtime.SystemClock(), pool
         is_traced = telemetry is not None or TELEMETRY_VARIABLE in os.environ
         self._resources = runtime.RunResources(
@@ -215,6 +219,43 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """The notes of tenants and sessions: list, add, remove."""
         return runtime.Notes(self.store, memory=self.parts.settings.memory, clock=self._clock)
 
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        new: bool | None = None,
+        budget: Budget | None = None,
+        history: History | None = None,
+        caller: str = "",
+        tenant: str = "",
+        traceparent: str = "",
+        context: C_contra | None = None,
+        queue: bool = False,
+        output: OneOutput[R] | Sequence[OneOutput[R]],
+        **options: Unpack[RunSettings],
+    ) -> Result[R]: ...
+
+    @overload
+    async def run(
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        new: bool | None = None,
+        budget: Budget | None = None,
+        history: History | None = None,
+        caller: str = "",
+        tenant: str = "",
+        traceparent: str = "",
+        context: C_contra | None = None,
+        queue: bool = False,
+        output: Mapping[str, Json],
+        **options: Unpack[RunSettings],
+    ) -> Result[Json]: ...
+
+    @overload
     async def run(
         self,
         prompt: Prompt,
@@ -229,7 +270,23 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         context: C_contra | None = None,
         queue: bool = False,
         **options: Unpack[RunOptions],
-    ) -> Result[T]:
+    ) -> Result[T]: ...
+
+    async def run(
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        new: bool | None = None,
+        budget: Budget | None = None,
+        history: History | None = None,
+        caller: str = "",
+        tenant: str = "",
+        traceparent: str = "",
+        context: C_contra | None = None,
+        queue: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> Result[Any]:
         """Run one prompt to its end.  With a session id, continue that session.
 
         A name you choose starts a new session if none exists; a generated id must exist.  `new=True`
@@ -240,6 +297,59 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """
         given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
         return await self._prepare_run(*given)[1]()
+
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        new: bool | None = None,
+        budget: Budget | None = None,
+        history: History | None = None,
+        caller: str = "",
+        tenant: str = "",
+        traceparent: str = "",
+        context: C_contra | None = None,
+        queue: bool = False,
+        output: OneOutput[R] | Sequence[OneOutput[R]],
+        **options: Unpack[RunSettings],
+    ) -> Result[R]: ...
+
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        new: bool | None = None,
+        budget: Budget | None = None,
+        history: History | None = None,
+        caller: str = "",
+        tenant: str = "",
+        traceparent: str = "",
+        context: C_contra | None = None,
+        queue: bool = False,
+        output: Mapping[str, Json],
+        **options: Unpack[RunSettings],
+    ) -> Result[Json]: ...
+
+    @overload
+    def run_sync(
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        new: bool | None = None,
+        budget: Budget | None = None,
+        history: History | None = None,
+        caller: str = "",
+        tenant: str = "",
+        traceparent: str = "",
+        context: C_contra | None = None,
+        queue: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> Result[T]: ...
 
     def run_sync(
         self,
@@ -255,9 +365,66 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         context: C_contra | None = None,
         queue: bool = False,
         **options: Unpack[RunOptions],
-    ) -> Result[T]:
+    ) -> Result[Any]:
         given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
-        return runtime.run_in_background(self._prepare_run(*given)[1]())
+        name, start, _ = self._prepare_run(*given)
+        return runtime.run_in_background(start(), name, self.store)
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        new: bool | None = None,
+        budget: Budget | None = None,
+        history: History | None = None,
+        deltas: bool = True,
+        caller: str = "",
+        tenant: str = "",
+        traceparent: str = "",
+        context: C_contra | None = None,
+        queue: bool = False,
+        output: OneOutput[R] | Sequence[OneOutput[R]],
+        **options: Unpack[RunSettings],
+    ) -> Stream[R]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        new: bool | None = None,
+        budget: Budget | None = None,
+        history: History | None = None,
+        deltas: bool = True,
+        caller: str = "",
+        tenant: str = "",
+        traceparent: str = "",
+        context: C_contra | None = None,
+        queue: bool = False,
+        output: Mapping[str, Json],
+        **options: Unpack[RunSettings],
+    ) -> Stream[Json]: ...
+
+    @overload
+    def stream(
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        new: bool | None = None,
+        budget: Budget | None = None,
+        history: History | None = None,
+        deltas: bool = True,
+        caller: str = "",
+        tenant: str = "",
+        traceparent: str = "",
+        context: C_contra | None = None,
+        queue: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> Stream[T]: ...
 
     def stream(
         self,
@@ -274,15 +441,15 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         context: C_contra | None = None,
         queue: bool = False,
         **options: Unpack[RunOptions],
-    ) -> Stream[T]:
+    ) -> Stream[Any]:
         """`run`, yielding deltas and events, and a `FinalAnswer` at the end.
 
         `deltas=False` requests whole replies and yields only events.  Leaving the loop over the stream ends
         the run; `.start()` runs it independently, for any number of viewers.
         """
         given = prompt, session, new, budget, history, caller, tenant, traceparent, context, queue, options
-        name, start = self._prepare_run(*given, stream=deltas)
-        return runtime.Stream(name, start, lambda: self._read_result(name), self.parts.output_type)
+        name, start, output_type = self._prepare_run(*given, stream=deltas)
+        return runtime.Stream(name, start, lambda: self._read_result(name, options), output_type)
 
     async def resume(
         self,
@@ -317,7 +484,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         **options: Unpack[RunOptions],
     ) -> Result[T]:
         given = session, budget, tenant, context, options, (trust_approvals, take_over, results)
-        return runtime.run_in_background(self._prepare_resume(*given)())
+        return runtime.run_in_background(self._prepare_resume(*given)(), session, self.store)
 
     def resume_stream(
         self,
@@ -333,8 +500,14 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     ) -> Stream[T]:
         """`resume`, yielding deltas and events."""
         given = session, budget, tenant, context, options, (trust_approvals, take_over, results)
-        start = self._prepare_resume(*given, stream=True)
-        return runtime.Stream(session, start, lambda: self._read_result(session), self.parts.output_type)
+        output_type = runtime.find_output_type(self.parts, options)
+
+        def restored(parts: AgentParts[T]) -> None:
+            stream.output_type = parts.output_type
+
+        start = self._prepare_resume(*given, stream=True, on_restored=restored)
+        stream = runtime.Stream(session, start, lambda: self._read_result(session, options), output_type)
+        return stream
 
     async def approvals(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
         """List what a run that ended with `stop == "waiting"` waits for."""
@@ -354,7 +527,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
 
         `approval` is the id of the pending approval or of its call.  Approving a call in doubt runs it again.
         """
-        edited = runtime.encode_arguments(arguments)
+        runtime.encode_arguments(arguments)  # rejects what JSON cannot hold
+        edited = arguments if arguments is None or isinstance(arguments, str) else dict(arguments)
         verdict = ApprovalVerdict(answer="approve", arguments=edited, reason=reason, by=by)
         return await self.open_session(session).answer(approval, verdict, tenant)
 
@@ -403,7 +577,15 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             return self._prepare_run(*given, inside=runtime.current_nested_run())[1]()
 
         types = (need.type for need in self.parts.context_needs)
-        return runtime.AgentTool(name or self.settings.name, description, run, next(types, None), options)
+        return runtime.AgentTool(
+            name or self.settings.name,
+            description,
+            run,
+            next(types, None),
+            options,
+            self._open_inner,
+            self.parts.output_type,
+        )
 
     async def fork(
         self, session: str, at: ForkPlace = None, *, new: str | None = None, tenant: str | None = None
@@ -439,10 +621,15 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         stream: bool = False,
         inside: NestedRun | None = None,
         gate: EffectGate | None = None,
-    ) -> tuple[str, Callable[..., Coroutine[None, None, Result[T]]]]:
-        """Check the arguments of a run, `inside` a tool call or not; returns the session and the run's function."""
+    ) -> tuple[str, Callable[..., Coroutine[None, None, Result[T]]], OutputType[T] | None]:
+        """Check the arguments of a run, `inside` a tool call or not.
+
+        Returns the session, the run's function and the type of its answer.
+        """
         runtime.check_types(budget, history)
         parts = runtime.override_parts(self.parts, options) if options else self.parts
+        if "output" in options:
+            runtime.check_run_output(self.handovers, parts.settings)
         if not traceparent and (tracing := self._resources.tracing) and runtime.current_nested_run() is None:
             traceparent = tracing.read_caller()
         runtime.check_context(runtime.list_certain_needs(parts.context_needs), context, "run")
@@ -456,7 +643,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         # A run inside a tool inherits the tenant of the outer run unless it names another.
         owner = tenant if isinstance(tenant, CrossTenant) else prompted.tenant
         own = runtime.SessionOptions(stream=stream, context=context, inside=inside, gate=gate)
-        return name, partial(self._start_run, name, parts, own, prompted, history, fresh, owner, queue)
+        start = partial(self._start_run, name, parts, own, prompted, history, fresh, owner, queue)
+        return name, start, parts.output_type
 
     async def _start_run(
         self,
@@ -469,7 +657,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         owner: str,
         queue: bool,  # noqa: FBT001
         control: RunControl | None = None,
-    ) -> Result[T]:
+    ) -> Result[Any]:
         """Run a prompt that was checked; not a closure, which would hold a cell for each argument."""
         parts.model_chain.check_price(prompted.budget, self._pool, self._clock.now())
         options["control"] = control
@@ -478,7 +666,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             state = await opened.prompt_once(prompted)
         else:
             state = await opened.prompt(prompted, history, new=new, tenant=owner, queue=queue)
-        return runtime.make_result(name, state, self.parts.output_type)
+        return await runtime.make_session_result(opened, state, parts.output_type)
 
     def _prepare_resume(
         self,
@@ -490,15 +678,23 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         flags: tuple[bool, bool, Mapping[str, CallResult] | None],
         *,
         stream: bool = False,
+        on_restored: Callable[[AgentParts[T]], None] | None = None,
     ) -> Callable[..., Coroutine[None, None, Result[T]]]:
         """Check the arguments of `resume`; returns the function that finishes the run."""
         runtime.check_types(budget)
+        if "output" in options:
+            runtime.check_run_output(
+                self.handovers, runtime.override_parts(self.parts, {"output": options["output"]}).settings
+            )
         shared = self._resources, runtime.check_session(session), self.parts, options, budget
 
         async def start(control: RunControl | None = None) -> Result[T]:
-            opened = runtime.open_to_resume(*shared, stream=stream, control=control, context=context)
+            opened = runtime.open_to_resume(
+                *shared, stream=stream, control=control, context=context, on_restored=on_restored
+            )
             done = await opened.resume(budget, tenant, runtime.ResumeFlags(*flags))
-            return runtime.make_result(session, done, self.parts.output_type)
+            output_type = runtime.find_output_type(self.parts, options, done)
+            return await runtime.make_session_result(opened, done, output_type)
 
         return start
 
@@ -506,8 +702,17 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """Open a session for this agent; nothing is read or written yet."""
         return self._resources.open_session(session, self.parts, **options)
 
-    async def _read_result(self, session: str) -> Result[T]:
+    def _open_inner(self, session: str, context: object, store: Store) -> Session:
+        """Open the session of a run inside a tool; `store` is that of the outer run."""
+        resources = (
+            self._resources.use_store(store) if self._resources.store_location is None else self._resources
+        )
+        return resources.open_session(session, self.parts, context=context)
+
+    async def _read_result(self, session: str, options: RunOptions) -> Result[T]:
         """Build the result from the log as it is."""
-        driver = self.open_session(session).new_driver()
+        opened = self.open_session(session)
+        driver = opened.new_driver()
         await driver.restore()
-        return runtime.make_result(session, driver.state, self.parts.output_type)
+        output_type = runtime.find_output_type(self.parts, options, driver.state)
+        return await runtime.make_session_result(opened, driver.state, output_type)

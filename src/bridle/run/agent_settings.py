@@ -59,6 +59,7 @@ from .validate_input import (
     check_numbers,
     check_round_trip,
     check_store_location,
+    check_thinking,
     confine_tools,
     parse_tool_choice,
 )
@@ -187,6 +188,7 @@ if TYPE_CHECKING:
     TEXT_OUTPUT: OutputType[str]
 else:
     OutputLike = type[T] | Callable[..., T] | OutputType[T] | Sequence[type[T]] | Mapping[str, Json]
+    OneOutput = type[T] | Callable[..., T]
     TEXT_OUTPUT = None
 """Type of an answer: one type or function, a union of types, a list of types and functions, or a JSON Schema.
 `TEXT_OUTPUT` is None; its declared type lets type checkers infer `str` for an agent without an output type."""
@@ -329,10 +331,9 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
         if callable(tool_choice)
         else parse_tool_choice(tool_choice, known, sources, has_more=has_more)
     )
-    layout = make_tool_layout(
-        known, limits, inputs.tool_index, fixed, output_type.name if output_type else "", settings.memory
-    )
+    layout = make_tool_layout(known, limits, inputs.tool_index, fixed, settings.memory, given)
     layout = layout._replace(tools={**given, **layout.tools}) if inputs.code_mode else layout
+    taken = {*layout.tools, *(spec.name for spec in (*layout.visible, *layout.hidden_tools))}
     parsed = parse_instructions(inputs.instructions)
     checker = OutputChecker(output_type, validators)
     needs = (
@@ -353,10 +354,10 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
         hidden_tools=layout.hidden_tools,
         catalogue=layout.catalogue,
         tool_choice=fixed,
-        thinking=None if callable(inputs.thinking) else inputs.thinking,
+        thinking=None if callable(inputs.thinking) else check_thinking(inputs.thinking, chain.models),
         sampling=Sampling() if callable(inputs.sampling) else inputs.sampling or Sampling(),
         step_functions=list_step_functions(inputs),
-        output=make_output_spec(output_type, chain.models, layout.tools, fixed),
+        output=make_output_spec(output_type, chain.models, taken, fixed),
         validators=checker.names,
     )
     settings, private_extras = hide_extras(check_round_trip(label_owners(settings)))

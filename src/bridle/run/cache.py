@@ -47,6 +47,7 @@ async def update_stored_prompt(
         else:
             await record(await _store_or_extend(effect, codec, connection, clock))
     except ProviderError as error:
+        # guard: stored-prompt-error-redacted
         why = connection.redact_error(error.failure.message)
         await record(_make_dropped(effect, connection, why))
 

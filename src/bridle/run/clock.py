@@ -34,6 +34,7 @@ class SessionClock:
         self._started_at, self._monotonic_start = max(self.wall.now(), last), self.monotonic()
 
     def now(self) -> float:
+        # guard: clock-counts-seconds
         return self._started_at + (self.monotonic() - self._monotonic_start)
 
     def seconds_left(self, deadline: float | None) -> float | None:

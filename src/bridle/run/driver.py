@@ -57,6 +57,7 @@ from bridle.run.calls.stored_results import ResultStore
 from bridle.run.calls.tool_runner import ToolRunner
 from bridle.run.context.instructions import AgentInstructions
 from bridle.run.context.run_context import RunContexts
+from bridle.run.known_secrets import GUARDED_EVENTS, collect_secrets
 from bridle.run.memory.retrieval import Retriever
 from bridle.run.memory.runner import MemoryRunner
 from bridle.run.recovery.session_log import EMPTY_LOG, WriteEpoch, append_record, load_log
@@ -79,6 +80,7 @@ from .model_call import ModelCall, describe_restart
 from .model_connection import ModelConnection
 from .result import NO_CHECKS, OutputChecker
 from .stream import WatcherGroup
+from .unsent_media import UnsentMedia
 
 if TYPE_CHECKING:
     from bridle.run.control.gate import EffectGate
@@ -96,8 +98,9 @@ class Driver:
         "__weakref__", "_asked_at", "_broken", "_budget_sources", "_choose_options", "_clock", "_connections",
         "_encoded_histories", "_head", "_hooks", "_length", "_log", "_memory_runner", "_model_call",
         "_noted_requests", "_output", "_parent_budget", "_random_source", "_record_turn", "_reply_filter",
-        "_tool_runner", "_tools", "_watchers", "answer", "approver", "contexts", "fence", "gate", "is_watched",
-        "result_store", "session", "show", "state", "store", "streams", "tool_runner", "tracer", "tracing",
+        "_tool_runner", "_tools", "_unsent_media", "_watchers", "answer", "approver", "contexts", "fence", "gate",
+        "is_watched", "known_secrets", "result_store", "session", "show", "state", "store", "streams", "tool_runner",
+        "tracer", "tracing",
     )  # fmt: skip
 
     def __init__(
@@ -154,14 +157,19 @@ class Driver:
         self._model_call: ModelCall | None = None
         self._reply_filter: ReplyFilter | None = None
         self._noted_requests: set[tuple[str, ToolChoice]] = set()
+        self._unsent_media: dict[str, UnsentMedia] = {}
         self.contexts = RunContexts(self, context, clock, self.show)
         self.result_store = ResultStore(store, lambda: self.state)
         self._memory_runner = MemoryRunner(self, self.contexts, store, clock, retriever, instructions)
         self._tools = {**self.result_store.tools, **self._memory_runner.tools, **tools}
         fit, prove = self.result_store.fit_result, self._prove_answer
+        self.known_secrets = collect_secrets(
+            connections, sources, nested.parent_budget.run.known_secrets if nested is not None else None
+        )
+        self.contexts.known_secrets = self.known_secrets
         self.tool_runner = self._tool_runner = ToolRunner(
             self.contexts, self._tools, clock, self.record, fit, self._parent_budget, approver, search, prove,
-            sources,
+            sources, self.known_secrets,
         )  # fmt: skip
         self.answer, self._hooks = self._tool_runner.answer, hooks or {}
         if sources and ask_model is not None:
@@ -235,6 +243,9 @@ class Driver:
 
         `then` is recorded in the same append: the log has both events or neither.
         """
+        if self.known_secrets is not None and type(event) in GUARDED_EVENTS:
+            # guard: event-redacted
+            event = self.known_secrets.redact_event(event)
         if not self._record_turn.take_free():
             await self._record_turn.take()
         try:
@@ -382,6 +393,14 @@ class Driver:
             await self.record(held.end)
             return
         connection = self._connections[request.model.model_key]
+        if not aside and self.state.settings.on_adjusted == "error":
+            lost = (
+                *connection.codec.list_losses(request, with_schemas=False),
+                *self._list_unsent_media(connection, request),
+            )
+            if lost:
+                await self.record(e.RequestAdjusted(adjustments=lost))
+                return
         admitted = connection.breakers.admit_request(connection.model, self._clock.monotonic())
         if isinstance(admitted, Failure):
             await self.record(e.ModelFailed(failure=admitted, random_draw=self._random_source()))
@@ -431,12 +450,22 @@ class Driver:
 
     def _new_codec_notes(self, connection: ModelConnection, request: Request) -> tuple[str, ...]:
         """Losses of encoding the request on this wire that this run has not recorded yet."""
-        key = (connection.model.model_key, request.tool_choice)
-        if key in self._noted_requests:
-            return ()
-        self._noted_requests.add(key)
-        recorded = self.state.run.adjustments.recorded_notes
-        return tuple(note for note in connection.codec.list_losses(request) if note not in recorded)
+        key, lost = (
+            (connection.model.model_key, request.tool_choice),
+            self._list_unsent_media(connection, request),
+        )
+        if key not in self._noted_requests:
+            self._noted_requests.add(key)
+            lost = (*connection.codec.list_losses(request), *lost)
+        recorded = self.state.run.adjustments.recorded_notes if lost else ()
+        return tuple(note for note in lost if note not in recorded)
+
+    def _list_unsent_media(self, connection: ModelConnection, request: Request) -> tuple[str, ...]:
+        key = connection.model.model_key
+        found = self._unsent_media.get(key)
+        if found is None:
+            found = self._unsent_media[key] = UnsentMedia(connection)
+        return found.list_notes(request.messages)
 
     async def _record_reply(self, call: ModelCall, event: e.ModelReplied) -> None:
         reply, aside = event.reply, event.summarizes_until

@@ -15,7 +15,14 @@ from msgspec.structs import replace
 
 from bridle.core.calls.pending import PendingCall, find_call
 from bridle.core.effects import RunHook
-from bridle.core.hooks import HOOK_MISSING, check_edits, list_unsent_messages
+from bridle.core.hooks import (
+    HOOK_MISSING,
+    find_edit_problem,
+    list_failed_again,
+    list_new_messages,
+    list_new_texts,
+    make_head_edits,
+)
 from bridle.core.state import State
 from bridle.ports.run_context import RunContext
 from bridle.ports.tool import Tool
@@ -30,6 +37,7 @@ from bridle.values.hooks import (
     Answer,
     Change,
     FinishedRun,
+    HeadText,
     HookDecided,
     HookDecision,
     HookPoint,
@@ -84,7 +92,7 @@ LOG = logging.getLogger("bridle")
 
 
 ACCEPTED_FIELDS: Mapping[HookPoint, tuple[str, ...]] = {
-    "before_model": ("text", "edits"),
+    "before_model": ("text", "edits", "head"),
     "after_model": ("text",),
     "before_tool": ("arguments",),
     "after_tool": ("text", "parts"),
@@ -132,9 +140,16 @@ class HookRunner:
         if isinstance(decided, ToolFailure):
             why = decided.raised or decided.outcome
             text = f"hook {effect.hook} failed at {point}: {why}; the session log has the message"
+            # guard: hook-warning-escaped
             LOG.warning("%s", escape_text(text))
+            is_input = point == "before_model"
             return HookDecided(
-                hook=effect.hook, point=point, call_id=call_id, action="fail", reason=decided.message
+                hook=effect.hook,
+                point=point,
+                call_id=call_id,
+                action="fail",
+                reason=decided.message,
+                withheld=list_failed_again(self._driver.state, effect.hook) if is_input else (),
             )
         return decided
 
@@ -149,7 +164,7 @@ class HookRunner:
             if inspect.iscoroutinefunction(method) or getattr(hook, "is_async", False):
                 found = method(*arguments)
             else:
-                found = await run_in_thread(functools.partial(method, *arguments))
+                found = await run_in_thread(functools.partial(method, *arguments), "functions")
             decision = await found if inspect.isawaitable(found) else found
         except ModelRetry as retry:
             return self._make_retry(effect, str(retry))
@@ -160,13 +175,13 @@ class HookRunner:
         state = self._driver.state
         match effect.point:
             case "before_model":
-                new = list_unsent_messages(state)
                 return (
                     ModelInput(
                         step=state.run.budget.spent.steps + 1,
                         model=state.settings.model,
                         messages=state.conversation.view,
-                        new_messages=new,
+                        new_messages=list_new_messages(state, effect.hook),
+                        new_texts=list_new_texts(state, effect.hook),
                     ),
                 )
             case "after_model":
@@ -178,6 +193,7 @@ class HookRunner:
             case "after_tool":
                 item = self._find_pending(effect.subject)
                 assert item.hooks.unreviewed is not None
+                # guard: hook-sees-run-arguments
                 return (item.effective_call, item.hooks.unreviewed.result)
             case "on_end":
                 end = state.run.end
@@ -213,7 +229,8 @@ class HookRunner:
                 _check_text(decision, "reason", reason)
                 if not reason.strip():
                     raise ValueError("Refuse needs a reason; the model or the caller receives it")
-                return replace(decided, action="refuse", reason=repair_surrogates(reason))
+                withheld = self._list_withheld(decided, decision) if point == "before_model" else ()
+                return replace(decided, action="refuse", reason=repair_surrogates(reason), withheld=withheld)
             case Answer(text=text):
                 _check_text(decision, "text", text)
                 return self._check_reply(
@@ -239,7 +256,8 @@ class HookRunner:
             call = replace(self._find_call(decided.call_id), arguments=arguments)
             claim = find_resource_claim(self._tools, call)
         edits = tuple(change.edits)
-        if problem := check_edits(self._driver.state, edits):
+        ids = (edit.message for edit in edits)
+        if edits and (problem := find_edit_problem(self._driver.state, decided.hook, ids)):
             raise ValueError(problem)
         changed = replace(
             decided,
@@ -249,8 +267,17 @@ class HookRunner:
             arguments=arguments,
             resource_claim=claim,
             edits=edits,
+            head_edits=make_head_edits(self._driver.state, change.head) if change.head else (),
         )
         return self._check_reply(changed)
+
+    def _list_withheld(self, decided: HookDecided, refused: Refuse) -> tuple[str, ...]:
+        """Ids of the messages that later prompts are sent without: those named, or all that are new to the hook."""
+        state = self._driver.state
+        named = tuple(refused.messages)
+        if problem := find_edit_problem(state, decided.hook, named):
+            raise ValueError(problem)
+        return named or tuple(message.id for message in list_new_messages(state, decided.hook))
 
     def _check_reply(self, decided: HookDecided) -> HookDecided:
         """The decision with the objection of the output type to a changed reply; it must accept a changed answer."""
@@ -283,7 +310,7 @@ def _check_change(change: Change) -> None:
         _check_text(change, "text", change.text)
     if change.arguments is not None and not isinstance(change.arguments, Mapping):
         raise TypeError(f"Change(arguments=…) takes a dict, not {type(change.arguments).__name__}")
-    for field, accepted in (("parts", (Text, Media)), ("edits", (ViewChange,))):
+    for field, accepted in (("parts", (Text, Media)), ("edits", (ViewChange,)), ("head", (HeadText,))):
         values = getattr(change, field)
         names = " and ".join(each.__name__ for each in accepted)
         if not isinstance(values, Sequence) or not all(isinstance(each, accepted) for each in values):

@@ -48,6 +48,7 @@ def resolve_logged_model(logged: Model, environ: Mapping[str, str], trusted_host
     Raises `ForeignEndpoint` with the host and the key variable if the logged address differs from the
     tables and is not `trusted_host`.
     """
+    # guard: logged-endpoint-replaced
     endpoint = logged.endpoint
     found = list(_find_in_tables(logged, environ))
     for model in found:
@@ -69,6 +70,7 @@ def resolve_logged_model(logged: Model, environ: Mapping[str, str], trusted_host
             f"the log names {logged.name} at {host}, whose vendor is not in the tables;"
             " name a model with --model"
         )
+    # guard: logged-host-trusted
     if trusted_host and trusted_host == host:
         return there[0]
     keys = there[0].endpoint.key_env or there[0].endpoint.signing_env
@@ -132,6 +134,7 @@ def take_logged_instructions(logged: Settings) -> list[str | Callable[[], str] |
 
 def take_logged_policy(logged: Policy) -> Policy:
     """The logged policy with its allowing rules disabled."""
+    # guard: logged-allow-rules
     return replace(logged, allow_rules_hold=False)
 
 
@@ -141,6 +144,7 @@ def take_logged_extras(logged: Sequence[Extra]) -> tuple[tuple[Extra, ...], tupl
     left_out: list[str] = []
     for extra in logged:
         fault = _find_extra_fault(extra)
+        # guard: logged-extras-checked
         if fault:
             left_out.append(f"the logged extra {extra.name!r} {fault} and is not sent")
         else:

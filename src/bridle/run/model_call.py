@@ -216,6 +216,7 @@ class ModelCall:
                     self._connection.breakers.set_limits(self.model, limits, watch.now())
                 if not self._refused:
                     begun()
+                # guard: error-body-limit
                 received, bytes_max = (
                     0,
                     ERROR_BODY_BYTES_MAX if self._refused else self._bytes_max or sys.maxsize,
@@ -232,6 +233,7 @@ class ModelCall:
                             watch.token_at = watch.now()
                             shown = StreamRedactor(redactor) if redactor is not None else None
                         deltas += found
+                        # guard: stream-redacted
                         if ready := found if shown is None else shown.take(found):
                             show(ready)
                     del chunk, found  # not kept while the stream is silent
@@ -240,6 +242,7 @@ class ModelCall:
                 show(rest)
             if watch.token_at is None:
                 watch.token_at = watch.now()
+            # guard: reply-redacted
             return reply if redactor is None else redact_reply(reply, redactor)
         except ProviderError as error:
             if self._decoder is None and error.failure.kind == "unreachable":
@@ -261,6 +264,7 @@ class ModelCall:
         return replace(failure, message=message, code=code, window_tokens=window, refused_parameter=refused)
 
     def _redact_error(self, text: str) -> str:
+        # guard: provider-error-redacted
         return self._connection.redact_error(text, self._list_secrets())
 
     def _find_redactor(self) -> Redactor | None:

@@ -77,10 +77,11 @@ class ModelConnection:
 
         A credential that is a plain word stays: it may be part of an ordinary text.
         """
-        return _make_redactor(self.secrets)
+        return make_redactor(self.secrets)
 
     def redact_error(self, text: str, signed: frozenset[str] = frozenset()) -> str:
         """The text of an error, which may repeat any field of a request, without credentials and hidden texts."""
+        # guard: private-extras-are-secret
         secrets = self.secrets | self.private_extras.texts | signed
         return Redactor(secrets, KEY_PLACEHOLDER).redact_text(text)
 
@@ -100,7 +101,7 @@ def _find_secrets(headers: tuple[tuple[str, str], ...]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=64)
-def _make_redactor(secrets: frozenset[str]) -> Redactor | None:
+def make_redactor(secrets: frozenset[str]) -> Redactor | None:
     """One for all runs with the same credentials: it holds patterns that are slow to compile."""
     found = [each for each in secrets if not is_plain_word(each)]
     return Redactor(found, KEY_PLACEHOLDER) if found else None

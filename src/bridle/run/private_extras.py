@@ -18,13 +18,14 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.core.cache.breakpoints import TTL_SECONDS
-from bridle.providers.ownership import find_field_owners, find_tool_owners
+from bridle.providers.ownership import check_extras_taken, find_field_owners, find_tool_owners
 from bridle.providers.wire.extras import describe_hidden_tool, parse_extra
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.events import Configured
 from bridle.values.redaction import find_header_secrets
 from bridle.values.request import Extra, Request, ToolSpec
 from bridle.values.settings import Settings
+from bridle.values.usage import TERM_FIELDS
 
 HIDDEN_MARK = "[hidden]"
 DIGEST_CHARACTERS = 16
@@ -34,6 +35,8 @@ PUBLIC_WORDS = frozenset((
     "minimal", "never", "none", "optimized", "priority", "required", "reserved", "standard", "standard_only",
     "text", "xhigh",
 ))  # fmt: skip
+PUBLIC_FIELDS = frozenset({*TERM_FIELDS, "betas"})
+"""Fields whose words choose the price of a call, or name features of a provider."""
 PUBLIC_TOOL_MEMBERS = frozenset(("type", "name"))
 """Members that identify a hosted tool. Replies repeat them, so hiding them would make recordings unreadable."""
 
@@ -95,7 +98,7 @@ def hide_extras(settings: Settings) -> tuple[Settings, PrivateExtras]:
         if extra.digest:
             raise MisuseError(_describe_mark(extra))
         found: list[tuple[str, str]] = []
-        shown = _hide_strings(extra.name, parse_extra(extra), words, found)
+        shown = _hide_strings(extra.name, parse_extra(extra), words, found, PUBLIC_FIELDS)
         if found:
             digest = _digest_text(extra.name, extra.json)
             originals[digest] = extra
@@ -132,15 +135,16 @@ def _hide_tool(
     digest = _digest_text(spec.name, spec.native)
     definitions[digest] = spec.native
     strings += found
+    # guard: hosted-definition-hidden
     return replace(spec, native=msgspec.json.encode(shown).decode(), native_digest=digest)
 
 
 def label_owners(settings: Settings) -> Settings:
     """Set the wire family that owns each extra and hosted tool, so that a model chain sends it only there.
 
-    Labels set by the caller are kept.
+    Labels set by the caller are kept. Raises `MisuseError` for a field that no provider lists.
     """
-    first = settings.model.endpoint
+    first, models = settings.model.endpoint, settings.models or (settings.model,)
     specs = (*settings.tools, *settings.hidden_tools)
     if not settings.extras and all(spec.native is None for spec in specs):
         return settings
@@ -151,7 +155,9 @@ def label_owners(settings: Settings) -> Settings:
         return replace(spec, native_to=find_tool_owners(spec.native, first))
 
     extras = tuple(
-        extra if extra.owners else replace(extra, owners=find_field_owners(extra.name, first))
+        extra
+        if extra.owners == (owners := find_field_owners(extra, models))
+        else replace(extra, owners=owners)
         for extra in settings.extras
     )
     return replace(
@@ -160,6 +166,12 @@ def label_owners(settings: Settings) -> Settings:
         tools=tuple(map(labelled, settings.tools)),
         hidden_tools=tuple(map(labelled, settings.hidden_tools)),
     )
+
+
+def check_extras(settings: Settings) -> None:
+    """Raise `MisuseError` for an extra that belongs to none of the agent's models."""
+    if settings.extras:
+        check_extras_taken(settings.extras, settings.models or (settings.model,))
 
 
 def describe_new_settings(before: Settings, settings: Settings) -> Configured:
@@ -172,6 +184,7 @@ def describe_new_settings(before: Settings, settings: Settings) -> Configured:
     given = {extra.name for extra in settings.extras}
     extras = (extra.name for extra in before.extras if extra.digest)
     tools = (spec.name for spec in before.all_tools if spec.native_digest)
+    # guard: omitted-values-recorded
     return Configured(
         settings=settings,
         omitted_extras=tuple(name for name in extras if name not in given),
@@ -198,6 +211,7 @@ def _hide_strings(
     if not isinstance(value, str) or not value or value in words or name in public:
         return value
     found.append((name, value))
+    # guard: private-extra-hidden
     return HIDDEN_MARK
 
 

@@ -8,8 +8,9 @@ anything follows from it, so that a resumed run does not call a validator again.
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from bridle.core.budget.limits import add_nested_spending
 from bridle.core.calls.compensation import list_compensations
@@ -22,7 +23,7 @@ from bridle.run.calls.run_tool import ToolFailure, run_with_deadline
 from bridle.run.context.run_context import ContextNeed
 from bridle.tools.function.context_parameter import find_context_parameter
 from bridle.tools.function.invoker import FunctionInvoker
-from bridle.tools.schema.json_form import to_json_text
+from bridle.tools.schema.json_form import to_json_form
 from bridle.tools.schema.output_type import OutputType
 from bridle.values.errors import MisuseError
 from bridle.values.events import OutputChecked
@@ -30,6 +31,9 @@ from bridle.values.message import Reply
 from bridle.values.request import TOOL_SECONDS_DEFAULT
 from bridle.values.result import Result
 from bridle.values.text import describe_error, repair_surrogates
+
+if TYPE_CHECKING:
+    from bridle.run.session import Session
 
 T = TypeVar("T")
 C = TypeVar("C")
@@ -44,6 +48,18 @@ VALIDATOR_SECONDS_MAX = TOOL_SECONDS_DEFAULT
 ONE_ANSWER = "a validator takes the answer, and optionally a `RunContext`"
 STOPS_WITHOUT_UNDO = ("done", "waiting", None)
 """Ends after which no compensations are listed."""
+
+
+async def make_session_result(
+    opened: "Session", state: State, output_type: OutputType[T] | None
+) -> Result[T]:
+    """The result of a run, with the compensations of the runs inside it."""
+    result = make_result(opened.session, state, output_type)
+    if (hold_session := getattr(opened.store, "hold_session", None)) is not None:
+        result = replace(result, _hold=hold_session(opened.session))
+    if result.stop in STOPS_WITHOUT_UNDO or not state.run.budget.subruns:
+        return result
+    return replace(result, compensations=await opened.list_compensations(state))
 
 
 def make_result(session: str, state: State, output_type: OutputType[T] | None) -> Result[T]:
@@ -132,7 +148,7 @@ def _parse_validator(function: object) -> OutputValidator:
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     if len(free) != 1 or free[0].kind not in kinds:
         raise MisuseError(f"validator `{name}`: {ONE_ANSWER}, not {inspect.signature(function)}")
-    invoker = FunctionInvoker(name, function, context, returns_nothing=False)
+    invoker = FunctionInvoker(name, function, context, returns_nothing=False, lane="functions")
     return OutputValidator(name, free[0].name, invoker)
 
 
@@ -195,7 +211,13 @@ class OutputChecker:
             returned = given
         after = self._describe(returned)
         if after is None and returned is not given:
-            raise TypeError(f"it returned a {type(returned).__name__}, which cannot be recorded as JSON")
+            try:
+                to_json_form(returned)
+            except TypeError as problem:
+                raise TypeError(f"it returned {problem}") from None
+            raise TypeError(
+                f"it returned an answer that the output type rejects: a {type(returned).__name__}"
+            )
         if after is None or after == before:
             return None
         if error := self.find_error(after):
@@ -214,7 +236,7 @@ class OutputChecker:
                 raise TypeError(f"it must return text or None, not {type(value).__name__}")
             return repair_surrogates(value)
         try:
-            return to_json_text({"value": value} if self._output_type.is_wrapped else value)
+            return self._output_type.dump_text(value)
         except TypeError:
             return None
 

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from bridle.core.calls.catalogue import is_handover_due
+from bridle.core.calls.compensation import list_compensations
 from bridle.core.calls.orphaned import describe_doubts
+from bridle.core.context.assemble import UNSENT_INSTRUCTIONS
 from bridle.core.context.view import rename_imported_calls
 from bridle.core.hooks import has_open_reply
 from bridle.core.loop import next_effects
@@ -29,7 +31,7 @@ from bridle.run.calls.approval import (
     list_pending_approvals,
     match_results,
 )
-from bridle.run.calls.compensation import ABANDONED_REASON, close_programs, run_compensations
+from bridle.run.calls.compensation import ABANDONED_REASON, open_undoable_run, run_compensations
 from bridle.run.calls.handover import (
     Successor,
     describe_unknown_agent,
@@ -41,7 +43,6 @@ from bridle.run.calls.tool_sources import connect_tools
 from bridle.run.context.run_context import ContextNeed, check_context, list_due_needs, list_tool_needs
 from bridle.run.recovery.session_log import WriteEpoch, find_doubts, has_engine, take_over_subruns
 from bridle.stores.locks import wait_for_lease
-from bridle.tools.collect_tools import collect_compensations
 from bridle.values.calls import ApprovalVerdict, Compensation, PendingApproval
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
 from bridle.values.events import Configured, Imported, Prompted, Resumed, RunEnded
@@ -51,15 +52,16 @@ from bridle.values.usage import Budget
 
 from .agent_settings import AgentParts
 from .cancellation import finish_despite_cancel
+from .control.holders import Holder, add_holder, is_held, remove_holder, wait_for_cancelled
 from .control.listener import CancelRequest, ControlListener
 from .control.requests import SessionControl, is_run_elsewhere
 from .driver import Driver
 from .private_extras import describe_new_settings
 from .stream import RunControl
+from .sync import driving_loop
 from .validate_input import check_new, check_tenant
 
 FINISHED_STOPS = ("done", "refused")
-OWN_INSTRUCTIONS_NOTE = "the imported system prompt is not sent: the agent has instructions of its own"
 CANCELLED_REASON = "cancelled by the caller"
 CLOSE_ATTEMPTS_MAX = 5
 
@@ -97,16 +99,46 @@ class Session:
 
     @asynccontextmanager
     async def lease(self, *, queue: bool = False, take_over: bool = False) -> AsyncIterator[None]:
-        """Hold the lease of the session; every driver of this operation writes under its epoch."""
-        async with (
-            wait_for_lease(self.store, self.session, self.clock.sleep)
-            if queue
-            else self.store.lease(self.session, take_over=take_over)
-        ) as lease:
-            self.fence.epoch, self.fence.took_over = lease.epoch, take_over
-            if (outer := current_nested_run()) is not None:
-                await outer.check_owned()
-            yield
+        """Hold the lease of the session; every driver of this operation writes under its epoch.
+
+        A run of this process that was cancelled, or whose stream was left, ends first.
+        """
+        if queue:
+            self._check_outer()
+        elif is_held(self.session) and not take_over:
+            await wait_for_cancelled(self.session)
+        holder: Holder | None = None
+        try:
+            async with (
+                wait_for_lease(self.store, self.session, self.clock.sleep)
+                if queue
+                else self.store.lease(self.session, take_over=take_over)
+            ) as lease:
+                holder = add_holder(self.session, self.store)
+                self.fence.epoch, self.fence.took_over = lease.epoch, take_over
+                if (outer := current_nested_run()) is not None:
+                    await outer.check_owned()
+                inside = driving_loop.set(asyncio.get_running_loop())
+                try:
+                    yield
+                finally:
+                    driving_loop.reset(inside)
+        finally:
+            remove_holder(self.session, holder)
+
+    def _check_outer(self) -> None:
+        """Raise `Conflict` if a run around this one has the session: it ends only after this one."""
+        outer = current_nested_run()
+        for each in outer.list_outer() if outer is not None else ():
+            if (
+                each.session == self.session
+                and each.parent_budget.run.store is self.store
+                and not each.is_over()
+            ):
+                raise Conflict(
+                    f"session {self.session!r} is that of the run whose tool this is; waiting for it would take"
+                    " forever. Use another session"
+                )
 
     async def prompt(
         self,
@@ -205,7 +237,9 @@ class Session:
             await driver.restore_and_repair()
         opened, driver = await connect_tools(opened, driver) if opened.parts.sources else (opened, driver)
         opened.check_context(driver, "resume")
-        await opened._configure(driver, keep_model(opened.settings(), state))
+        settings, results = keep_model(opened.settings(), state), flags.results or {}
+        if not results:
+            await opened._configure(driver, settings)
         if driver.place[1] == flags.stopped_at:  # nothing is in doubt
             return await opened._drive(driver)
         resumed = Resumed(
@@ -214,7 +248,9 @@ class Session:
         await driver.record(replace(resumed, continues_reply=has_open_reply(driver.state)))
         if self.fence.epoch:  # after the record, by which the old process notices the takeover
             await take_over_subruns(self.store, state, self.fence.epoch, self.fence.taken_subruns)
-        await self._finish_external(driver, flags.results or {})
+        if results:  # belong to the settings that the calls were made with: the new ones may lack their tools
+            await self._finish_external(driver, results)
+            await opened._configure(driver, settings)
         await driver.review_calls(trusts_approvals=flags.trusts_approvals)
         return await opened._drive(driver)
 
@@ -307,18 +343,25 @@ class Session:
     async def compensate(
         self, settled: Collection[str] = (), tenant: str | None = None
     ) -> tuple[Compensation, ...]:
-        """Undo the calls of the last run, also those of programs and of other agents that had it."""
+        """Undo the calls of the last run, also those of runs inside it and of other agents that had it."""
         async with AsyncExitStack() as held, self.lease():
             driver = self.new_driver()
             await driver.restore_and_repair()
             if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             across = check_tenant(self.session, driver.state, tenant)
-            agents = list_agents(self, driver.state)
-            tools = collect_compensations(*(agent.parts.tool_layout.tools for agent in agents))
-            check_context(list_tool_needs(tools), driver.contexts.context, "compensate")
-            drivers = await close_programs(driver, self.open_other, held)
-            return await run_compensations(drivers, tools, settled, across)
+            run = await open_undoable_run(self, driver, held)
+            for each in run.list_runs():
+                check_context(list_tool_needs(each.tools), driver.contexts.context, "compensate")
+            return await run_compensations(run, settled, across)
+
+    async def list_compensations(self, state: State) -> tuple[Compensation, ...]:
+        """List what `compensate` would undo after the run that ended in this state; nothing is written."""
+        if not state.run.budget.subruns:
+            return list_compensations(state)
+        driver = self.new_driver()
+        await driver.restore()
+        return (await open_undoable_run(self, driver)).list_compensations()
 
     def _make_imported(self, driver: Driver, history: History) -> Imported:
         if driver.state.conversation.transcript.messages:
@@ -328,7 +371,7 @@ class Session:
         messages, imported = rename_imported_calls(history.messages), history.instructions
         repairs, own = history.repairs, driver.state.settings.instructions
         if imported and own != imported:
-            repairs = (*repairs, OWN_INSTRUCTIONS_NOTE)
+            repairs = (*repairs, UNSENT_INSTRUCTIONS)
         return Imported(messages=messages, repairs=repairs, instructions=imported)
 
     async def _configure(self, driver: Driver, settings: Settings, imported: str = "") -> None:

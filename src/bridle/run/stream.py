@@ -8,7 +8,7 @@
     await run.steer("…")                        add a message, taken up before the next request
     await run.pause()                           stop after the current step; `agent.resume` continues
     run.cancel()                                end it at once
-    to_sse(event)                               an item as server-sent event, for a browser
+    to_sse(event)                               what a browser may see of an item, as server-sent event
 
 Each viewer has its own buffer.  When `deltas_max` deltas wait in it, further deltas are counted instead of
 stored until half of them have been taken, and a `DeltasSkipped` takes their place.  Events are never lost:
@@ -18,7 +18,7 @@ weakly: leaving the loop is enough to stop watching.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Generic, Self, TypeVar, get_args
 
@@ -32,13 +32,26 @@ from bridle.tools.schema.output_type import OutputType
 from bridle.tools.schema.partial_output import PartialTracker
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
-from bridle.values.events import Event, PauseRequested, Steered
+from bridle.values.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Event,
+    PauseRequested,
+    RunEnded,
+    Steered,
+    ToolFinished,
+    ToolStarted,
+)
 from bridle.values.record import Record, encode_item
 from bridle.values.result import (
+    AttemptRestarted,
     Delta,
+    DeltasSkipped,
     FinalAnswer,
     PartialOutput,
+    Progress,
     Result,
+    TextDelta,
 )
 from bridle.values.text import escape_text, locate_error, repair_surrogates
 
@@ -57,18 +70,39 @@ CALL_FIELDS = ("call_id", "name", "arguments")
 """Of every item about a call; in a frame they are at the top level."""
 
 
-def to_sse(item: StreamItem | FinalAnswer[T] | PartialOutput[T]) -> str:
+BROWSER_FIELDS: Mapping[type, tuple[str, ...]] = {
+    TextDelta: ("text",),
+    AttemptRestarted: ("attempt", "is_text_void"),
+    DeltasSkipped: ("count",),
+    Progress: ("call_id", "name", "fraction"),
+    ToolStarted: ("call_id", "name", "attempt"),
+    ToolFinished: ("call_id", "name", "outcome"),
+    ApprovalAsked: ("call_id", "name", "arguments", "preview", "question", "expires_at", "binding"),
+    ApprovalAnswered: ("call_id", "answer"),
+    RunEnded: ("stop",),
+}
+"""Fields that `to_sse` sends by default; it sends nothing of an item that is not listed here."""
+BROWSER_RESULT_FIELDS = ("session", "stop", "text")
+RESULT_FIELDS = (*BROWSER_RESULT_FIELDS, "reason", "usage", "cost", "steps")
+
+
+def to_sse(item: StreamItem | FinalAnswer[T] | PartialOutput[T], *, full: bool = False) -> str:
     """Encode an item of a stream, or of `Stream.partial`, as one frame of server-sent events.
 
-    The event name is the item's type, and the data is the item as JSON, in the form that the log has.
+    The event name is the item's type, and the data is JSON. By default it is what a user may see: the text, names
+    and states of calls, questions to a person, and the answer; for other items the frame is empty. `full=True`
+    sends every item whole, in the form that the log has: instructions, tools, policy and results too.
     """
     if isinstance(item, FinalAnswer):
-        return _make_frame("final_answer", _describe_result(item.result))
+        return _make_frame("final_answer", _describe_result(item.result, full=full))
     if isinstance(item, PartialOutput):
         described = {"value": item.value, "answer": item.answer, "complete": item.complete}
         return _make_frame("partial_output", {"type": "partial_output", **described})
     if type(item) not in STREAM_TYPES:
         raise MisuseError(f"to_sse takes an item of a stream, not {type(item).__name__}")
+    # guard: browser-fields
+    if not full:
+        return _make_browser_frame(item)
     missing = [name for name in CALL_FIELDS if name not in item.__struct_fields__ and hasattr(item, name)]
     added = {name: getattr(item, name) for name in missing}
     return _make_frame(
@@ -76,12 +110,29 @@ def to_sse(item: StreamItem | FinalAnswer[T] | PartialOutput[T]) -> str:
     )
 
 
+def _make_browser_frame(item: StreamItem) -> str:
+    fields = BROWSER_FIELDS.get(type(item))
+    if fields is None:
+        return ""
+    tag = str(item.__struct_config__.tag)
+    shown = {name: _read_field(item, name) for name in fields}
+    return _make_frame(
+        tag, {"type": tag, **{name: value for name, value in shown.items() if value is not None}}
+    )
+
+
+def _read_field(item: StreamItem, name: str) -> object:
+    return (
+        item.result.outcome if name == "outcome" and isinstance(item, ToolFinished) else getattr(item, name)
+    )
+
+
 def _make_frame(name: str, data: Value | dict[str, object]) -> str:
     return f"event: {name}\ndata: {encode_item(data).decode()}\n\n"
 
 
-def _describe_result(result: Result[T]) -> dict[str, object]:
-    names = ("session", "stop", "reason", "text", "usage", "cost", "steps")
+def _describe_result(result: Result[T], *, full: bool) -> dict[str, object]:
+    names = RESULT_FIELDS if full else BROWSER_RESULT_FIELDS
     described: dict[str, object] = {"type": "final_answer", **{name: getattr(result, name) for name in names}}
     with suppress(TypeError):  # some output types have no JSON form; `text` has the answer as it arrived
         described["output"] = to_json_form(result.output)
@@ -151,6 +202,7 @@ class WatcherGroup:
             except Exception as error:  # noqa: BLE001 - a watcher can never change a run
                 self.watchers = tuple(each for each in self.watchers if each is not watcher)
                 text = f"{type(watcher).__name__} raised {locate_error(error)}"
+                # guard: watcher-warning-escaped
                 LOG.warning("%s and was dismissed", escape_text(text))
 
 
@@ -170,7 +222,7 @@ class RunHandle(Generic[T]):
         """`start` is the run; `cancelled` tells how things stand in one that was ended from outside."""
         self.session = session
         self._start, self._read_cancelled_result = start, cancelled
-        self._has_begun = self._is_cancelled = False
+        self._has_begun = self._is_cancelled = self._is_left = False
         self._control = RunControl(session)
         self._task = asyncio.create_task(self._run())
         _running_tasks.add(self._task)
@@ -231,10 +283,21 @@ class RunHandle(Generic[T]):
         self._control.close()
         self._control.viewers.wake()
 
-    async def cancel_and_wait(self) -> None:
+    def leave(self) -> None:
+        """Cancel the run, which nobody watches any more; callable from every thread."""
+        if self._is_left or self._task.done():
+            return
+        self._is_left, loop = True, self._task.get_loop()
+        with suppress(RuntimeError):  # the loop was closed, and with it the run
+            if asyncio._get_running_loop() is loop:
+                self._task.cancel()
+            else:
+                loop.call_soon_threadsafe(self._task.cancel)
+
+    async def leave_and_wait(self) -> None:
         """Cancel the run and wait for its cleanup."""
+        self.leave()
         if not self._task.done():
-            self._task.cancel()
             await asyncio.wait((self._task,))
 
 
@@ -269,7 +332,7 @@ class Stream(Generic[T]):
         cancelled: Callable[[], Coroutine[None, None, Result[T]]],
         output_type: OutputType[T] | None = None,
     ) -> None:
-        self.session, self._output_type = session, output_type
+        self.session, self.output_type = session, output_type
         self._start, self._read_cancelled_result = start, cancelled
         self._run: RunHandle[T] | None = None
         self._is_cancelled = False
@@ -297,24 +360,31 @@ class Stream(Generic[T]):
         """Ask the run to stop after its current step, as `RunHandle.pause` does."""
         await self._require_run().pause()
 
-    async def __aiter__(self) -> AsyncGenerator[StreamItem | FinalAnswer[T], None]:
+    async def __aenter__(self) -> Self:
+        """Leaving the block ends the run, and waits for its end."""
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the run, if it was started, and wait for its end."""
+        if self._run is not None:
+            await self._run.leave_and_wait()
+
+    def __aiter__(self) -> "StreamIterator[T]":
+        return StreamIterator(self)
+
+    def start_once(self) -> RunHandle[T]:
+        """Start the run for a loop over the stream."""
         if self._run is not None:
             raise MisuseError("a stream can be iterated once; call agent.stream() again for another run")
-        run = self.start()
-        # The owner of the run skips nothing, so its buffer is unbounded.
-        buffer = run.add_viewer(None)
-        try:
-            while True:
-                while items := buffer.items:
-                    buffer.items = []
-                    for item in items:
-                        yield item
-                if run.done:
-                    break
-                await buffer.wait_for_more()
-            yield FinalAnswer(result=await run.result())
-        finally:
-            await run.cancel_and_wait()
+        return self.start()
+
+    def leave(self) -> None:
+        """End the run, if it was started, without waiting for its end."""
+        if self._run is not None:
+            self._run.leave()
 
     async def result(self) -> Result[T]:
         """Wait for the result of a run that was started or iterated over."""
@@ -325,16 +395,22 @@ class Stream(Generic[T]):
             raise MisuseError("this stream has not started; iterate over it, or call start()")
         return self._run
 
-    async def partial(self) -> AsyncGenerator[PartialOutput[T], None]:
+    def partial(self) -> "PartialIterator[T]":
         """Run, and yield the answer as it grows; then `await stream.result()` returns the result.
 
         Leaving the loop ends the run.  A slow reader skips values, never the last one.
         """
-        tracker, run = PartialTracker(self._output_type), self.start()
+        return PartialIterator(self, self._read_partials())
+
+    async def _read_partials(self) -> AsyncGenerator[PartialOutput[T], None]:
+        run = self.start()
         buffer, latest = run.add_viewer(None), None
+        tracker: PartialTracker[T] | None = None
         try:
             while True:
                 while buffer:
+                    # A resumed run has its type when it has read the log.
+                    tracker = tracker or PartialTracker(self.output_type)
                     is_due = tracker.apply(buffer.take()) and len(buffer) < PARTIALS_BEHIND_MAX
                     partial = tracker.read() if is_due else None
                     if partial is not None and partial != latest:
@@ -345,6 +421,79 @@ class Stream(Generic[T]):
                 await buffer.wait_for_more()
             result = await run.result()
             if result.done:
-                yield tracker.finish(result)
+                yield (tracker or PartialTracker(self.output_type)).finish(result)
         finally:
-            await run.cancel_and_wait()
+            await run.leave_and_wait()
+
+
+class StreamIterator(Generic[T]):
+    """The loop over a stream, which owns the run: when the loop is left, this object is dropped and the run ends.
+
+    It is no generator: Python would close one in a later turn of the event loop, when the next prompt of the session
+    may have been sent.
+    """
+
+    __slots__ = ("_buffer", "_is_finished", "_items", "_run", "_stream")
+
+    def __init__(self, stream: Stream[T]) -> None:
+        self._stream, self._is_finished = stream, False
+        self._run: RunHandle[T] | None = None
+        self._buffer: ViewerBuffer | None = None
+        self._items: Iterator[StreamItem] = iter(())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> StreamItem | FinalAnswer[T]:
+        for item in self._items:
+            return item
+        if self._is_finished:
+            raise StopAsyncIteration
+        if self._run is None or self._buffer is None:
+            self._run = self._stream.start_once()
+            # The owner of the run skips nothing, so its buffer is unbounded.
+            self._buffer = self._run.add_viewer(None)
+        run, buffer = self._run, self._buffer
+        while not buffer.items:
+            if run.done:
+                self._is_finished = True
+                return FinalAnswer(result=await run.result())
+            try:
+                await buffer.wait_for_more()
+            except BaseException:
+                await self.aclose()
+                raise
+        items, buffer.items = buffer.items, []
+        self._items = iter(items)
+        return next(self._items)
+
+    async def aclose(self) -> None:
+        """End the run and wait for its end."""
+        self._is_finished, self._items = True, iter(())
+        if self._run is not None:
+            await self._run.leave_and_wait()
+
+    def __del__(self) -> None:
+        if self._run is not None:
+            self._run.leave()
+
+
+class PartialIterator(Generic[T]):
+    """The loop over the partial answers of a stream; as `StreamIterator`."""
+
+    def __init__(self, stream: Stream[T], partials: AsyncGenerator[PartialOutput[T], None]) -> None:
+        self._stream, self._partials, self._has_started = stream, partials, False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[PartialOutput[T]]:
+        self._has_started = True
+        return self._partials.__anext__()
+
+    async def aclose(self) -> None:
+        await self._partials.aclose()
+
+    def __del__(self) -> None:
+        if self._has_started:
+            self._stream.leave()

@@ -2,41 +2,90 @@
 
 `run_sync` works in a script, inside a notebook's running loop and from several threads, and connections stay
 open between calls.  A forked process gets a new loop.  The loop is closed when the interpreter exits.
+
+It blocks its thread.  On the thread of an event loop that drives the run around it, or a run of the same session, it
+would wait for itself: this is refused.  On the thread of another running loop it blocks everything on that loop: there
+is a warning, except in a notebook, where nothing else runs.  In a thread for tools it gives its slot back while it
+waits.
 """
 
 import asyncio
 import atexit
 import contextvars
 import os
+import sys
 import threading
+import warnings
 from collections.abc import Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import TypeVar
+
+from bridle.ports.store import Store
+from bridle.run.control.holders import is_held_on_loop
+from bridle.tools.function.threads import WAITING_MAX, release_slot
 
 T = TypeVar("T")
 
 INTERRUPT_CHECK_SECONDS = 0.5
 """Longest time for which a Ctrl-C can go unnoticed; see `_wait_for_result`."""
+NOTEBOOK_MODULE = "ipykernel"
+"""Imported in the process that runs the cells of a notebook."""
+INSIDE_RUN = "run_sync was called from inside a run; use `await agent.run(...)` there"
+BLOCKS_LOOP = (
+    "run_sync blocks the event loop that runs in this thread until the run ends; use `await agent.run(...)`"
+)
+SESSION_ON_LOOP = (
+    "run_sync would block the event loop of a run that has session {session!r} and wait for that run;"
+    " use `await agent.run(...)`"
+)
+driving_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("bridle_driving_loop", default=None)
+"""The event loop of the run inside which this code runs."""
 _background_lock = threading.Lock()
 _background_loop: "BackgroundLoop | None" = None
 
 
-def run_in_background(coroutine: Coroutine[None, None, T]) -> T:
-    """Run a coroutine to its end.  Ctrl-C cancels it, waits for its cleanup, and is raised again."""
+def run_in_background(
+    coroutine: Coroutine[None, None, T], session: str = "", store: Store | None = None
+) -> T:
+    """Run a coroutine to its end.  Ctrl-C cancels it, waits for its cleanup, and is raised again.
+
+    `session` is the one that it holds in the store.
+    """
     background = _get_background_loop()
-    if threading.current_thread() is background.thread:
+    running = _find_running_loop()
+    if threading.current_thread() is background.thread or (
+        running is not None and running is driving_loop.get()
+    ):
         coroutine.close()
-        raise RuntimeError("run_sync was called from inside a run; use `await agent.run(...)` there")
+        raise RuntimeError(INSIDE_RUN)
+    if running is not None and store is not None and is_held_on_loop(session, store, running):
+        coroutine.close()
+        raise RuntimeError(SESSION_ON_LOOP.format(session=session))
+    if running is not None and NOTEBOOK_MODULE not in sys.modules:
+        try:
+            warnings.warn(BLOCKS_LOOP, RuntimeWarning, stacklevel=3)
+        except RuntimeWarning:  # the program turns warnings into errors
+            coroutine.close()
+            raise
     future: Future[T] = Future()  # created first: Ctrl-C may arrive at any point below
     try:
         background.submit(coroutine, future)
-        return _wait_for_result(future)
+        with release_slot():
+            return _wait_for_result(future)
     except KeyboardInterrupt:
         background.cancel(coroutine, future)
         with suppress(CancelledError):
             _wait_for_result(future)
         raise
+
+
+def _find_running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _wait_for_result(future: "Future[T]") -> T:
@@ -56,6 +105,9 @@ class BackgroundLoop:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
+        # Looks up host names, and runs what tools give to `asyncio.to_thread`, such as `run_sync`.  With the few
+        # threads of the standard one, functions that wait for runs would take all of them, and the runs need one.
+        self._loop.set_default_executor(ThreadPoolExecutor(WAITING_MAX, "bridle-background"))
         self._tasks: dict[int, asyncio.Task[object]] = {}
         self._stopping = False
         self.thread = threading.Thread(target=self._run_loop, name="bridle", daemon=True)

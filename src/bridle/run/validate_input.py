@@ -9,12 +9,13 @@ import inspect
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar, get_origin
 
 import msgspec
 
+from bridle.core.budget.limits import OUTPUT_TOKENS_MIN
 from bridle.core.calls.catalogue import explain_missing_hosted
 from bridle.core.context.excerpt import RESULT_CHARACTERS_MIN
 from bridle.core.state import State
@@ -32,7 +33,8 @@ from bridle.values.errors import BadTool, MisuseError, SessionNotFound
 from bridle.values.events import Prompted
 from bridle.values.lineage import CrossTenant
 from bridle.values.memory import FilledPrompt, TemplateVersion
-from bridle.values.message import Media, Prompt, Text
+from bridle.values.message import Media, Opaque, Prompt, PromptPart, Text
+from bridle.values.model import ANY_EFFORT, EFFORT_ORDER, THINKING_DISPLAYS, THINKING_MODES, Model
 from bridle.values.record import check_traceparent
 from bridle.values.request import Extra, Sampling, Thinking, ToolChoice
 from bridle.values.result import History
@@ -46,7 +48,12 @@ SESSION_ID_LENGTH = 8
 SESSION_ID_PATTERN = re.compile(rf"\d{{8}}-[{SESSION_ID_ALPHABET}]{{{SESSION_ID_LENGTH}}}")
 TOOL_CHOICES = {"auto": ToolChoice(), "any": ToolChoice(mode="any"), "none": ToolChoice(mode="none")}
 TOOLS_NAMED_MAX = 30
-NUMBER_MINIMUMS = {"repeats_max": 2, "reprompts_max": 0, "result_characters": RESULT_CHARACTERS_MIN}
+NUMBER_MINIMUMS = {
+    "repeats_max": 2,
+    "reprompts_max": 0,
+    "result_characters": RESULT_CHARACTERS_MIN,
+    "max_tokens": OUTPUT_TOKENS_MIN,
+}
 """Minimums other than one."""
 
 
@@ -87,6 +94,24 @@ def _is_type_form(value: object) -> bool:
 
 def _is_step_option(of: type, value: object) -> bool:
     return isinstance(value, of) or can_call(value, 1)
+
+
+def check_thinking(thinking: Thinking | None, models: Iterable[Model]) -> Thinking | None:
+    """The option; raises `MisuseError` for a word that neither these models nor any others have."""
+    if thinking is None:
+        return None
+    abilities = [model.abilities for model in models]
+    words: tuple[tuple[str, str, tuple[str, ...], list[str]], ...] = (
+        ("effort", thinking.effort, EFFORT_ORDER, [word for each in abilities for word in each.efforts]),
+        ("mode", thinking.mode, THINKING_MODES, [word for each in abilities for word in each.thinking]),
+        ("display", thinking.display, THINKING_DISPLAYS, []),
+    )
+    for name, word, known, own in words:
+        accepted = tuple(dict.fromkeys((*known, *own)))
+        if word and word not in accepted and ANY_EFFORT not in own:
+            listed = ", ".join(accepted)
+            raise MisuseError(f"Thinking({name}={word!r}) does not exist; choose one of: {listed}")
+    return thinking
 
 
 OPTION_CHECKS: dict[str, tuple[str, Callable[[object], bool]]] = {
@@ -155,6 +180,7 @@ def check_session(session: object) -> str:
     if repair_surrogates(session) != session:
         raise MisuseError(f"the session id {session!r} cannot be encoded as UTF-8")
     for prefix in RESERVED_PREFIXES:
+        # guard: reserved-session-prefix
         if session.startswith(prefix):
             raise MisuseError(f"session ids must not start with {prefix!r} (reserved); choose another id")
     return session
@@ -218,24 +244,24 @@ def parse_tool_choice(
     return choice
 
 
-def parse_prompt(prompt: Prompt) -> tuple[Text | Media, ...]:
+def parse_prompt(prompt: Prompt) -> tuple[PromptPart, ...]:
     given: object = (prompt,) if isinstance(prompt, str | Text | Media) else prompt
     if not isinstance(given, list | tuple):
         raise MisuseError(
             f"a prompt must be a string, Text or Media, or a list of them; not {type(prompt).__name__}"
         )
     parts = tuple(_parse_prompt_part(part) for part in given)
-    if not any(isinstance(part, Media) or part.text.strip() for part in parts):
+    if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
         raise MisuseError("the prompt is empty")
     return parts
 
 
-def _parse_prompt_part(given: object) -> Text | Media:
+def _parse_prompt_part(given: object) -> PromptPart:
     if isinstance(given, str):
         return Text(text=repair_surrogates(str(given)))  # a subclass of str cannot be encoded
     if isinstance(given, Text):
         return msgspec.structs.replace(given, text=repair_surrogates(given.text))
-    if isinstance(given, Media):
+    if isinstance(given, Media) or (isinstance(given, Opaque) and given.wire):
         return given
     raise MisuseError(f"the parts of a prompt must be str, Text or Media, not {type(given).__name__}")
 
@@ -245,9 +271,11 @@ def check_tenant(session: str, state: State, tenant: str | None) -> str:
 
     Returns the caller's tenant if `CrossTenant` allowed the access, otherwise an empty string.
     """
+    # guard: tenant-owns-session
     if tenant is None or state.identity.owner is None or str(tenant) == state.identity.owner:
         return ""
     if isinstance(tenant, CrossTenant):
+        # guard: crossing-tenant-recorded
         return str(tenant) or "(none)"
     named = f"tenant {str(tenant)!r}" if tenant else "the tenant without a name"
     raise MisuseError(
@@ -338,6 +366,7 @@ def confine_tools(
             name: tool.with_sandbox(sandbox) if isinstance(tool, ConfinableTool) else tool
             for name, tool in tools.items()
         }
+    # guard: required-sandbox
     if policy.sandbox == "required":
         _require_sandbox(tools, sources)
     return tools
@@ -372,6 +401,7 @@ def check_store_location(
         if isinstance(source, ConfinableSource):
             folders[f"server {source.name!r}"] = source.workspace
     for name, folder in folders.items():
+        # guard: log-outside-workspace
         if folder is not None and file.is_relative_to(folder):
             raise MisuseError(
                 f"{name}: it can write the folder of the log ({file}); choose a store outside of {folder}"

@@ -6,14 +6,22 @@ The image must have the programs that the tools name.  launcher/container.py end
 import json
 import os
 import secrets
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bridle.ports.sandbox import SandboxedCommand, SandboxLimits
 from bridle.values.errors import MisuseError
 
-from .local import BOOT, PRIVATE_TMP, check_workspace, find_source_folder, resolve_folder
+from .held_folder import HeldFolder
+from .local import (
+    BOOT,
+    NOT_RUN,
+    PRIVATE_TMP,
+    check_workspace,
+    find_python,
+    find_source_folder,
+    resolve_folder,
+)
 from .protected_paths import ProtectedPaths
 
 
@@ -34,7 +42,9 @@ class DockerSandbox:
         if not image or image.startswith("-"):
             raise MisuseError(f"{image!r} is not the name of an image")
         self.workspace = Path(workspace).expanduser().resolve()
+        # guard: docker-workspace-checked
         check_workspace(self.workspace)
+        self._held = HeldFolder(self.workspace, "the workspace")
         self._protected = ProtectedPaths(self.workspace)
         self._image, self._network, self._program = image, network, program
         self._limits = limits or SandboxLimits()
@@ -42,6 +52,7 @@ class DockerSandbox:
     def wrap(
         self, argv: Sequence[str], *, cwd: str | None, environment: Mapping[str, str]
     ) -> SandboxedCommand:
+        self._held.check_path()
         folder = resolve_folder(self.workspace, cwd)
         limits, container = self._limits, f"bridle-{secrets.token_hex(8)}"
         words = [
@@ -53,6 +64,7 @@ class DockerSandbox:
             f"--mount=type=bind,source={self.workspace},target={self.workspace}", f"--workdir={folder}",
         ]  # fmt: skip
         protected = self._protected.find()
+        # guard: docker-protected-paths
         for path in protected:
             words.append(f"--mount=type=bind,source={path},target={path},readonly")
         for name in environment:
@@ -60,6 +72,12 @@ class DockerSandbox:
                 words.append(f"--env={name}")  # docker takes the value from its own environment
         words += [f"--env=HOME={PRIVATE_TMP}", "--", self._image, *argv]
         remove = [self._program, "rm", "--force", container]
-        spec = {"words": words, "remove": remove, "workspace": str(self.workspace), "protected": protected}
-        made = (sys.executable, "-I", "-S", "-c", BOOT, find_source_folder(), "container", json.dumps(spec))
-        return SandboxedCommand(argv=made, environment=environment)
+        spec = {
+            "words": words,
+            "remove": remove,
+            "workspace": str(self.workspace),
+            "protected": protected,
+            "identities": {str(self.workspace): self._held.identity},
+        }
+        made = (find_python(), "-I", "-S", "-c", BOOT, find_source_folder(), "container", json.dumps(spec))
+        return SandboxedCommand(argv=made, environment=environment, not_run=NOT_RUN)

@@ -12,14 +12,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from bridle.ports.addresses import is_public
+
 PORTS = {"http": 80, "https": 443}
-MAPPED_NETWORKS = tuple(
-    map(
-        ipaddress.ip_network,
-        ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "::/96", "::ffff:0:0:0/96", "fec0::/10"),
-    )
-)
-"""Networks whose addresses contain an IPv4 address that a gateway may reach, and the former site-local one."""
 HOST_AND_PORT = re.compile(r"(?:\[([^\[\]]+)\]|([^:\[\]]+))(?::([0-9]{1,9}))?")
 """An address of version 6 is in brackets if a port follows."""
 PORT_MAX = 65_535
@@ -38,7 +33,9 @@ class HostRule(NamedTuple):
     ports: tuple[int, ...]
 
     def matches(self, host: str, port: int) -> bool:
+        # guard: host-below-domain
         is_below = self.host.startswith("*.") and host.endswith(self.host[1:])
+        # guard: port-allowed
         return port in self.ports and (host == self.host or is_below)
 
 
@@ -60,11 +57,13 @@ class HostRules:
             raise HostRefused(f"{url!r} is not an address: {error}") from None
         if parts.scheme not in PORTS:
             raise HostRefused(f"{url!r} is refused: only https:// and http:// are fetched")
+        # guard: address-without-user
         if not host or parts.username is not None or parts.password is not None:
             raise HostRefused(f"{url!r} is refused: write the host without user and password")
         port = PORTS[parts.scheme] if port is None else port
         if not port:
             raise HostRefused(f"port 0 of the host {host!r} does not exist")
+        # guard: host-allowed
         if not any(rule.matches(host, port) for rule in self.rules):
             listed = ", ".join(self.allowed) or "none"
             shown = f"[{host}]" if ":" in host else host
@@ -84,8 +83,10 @@ class HostRules:
         except (OSError, UnicodeError) as error:
             raise ConnectionError(f"the host {host!r} was not found: {error}") from None
         addresses = [str(item[4][0]) for item in found]
+        # guard: private-host-refused
         if not any(rule.matches(host, port) for rule in self.private):
             for address in addresses:
+                # guard: private-address-refused
                 if not is_public(address):
                     raise HostRefused(
                         f"the host {host!r} has the address {address} in a private network; refused"
@@ -125,14 +126,3 @@ def is_host(text: str) -> bool:
     except ValueError:
         return HOST_NAME.fullmatch(text) is not None
     return True
-
-
-def is_public(address: str) -> bool:
-    """True for an address on the public internet; addresses that contain another are judged by that one."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        if ip.ipv4_mapped is not None:
-            return is_public(str(ip.ipv4_mapped))
-        if any(ip in network for network in MAPPED_NETWORKS) or ip.teredo is not None:
-            return False
-    return ip.is_global and not ip.is_multicast

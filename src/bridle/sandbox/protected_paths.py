@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+# guard: protected-names
 PROTECTED_NAMES = (".git", "bridle.toml")
 """git runs hooks and settings of its folder, and Bridle the tools of its settings, outside of the sandbox later."""
 PROTECTED_MAX = 100
@@ -25,6 +26,7 @@ class ProtectedPaths:
         """The paths to protect now."""
         if self._known is None:
             self._known = dict(list(_search(self._workspace))[:PROTECTED_MAX])
+        # guard: moved-repository
         elif any(_identify(path) != key for key, path in self._known.items()):
             self._known |= {key: path for key, path in _search(self._workspace) if key in self._known}
         tops = [str(self._workspace / name) for name in PROTECTED_NAMES]

@@ -122,6 +122,7 @@ class SessionFeed:
     def _add(self, item: FeedItem, size: int) -> None:
         self._items.append(item)
         self._bytes += size
+        # guard: feed-size-limit
         if len(self._items) > 2 * FEED_ITEMS_MAX or self._bytes > 2 * FEED_BYTES_MAX:
             self._trim()
 

@@ -160,10 +160,11 @@ class AgentHost:
         budget: Budget | None = None,
         tenant: str | None = None,
         results: Mapping[str, ToolResult] | None = None,
+        **options: Unpack[RunOptions],
     ) -> StartedRun:
         """Continue the unfinished run of a session here; `results` are those of calls that the client ran, by id."""
         agent = agent or await self.find_session_agent(session)
-        given = {"budget": budget, "tenant": tenant, "results": results, "context": self.context}
+        given = {"budget": budget, "tenant": tenant, "results": results, "context": self.context, **options}
         stream = agent.resume_stream(session, **given)  # type: ignore[arg-type]
         return await self.runs.start(self.name_agent(agent), stream)
 

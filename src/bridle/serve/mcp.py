@@ -6,7 +6,7 @@ agent: its steps are reported as progress, and a cancelled call ends the run. Ne
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -43,6 +43,8 @@ INPUT_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 ANSWERED_STOPS = ("done", "waiting")
+STREAMS_MAX = 100
+"""Streams of events that clients may hold open at once (`GET /mcp`)."""
 
 
 class AgentTools:
@@ -50,7 +52,7 @@ class AgentTools:
 
     def __init__(self, host: AgentHost) -> None:
         self._host = host
-        self._names = {NOT_IN_NAMES.sub("_", name): name for name in host.agents}
+        self._names = _name_tools(host.agents)
         self.server: Server[Any] = Server(
             SERVER_NAME, version=__version__, on_list_tools=self._list_tools, on_call_tool=self._call_tool
         )
@@ -131,6 +133,19 @@ def serve_agents(agents: Mapping[str, AnyAgent], store: StoreLike, options: Serv
     asyncio.run(serve())
 
 
+def _name_tools(agents: Iterable[str]) -> dict[str, str]:
+    """The agents by the names of their tools; raises `MisuseError` if two would have one name."""
+    names: dict[str, str] = {}
+    for agent in agents:
+        tool = NOT_IN_NAMES.sub("_", agent)
+        if tool in names:
+            raise MisuseError(
+                f"the agents {names[tool]!r} and {agent!r} would both be the MCP tool {tool!r}; rename one"
+            )
+        names[tool] = agent
+    return names
+
+
 async def serve_stdio(host: AgentHost) -> None:
     """Serve the agents over standard input and output until the client closes them."""
     server = AgentTools(host).server
@@ -150,13 +165,31 @@ class McpEndpoint:
         self._app = StreamableHTTPASGIApp(self._manager)
         self._running: asyncio.Task[None] | None = None
         self._ready, self._stopped = asyncio.Event(), asyncio.Event()
+        self._streams = 0
+        """Open streams of GET requests, which last as long as their clients."""
         host.closers.append(self.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._running is None:
             self._running = asyncio.create_task(self._run())
         await self._ready.wait()
-        await self._app(scope, receive, send)
+        if scope["method"] != "GET":
+            await self._app(scope, receive, send)
+            return
+        # guard: mcp-stream-limit
+        if self._streams >= STREAMS_MAX:
+            raise ServeError(
+                503,
+                "too_many_streams",
+                f"the server has {STREAMS_MAX} open streams of MCP clients",
+                "",
+                {"retry-after": "5"},
+            )
+        self._streams += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._streams -= 1
 
     async def _run(self) -> None:
         async with self._manager.run():

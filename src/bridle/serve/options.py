@@ -6,6 +6,8 @@ from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 
 TOKEN_CHARACTERS_MIN = 16
+BODY_BYTES_DEFAULT, BODIES_BYTES_DEFAULT = 32 * 1024 * 1024, 256 * 1024 * 1024
+BODY_SECONDS_DEFAULT = 30.0
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 WILDCARDS = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, never bound here
 
@@ -31,11 +33,11 @@ class ServeOptions(Value, kw_only=True):
     """Open event streams; a further one is refused with 429."""
     requests_max: int = 500
     """Requests at the same time, event streams not counted; a further one is refused with 503."""
-    body_bytes_max: int = 32 * 1024 * 1024
+    body_bytes_max: int = BODY_BYTES_DEFAULT
     """Longest request body; a longer one is refused with 413."""
-    bodies_bytes_max: int = 256 * 1024 * 1024
+    bodies_bytes_max: int = BODIES_BYTES_DEFAULT
     """Bodies of all requests in progress together; a request beyond it is refused with 503."""
-    body_seconds: float = 30.0
+    body_seconds: float = BODY_SECONDS_DEFAULT
     """Time in which a request body must arrive."""
     request_seconds: float = 60.0
     """Time for a request that is not a stream; 504 afterwards. A run goes on."""
@@ -65,6 +67,7 @@ def check_options(options: ServeOptions) -> ServeOptions:
         )
     if options.token and not (options.token.isascii() and options.token.isprintable()):
         raise MisuseError("the token must consist of printable ASCII characters")
+    # guard: exposed-without-token
     if not options.has_secret and not options.trusts_callers and not is_loopback(options.host):
         raise MisuseError(
             f"serving on {options.host or 'all addresses'} needs a token, because other machines can reach it: "

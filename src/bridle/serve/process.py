@@ -20,6 +20,7 @@ from bridle.values.errors import MisuseError
 
 from .app import make_host_app
 from .host import AgentHost, AnyAgent
+from .http_protocol import LimitedHttpProtocol
 from .options import ServeOptions, is_loopback
 
 BACKLOG = 2_048
@@ -52,6 +53,7 @@ def format_url(host: str, listening: socket.socket) -> str:
 def make_config(app: Starlette) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=LimitedHttpProtocol,
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -83,6 +83,7 @@ class RunTable:
                 f"session {stream.session!r} has a run",
                 "steer it, cancel it, or wait for its end",
             )
+        # guard: run-limit
         if not self.has_room:
             raise ServeError(
                 429,

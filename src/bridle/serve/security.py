@@ -38,6 +38,7 @@ KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
 """Headers in which clients of other APIs send their key; here they carry the token."""
 GUESSES_MAX, GUESS_SECONDS, GUESSERS_MAX = 20, 60.0, 10_000
 """Wrong tokens of one address in that time, and addresses that are remembered."""
+# guard: content-security-policy
 SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -106,6 +107,7 @@ class SecurityMiddleware:
             self._metrics.requests.add((("status", exchange.status),), 1)
 
     async def _handle(self, scope: Scope, exchange: "GuardedExchange") -> None:
+        # guard: request-limit
         if self._active >= self._options.requests_max:
             raise ServeError(
                 503,
@@ -158,6 +160,7 @@ class SecurityMiddleware:
         self._check_browser(headers, scope["method"], path)
 
     def _check_host(self, host: str) -> None:
+        # guard: allowed-host
         if self._any_host or _host_name(host) in self._hosts:
             return
         raise ServeError(
@@ -174,8 +177,10 @@ class SecurityMiddleware:
         given = find_token(headers)
         if given and self._is_secret(given, path):
             return True
+        # guard: token-required
         if path in self._public:
             return False
+        # guard: token-guess-limit
         if given and self._guesses.is_blocked(address):
             raise ServeError(
                 429,
@@ -204,6 +209,7 @@ class SecurityMiddleware:
         site = headers.get("sec-fetch-site")
         is_page = method == "GET" and headers.get("sec-fetch-mode") == "navigate" and path in self._public
         foreign = "origin" in headers or site in ("cross-site", "same-site")
+        # guard: foreign-origin-read
         if foreign and not is_page and (method not in SAFE_METHODS or path not in self._public):
             raise ServeError(
                 403,
@@ -214,6 +220,7 @@ class SecurityMiddleware:
         if method in SAFE_METHODS or site is not None:
             return
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        # guard: form-content-type
         if kind in FORM_TYPES and CLIENT_HEADER not in headers:
             raise ServeError(
                 403, "form_request", f"a request of type {kind} is not accepted", "send application/json"
@@ -257,6 +264,7 @@ class GuardedExchange:
         except TimeoutError:
             raise ServeError(408, "body_too_slow", "the request body did not arrive in time") from None
         self._bodies.take(self, len(message.get("body", b"")))
+        # guard: body-size-limit
         if self.body_bytes > self._options.body_bytes_max:
             raise self._too_large()
         self._is_received = not message.get("more_body", False)

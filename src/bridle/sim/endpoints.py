@@ -76,7 +76,9 @@ class EndpointRoute(NamedTuple):
     """Header that a request must have to match: some paths belong to several families."""
 
 
-def _keep_reply(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+def _keep_reply(
+    reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str], profile: str
+) -> HttpReply:
     return reply
 
 
@@ -120,8 +122,8 @@ class ExtraEndpoints(Value, kw_only=True, gc=True):
     """Inserts the stored objects that a request refers to; returns the same object if there are none."""
     named_prompt_tokens: Callable[[StoredObjects, Mapping[str, object]], int] = lambda stored, body: 0
     """Number of prompt tokens stored under a name that the request gives."""
-    adapt_reply: Callable[[HttpReply, Mapping[str, object], Mapping[str, str]], HttpReply] = _keep_reply
-    """Adapts an answer to the body and query of its request."""
+    adapt_reply: Callable[[HttpReply, Mapping[str, object], Mapping[str, str], str], HttpReply] = _keep_reply
+    """Adapts an answer to the body and query of its request, and to the profile of the server."""
     store_reply: Callable[[StoredObjects, Mapping[str, object], HttpReply, float], None] | None = None
     """Stores the parts of an answer that later requests may refer to."""
 

@@ -22,28 +22,15 @@ from aiohttp import StreamReader, web
 from msgspec.structs import replace
 
 from bridle.ports.transport import ConnectionCut, OutgoingRequest, ResponseTimeline, SilentPause
-from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 
+from .http2 import PREFACE, AnswerRequest, Http2Connection, is_available, refuse_connection
+from .server_limits import ServerLimits
 from .simulator import Simulator
 
 JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
 LOOPBACK_HOST = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?", re.IGNORECASE)
 HOST_CHARACTERS_SHOWN = 80
-
-
-class ServerLimits(Value, kw_only=True):
-    """Time and size limits for the requests of one client."""
-
-    header_seconds: float = 30.0
-    """From the first byte of a request (on a new connection, from its start) to the end of its head."""
-    header_bytes: int = 65_536
-    body_seconds: float = 120.0
-    """From the end of the head to the last byte of the body."""
-    body_bytes: int = 64 * 1024 * 1024
-    """Twice what any provider accepts, so that a family's own limit is reported in its own words."""
-    idle_seconds: float = 75.0
-    """From an answer to the next request on the same connection."""
 
 
 class BodyRefused(Exception):
@@ -67,13 +54,12 @@ def is_json_type(content_type: str) -> bool:
     return JSON_TYPE.fullmatch(content_type.partition(";")[0].strip()) is not None
 
 
-async def read_body(request: web.BaseRequest, bytes_max: int) -> bytes:
+async def read_body(given: AsyncIterator[bytes], declared: int, bytes_max: int) -> bytes:
     """Read the whole body. Raises `BodyRefused` as soon as it is known to exceed `bytes_max`."""
-    declared = request.content_length or 0
     if declared > bytes_max:
         raise BodyRefused(413, declared)
     pieces, size = [], 0
-    async for piece in request.content.iter_any():
+    async for piece in given:
         pieces.append(piece)
         size += len(piece)
         if size > bytes_max:
@@ -83,6 +69,8 @@ async def read_body(request: web.BaseRequest, bytes_max: int) -> bytes:
 
 HOST = "127.0.0.1"
 MISDIRECTED, TIMED_OUT = 421, 408
+CLOSE = ("Connection", "close")
+"""Header of an answer to a request whose body is not read to its end."""
 LINGER_SECONDS = 2.0
 """Time during which the rest of a refused body is still read, so that the client can read the refusal."""
 HEAD_END = b"\r\n\r\n"
@@ -101,26 +89,20 @@ async def serve_simulator(
     """Serve the simulator while the context is open, and yield its URL."""
     limits = limits or ServerLimits()
 
+    async def answer(outgoing: OutgoingRequest, body: AsyncIterator[bytes]) -> ResponseTimeline:
+        return await _answer_request(simulator, limits, outgoing, body)
+
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        if problem := check_host(request.headers.getall("Host", ())):
-            return _refuse_request(MISDIRECTED, problem)
         outgoing = OutgoingRequest(
             method=request.method, url=request.raw_path, headers=tuple(request.headers.items()), body=b""
         )
-        try:
-            async with asyncio.timeout(limits.body_seconds):
-                body = await read_body(request, limits.body_bytes)
-        except TimeoutError:
-            return _refuse_request(TIMED_OUT, f"the body did not arrive within {limits.body_seconds:g} s")
-        except BodyRefused as error:
-            answer = await _play_timeline(request, simulator.refuse_size(outgoing, error.size))
-            answer.force_close()
-            return answer
-        if body and not is_json_type(request.headers.get("Content-Type", "")):
-            return await _play_timeline(request, simulator.refuse_type(outgoing))
-        return await _play_timeline(request, await simulator.answer(replace(outgoing, body=body)))
+        timeline = await answer(outgoing, request.content.iter_any())
+        response = await _play_timeline(request, timeline)
+        if CLOSE in timeline.headers:
+            response.force_close()
+        return response
 
-    server = _SimulatorServer(handle, limits)
+    server = _SimulatorServer(handle, answer, limits)
     runner = web.ServerRunner(server, shutdown_timeout=0.1)
     # Tests disconnect in the middle of an answer on purpose, so aiohttp must not log it.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
@@ -135,20 +117,48 @@ async def serve_simulator(
         bound: tuple[str, int] = runner.addresses[0]
         yield f"http://{bound[0]}:{bound[1]}"
     finally:
+        for connection in [*server.http2]:
+            connection.close()
         await runner.cleanup()
 
 
-def _refuse_request(status: int, message: str) -> web.Response:
-    refusal = web.Response(status=status, text=f"{message}\n")
-    refusal.force_close()
-    return refusal
+async def _answer_request(
+    simulator: Simulator, limits: ServerLimits, outgoing: OutgoingRequest, given: AsyncIterator[bytes]
+) -> ResponseTimeline:
+    """Read the body of a request, if its sender may ask, and answer it."""
+    named = [(name.lower(), value) for name, value in outgoing.headers]
+    # guard: simulator-host-check
+    if problem := check_host([value for name, value in named if name == "host"]):
+        return _refuse_request(MISDIRECTED, problem)
+    headers = dict(named)
+    length = headers.get("content-length", "")
+    declared = int(length) if length.isdecimal() else 0
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            body = await read_body(given, declared, limits.body_bytes)
+    except TimeoutError:
+        return _refuse_request(TIMED_OUT, f"the body did not arrive within {limits.body_seconds:g} s")
+    except BodyRefused as error:
+        refused = simulator.refuse_size(outgoing, error.size)
+        return replace(refused, headers=(*refused.headers, CLOSE))
+    if body and not is_json_type(headers.get("content-type", "")):
+        return simulator.refuse_type(outgoing)
+    return await simulator.answer(replace(outgoing, body=body))
+
+
+def _refuse_request(status: int, message: str) -> ResponseTimeline:
+    headers = (("Content-Type", "text/plain; charset=utf-8"), CLOSE)
+    return ResponseTimeline(status=status, headers=headers, steps=(f"{message}\n".encode(),))
 
 
 class _SimulatorServer(web.Server):
     """An aiohttp server that tolerates a repeated User-Agent header and leaves bodies compressed."""
 
     def __init__(
-        self, handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], limits: ServerLimits
+        self,
+        handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        answer: AnswerRequest,
+        limits: ServerLimits,
     ) -> None:
         super().__init__(
             handle,
@@ -156,7 +166,9 @@ class _SimulatorServer(web.Server):
             keepalive_timeout=limits.idle_seconds,
             lingering_time=min(LINGER_SECONDS, limits.body_seconds),
         )
-        self.limits = limits
+        self.answer, self.limits = answer, limits
+        self.http2: set[Http2Connection] = set()
+        """Connections that were handed over."""
 
     def __call__(self) -> web.RequestHandler:
         # The simulator decompresses bodies, so that a family reports the error in its own words.
@@ -166,11 +178,13 @@ class _SimulatorServer(web.Server):
 class _ConnectionHandler(web.RequestHandler):
     """One connection. Limits the time and size of each request head, which the aiohttp parser does not."""
 
-    __slots__ = ("_head_bytes", "_head_tail", "_head_timer", "_limits", "_newest_body")
+    __slots__ = ("_first", "_head_bytes", "_head_tail", "_head_timer", "_limits", "_newest_body", "_server")
 
     def __init__(self, server: _SimulatorServer, **options: Any) -> None:
         super().__init__(server, **options)
-        self._limits = server.limits
+        self._server, self._limits = server, server.limits
+        self._first: bytes | None = b""
+        """The first bytes, while they may be the preface of HTTP/2."""
         self._head_timer: asyncio.TimerHandle | None = None
         self._newest_body: StreamReader | None = None
 
@@ -183,6 +197,14 @@ class _ConnectionHandler(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._first is not None:
+            data = self._first + data
+            self._first = data if PREFACE.startswith(data[: len(PREFACE)]) else None
+            if self._first is not None and len(data) < len(PREFACE):
+                return
+            if self._first is not None:
+                self._hand_over(data)
+                return
         if self._head_timer is None and self._newest_body is not None and self._newest_body.is_eof():
             self._begin_head()
         if self._head_timer is not None and self._is_head_too_long(data):
@@ -200,8 +222,23 @@ class _ConnectionHandler(web.RequestHandler):
             self._newest_body = self._messages[-1][1]
             self._end_head()
 
+    def _hand_over(self, data: bytes) -> None:
+        """Let the rest of a connection be one of HTTP/2."""
+        transport = self.transport
+        assert transport is not None
+        self.transport = None  # it is not to be closed with this protocol
+        self.connection_lost(None)
+        if not is_available():
+            refuse_connection(transport)
+            return
+        connection = Http2Connection(self._server.answer, self._limits, self._server.http2)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        connection.data_received(data)
+
     def _begin_head(self) -> None:
         self._head_bytes, self._head_tail = 0, b""
+        # guard: simulator-head-timer
         self._head_timer = self._loop.call_later(
             self._limits.header_seconds, self._refuse_head, HEAD_TOO_SLOW
         )
@@ -223,7 +260,7 @@ class _ConnectionHandler(web.RequestHandler):
 
     def _refuse_head(self, status: str) -> None:
         self._end_head()
-        if self.transport is not None and self._head_bytes:
+        if self.transport is not None and (self._head_bytes or self._first):
             response = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
             self.transport.write(response.encode())
         self.force_close()

@@ -46,7 +46,7 @@ from bridle.values.base import Value
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Reply
 from bridle.values.request import Request
-from bridle.values.usage import Usage
+from bridle.values.usage import Usage, list_service_terms
 
 from .app import (
     SCHEME,
@@ -302,7 +302,9 @@ class Simulator:
         decided = replace(decided, reply=convert_calls(received.offers, reply))
         reply, encoded = self._encode_reply(received, request, decided, layout, named_tokens)
         encoded = add_created_time(endpoints, encoded, self.clock.now())
-        encoded = endpoints.adapt_reply(encoded, body, parse_query(outgoing.url))
+        encoded = endpoints.adapt_reply(
+            encoded, body, parse_query(outgoing.url), self.profile or received.profile
+        )
         faulted = self._inject_fault(
             FaultTarget(
                 codec=received.codec,
@@ -353,6 +355,8 @@ class Simulator:
             reply = add_hosted_usage(request, reply, decision.hosted)
         if decision.usage is not None:
             reply = replace(reply, usage=decision.usage)
+        elif terms := list_service_terms(received.raw.body):
+            reply = replace(reply, usage=replace(reply.usage, terms=terms))
         reply = family.sign_reply(received.raw, family.display_reasoning(received.raw, reply))
         encoded = family.encode_reply(reply, stream=request.stream)
         reporter = family.cache_reporter

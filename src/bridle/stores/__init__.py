@@ -15,6 +15,9 @@ from bridle.values.errors import MisuseError
 
 from .memory import MemoryStore
 
+SESSIONS_IN_MEMORY = 1_000
+"""Sessions that an agent without `store=` keeps, beside unfinished ones and those that a `Result` holds."""
+BYTES_IN_MEMORY = 256 << 20
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
@@ -27,7 +30,7 @@ def open_store(where: str | os.PathLike[str] | None) -> Store:
     `sqlite:///PATH?anchors=FILE`, or $BRIDLE_ANCHORS for all stores, writes the heads of sessions to another file.
     """
     if where is None or where == ":memory:":
-        return MemoryStore()
+        return MemoryStore(sessions_max=SESSIONS_IN_MEMORY, bytes_max=BYTES_IN_MEMORY)
     anchors = os.environ.get("BRIDLE_ANCHORS")
     store: Store
     if is_postgres(where):

@@ -61,6 +61,7 @@ class AnchorFile:
         has_event = any(isinstance(record.event, ANCHORED_EVENTS) for record in records)
         for record in records:
             if isinstance(record.event, ContentRedacted) or (has_event and record is last):
+                # guard: head-anchored
                 self.write(Anchor(session=session, seq=record.seq, head=record.hash, at=record.at))
 
     def write(self, anchor: Anchor) -> None:

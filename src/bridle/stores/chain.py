@@ -53,6 +53,7 @@ def check_end(expected: int, prev: str, length: int, head: str, forked_at: int) 
             last_good=expected - 1,
             torn=expected > forked_at,
         )
+    # guard: chain-continues
     if head and (expected != length + 1 or prev != head):
         raise Corrupt(f"record {length} is not the last record", last_good=max(length - 1, 0))
 
@@ -81,6 +82,7 @@ def decode_record(
     except Corrupt as error:
         raise Corrupt(str(error), last_good=seq - 1) from error
     # A newer version may assign unique keys by rules unknown here.
+    # guard: unique-key-matches
     if record.event.unique_key != once and not isinstance(record.event, UnknownEvent):
         raise Corrupt(f"record {seq} has a wrong unique key", last_good=seq - 1)
     return record

@@ -110,6 +110,7 @@ class _ProcessLocks:
             descriptor = os.open(path, _OPEN_FLAGS, 0o600)
         except OSError as error:
             raise _explain_lock_error(path, error) from error
+        # guard: lock-not-inherited
         status = os.fstat(descriptor)
         inode = status.st_dev, status.st_ino
         found = self._files.get(inode)
@@ -258,6 +259,7 @@ class HeldLease:
         if not self._take_over:
             return self._take_lock(session, epoch)
         with _keep_open(self._path):
+            # guard: lock-raises-epoch
             await self._epochs.raise_epoch(session, epoch)
             return self._take_lock(session, epoch + 1)
 
@@ -326,6 +328,7 @@ def _resume_after_fork() -> None:
 def _reset_child_locks() -> None:
     global _process_locks
     inherited, _process_locks = _process_locks, _ProcessLocks()
+    # guard: child-closes-locks
     inherited.close_files()
 
 
@@ -339,6 +342,7 @@ def _lock_byte(file: _LockFile, lease: Lease) -> None:
     session, offset = lease.session, _lock_offset(lease)
     if offset not in file.holders:
         try:
+            # guard: session-file-lock
             _set_lock(file.descriptor, offset, "F_WRLCK")
         except (BlockingIOError, PermissionError):
             raise session_in_use(session) from None

@@ -84,6 +84,7 @@ def tools(
     """
     folders = (skills,) if isinstance(skills, str | os.PathLike) else tuple(skills)
     resolved = [Path(folder).expanduser().resolve() for folder in folders]
+    # guard: skills-readable-only
     box = find_sandbox(root, allow=allow, readable=resolved) if sandbox == "auto" else sandbox
     return [
         *make_file_tools(Workspace(root, resolved), read_only=False),

@@ -66,6 +66,7 @@ class PageFetcher:
             url: Address that starts with https:// or http://.
         """
         deadline = time.monotonic() + SECONDS_MAX
+        # guard: redirect-limit
         for _ in range(REDIRECTS_MAX + 1):
             try:
                 answer = self._request(url, deadline)
@@ -73,6 +74,7 @@ class PageFetcher:
                 raise TimeoutError(f"the page was not complete after {SECONDS_MAX:g} s") from None
             if isinstance(answer, str):
                 return answer
+            # guard: redirect-checked
             url = urljoin(url, answer.location)
         raise HostRefused(f"more than {REDIRECTS_MAX} redirects; the last one is to {url!r}")
 
@@ -80,6 +82,7 @@ class PageFetcher:
         parts, host, port = self._hosts.parse_url(url)
         address = self._hosts.resolve_host(host, port)
         connection = http.client.HTTPConnection(host, port)
+        # guard: fetch-checked-address
         with _connect(address, port, host, parts.scheme, deadline) as stream:
             connection.sock = DeadlineSocket(stream, deadline)
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -137,6 +140,7 @@ class DeadlineReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
+        # guard: fetch-read-deadline
         self._stream.settimeout(_seconds_left(self._deadline))
         return self._stream.recv_into(buffer)
 
@@ -164,6 +168,7 @@ def _read_reply(url: str, reply: http.client.HTTPResponse) -> str:
         if not data:
             break
         body += data
+        # guard: page-size-limit
         cut = len(body) > BODY_BYTES_MAX
     text = _decode(bytes(body[:BODY_BYTES_MAX]), reply.headers.get_content_charset())
     if kind in ("text/html", "application/xhtml+xml"):

@@ -3,6 +3,9 @@
 A change returns a receipt: one line that names the file and the hash of its new content, and a diff without
 context.  The receipt is in the log, and is all that undoing the change needs; undoing refuses if the file is no longer
 what the change wrote.
+
+A change of a file from which programs run something without being told to (sandbox/launcher/startup_files.py) needs the
+approval of a person; one of a repository is refused.
 """
 
 import re
@@ -136,6 +139,7 @@ class FileTools:
             "-m",
             "bridle.toolkit.search_files",
             str(self._workspace.root),
+            self._workspace.identity,
             path,
             glob,
             "i" if ignore_case else "",
@@ -159,13 +163,22 @@ class FileTools:
     def preview_write(self, path: str, content: str) -> str:
         """The diff that a person sees before `write_file` runs."""
         before = self._find_file(path)
-        return make_diff(path, before.text if before else "", content, context=PREVIEW_CONTEXT_LINES)
+        diff = make_diff(path, before.text if before else "", content, context=PREVIEW_CONTEXT_LINES)
+        return self._describe_startup(path) + diff
 
     def preview_edit(self, path: str, old_text: str, new_text: str, replace_all: bool) -> str:  # noqa: FBT001
         """The diff that a person sees before `edit_file` runs."""
         text = self._workspace.read_text(path).text
         after = _replace_text(path, text, old_text, new_text, replace_all)
-        return make_diff(path, text, after, context=PREVIEW_CONTEXT_LINES)
+        return self._describe_startup(path) + make_diff(path, text, after, context=PREVIEW_CONTEXT_LINES)
+
+    def runs_at_startup(self, path: str) -> bool:
+        """True if a program runs what the file names without being told to: a person must approve the change."""
+        return bool(self._workspace.find_startup_program(path))
+
+    def _describe_startup(self, path: str) -> str:
+        program = self._workspace.find_startup_program(path)
+        return f"{program} runs what this file names, outside of the sandbox\n" if program else ""
 
     def undo_file_change(self, path: str, receipt: str) -> str:
         """Restore the content that a file had before a change, if it is still what the change wrote."""
@@ -210,6 +223,7 @@ class WorkspaceFunction(FunctionTool[..., object, object]):
         self, workspace: Path, function: Callable[..., object], **options: Unpack[ToolOptions]
     ) -> None:
         super().__init__(function, **options)
+        # guard: file-tools-workspace
         self.workspace = workspace
 
 
@@ -232,7 +246,16 @@ def make_file_tools(workspace: Workspace, *, read_only: bool = False) -> list[To
             (made.write_file, made.preview_write),
             (made.edit_file, made.preview_edit),
         ):
-            tools.append(make(change, effect="write", resource=claim, compensate=undo, preview=preview))
+            tools.append(
+                make(
+                    change,
+                    effect="write",
+                    resource=claim,
+                    approve=made.runs_at_startup,
+                    compensate=undo,
+                    preview=preview,
+                )
+            )
     return tools
 
 

@@ -2,7 +2,9 @@
 
 Run as a program, it searches for the regular expression on its standard input:
 
-    python -m bridle.toolkit.search_files ROOT PATH GLOB [i]
+    python -m bridle.toolkit.search_files ROOT IDENTITY PATH GLOB [i]
+
+IDENTITY is that of the folder which the caller has open: the program refuses another one at the same path.
 """
 
 import re
@@ -87,10 +89,12 @@ def _walk_matching(workspace: Workspace, path: str, pattern: str) -> Iterator[st
 
 
 def main(words: Sequence[str]) -> int:
-    root, path, glob, flags = words
+    root, identity, path, glob, flags = words
     expression = re.compile(sys.stdin.read(), re.IGNORECASE if "i" in flags else 0)
     try:
-        for line in search_files(Workspace(root), path, glob, expression):
+        workspace = Workspace(root)
+        workspace.check_identity(identity)
+        for line in search_files(workspace, path, glob, expression):
             sys.stdout.write(f"{line}\n")
     except (PathRefused, OSError) as error:
         sys.stderr.write(f"{error}\n")

@@ -8,7 +8,8 @@ the text of a skill is a tool result.  The description ends with a version, a ha
 since a session began, the prefix of that session has changed, which is recorded (`PrefixMoved`).  A skill that
 changes while an agent exists is read as it is now, and its result says so.
 
-Files are read through the jail of workspace.py: a path or a link cannot leave the folder of its skill.
+Files are read through the jail of workspace.py: a path or a link cannot leave the folder of its skill.  The folder of
+skills is opened once; one that is put in its place later is not read.
 """
 
 import json
@@ -32,7 +33,7 @@ NAME_CHARACTERS_MAX, DESCRIPTION_CHARACTERS_MAX = 64, 1_024
 CATALOGUE_CHARACTERS_MAX = 40_000
 """About 10,000 tokens at the start of every prompt."""
 TEXT_CHARACTERS_MAX = 200_000
-FILES_MAX, SKILL_BYTES_MAX = 500, 20 * 1024 * 1024
+FILES_MAX, SKILL_BYTES_MAX = 2_000, 20 * 1024 * 1024
 FILES_LISTED_MAX = 100
 VERSION_LENGTH = 12
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -94,7 +95,9 @@ class SkillReader:
             near = get_close_matches(name, self.skills, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(self.skills)}"
             raise ValueError(f"there is no skill {name!r}; {hint}")
+        # guard: skill-change-noted
         notes = [CHANGED] if _hash_files(skill.workspace) != skill.version else []
+        # guard: skill-file-inside
         text = skill.workspace.read_text(file).text
         if file != SKILL_FILE:
             return "\n\n".join((*notes, text))
@@ -102,7 +105,7 @@ class SkillReader:
             body = parse_skill_text(text, SKILL_FILE).body
         except MisuseError as error:  # it was changed
             raise ValueError(str(error)) from None
-        others = [path for path in _list_files(skill.workspace) if path != SKILL_FILE]
+        others = [path for path in _list_files(skill.workspace, SKIPPED_FOLDERS) if path != SKILL_FILE]
         more = f" and {len(others) - FILES_LISTED_MAX} more" if len(others) > FILES_LISTED_MAX else ""
         listed = ", ".join(escape_text(path) for path in others[:FILES_LISTED_MAX])
         ends = [f"[Files of this skill: {listed}{more}]"] if others else []
@@ -116,6 +119,7 @@ class SkillReader:
         versions = "".join(skill.version for skill in self.skills.values())
         version = sha256(versions.encode()).hexdigest()[:VERSION_LENGTH]
         made = "\n".join((LEAD, *lines, f"(version {version})"))
+        # guard: skill-catalogue-limit
         if len(made) > CATALOGUE_CHARACTERS_MAX:
             raise MisuseError(
                 f"the descriptions of {len(lines)} skills have {len(made):,} characters, which every prompt would hold;"
@@ -195,6 +199,7 @@ def _check_values(values: dict[str, str], places: dict[str, int], shown: str) ->
             raise MisuseError(f"{place}: the front matter has no {key}; add {key}: …")
         if len(value) > most:
             raise MisuseError(f"{place}: {key} has {len(value):,} characters; at most {most:,}")
+        # guard: skill-text-visible
         if escape_text(value, prose=True) != value:
             raise MisuseError(
                 f"{place}: {key} has characters that people cannot see: {escape_text(value)[:200]}"
@@ -227,8 +232,8 @@ def _load_skill(folder: Workspace, name: str, *, is_link: bool) -> Skill:
         raise MisuseError(
             f"{folder.root}/{name} is not a folder; copy the skill here, or name its own folder too"
         )
-    workspace = Workspace(folder.root / name)
     try:
+        workspace = folder.open_below(name)
         parsed = parse_skill_text(workspace.read_text(SKILL_FILE).text, shown)
         version = _hash_files(workspace)
     except PathMissing:
@@ -244,17 +249,21 @@ def _load_skill(folder: Workspace, name: str, *, is_link: bool) -> Skill:
     return Skill(name, parsed.description, workspace, version)
 
 
-def _list_files(workspace: Workspace) -> list[str]:
-    return [path for _, path in workspace.walk_files("", SKIPPED_FOLDERS)]
+def _list_files(workspace: Workspace, skipped: frozenset[str] = frozenset()) -> list[str]:
+    return [path for _, path in workspace.walk_files("", skipped)]
 
 
 def _hash_files(workspace: Workspace) -> str:
-    """A hash of the names and contents of all files; raises `PathRefused` if there are too many."""
+    """A hash of the names and contents of all files; raises `PathRefused` if there are too many.
+
+    Those of `.git` and `node_modules` count as well: the tool reads them, and commands run them.
+    """
     whole, size = sha256(), 0
     for count, path in enumerate(_list_files(workspace), 1):
         data = workspace.read_bytes(path)
         size += len(data)
         if count > FILES_MAX or size > SKILL_BYTES_MAX:
-            raise PathRefused(f"a skill has at most {FILES_MAX} files and {SKILL_BYTES_MAX:,} bytes")
+            raise PathRefused(f"a skill has at most {FILES_MAX:,} files and {SKILL_BYTES_MAX:,} bytes")
         whole.update(sha256(os.fsencode(path)).digest() + sha256(data).digest())
+    # guard: skill-version-hash
     return whole.hexdigest()

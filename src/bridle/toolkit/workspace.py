@@ -5,6 +5,9 @@ O_NOFOLLOW), so there is no moment at which another process can swap a checked c
 and its target walked in the same way: links inside the workspace work, links that leave it are refused, and `..`
 goes back along the opened folders and never above the first.
 
+The first folder is opened when the tools are made, and kept: a command that moves a folder above it and puts a link in
+its place changes nothing.
+
 Only regular files and folders exist here.  Files are opened without blocking and checked after they are open, so a
 named pipe or a device is refused instead of read.  A write makes a new file beside the old one and renames it: readers
 see the old or the new content, and other hard links of the old file keep the old content.
@@ -23,8 +26,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from bridle.sandbox.held_folder import HeldFolder
 from bridle.sandbox.launcher.settings_guard import adds_settings
 from bridle.sandbox.launcher.settings_scan import PROJECT_FILE
+from bridle.sandbox.launcher.startup_files import find_startup_program, fold_name, is_repository
 from bridle.sandbox.local import check_workspace
 from bridle.sandbox.protected_paths import PROTECTED_NAMES
 from bridle.values.errors import MisuseError
@@ -37,7 +42,9 @@ DEPTH_MAX = 64
 LINKS_MAX = 40
 """Links followed in one path, as in the kernel."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# guard: workspace-folder-flags
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# guard: workspace-file-flags
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 BINARY_PROBE_BYTES = 8192
 
@@ -52,6 +59,10 @@ class NotAFolder(PathRefused):
 
 class PathMissing(PathRefused):
     """A path at which there is nothing."""
+
+
+class FileTooLarge(PathRefused):
+    """A file with more bytes than are read."""
 
 
 class FileState(NamedTuple):
@@ -82,10 +93,49 @@ class Workspace:
         if not _can_open_safely():
             raise MisuseError("file tools need a system with openat and O_NOFOLLOW, such as Linux or macOS")
         self.root = Path(root).expanduser().resolve()
+        # guard: toolkit-workspace-checked
         check_workspace(self.root, what)
-        self._read_only = tuple(
-            str(path.relative_to(self.root)) for path in read_only if path.is_relative_to(self.root)
-        )
+        self._hold(HeldFolder(self.root, what))
+        self._read_only = tuple(HeldFolder(path.resolve(), "the skills") for path in read_only)
+
+    def _hold(self, held: HeldFolder, below: str = "") -> None:
+        self._held, self._below, self._read_only = held, below, ()
+
+    @classmethod
+    def hold_folder(cls, folder: Path, what: str) -> "Workspace":
+        """A folder to read from, which may be any one; raises OSError if it cannot be opened."""
+        made = cls.__new__(cls)
+        made.root = folder.resolve()
+        made._hold(HeldFolder(made.root, what))
+        return made
+
+    def open_below(self, name: str) -> "Workspace":
+        """A folder of this one as a workspace of its own, opened from this one each time; a link is refused."""
+        made = type(self).__new__(type(self))
+        made.root = self.root / name
+        made._hold(self._held, f"{self._below}/{name}".lstrip("/"))
+        made.is_folder("")
+        return made
+
+    @property
+    def identity(self) -> str:
+        """The folder itself, as a text that a program can compare with what it has opened."""
+        return "{}:{}".format(*self._held.identity)
+
+    def check_identity(self, identity: str) -> None:
+        """Raise `PathRefused` unless this is the folder that another process has opened."""
+        if self.identity != identity:
+            raise PathRefused("the workspace was moved or replaced after the tools were made; put it back")
+
+    def find_startup_program(self, path: str) -> str:
+        """The program that runs what a file names without being told to; empty if none does, or it is never written."""
+        folders = self.name_path(path).split("/")
+        if any(fold_name(name) in PROTECTED_NAMES for name in folders):
+            return ""
+        for at, name in enumerate(folders):
+            if found := find_startup_program(folders[at - 1] if at else self.root.name, name):
+                return found
+        return ""
 
     def name_path(self, path: str) -> str:
         """The path as a resource name: the same for every way to write it, links included."""
@@ -101,10 +151,10 @@ class Workspace:
             data, about = _read_file(place, path)
         return FileState(decode_text(data, path), _version(about))
 
-    def read_bytes(self, path: str) -> bytes:
-        """The content of a file, of text or not."""
+    def read_bytes(self, path: str, most: int = FILE_BYTES_MAX) -> bytes:
+        """The content of a file, of text or not; raises `FileTooLarge` if it has more than `most` bytes."""
         with self._walk(path, folder=False) as place:
-            return _read_file(place, path)[0]
+            return _read_file(place, path, most)[0]
 
     def write_text(self, path: str, text: str, before: FileState | None) -> None:
         """Replace a file if it is still `before`; None creates it and the folders of its path."""
@@ -117,7 +167,7 @@ class Workspace:
             raise PathRefused(f"{path!r} has control characters, such as a line break; choose another name")
         with self._walk(path, folder=False, create=before is None) as place:
             self._check_writable(path, place)
-            if place.name.casefold() == PROJECT_FILE:
+            if fold_name(place.name) == PROJECT_FILE:
                 _check_project_file(path, data, before)
             _replace_file(place, path, data, before)
 
@@ -148,13 +198,18 @@ class Workspace:
 
     def _check_writable(self, path: str, place: "Place") -> None:
         _check_unprotected(path, *place.path.split("/"))
-        for folder in self._read_only:
-            if place.path == folder or place.path.startswith(f"{folder}/"):
+        read_only = {held.identity for held in self._read_only}
+        for folder in place.folders:
+            about = os.fstat(folder)
+            # guard: read-only-folder
+            if (about.st_dev, about.st_ino) in read_only:
                 raise PathRefused(f"{path!r} is read-only: it belongs to a skill")
+            _check_no_repository(path, folder)
+        _check_no_repository(path, place.folder, place.name)
 
     @contextmanager
     def _walk(self, path: str, *, folder: bool, create: bool = False) -> "Iterator[Place]":
-        opened = _Walk(self.root)
+        opened = _Walk(self.root, self._held.descriptor, self._below)
         try:
             yield opened.open(path, folder=folder, create=create)
         finally:
@@ -168,15 +223,21 @@ class Place(NamedTuple):
     name: str
     path: str
     """Relative to the workspace, without links."""
+    folders: tuple[int, ...] = ()
+    """The open folders from the workspace to this one."""
 
 
 class _Walk:
     """Opens the components of one path; holds the folders on the way to it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, held: int, below: str) -> None:
+        """`held` is the descriptor of the folder that paths start from, or of the one above it, which has `below`."""
         self._root = root
         self._names: list[str] = []
-        self._folders = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+        try:
+            self._folders = [os.open(below or ".", FOLDER_FLAGS, dir_fd=held)]
+        except OSError as error:
+            raise PathRefused(f"the folder {str(root)!r} cannot be opened: {error.strerror}") from None
         self._links = 0
 
     def close(self) -> None:
@@ -187,18 +248,23 @@ class _Walk:
         left = self._split(path)
         while left:
             name = left.pop(0)
+            # guard: parent-folder-step
             if name == "..":
                 self._go_up(path)
             elif not folder and not left:
                 target = self._read_link(name)
                 if target is None:
-                    return Place(self._folders[-1], name, "/".join((*self._names, name)))
+                    return self._make_place(name)
                 left = self._split(target, self._count_link(path))
             else:
                 left = self._enter(name, path, create=create) + left
         if not folder:
             raise PathRefused(f"{path!r} is a folder, not a file; use list_folder")
-        return Place(self._folders[-1], "", "/".join(self._names))
+        return self._make_place("")
+
+    def _make_place(self, name: str) -> Place:
+        path = "/".join((*self._names, name) if name else self._names)
+        return Place(self._folders[-1], name, path, tuple(self._folders))
 
     def _split(self, path: str, shown: str | None = None) -> list[str]:
         """The components of a path or a link's target; an absolute one must be below the root."""
@@ -228,11 +294,13 @@ class _Walk:
     def _enter(self, name: str, path: str, *, create: bool) -> list[str]:
         """Open a folder; returns the components of its target if it is a link."""
         try:
+            # guard: workspace-folder-opened
             opened = os.open(name, FOLDER_FLAGS, dir_fd=self._folders[-1])
         except FileNotFoundError:
             if not create:
                 raise PathMissing(f"{path!r} does not exist") from None
             _check_unprotected(path, name)
+            _check_no_repository(path, self._folders[-1], name)
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=self._folders[-1])
             return self._enter(name, path, create=False)
@@ -265,8 +333,19 @@ class _Walk:
 
 def _check_unprotected(path: str, *names: str) -> None:
     for name in names:
-        if name.casefold() in PROTECTED_NAMES:
+        # guard: protected-name-written
+        if fold_name(name) in PROTECTED_NAMES:
             raise PathRefused(f"{path!r} is read-only: {name} can run programs outside of the sandbox")
+
+
+def _check_no_repository(path: str, folder: int, adding: str = "") -> None:
+    """Refuse a path in a folder that git takes for a repository, or that the new entry would make one."""
+    # guard: planted-repository
+    if is_repository(folder, adding):
+        raise PathRefused(
+            f"{path!r} is read-only: git takes its folder for a repository (HEAD, objects, refs), which can run"
+            " programs outside of the sandbox; choose another name"
+        )
 
 
 def _check_project_file(path: str, data: bytes, before: FileState | None) -> None:
@@ -274,8 +353,9 @@ def _check_project_file(path: str, data: bytes, before: FileState | None) -> Non
         raise PathRefused(f"{path!r}: [tool.bridle] is read-only, it can run programs outside of the sandbox")
 
 
-def _read_file(place: Place, path: str) -> tuple[bytes, os.stat_result]:
+def _read_file(place: Place, path: str, most: int = FILE_BYTES_MAX) -> tuple[bytes, os.stat_result]:
     try:
+        # guard: workspace-file-opened
         fd = os.open(place.name, FILE_FLAGS, dir_fd=place.folder)
     except FileNotFoundError:
         raise PathMissing(f"{path!r} does not exist") from None
@@ -283,21 +363,20 @@ def _read_file(place: Place, path: str) -> tuple[bytes, os.stat_result]:
         raise PathRefused(f"{path!r} cannot be read: {error.strerror}") from None
     try:
         about = os.fstat(fd)
+        # guard: workspace-regular-file
         _check_regular(about, path)
-        data = _read_bytes(fd, about.st_size)
+        data = _read_bytes(fd, about.st_size, most)
     finally:
         os.close(fd)
-    if len(data) > FILE_BYTES_MAX:
-        raise PathRefused(
-            f"{path!r} has more than {FILE_BYTES_MAX:,} bytes; use shell to look at parts of it"
-        )
+    if len(data) > most:
+        raise FileTooLarge(f"{path!r} has more than {most:,} bytes; use shell to look at parts of it")
     return data, about
 
 
-def _read_bytes(fd: int, size: int) -> bytes:
+def _read_bytes(fd: int, size: int, most: int) -> bytes:
     found = bytearray()
-    while len(found) <= FILE_BYTES_MAX:
-        data = os.read(fd, min(max(size, 4096), FILE_BYTES_MAX + 1 - len(found)))
+    while len(found) <= most:
+        data = os.read(fd, min(max(size, 4096), most + 1 - len(found)))
         if not data:
             break
         found += data

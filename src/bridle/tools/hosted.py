@@ -54,6 +54,7 @@ class HostedTool:
 
     def __repr__(self) -> str:
         # The options may hold a credential.
+        # guard: hosted-repr-hides-settings
         return f"<hosted tool {self.spec.name!r}>"
 
     async def run(self, arguments: Mapping[str, Json], context: RunContext) -> NoReturn:
@@ -82,6 +83,7 @@ class ComputerTool:
 class McpApproval:
     """Answers a provider that asks before it calls a remote MCP tool; it runs only if a person has approved."""
 
+    # guard: remote-mcp-approval
     spec = ToolSpec(
         name=APPROVAL_CALLS,
         description="Approves a call of a remote MCP tool, which the model's provider then makes.",

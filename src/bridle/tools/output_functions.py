@@ -21,7 +21,6 @@ from bridle.ports.run_context import RunContext
 from bridle.ports.tool import Json, Tool
 from bridle.tools.function.function_tool import FunctionTool
 from bridle.tools.function.invoker import FunctionInvoker
-from bridle.tools.schema.json_form import to_json_text
 from bridle.tools.schema.output_type import OutputType, make_output_type
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Text
@@ -124,7 +123,7 @@ class _AnswerInvoker(FunctionInvoker):
     ) -> tuple[Text | Media, ...]:
         value = await self._invoker.call(positional, named, context)
         try:
-            answer = to_json_text({"value": value} if self._returned.is_wrapped else value)
+            answer = self._returned.dump_text(value)
             self._returned.convert(msgspec.json.decode(answer))
         except Exception as error:
             raise TypeError(

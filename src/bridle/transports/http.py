@@ -91,6 +91,7 @@ class HttpExchange:
             await pool.turns.take()
         outgoing, deadlines = self._outgoing, self._deadlines
         self._since = started = self._loop.time()
+        # guard: total-deadline
         self._ends = started + _seconds_or_infinity(deadlines.total_seconds)
         failure = None
         try:
@@ -112,6 +113,7 @@ class HttpExchange:
         if failure is not None:
             await self.__aexit__(None, None, None)
             raise ProviderError(failure)
+        # guard: redirect-not-followed
         self.status = response.status
         if not response.is_complete:
             self._outgoing = replace(outgoing, body=b"")  # a reply may stream for minutes

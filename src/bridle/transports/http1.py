@@ -23,8 +23,9 @@ BUFFER_BYTES_MAX = 2**18
 RECEIVED_BYTES_MAX = 2**16
 """Most that one read takes from the socket; larger pieces do not stay in the cache of a processor."""
 HEAD_BYTES_MAX = 2**16
+"""Longest response head, and longest trailers; above that, the server is not one for models."""
 HEAD_TOO_LONG = "its headers are too long"
-"""Longest response head; above that, the server is not one for models."""
+TRAILERS_TOO_LONG = "its trailers are too long"
 KNOWN_HEADS_MAX = 64
 """Lists of header names that are remembered: a server sends the same names in the same order again and again."""
 UPLOAD_THRESHOLD_BYTES = 2**15
@@ -63,6 +64,8 @@ class Http1Connection(asyncio.Protocol):
         self._values: list[bytes] = []
         self._head_bytes = 0
         """Bytes received up to the end of the head, and what came with it."""
+        self._bodyless_bytes = 0
+        """Bytes received after the head since the last byte of the body."""
         self._pieces.clear()
         self._buffered = 0
         """Bytes received with these pieces."""
@@ -218,6 +221,13 @@ class Http1Connection(asyncio.Protocol):
         if self._pieces:
             self.has_body = True
             self._buffered += len(data)
+            self._bodyless_bytes = 0
+        elif self._has_head:
+            # Trailers, or the extensions of a chunk: the parser keeps an unfinished one.
+            self._bodyless_bytes += len(data)
+            # guard: trailer-size-limit
+            if self._bodyless_bytes > HEAD_BYTES_MAX and not self.is_complete:
+                self.abort(NotHttp(TRAILERS_TOO_LONG))
         if self._has_head:
             self._wake()
         if self._buffered > BUFFER_BYTES_MAX and not self._is_paused and self._lost is None:
@@ -259,6 +269,8 @@ class Http1Connection(asyncio.Protocol):
             raise NotHttp("it sent a second answer")  # of no use here; the connection is not used again
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._has_head:
+            return  # a trailer after the body; nothing reads it
         self._names.append(name)
         self._values.append(value)
 
@@ -313,11 +325,10 @@ class ResponseHeaders(Mapping[str, str]):
         self._positions, self._values = _index_names(tuple(names)), values
 
     def __getitem__(self, name: str) -> str:
-        first, *others = self._positions[name]
-        value = self._values[first].decode("utf-8", "replace")
-        for position in others:
-            value += ", " + self._values[position].decode("utf-8", "replace")
-        return value
+        positions = self._positions[name]
+        if len(positions) == 1:
+            return self._values[positions[0]].decode("utf-8", "replace")
+        return b", ".join([self._values[position] for position in positions]).decode("utf-8", "replace")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._positions)
@@ -339,12 +350,11 @@ class ResponseHeaders(Mapping[str, str]):
 
 
 @lru_cache(maxsize=KNOWN_HEADS_MAX)
-def _index_names(names: tuple[bytes, ...]) -> dict[str, tuple[int, ...]]:
+def _index_names(names: tuple[bytes, ...]) -> dict[str, list[int]]:
     """Positions of each header, by its name in lower case; held once for all open responses."""
-    positions: dict[str, tuple[int, ...]] = {}
+    positions: dict[str, list[int]] = {}
     for position, name in enumerate(names):
-        known = name.decode("latin-1").lower()
-        positions[known] = (*positions.get(known, ()), position)
+        positions.setdefault(name.decode("latin-1").lower(), []).append(position)
     return positions
 
 

@@ -237,6 +237,7 @@ def _find_secrets(outgoing: OutgoingRequest) -> set[str]:
         for secret in find_header_secrets(name.lower(), value)
     }
     found.update(find_query_secrets(outgoing.url), outgoing.secrets)
+    # guard: recorded-secrets
     return {secret for secret in found if not is_plain_word(secret)}
 
 
@@ -287,7 +288,11 @@ def encode_exchange(exchanged: RecordedExchange, number: int) -> bytes:
 def read_exchanges(path: Path) -> tuple[RecordedExchange, ...]:
     """Read a recording; raise `MisuseError` if the file is not one."""
     try:
-        lines = path.read_bytes().splitlines()
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            raise MisuseError(f"{path} has more than {FILE_BYTES_MAX:,} bytes; no recording is so large")
+        lines = data.splitlines()
         return tuple(_decode_exchange(json.loads(line)) for line in lines if line.strip())
     except OSError as error:
         raise MisuseError(f"cannot read the recording {path}: {error.strerror or error}") from None
@@ -375,6 +380,7 @@ def _open_private(path: Path, *, append: bool) -> BinaryIO:
     descriptor = os.open(path, flags, 0o600)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode) and hasattr(os, "fchmod"):
+            # guard: recording-file-mode
             os.fchmod(descriptor, 0o600)  # an existing file may be readable by others
         return os.fdopen(descriptor, "ab" if append else "wb", buffering=0)
     except BaseException:

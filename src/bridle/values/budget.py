@@ -55,7 +55,7 @@ class Amount(Value, kw_only=True):
         return Amount(**{kind: operation(getattr(self, kind), getattr(other, kind)) for kind in kinds})
 
 
-class BudgetReserved(EventBase, kw_only=True, tag="reserved"):
+class BudgetReserved(EventBase, kw_only=True, tag="budget_reserved"):
     """The worst-case amount of a call was reserved, before anything was sent."""
 
     id: str
@@ -71,7 +71,7 @@ class BudgetReserved(EventBase, kw_only=True, tag="reserved"):
     """Limits that the reservation was checked against."""
 
 
-class BudgetSettled(EventBase, kw_only=True, tag="settled"):
+class BudgetSettled(EventBase, kw_only=True, tag="budget_settled"):
     """A call ended, or was found to have ended, and cost this amount."""
 
     id: str
@@ -79,7 +79,7 @@ class BudgetSettled(EventBase, kw_only=True, tag="settled"):
     source: SettlementSource = ""
 
 
-class BudgetSnapshot(EventBase, kw_only=True, tag="carried"):
+class BudgetSnapshot(EventBase, kw_only=True, tag="budget_snapshot"):
     """Totals carried over to a new generation of the log, so that readers need not start at generation 0."""
 
     generation: int

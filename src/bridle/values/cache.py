@@ -11,7 +11,7 @@ from .base import EventBase
 PromptLayerName = Literal["model", "tools", "system", "memory", "settings", "history"]
 """Layers of a prompt, in the order in which the cache matches them."""
 PrefixCause = Literal[
-    "model_switched", "settings_changed", "tools_shown", "memory_loaded", "view_changed", "compacted",
+    "model_switched", "settings_changed", "tools_revealed", "memory_loaded", "view_changed", "compacted",
     "choice_changed", "choice_released", "parameter_refused", "tool_called",
 ]  # fmt: skip
 CacheOutcome = Literal["cold", "hit", "prefix", "ttl", "lookback", "minimum", "provider", "unreported"]
@@ -49,7 +49,7 @@ class CacheDegraded(EventBase, kw_only=True, tag="cache_degraded"):
     """Extra cost of the misses; None if no price is known."""
 
 
-class PromptStored(EventBase, kw_only=True, tag="prompt_kept"):
+class PromptStored(EventBase, kw_only=True, tag="prompt_stored"):
     """The provider stores tools and instructions under a name, or extended their lifetime, for a fee."""
 
     name: str

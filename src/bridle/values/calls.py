@@ -289,11 +289,11 @@ class Compensation(Value, kw_only=True):
     reported: bool = False
     """True once the model has been informed of the outcome."""
     session: str = ""
-    """Session of the program that made the call; empty for a call of the session itself."""
+    """Session of the program or inner agent that made the call; empty for a call of the session itself."""
 
     @property
     def reference(self) -> str:
-        """Name of the call in a list with those of programs: `c1_0`, or `SESSION/c1_0`."""
+        """Name of the call in a list with those of inner runs: `c1_0`, or `SESSION/c1_0`."""
         return f"{self.session}/{self.call_id}" if self.session else self.call_id
 
 
@@ -340,7 +340,7 @@ class ToolInterrupted(EventBase, kw_only=True, tag="tool_interrupted"):
         return f"interrupted:{self.call_id}#{self.attempt}"
 
 
-class ToolsRevealed(EventBase, kw_only=True, tag="tools_shown"):
+class ToolsRevealed(EventBase, kw_only=True, tag="tools_revealed"):
     """Hidden tools (`Settings.hidden_tools`) are part of every request from here on, after all others.
 
     Once revealed, a tool keeps its position: removing or moving it would change the cached prefix.

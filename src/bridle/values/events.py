@@ -47,7 +47,7 @@ from .memory import (
     NoteWritten,
     TemplateVersion,
 )
-from .message import CallOutcome, Media, Message, Reply, Text, ToolResult
+from .message import CallOutcome, Message, PromptPart, Reply, ToolResult
 from .message import Compacted as Compacted
 from .message import PartRef as PartRef
 from .message import ViewChange as ViewChange
@@ -85,7 +85,7 @@ class Forked(EventBase, kw_only=True, tag="forked"):
     """Tenant acting, if the session belongs to another tenant and the caller confirmed it."""
 
 
-class LogRepaired(EventBase, kw_only=True, tag="repaired"):
+class LogRepaired(EventBase, kw_only=True, tag="log_repaired"):
     """Defects of the log that were repaired while reading it; recorded once."""
 
     items: tuple[str, ...]
@@ -131,7 +131,7 @@ class Configured(EventBase, kw_only=True, tag="configured"):
 class Prompted(EventBase, kw_only=True, tag="prompted"):
     """A user prompt; starts a run."""
 
-    parts: tuple[Text | Media, ...]  # empty to continue an imported conversation that ends with results
+    parts: tuple[PromptPart, ...]  # empty to continue an imported conversation that ends with results
     budget: Budget = Budget()
     caller: str = ""
     """Identity on whose behalf the run acts; a policy can match it."""
@@ -169,7 +169,7 @@ class Resumed(EventBase, kw_only=True, tag="resumed"):
 
 
 class RequestAdjusted(EventBase, kw_only=True, tag="request_adjusted"):
-    """A requested option is not sent, because the model or its provider does not support it."""
+    """Something requested is not sent or not followed, because the model or its provider does not support it."""
 
     adjustments: tuple[str, ...]
     """One sentence per option."""
@@ -309,7 +309,7 @@ class ToolFinished(EventBase, kw_only=True, tag="tool_finished"):
         return (self.stored_result.hash,) if self.stored_result else ()
 
 
-class Reprompted(EventBase, kw_only=True, tag="nudged"):
+class Reprompted(EventBase, kw_only=True, tag="reprompted"):
     """The harness asked the model to continue or to try again."""
 
     why: str

@@ -18,6 +18,26 @@ HookAction = Literal["continue", "change", "refuse", "answer", "retry", "fail"]
 HOOK_SECONDS_DEFAULT = 30.0
 
 
+class HeadText(Value, kw_only=True):
+    """A text of the request outside the conversation: of the system prompt, of a tool, of the output type."""
+
+    place: str
+    """Name of the place, such as `system 0` or `tool search description`."""
+    text: str
+    is_json: bool = False
+    """True for a JSON Schema or the JSON of an option; a new text must be JSON too."""
+    is_given: bool = False
+    """True if it was given for this run, as a client of `bridle gateway` does; False for a text of the agent."""
+
+
+class HeadEdit(Value, kw_only=True):
+    """Replacement of a text outside the conversation, wherever it stands."""
+
+    digest: str
+    """Digest of the text that is replaced."""
+    text: str
+
+
 class HookSpec(Value, kw_only=True):
     """A registered hook."""
 
@@ -47,12 +67,16 @@ class HookDecided(EventBase, kw_only=True, tag="hook_decided"):
     resource_claim: ResourceClaim | None = None
     """The tool's resource claim for these arguments."""
     edits: tuple[ViewChange, ...] = ()
-    """Edits of messages that were not sent yet."""
+    """Edits of messages that the hook had not decided about before."""
+    head_edits: tuple[HeadEdit, ...] = ()
+    """Edits of texts outside the conversation."""
+    withheld: tuple[str, ...] = ()
+    """Ids of the messages that a refusal at `before_model`, or a second failure, keeps out of every later prompt."""
     output_error: str = ""
     """Reason why the output type rejects the changed reply."""
 
 
-class Refuse(Value, kw_only=True):
+class Refuse(Value, kw_only=True, gc=True):
     """Decision of a hook: do not continue.
 
     The run ends as `refused` at `before_model`, `after_model` and `on_end`. At `before_tool` the call is not
@@ -60,6 +84,8 @@ class Refuse(Value, kw_only=True):
     """
 
     reason: str
+    messages: Sequence[str] = ()
+    """before_model: ids of the refused messages, which no later prompt contains; by default all new messages."""
 
 
 class Answer(Value, kw_only=True):
@@ -79,7 +105,9 @@ class Change(Value, kw_only=True, gc=True):
     parts: Sequence[Text | Media] = ()
     """after_tool: the new result, if it is more than text."""
     edits: Sequence[ViewChange] = ()
-    """before_model: edits of messages that were not sent yet; see `bridle.hooks.edit_texts`."""
+    """before_model: edits of new messages; see `bridle.hooks.edit_texts`."""
+    head: Sequence[HeadText] = ()
+    """before_model: texts that replace those of `ModelInput.new_texts` at the same places."""
 
 
 HookDecision = Refuse | Answer | Change | None
@@ -94,7 +122,9 @@ class ModelInput(Value, kw_only=True):
     messages: tuple[Message, ...]
     """The whole conversation, as it will be sent."""
     new_messages: tuple[Message, ...]
-    """The messages at its end that were not sent yet; only these can be edited."""
+    """The messages that this hook has not decided about, whatever their origin; only these can be edited."""
+    new_texts: tuple[HeadText, ...] = ()
+    """System prompt, tools and output type, if they changed since this hook decided last."""
 
 
 class FinishedRun(Value, kw_only=True):

@@ -7,6 +7,7 @@ import binascii
 import os
 import re
 from importlib import import_module
+from typing import Protocol
 
 from .errors import MisuseError
 from .text import repair_surrogates
@@ -122,17 +123,26 @@ def is_fetched_url(url: str) -> bool:
     return _FETCHED_URL.fullmatch(url) is not None and url == url.strip()
 
 
+FILE_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes of a file that is sent; the largest limit of a provider is 100 MB."""
+
+
 def read_file(path: AnyPath) -> tuple[bytes, str]:
     """Content and name of the file. Raises `MisuseError` if it cannot be read or is empty."""
     if not isinstance(path, str | os.PathLike):
         raise MisuseError(f"Media.from_path takes a path, not {type(path).__name__}")
     found = import_module("pathlib").Path(path)  # slow to load, and few programs send a file
     try:
-        data = found.read_bytes()
+        with found.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise MisuseError(
             f"{repair_surrogates(str(found))} cannot be read: {error.strerror or error}"
         ) from None
+    if len(data) > FILE_BYTES_MAX:
+        raise MisuseError(
+            f"{repair_surrogates(str(found))} has more than {FILE_BYTES_MAX:,} bytes, which no provider takes"
+        )
     if not data:
         raise MisuseError(f"{repair_surrogates(str(found))} is empty")
     return data, found.name
@@ -211,3 +221,70 @@ def explain_misuse(fields: dict[str, object]) -> str:
 
 def _canonical_type(label: str) -> str:
     return {"image/jpg": "image/jpeg", "image/heif": "image/heic"}.get(label, label)
+
+
+class DocumentLike(Protocol):
+    """The fields of `Media` that hold a document."""
+
+    @property
+    def media_type(self) -> str: ...
+    @property
+    def data(self) -> str: ...
+
+
+TEXT_TYPES = (
+    "application/json",
+    "application/xml",
+    "application/yaml",
+    "application/x-ndjson",
+    "application/rtf",
+    "message/rfc822",
+)
+_BINARY_KINDS = ("image/", "audio/", "video/", "font/")
+_BINARY_BYTES = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_CHARSET = re.compile(r";\s*charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
+_NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/=]")
+_URL_SAFE = bytes.maketrans(b"-_", b"+/")
+
+
+def read_text_document(media: DocumentLike) -> str:
+    """The text of a document that is text; empty for a picture, a PDF, a link or a file at the provider.
+
+    A type that says neither is judged by its content: providers read many files as text.
+    """
+    kind = media.media_type.partition(";")[0].strip().lower()
+    is_text = kind.startswith("text/") or kind in TEXT_TYPES or kind.endswith(("+json", "+xml"))
+    if not media.data or (not is_text and kind.startswith(_BINARY_KINDS)):
+        return ""
+    content = _decode_base64(media.data)
+    if content is None:
+        return media.data if is_text else ""
+    if is_text:
+        return _decode_text(content, _CHARSET.search(media.media_type))
+    if content.startswith(b"%PDF-") or _BINARY_BYTES.search(content):
+        return ""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return ""
+
+
+def _decode_base64(data: str) -> bytes | None:
+    """The bytes as a tolerant decoder reads them: either alphabet, without padding, in pieces; None if it fails."""
+    plain = b"".join(data.encode("ascii", "replace").split()).translate(_URL_SAFE)
+    if _NOT_BASE64.search(plain):
+        return None
+    pieces = (piece[: len(piece) - (len(piece) % 4 == 1)] for piece in plain.split(b"="))
+    return b"".join(binascii.a2b_base64(piece + b"==") for piece in pieces)
+
+
+def _decode_text(content: bytes, charset: re.Match[str] | None) -> str:
+    marked = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    if b"\0" in content and marked == "utf-8-sig":
+        marked = "utf-16-be" if content[:1] == b"\0" else "utf-16-le"
+    for encoding in (*((charset[1],) if charset else ()), marked, "latin-1"):
+        try:
+            return content.decode(encoding)
+        except (UnicodeError, LookupError):
+            continue
+    return ""

@@ -159,7 +159,7 @@ class InstructionWritten(EventBase, kw_only=True, tag="instruction_written"):
     """Agent that the run was handed over to, and `:N` for options of run N: other functions may have the same name."""
 
 
-class ContextRetrieved(EventBase, kw_only=True, tag="context_gathered"):
+class ContextRetrieved(EventBase, kw_only=True, tag="context_retrieved"):
     """Context retrieved for a prompt; not retrieved again."""
 
     chunks: tuple[Chunk, ...] = ()
@@ -170,3 +170,5 @@ class ContextRetrieved(EventBase, kw_only=True, tag="context_gathered"):
     """Errors during retrieval."""
     failed: bool = False
     """True if chunks were requested and retrieval failed."""
+    not_started: bool = False
+    """True if a function did not run, because it waited for others until its time was up; the run ends."""

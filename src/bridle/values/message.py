@@ -8,6 +8,9 @@ log stores nothing twice. Only the codec of the family named in the message's `o
 A `Reply` is a provider's answer. It becomes a `Message` when it is applied to a session, which assigns its id
 (its position), parent and time. A transcript is immutable and only grows.
 
+A client of a gateway writes parts too. `wire` then names the family of its wire, and `native` holds the members
+that only that wire has: any endpoint of the family may read them, because nothing in them was issued by one.
+
 A change of the view makes the sent messages differ from the recorded conversation. It is decided once, recorded
 with its reason, and applies from then on; nothing else may make a request differ. The log keeps every original.
 """
@@ -52,6 +55,8 @@ Outcome = Literal["ok", "error", "retry", "invalid", "denied", "timeout", "cance
 class Text(Value, kw_only=True, tag="text"):
     text: str
     native: str | None = None
+    wire: str = ""
+    """Wire family of the client that wrote the part; empty if the message's origin did."""
 
 
 class _CheckedMeta(ValueMeta):
@@ -85,6 +90,7 @@ class Media(Value, kw_only=True, tag="media", metaclass=_CheckedMeta):
     native: str | None = None
     endpoint_id: str = ""
     """Endpoint (`Endpoint.endpoint_id`) that holds the file of `file_id`; it is sent nowhere else."""
+    wire: str = ""
 
     @classmethod
     def from_path(
@@ -159,6 +165,7 @@ class Opaque(Value, kw_only=True, tag="opaque"):
     """The same content as text, if it has any; sent to models that do not accept the item."""
     answers: bool = False
     """True if the item is an answer in itself, such as an image; the reply needs no text."""
+    wire: str = ""
 
 
 class ToolResult(Value, kw_only=True, tag="tool_result"):
@@ -170,6 +177,7 @@ class ToolResult(Value, kw_only=True, tag="tool_result"):
     native: str | None = None
     reveals_tools: tuple[str, ...] = ()
     """Names of tools that become available to the model with this result."""
+    wire: str = ""
 
     @property
     def is_error(self) -> bool:
@@ -191,6 +199,13 @@ class Reasoning(Value, kw_only=True, tag="reasoning"):
 
 
 Part = Text | Media | ToolCall | ToolResult | Reasoning | Opaque
+PromptPart = Text | Media | Opaque
+"""Part of a user's message. Items of one wire (`Opaque`) come only from clients of that wire."""
+
+
+def is_written_for(part: Part, family: str) -> bool:
+    """True if a client of this wire family wrote the part, so that its `native` may be sent on that wire."""
+    return isinstance(part, Text | Media | ToolResult | Opaque) and part.wire == family
 
 
 Role = Literal["user", "assistant", "tool", "system"]
@@ -231,6 +246,8 @@ class Reply(Value, kw_only=True):
     """The provider's explanation of a cache miss, if it was requested."""
     dropped_parts: tuple[str, ...] = ()
     """Parts of the answer that were dropped, each with the reason."""
+    input_changes: tuple[str, ...] = ()
+    """What the provider withheld from the model or changed in the request, one sentence each."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -291,14 +308,14 @@ class Transcript(Value, kw_only=True):
     def extend(self, messages: Iterable[Message]) -> "Transcript":
         """Transcript with more messages, as `append` of each makes it, with one copy."""
         count = len(self.messages)
-        placed = (
+        placed = [
             replace(message, id=f"m{at + 1}", parent=f"m{at}" if at else "")
             for at, message in enumerate(messages, count)
-        )
-        return Transcript(messages=(*self.messages, *placed))
+        ]
+        return Transcript(messages=self.messages + tuple(placed))
 
 
-Prompt = str | Text | Media | tuple["str | Text | Media", ...] | list["str | Text | Media"]
+Prompt = str | Text | Media | tuple["str | PromptPart", ...] | list["str | PromptPart"]
 """User input: text, an image or file, or several of them."""
 
 
@@ -320,6 +337,8 @@ class ViewChange(Value, kw_only=True):
     text: str = ""
     strip_native: bool = False
     """Keep the part, without the data that only its provider can read."""
+    arguments: str = ""
+    """New arguments of a tool call, as JSON text; the call stays."""
 
 
 class RawCall(Value, kw_only=True):

@@ -16,6 +16,10 @@ ReasoningPolicy = Literal["signed", "must_echo", "may_echo", "strip"]
 StructuredOutput = Literal["native", "tool"]
 EFFORT_ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Reasoning efforts, from lowest to highest."""
+THINKING_MODES = ("adaptive", "enabled", "disabled", "between_tools", "standard", "pro")
+"""Modes of reasoning that models have."""
+THINKING_DISPLAYS = ("summarized", "omitted", "updates", "auto", "concise", "detailed")
+"""Ways to show reasoning that wires have."""
 ANY_EFFORT = "any"
 """In `Abilities.efforts`: the accepted efforts are unknown, so any effort is sent and the provider decides.
 """
@@ -175,6 +179,10 @@ class Endpoint(Value, kw_only=True, gc=True, dict=True):
     def endpoint_id(self) -> str:
         """Identity of the endpoint; data encrypted at one address is not sent to another."""
         return f"{self.name}@{self.custom_address}" if self.custom_address else self.name
+
+    def is_owned_by(self, owners: tuple[str, ...]) -> bool:
+        """True if something that belongs to these wire families or endpoints may be sent here; to none, to all."""
+        return not owners or self.family in owners or self.name in owners
 
 
 class Model(Value, kw_only=True, gc=True, dict=True):

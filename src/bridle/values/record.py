@@ -79,9 +79,11 @@ def unseal_record(
 
     `find_redaction` returns the event of the same log that has a unique key; it is called for changed records only.
     """
+    # guard: record-hash
     is_redacted = _hash_record(seq, at, data, prev) != hash_
     if is_redacted:
         evidence = find_redaction(redaction_key(seq, data))
+        # guard: redaction-evidence
         if not isinstance(evidence, ContentRedacted) or evidence.record_hash != hash_:
             raise Corrupt(f"record {seq} was changed: its hash does not match its content")
     try:
@@ -162,6 +164,8 @@ class Span(Value, kw_only=True, gc=False):
     """Message of the failure; empty unless content is exported."""
     sampled: bool = True
     """The caller's decision to record the trace."""
+    has_caller: bool = False
+    """True if the trace was begun by the caller of the run."""
     ends_run: bool = False
     """True for the last span of a run, unless the run is resumed."""
 

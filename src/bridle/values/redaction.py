@@ -65,6 +65,7 @@ class Redactor:
             return text
         if self._pattern is None:
             self._pattern = _compile_secrets(tuple(self._secrets))
+        # guard: redaction-pattern
         return self._pattern.sub(self._mark, text)
 
     def __bool__(self) -> bool:

@@ -1,5 +1,6 @@
 """Model requests, tool specifications and their options, independent of any provider."""
 
+from importlib import import_module
 from typing import Literal
 
 from .base import EventBase, Value
@@ -46,6 +47,15 @@ class HostedSpec(Value, kw_only=True):
     """Tool of the harness to name where the provider has none."""
 
 
+class WireForm(Value, kw_only=True):
+    """Definition of a tool as a client wrote it; sent unchanged to models of the same wire family."""
+
+    wire: str
+    json: str
+    digest: str
+    """Of the name, description and parameters that it stands for; it is not sent after these were changed."""
+
+
 class ToolSpec(Value, kw_only=True):
     name: str
     description: str = ""
@@ -83,6 +93,22 @@ class ToolSpec(Value, kw_only=True):
     """True if the caller runs it: the run ends as waiting, and the caller resumes it with the result."""
     is_checked: bool = True
     """False if arguments need only be a JSON object, because the program that runs the tool checks them itself."""
+    wire_form: WireForm | None = None
+    """The client's own definition, if it holds more than the fields here."""
+
+
+def digest_definition(spec: ToolSpec) -> str:
+    """Hash of what the model is told about a tool."""
+    data = f"{spec.name}\0{spec.description}\0{spec.parameters}".encode("utf-8", "replace")
+    digest: str = import_module("hashlib").sha256(data).hexdigest()  # OpenSSL is slow to load
+    return digest
+
+
+def find_wire_form(spec: ToolSpec, family: str) -> str:
+    """The client's definition of a tool if it may be sent to models of this family; empty if not."""
+    form = spec.wire_form
+    is_sent = form is not None and form.wire == family and form.digest == digest_definition(spec)
+    return form.json if form is not None and is_sent else ""
 
 
 class ToolChoice(Value, kw_only=True):
@@ -90,7 +116,7 @@ class ToolChoice(Value, kw_only=True):
     name: str = ""
     parallel: bool = True
     every_step: bool = False
-    """Force the named tool at every step; otherwise only at the first step of a run."""
+    """Force a call (`any`, `tool`) at every step; otherwise until the model has made one in the run."""
 
 
 class OutputSpec(Value, kw_only=True):
@@ -176,6 +202,8 @@ class Extra(Value, kw_only=True):
     """Wire families or endpoints that it belongs to; inferred from its name by the agent if empty."""
     digest: str = ""
     """Set if strings of `json` are hidden, as in every log: a hash of the original."""
+    unlisted: bool = False
+    """True to send a field that no list of the provider's fields has, such as one that is newer than this version."""
 
 
 class Request(Value, kw_only=True):

@@ -170,6 +170,8 @@ class Result(Generic[T]):
     """Usage and dollars of this run alone."""
     subruns: tuple[Subrun, ...] = ()
     """Runs inside its tools, each with its session and spending."""
+    _hold: object = field(default=None, repr=False, compare=False)
+    """Keeps the session in a store in memory that drops old ones."""
     _is_output_missing: bool = field(default=False, repr=False, compare=False)
     """True if the run ended with an answer that another agent took as text, not as the output type."""
 

@@ -9,6 +9,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import Literal
 
+import msgspec
+
 from .base import Value
 from .cache import ServerStateStrategy
 from .calls import Policy
@@ -17,7 +19,7 @@ from .memory import InstructionFunction, Memory, RetrievalSettings, TemplateVers
 from .message import Text
 from .model import Abilities, Endpoint, Model, Ttl
 from .request import Extra, HostedSpec, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
-from .usage import RateLimit
+from .usage import TERM_FIELDS, RateLimit, list_service_terms
 
 
 class Compaction(Value, kw_only=True):
@@ -212,6 +214,13 @@ class Settings(Value, kw_only=True, gc=True, dict=True):
         requested, abilities = self.max_tokens, self.model.abilities
         too_many = requested is not None and requested > abilities.output_tokens and abilities.output_limited
         return abilities.output_tokens if too_many else requested
+
+    @cached_property
+    def requested_terms(self) -> tuple[str, ...]:
+        """Service terms that extras request of the current model; they have prices of their own."""
+        asked = (extra for extra in self.extras if extra.name in TERM_FIELDS)
+        sent = (extra for extra in asked if self.model.endpoint.is_owned_by(extra.owners))
+        return list_service_terms({extra.name: msgspec.json.decode(extra.json) for extra in sent})
 
     @cached_property
     def window_tokens(self) -> int:

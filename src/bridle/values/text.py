@@ -28,6 +28,8 @@ IGNORABLE = re.compile(
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 """Characters that are invisible on a screen."""
+BLANK_PATTERN = "\u2800"
+"""A pattern of Braille without dots, which looks like a space."""
 PROSE_CHARACTERS = "\n\t\u200c\u200d\ufe0e\ufe0f"
 """Line ends, tabs, and joiners of letters and emoji, which prose needs."""
 _NOT_ASCII = re.compile(r"[^ -~]")
@@ -81,6 +83,7 @@ def escape_text(text: str, *, prose: bool = False, exact: bool = False) -> str:
     kept = PROSE_CHARACTERS if prose else ""
     text = text.replace("\r\n", "\n") if prose else text
     escape = _escape_exactly if exact else _escape
+    # guard: invisible-text-escaped
     return _NOT_ASCII.sub(lambda found: found[0] if found[0] in kept else escape(found[0]), text)
 
 
@@ -95,7 +98,7 @@ def _escape(letter: str) -> str:
 
 
 def _escape_exactly(letter: str) -> str:
-    if unicodedata.category(letter) == "Zs":
+    if unicodedata.category(letter) == "Zs" or letter == BLANK_PATTERN:
         return f"\\u{ord(letter):04x}"
     return _escape(letter)
 

@@ -6,13 +6,12 @@ processed. `reasoning` is part of `output`, `cache_write_1h` part of `cache_writ
 Dollars are `Decimal`, computed once when a reply arrives and recorded with it, so that a later price change
 does not alter past costs. An unknown price is None and stays None in every sum; it is never 0.
 
-A rate card is data: the price of a token may depend on the prompt's length, the date, the hour, and the
-service terms that the provider reports. Terms missing from the card make the price unknown.
+A rate card is data: the price of a token may depend on the prompt's length, the date, the day of the week, the
+hour, and the service terms that were requested or reported. Terms missing from the card make the price unknown.
 """
 
-import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from importlib import import_module
@@ -126,6 +125,7 @@ class Rates(Value, kw_only=True):
         if usage.cache_write_1h and self.cache_write_1h is None:
             return None
         short_writes = usage.cache_write - usage.cache_write_1h
+        # defect: cached-price
         picodollars = (
             self.input * usage.input
             + self.cache_read * usage.cache_read
@@ -135,12 +135,13 @@ class Rates(Value, kw_only=True):
         )
         return picodollars / MILLION
 
-    def scale(self, factor: Decimal) -> "Rates":
+    def scale(self, factor: Decimal, cache_factor: Decimal | None = None) -> "Rates":
+        """The rates times a factor; reads of the cache times another one, if there is one."""
         return msgspec.structs.replace(
             self,
             input=self.input * factor,
             output=self.output * factor,
-            cache_read=self.cache_read * factor,
+            cache_read=self.cache_read * (factor if cache_factor is None else cache_factor),
             cache_write=self.cache_write * factor,
             cache_write_1h=None if self.cache_write_1h is None else self.cache_write_1h * factor,
             storage=None if self.storage is None else self.storage * factor,
@@ -169,13 +170,56 @@ def is_within(at: float | None, first: float | None, end: float | None) -> bool:
     return at is None or ((first is None or first <= at) and (end is None or at < end))
 
 
+STANDARD_TERMS = frozenset({
+    "", "standard", "standard_only", "default", "auto", "unspecified", "on_demand", "not_available", "global"
+})  # fmt: skip
+"""Words for service terms that are billed at the list price."""
+TERM_FIELDS = {
+    "service_tier": "",
+    "serviceTier": "",
+    "speed": "speed-",
+    "inference_geo": "geo-",
+    "performanceConfig": "latency-",
+}
+"""Request fields that choose service terms, with the prefix of their terms; replies report them by the same names."""
+
+
+def name_service_term(field: str, word: object) -> str:
+    """The term that a word in a request or reply field stands for; empty for the standard one."""
+    said = word.strip().lower() if isinstance(word, str) else ""
+    return "" if said in STANDARD_TERMS else TERM_FIELDS[field] + said
+
+
+def list_service_terms(members: Mapping[str, object]) -> tuple[str, ...]:
+    """The service terms among the members of a request or reply; an object's words are all in one field."""
+    found: list[str] = []
+    for field in TERM_FIELDS:
+        if field not in members or (value := members[field]) is None:
+            continue
+        for word in value.values() if isinstance(value, dict) else (value,):
+            if term := name_service_term(field, word):
+                found.append(term)
+    return tuple(found)
+
+
 class PriceFactor(Value, kw_only=True):
-    """Factor on every rate, for certain terms or hours."""
+    """Factor on every rate, for a service term or for certain hours."""
 
     factor: Decimal
     term: str = ""
+    cache_factor: Decimal | None = None
+    """Factor on the rates of cached tokens, if it is another one."""
     hours: tuple[int, int] | None = None
     """First hour (inclusive) and last hour (exclusive), UTC."""
+    days: tuple[int, int] | None = None
+    """First and last day of the week (inclusive; Monday is 1), UTC, on which the hours apply; None for all days."""
+
+    def applies_at(self, at: float) -> bool:
+        """True at one of its hours, on one of its days."""
+        if self.hours is None or not self.hours[0] <= at % DAY_SECONDS // HOUR_SECONDS < self.hours[1]:
+            return False
+        # 1 January 1970 was a Thursday.
+        return self.days is None or self.days[0] <= (at // DAY_SECONDS + 3) % 7 + 1 <= self.days[1]
 
 
 class HostedRate(Value, kw_only=True):
@@ -225,11 +269,13 @@ class Price(Value, kw_only=True):
         if usage.unbilled:
             return Decimal(0)
         rates = self.rates(usage.prompt, at)
-        factor = self._term_factor(usage.terms) if usage.terms else NO_CHANGE
-        if rates is None or factor is None:
+        factors = self._term_factors(usage.terms) if usage.terms else _NO_CHANGES
+        if rates is None or factors is None:
             return None
-        if self.factors and (scale := factor * self._hour_factor(at)) != NO_CHANGE:
-            rates = rates.scale(scale)
+        if self.factors:
+            hour = self._hour_factor(at)
+            if hour != NO_CHANGE or factors != _NO_CHANGES:
+                rates = rates.scale(factors[0] * hour, factors[1] * hour)
         dollars = rates.cost(usage)
         for name, count in usage.hosted_counts:
             rate = self.hosted_rate(name, at)
@@ -247,16 +293,18 @@ class Price(Value, kw_only=True):
         ]
         return max(valid, key=lambda each: each.valid_from or 0.0, default=None)
 
-    def highest_rates(self, prompt_tokens: int, at: float | None, words: Iterable[str] = ()) -> Rates | None:
-        """Upper bound on the rates of a call made now with these requested service terms.
+    def highest_rates(
+        self, prompt_tokens: int, at: float | None, terms: tuple[str, ...] = ()
+    ) -> Rates | None:
+        """Upper bound on the rates of a call made now with these requested service terms; None if one is unknown.
 
-        A prompt close to a higher tier may reach it, and another hour or card may apply by the time the call
-        ends.
+        A provider may serve a call on its standard terms instead. A prompt close to a higher tier may reach it, and
+        another hour or card may apply by the time the call ends.
         """
-        known = {factor.term for factor in self.factors}
-        term_factor = self._term_factor(tuple(word for word in words if word and word in known))
-        if term_factor is None or self.rates(prompt_tokens, at) is None:
+        factors = self._term_factors(terms)
+        if factors is None or self.rates(prompt_tokens, at) is None:
             return None
+        term_factor = max(*factors, NO_CHANGE)
         next_tier_tokens = prompt_tokens + int(prompt_tokens * TIER_MARGIN)
         moments = (at,) if at is None else (at, at + HOURS_AHEAD_SECONDS)
         highest: Rates | None = None
@@ -264,26 +312,35 @@ class Price(Value, kw_only=True):
             for moment in moments:
                 rates = self.rates(tokens, moment)
                 if rates is not None:
-                    found = rates.scale(self._hour_factor(moment) * max(term_factor, Decimal(1)))
+                    found = rates.scale(self._hour_factor(moment) * term_factor)
                     highest = found if highest is None else highest.highest_with(found)
         return highest
 
-    def _term_factor(self, terms: tuple[str, ...]) -> Decimal | None:
-        product = Decimal(1)
+    def unknown_terms(self, terms: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of these service terms that the card has no price for."""
+        known = {each.term for each in self.factors}
+        return tuple(term for term in terms if term not in known)
+
+    def _term_factors(self, terms: tuple[str, ...]) -> tuple[Decimal, Decimal] | None:
+        """Factors on the rates and on reads of the cache; None if a term is not on the card."""
         if not terms:
-            return product
-        by_term = {each.term: each.factor for each in self.factors if each.term}
+            return _NO_CHANGES
+        product, cached = NO_CHANGE, NO_CHANGE
+        by_term = {each.term: each for each in self.factors if each.term}
         for term in terms:
-            if term not in by_term:
+            found = by_term.get(term)
+            if found is None:
                 return None
-            product *= by_term[term]
-        return product
+            product *= found.factor
+            cached *= found.factor if found.cache_factor is None else found.cache_factor
+        return product, cached
 
     def _hour_factor(self, at: float | None) -> Decimal:
-        hour = -1 if at is None else at % DAY_SECONDS // HOUR_SECONDS
         found = NO_CHANGE
+        if at is None:
+            return found
         for each in self.factors:
-            if each.hours and each.hours[0] <= hour < each.hours[1]:
+            if each.hours is not None and each.applies_at(at):
                 found = each.factor if found is NO_CHANGE else max(found, each.factor)
         return found
 
@@ -291,6 +348,7 @@ class Price(Value, kw_only=True):
 DAY_SECONDS, HOUR_SECONDS = 86_400, 3_600
 NO_CHANGE = Decimal(1)
 """The factor of a price that nothing changes."""
+_NO_CHANGES = (NO_CHANGE, NO_CHANGE)
 
 
 class Reservation(Value, kw_only=True):
@@ -407,6 +465,22 @@ _LIMIT_TYPES: dict[str, type[int] | type[float] | type[Decimal]] = {
 LIMIT_KINDS = tuple(name for name in _LIMIT_TYPES if name != "wrap_up")
 
 
+LIMIT_DIGITS_MAX = 18
+"""Digits before and after the point of a limit."""
+SHOWN_CHARACTERS_MAX = 40
+
+
+def _abbreviate(value: object) -> str:
+    """A wrong value for a message; a whole number may have more digits than Python converts to text."""
+    if isinstance(value, int) and value.bit_length() > NUMBER_BITS_SHOWN:
+        return f"a number of {value.bit_length():,} bits"
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}…"
+
+
+NUMBER_BITS_SHOWN = 1_000
+
+
 def _parse_limit(
     name: str, value: object, exact: type[int] | type[float] | type[Decimal]
 ) -> int | float | Decimal:
@@ -415,10 +489,15 @@ def _parse_limit(
         raise MisuseError(f"Budget({name}=…) takes a number, not {value!r}")
     try:
         number = Decimal(str(value))
-    except InvalidOperation:
-        raise MisuseError(f"Budget({name}=…) takes a number, not {value!r}") from None
+    except (InvalidOperation, ValueError):  # ValueError: a whole number with thousands of digits
+        raise MisuseError(f"Budget({name}=…) takes a number, not {_abbreviate(value)}") from None
     if not number.is_finite() or number < 0:
-        raise MisuseError(f"Budget({name}=…) cannot be {value!r}; leave it out for no limit")
+        raise MisuseError(f"Budget({name}=…) cannot be {_abbreviate(value)}; leave it out for no limit")
+    # Before any arithmetic: `Decimal` holds exponents that no sum and no conversion survives.
+    if number and not -LIMIT_DIGITS_MAX <= number.adjusted() < LIMIT_DIGITS_MAX:
+        raise MisuseError(
+            f"Budget({name}=…) cannot be {_abbreviate(value)}; it takes up to {LIMIT_DIGITS_MAX} digits"
+        )
     if exact is int and number != int(number):
         raise MisuseError(f"Budget({name}=…) takes a whole number, not {value!r}")
     return exact(number)
@@ -454,7 +533,8 @@ class RateLimit(Value, kw_only=True):
 
         A call above the limit fits once the period is empty.
         """
-        # Later times are from before the clock was set back. Clocks of other processes may be slightly ahead.
+        # Clocks of other processes may be slightly ahead.
+        # guard: rate-limit-clock-step
         recent = sorted(use for use in uses if abs(use[0] - now) < self.seconds)
         requests, used = sum(use[1] for use in recent), sum(use[2] for use in recent)
         room_wanted = tokens if self.tokens is None else min(tokens, self.tokens)
@@ -467,8 +547,12 @@ class RateLimit(Value, kw_only=True):
         return wait
 
 
+AMOUNT_MAX = 10**15
+"""Largest amount or time of a rate limit; no arithmetic with it fails."""
+
+
 def _is_positive(amount: object) -> bool:
-    return isinstance(amount, int | float) and not isinstance(amount, bool) and 0 < amount < math.inf
+    return isinstance(amount, int | float) and not isinstance(amount, bool) and 0 < amount <= AMOUNT_MAX
 
 
 def read_tool_rate(tool: str, rate: object) -> RateLimit:

@@ -2,16 +2,14 @@
 
 import json
 import re
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_SECONDS
-from terminal import open_terminal
 
 from bridle.cli.chat.slash_commands import CHAT_COMMANDS
+from tests.suite.command import bridle
+from tests.suite.terminal import open_terminal
 
 DEMO_TOOLS = str(Path(__file__).parents[3] / "examples" / "demo_tools.py")
 SESSION = re.compile(r"to continue: bridle chat (\S+)")
@@ -76,21 +74,12 @@ def surroundings(place):
 
 
 def piped(place, lines, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "bridle.cli.main", "chat", *arguments],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        cwd=place,
-        env=surroundings(place),
-        timeout=PATIENCE_SECONDS,
-    )
+    return bridle("chat", *arguments, text="\n".join(lines), cwd=place, environment=surroundings(place))
 
 
 def saved(place, session):
-    command = [sys.executable, "-m", "bridle.cli.main", "log", session, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=place, env=surroundings(place))
-    return [row["text"] for row in json.loads(done.stdout)]
+    done = bridle("log", session, "--json", cwd=place, environment=surroundings(place))
+    return [row["text"] for row in json.loads(done.out)]
 
 
 @contextmanager
@@ -101,33 +90,33 @@ def on_terminal(place, *arguments, **variables):
 
 def test_a_pipe_has_a_prompt_per_line_and_no_colours(place):
     done = piped(place, ["!say one", "", "What is 17 * 23?"], "--tools", DEMO_TOOLS)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "one\n17 * 23 = 391 (simulated model)\n"
-    assert "\x1b" not in done.stderr
-    assert len(re.findall(r"\$[\d.]+ · chat \$[\d.]+ \(simulated\) · \d+% cached", done.stderr)) == 2
+    assert done.code == 0, done.err
+    assert done.out == "one\n17 * 23 = 391 (simulated model)\n"
+    assert "\x1b" not in done.err
+    assert len(re.findall(r"\$[\d.]+ · chat \$[\d.]+ \(simulated\) · \d+% cached", done.err)) == 2
 
 
 def test_a_session_is_continued_with_its_conversation(place):
-    (session,) = SESSION.findall(piped(place, ["!say one"]).stderr)
+    (session,) = SESSION.findall(piped(place, ["!say one"]).err)
     again = piped(place, ["!say two"], session)
-    assert "you: !say one" in again.stderr
-    assert "assistant: one" in again.stderr
-    assert SESSION.findall(again.stderr) == [session]
+    assert "you: !say one" in again.err
+    assert "assistant: one" in again.err
+    assert SESSION.findall(again.err) == [session]
     assert [text for text in saved(place, session) if text in ("one", "two")] == ["one", "two"]
 
 
 def test_a_backslash_continues_the_line(place):
-    assert piped(place, ["!say one\\", "!say two"]).stdout == "one\ntwo\n"
+    assert piped(place, ["!say one\\", "!say two"]).out == "one\ntwo\n"
 
 
 def test_json_is_one_object_per_turn(place):
-    rows = [json.loads(line) for line in piped(place, ["!say one", "!say two"], "--json").stdout.splitlines()]
+    rows = [json.loads(line) for line in piped(place, ["!say one", "!say two"], "--json").out.splitlines()]
     assert [row["text"] for row in rows] == ["one", "two"]
     assert rows[0]["session"] == rows[1]["session"]
 
 
 def test_help_lists_every_command_within_80_columns(place):
-    shown = piped(place, ["/help"]).stdout
+    shown = piped(place, ["/help"]).out
     for row in CHAT_COMMANDS:
         assert re.search(rf"^  /{row.name}\b.*{re.escape(row.meaning)}$", shown, re.MULTILINE)
     assert max(map(len, shown.splitlines())) <= 80
@@ -137,25 +126,25 @@ def test_the_model_can_be_changed_between_turns(place):
     done = piped(
         place, ["!say one", "/model sim:gemini/gemini-3.8-flash", "!say two", "/model no:such", "/cost"]
     )
-    assert "model: sim:gemini-3.8-flash" in done.stderr
-    assert "'no:such' names no known vendor" in done.stderr
-    costs = done.stdout.partition("two\n")[2]
+    assert "model: sim:gemini-3.8-flash" in done.err
+    assert "'no:such' names no known vendor" in done.err
+    costs = done.out.partition("two\n")[2]
     assert "sim:claude-sonnet-5-5" in costs
     assert "sim:gemini-3.8-flash" in costs
     assert "total" in costs
 
 
 def test_tools_are_listed_with_their_effects(place):
-    shown = piped(place, ["/tools"], "--tools", DEMO_TOOLS).stdout
+    shown = piped(place, ["/tools"], "--tools", DEMO_TOOLS).out
     assert re.search(r"^  calculate +read +Work out", shown, re.MULTILINE)
-    assert "no tools" in piped(place, ["/tools"]).stderr
+    assert "no tools" in piped(place, ["/tools"]).err
 
 
 def test_undo_goes_back_in_a_copy_and_leaves_the_old_session_alone(place):
-    (first,) = SESSION.findall(piped(place, ["!say one", "!say two"]).stderr)
+    (first,) = SESSION.findall(piped(place, ["!say one", "!say two"]).err)
     undone = piped(place, ["/undo", "!say three"], first)
-    (second,) = SESSION.findall(undone.stderr)
-    assert "taken back: !say two" in undone.stderr
+    (second,) = SESSION.findall(undone.err)
+    assert "taken back: !say two" in undone.err
     assert second != first
     assert [text for text in saved(place, second) if text in ("one", "two", "three")] == ["one", "three"]
     assert [text for text in saved(place, first) if text in ("one", "two", "three")] == ["one", "two"]
@@ -163,8 +152,8 @@ def test_undo_goes_back_in_a_copy_and_leaves_the_old_session_alone(place):
 
 def test_undoing_the_first_prompt_starts_a_new_session(place):
     done = piped(place, ["!say one", "/undo", "/undo", "!say two"])
-    (session,) = SESSION.findall(done.stderr)
-    assert "nothing to undo" in done.stderr
+    (session,) = SESSION.findall(done.err)
+    assert "nothing to undo" in done.err
     assert "one" not in saved(place, session)
 
 
@@ -176,15 +165,15 @@ def test_undo_names_the_calls_that_it_does_not_undo(place):
         "hang.py",
         "--yes",
     )
-    assert "did this afterwards; the fork does not undo it" in done.stderr
-    assert 'pay({"usd": 7})' in done.stderr
+    assert "did this afterwards; the fork does not undo it" in done.err
+    assert 'pay({"usd": 7})' in done.err
 
 
 def test_fork_continues_in_a_copy(place):
     done = piped(place, ["!say one", "!say two", "/fork m2", "!say three"])
-    (session,) = SESSION.findall(done.stderr)
+    (session,) = SESSION.findall(done.err)
     assert [text for text in saved(place, session) if text in ("one", "two", "three")] == ["one", "three"]
-    assert "has 2 messages and no m9" in piped(place, ["!say one", "/fork m9"]).stderr
+    assert "has 2 messages and no m9" in piped(place, ["!say one", "/fork m9"]).err
 
 
 def test_compact_shortens_the_conversation_before_the_next_prompt(place):
@@ -194,30 +183,27 @@ def test_compact_shortens_the_conversation_before_the_next_prompt(place):
     done = piped(place, lines, "-a", "agent.toml")
     before, after = map(
         int,
-        re.search(r"compacted from ([\d,]+) to ([\d,]+)", done.stderr)
-        .expand(r"\1 \2")
-        .replace(",", "")
-        .split(),
+        re.search(r"compacted from ([\d,]+) to ([\d,]+)", done.err).expand(r"\1 \2").replace(",", "").split(),
     )
     assert after < before * 0.6
-    assert done.stderr.count("compacted from") == 1
-    assert "not compacted" in piped(place, ["!say one", "/compact", "!say two"]).stderr
+    assert done.err.count("compacted from") == 1
+    assert "not compacted" in piped(place, ["!say one", "/compact", "!say two"]).err
 
 
 def test_mistakes_are_one_line_and_the_chat_goes_on(place):
     done = piped(place, ["/hlep", "/exit now", " /etc", "!say after", "!error 401", "/exit", "!say never"])
-    assert "unknown command /hlep; did you mean /help?" in done.stderr
-    assert "/exit takes no argument" in done.stderr
-    assert "ended: failed" in done.stderr
-    assert done.stdout.endswith("after\n")
-    assert "never" not in done.stdout
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    assert "unknown command /hlep; did you mean /help?" in done.err
+    assert "/exit takes no argument" in done.err
+    assert "ended: failed" in done.err
+    assert done.out.endswith("after\n")
+    assert "never" not in done.out
+    assert done.code == 2
+    assert "Traceback" not in done.err
 
 
 def test_control_characters_of_a_model_do_not_reach_the_terminal(place):
     done = piped(place, ["!say a\x1b[2Jb", "/model \x1b[31mx"])
-    assert "\x1b" not in done.stdout + done.stderr
+    assert "\x1b" not in done.out + done.err
 
 
 def interrupt_and_leave(terminal):
@@ -386,8 +372,8 @@ def test_resuming_counts_no_cost_twice(place):
     lines = ['!call pay {"usd": 3}\n!then\n!say paid'.replace("\n", "\\\n"), "/resume", "/resume", "/cost"]
     (place / "ask.toml").write_text('[[rules]]\ndecision = "ask"\ntools = ["pay"]\n')
     done = piped(place, lines, "--tools", "hang.py", "--policy", "ask.toml")
-    turns = re.findall(r"^\$([\d.]+) · chat \$([\d.]+)", done.stderr, re.MULTILINE)
-    assert len(turns) == 3, done.stderr
+    turns = re.findall(r"^\$([\d.]+) · chat \$([\d.]+)", done.err, re.MULTILINE)
+    assert len(turns) == 3, done.err
     first, *resumed = turns
     assert resumed == [("0.0000", first[0])] * 2, (
         "nothing was answered, so nothing more was asked of the model"
@@ -396,8 +382,8 @@ def test_resuming_counts_no_cost_twice(place):
 
 def test_a_finished_run_is_not_resumed(place):
     done = piped(place, ["!say one", "/resume"])
-    assert "nothing to resume: the last run is finished" in done.stderr
-    assert done.stderr.count("cached") == 1
+    assert "nothing to resume: the last run is finished" in done.err
+    assert done.err.count("cached") == 1
 
 
 def test_a_second_ctrl_c_ends_a_turn_that_takes_long_to_stop(place):

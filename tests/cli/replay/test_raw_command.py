@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from patience import PATIENCE_SECONDS
 
 from bridle import Agent
 from bridle.cli.main import main
@@ -19,6 +18,7 @@ from bridle.testing import ProviderSim
 from bridle.values.events import Configured
 from bridle.values.model import Endpoint
 from bridle.values.record import GENESIS, seal_record
+from tests.suite.patience import PATIENCE_SECONDS
 
 KEY = "sk-ant-very-secret-0123456789abcdef"
 

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from patience import PATIENCE_SECONDS
 
 from bridle.cli.main import main
+from tests.suite.patience import PATIENCE_SECONDS
 
 PROMPT = "You are a clerk. Be brief and kind."
 SCRIPT = '!call refund {"order": 4411, "usd": 20}\n!then\n!say done'
@@ -112,6 +112,7 @@ def run_tests(folder, **variables):
     )
 
 
+@pytest.mark.slow
 def test_a_log_becomes_a_regression_test(session, capsys, tmp_path):
     code, out, _ = run(capsys, "replay", session, "-a", "agent.toml", "--as-test", "tests/test_refund.py")
     assert code == 0

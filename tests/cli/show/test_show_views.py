@@ -6,7 +6,6 @@ import re
 from decimal import Decimal
 
 import pytest
-from crashes import CrashingStore
 
 from bridle import Agent, tool
 from bridle.cli.commands.cost import list_session_entries
@@ -17,6 +16,7 @@ from bridle.stores import open_store
 from bridle.testing import FakeClock, ProviderSim
 from bridle.values.errors import StoreError
 from bridle.values.record import NO_SPAN, NO_TRACE, Span
+from tests.suite.crashes import CrashingStore
 
 MODEL = "sim:anthropic/claude-sonnet-5-5"
 RIGHT_COLUMNS = re.compile(r" +(\d[\d.]* (?:ms|s|min))(?: +(\$[\d.]+|unknown))?$")

@@ -6,12 +6,12 @@ import os
 import sys
 
 import pytest
-from command import bridle
-from patience import PATIENCE_SECONDS
-from terminal import open_terminal
 
 from bridle import Agent, tool
 from bridle.cli.main import main
+from tests.suite.command import bridle
+from tests.suite.patience import PATIENCE_SECONDS
+from tests.suite.terminal import open_terminal
 
 MODEL = "sim:anthropic/claude-sonnet-5-5"
 

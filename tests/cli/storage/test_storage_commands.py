@@ -12,8 +12,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from leases import hold
-from postgres_server import change_rows
 
 from bridle import Agent, tool
 from bridle.cli.main import main
@@ -27,6 +25,8 @@ from bridle.values.calls import ControlRequested, control_log_name
 from bridle.values.errors import SessionNotFound
 from bridle.values.events import RunEnded
 from bridle.values.record import GENESIS, seal_record
+from tests.suite.leases import hold
+from tests.suite.postgres_server import change_rows
 
 OLD = 1_000.0
 """Time of the old sessions, in 1970."""
@@ -199,7 +199,9 @@ def test_a_copy_is_durable_with_its_name(log, tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", watch)
     assert run(capsys, "backup", str(target))[0] == 0
-    assert synced[:2] == [(folder / "copy.db.partial", False), (folder, True)]
+    (written, existed), entered = synced[:2]
+    assert written.parent == folder and written.name.startswith(".copy.db.") and not existed
+    assert entered == (folder, True)
 
 
 def test_an_export_that_fails_leaves_no_file(log, tmp_path, capsys):

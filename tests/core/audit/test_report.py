@@ -3,13 +3,12 @@
 import asyncio
 import json
 
-from command import bridle
-from in_loop import in_loop
-
 from bridle import Agent, Change, PermissionRule, Policy, audit_session, redact_record, tool
 from bridle.core.audit.report import audit_log, hash_policy
 from bridle.hooks import before_tool
 from bridle.stores import open_store
+from tests.suite.command import bridle
+from tests.suite.in_loop import in_loop
 
 ASKING = Policy(rules=(PermissionRule(decision="ask", tools=("pay",), name="boss"),), version="7")
 DENYING = Policy(rules=(PermissionRule(decision="deny", tools=("pay",), name="closed"),), version="8")

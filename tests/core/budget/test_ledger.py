@@ -4,13 +4,11 @@ import asyncio
 import csv
 import io
 import json
-import os
 from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_sum import sum_entries
 
 from bridle import Agent, CrossTenant, tool
 from bridle.cli.commands.cost import (
@@ -36,8 +34,9 @@ from bridle.values.model import Origin
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.settings import Settings
 from bridle.values.usage import Usage
+from tests.suite.campaign import scale
+from tests.suite.ledger_sum import sum_entries
 
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 MODEL = find_model("anthropic:claude-haiku-5-5", environ={})
 COUNTS = st.builds(
     Usage,
@@ -178,7 +177,7 @@ TALK = st.lists(
 
 
 @given(TALK, st.booleans(), st.booleans())
-@settings(max_examples=15 * CAMPAIGN)
+@settings(max_examples=scale(15))
 def test_every_grouping_adds_up_to_what_was_spent(talk, stream, apart):
     """Whatever was called, whatever failed, inside tools too, and in whichever store that is kept."""
     store = MemoryStore()

@@ -5,7 +5,6 @@ import re
 from decimal import Decimal
 
 import pytest
-from sim_families import FAMILIES, MODELS
 
 from bridle import Agent, Budget, Limits, MisuseError, Policy, tool
 from bridle.core.budget.limits import worst_case_reservation
@@ -19,6 +18,7 @@ from bridle.values.budget import Amount, Spending
 from bridle.values.calls import PermissionRule
 from bridle.values.request import Extra
 from bridle.values.usage import Usage
+from tests.sim.sim_families import FAMILIES, MODELS
 
 ran: list[str] = []
 

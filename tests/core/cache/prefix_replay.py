@@ -1,6 +1,6 @@
 """Rebuilds every request of a store from its log and checks that each extends the previous one.
 
-    python tests/core/cache/prefix_replay.py STORE
+    python -m tests.core.cache.prefix_replay STORE
 
 Prints what was found as JSON.  It runs in a process of its own, with another hash seed than the one that
 wrote the log: what depends on the order of a set would differ here.

@@ -44,6 +44,7 @@ def words(count: int) -> tuple[Text, ...]:
     return tuple(Text(text=f"word {number}") for number in range(count))
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "shape"),

@@ -5,7 +5,6 @@ import json
 from decimal import Decimal
 
 import pytest
-from long_walks import FAMILIES, Walk
 from msgspec.structs import replace
 
 from bridle import Agent, Budget, CrossTenant, tool
@@ -26,6 +25,7 @@ from bridle.values.cache import CacheDegraded
 from bridle.values.message import Reply, Stop, Text, ToolCall
 from bridle.values.model import Abilities, Origin
 from bridle.values.usage import Usage
+from tests.core.compaction.long_walks import FAMILIES, Walk
 
 LONG = " ".join(f"Rule {n}: look before you leap, and write down what you saw." for n in range(80))
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from long_walks import FAMILIES, PROMPT, Walk
 
 from bridle import Agent, tool
 from bridle.providers import load_codec
@@ -17,6 +16,7 @@ from bridle.values.events import ModelFailed
 from bridle.values.message import Message, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
 from bridle.values.request import Request
+from tests.core.compaction.long_walks import FAMILIES, PROMPT, Walk
 
 CODEC = load_codec("openai_responses")
 MODEL = find_model_by_name("sim:openai/gpt-6.1-sol")

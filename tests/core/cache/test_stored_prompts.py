@@ -5,7 +5,6 @@ import json
 from decimal import Decimal
 
 import pytest
-from ledger_sum import sum_entries
 from msgspec.structs import replace
 
 from bridle import Agent, Budget, tool
@@ -26,6 +25,7 @@ from bridle.testing import FakeClock
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.cache import PromptDropped, PromptStored
 from bridle.values.events import ModelAsked
+from tests.suite.ledger_sum import sum_entries
 
 LONG = " ".join(f"Rule {n}: look before you leap, and write down what you saw." for n in range(1_500))
 NOVEMBER = 1_794_787_200.0
@@ -201,7 +201,7 @@ def test_the_invoice_has_storage_in_it_as_the_provider_counts_it():
     world.ask(pause=900)
     world.ask(pause=900)
     made, longer = world.events(PromptStored)
-    rates = world.model.price.rates(made.tokens)
+    rates = world.model.price.rates(made.tokens, 0.0)
     hours = Decimal(billed_token_seconds(world.simulator.stored, 1e12)) / 3_600 / 1_000_000
     storage = made.usd + longer.usd - made.tokens * rates.input / 1_000_000
     assert storage == pytest.approx(hours * rates.storage, rel=Decimal("0.001"))

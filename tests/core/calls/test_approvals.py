@@ -9,7 +9,6 @@ import sys
 
 import pytest
 from msgspec.structs import replace
-from patience import PATIENCE_SECONDS
 
 from bridle import Agent, Budget, RawTool, tool
 from bridle.cli.log_access import fold_state
@@ -20,6 +19,7 @@ from bridle.testing.scripted_model import call_reply
 from bridle.values.calls import ApprovalVerdict, PermissionRule, Policy
 from bridle.values.errors import MisuseError
 from bridle.values.events import ApprovalAnswered, ApprovalAsked, ToolFinished, ToolStarted
+from tests.suite.patience import PATIENCE_SECONDS
 
 ANSWERS = ("auto", "approve", "edit", "reject", "expire")
 MODEL = "sim:anthropic/claude-sonnet-5-5"

@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
-from patience import PATIENCE_SECONDS
-from sim_families import FAMILIES, MODELS
 
 from bridle import Agent, tool
 from bridle.providers import load_codec
@@ -18,6 +16,8 @@ from bridle.values.calls import PermissionRule, Policy
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Stop
 from bridle.values.result import CallReady
+from tests.sim.sim_families import FAMILIES, MODELS
+from tests.suite.patience import PATIENCE_SECONDS
 
 ASKED_MAX = 9
 

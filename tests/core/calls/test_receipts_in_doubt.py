@@ -125,6 +125,7 @@ async def repeat(world, way, script):
     return "s"
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("first_pays", [True, False])
 @pytest.mark.parametrize("way", ["resume", "turn", "fork"])

@@ -5,53 +5,28 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace as replaced
 from itertools import pairwise
-from pathlib import Path
 
 import msgspec
 import pytest
-from catalogue_tools import QUESTIONS, five_hundred
-from msgspec.structs import replace
 
 from bridle import Agent, ToolsRevealed, tool
 from bridle.core.context.assemble import assemble_request
 from bridle.core.context.token_estimate import estimate_tool_tokens
 from bridle.core.loop import apply_event
 from bridle.core.state import State
-from bridle.run.model_connection import ModelConnection, connect_model, find_model_by_name
 from bridle.stores.memory import MemoryStore
 from bridle.testing.scripted_model import call_reply, scripted
-from bridle.tools.search.lexical_index import LexicalIndex
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.events import ModelAsked
 from bridle.values.result import History
 from bridle.values.settings import TOOL_TOKENS_DEFAULT, TOOLS_SHOWN_DEFAULT
+from tests.core.calls.catalogue_agent import CALL, REFUND, SEARCH, TOOLS, catalogue, overheard, script
+from tests.core.calls.catalogue_tools import QUESTIONS
 
-TOOLS = five_hundred()
 PLAIN = "sim:openai-chat/gpt-6.1-sol"
 DEFERRING = "sim:anthropic/claude-sonnet-5-5"
 """A model to which tools can be added behind what it has read."""
-REFUND = "billing__create_refund"
-
-
-class Overheard:
-    """A transport with an ear on it."""
-
-    def __init__(self, line: ModelConnection) -> None:
-        self._inner = line.transport
-        self.bodies: list[bytes] = []
-
-    def open(self, outgoing):
-        self.bodies.append(outgoing.body)
-        return self._inner.open(outgoing)
-
-
-def overheard(model: str = "sim:", *, deferring: bool = True) -> tuple[ModelConnection, list[bytes]]:
-    line = connect_model(find_model_by_name(model))
-    able = replace(line.model, abilities=replace(line.model.abilities, deferred_tools=deferring))
-    ear = Overheard(line)
-    return replaced(line, model=able, transport=ear), ear.bodies
 
 
 def events_of(agent: Agent, session: str) -> list[object]:
@@ -69,29 +44,6 @@ def names(specs) -> list[str]:
 def before_the_end(body: bytes) -> bytes:
     """A request without what follows its last message, where the next one goes on."""
     return body[: re.search(rb'\],"max_(output_)?tokens":\d', body).start()]
-
-
-def script(*turns: str) -> str:
-    return "\n!then\n".join(turns)
-
-
-class DeafToScripts:
-    """The default index, which finds nothing for a prompt that is a script: it would find what is in it."""
-
-    def __init__(self) -> None:
-        self._index = LexicalIndex()
-
-    async def find(self, query, tools, limit):
-        return () if query.startswith("!") else await self._index.find(query, tools, limit)
-
-
-def catalogue(line: ModelConnection, **settings: object) -> Agent:
-    return Agent(line, tools=TOOLS, tool_index=DeafToScripts(), **settings)
-
-
-SEARCH = script('!call search_tools {"query": "pay money back to a customer"}', "!say Found.")
-CALL = script(f'!call {REFUND} {{"fields": "20 euros"}}', "!say Paid.")
-"""Two prompts, because a tool that a prompt calls by its name is shown with it."""
 
 
 # --- what is shown first ------------------------------------------------------------------------
@@ -397,21 +349,22 @@ def test_a_model_that_takes_over_gets_the_tools_its_own_way():
 
 
 OTHER_PROCESS = """
-import sys, hashlib, asyncio
-sys.path.insert(0, sys.argv[1])
-import test_tool_catalogue as t
-line, bodies = t.overheard()
-agent = t.catalogue(line)
-agent.run_sync(t.CALL, agent.run_sync(t.SEARCH).session)
+import asyncio, hashlib
+from bridle.tools.search.lexical_index import LexicalIndex
+from tests.core.calls.catalogue_agent import CALL, SEARCH, TOOLS, catalogue, overheard
+from tests.core.calls.catalogue_tools import QUESTIONS
+line, bodies = overheard()
+agent = catalogue(line)
+agent.run_sync(CALL, agent.run_sync(SEARCH).session)
 print([hashlib.sha256(body).hexdigest() for body in bodies])
-index, specs = t.LexicalIndex(), tuple(tool.spec for tool in t.TOOLS)
-print([asyncio.run(index.find(question, specs, 30)) for question, _ in t.QUESTIONS])
+index, specs = LexicalIndex(), tuple(tool.spec for tool in TOOLS)
+print([asyncio.run(index.find(question, specs, 30)) for question, _ in QUESTIONS])
 """
 
 
 @pytest.mark.slow
 def test_two_processes_find_the_same_and_send_the_same_bytes_whatever_their_hashes():
-    command = [sys.executable, "-c", OTHER_PROCESS, str(Path(__file__).parent)]
+    command = [sys.executable, "-c", OTHER_PROCESS]
     running = [
         subprocess.Popen(command, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE)
         for seed in ("1", "2")

@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from long_walks import FAMILIES, PNG, PROMPT, Walk, walker, words_of
 from msgspec.structs import replace
 
 from bridle import Agent, Compaction, Media
@@ -14,6 +13,7 @@ from bridle.testing.simulated_provider import ProviderSim
 from bridle.values import events as e
 from bridle.values.message import Message, Opaque, Text
 from bridle.values.model import Origin
+from tests.core.compaction.long_walks import FAMILIES, PNG, PROMPT, Walk, walker, words_of
 
 BOUND, RESPONSES = FAMILIES["anthropic"], FAMILIES["openai_responses"]
 FREE = "sim:anthropic/claude-sonnet-4-6"

@@ -4,16 +4,14 @@ Random conversations are put to models with small windows, which refuse now and 
 Nothing is asked of the random but that the conversation is one.
 """
 
-import os
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from long_walks import check_view, words_of
 from msgspec.structs import replace
 
 from bridle.core.calls.dispatch import number_calls
 from bridle.core.compaction.strategies import tail_start
 from bridle.core.context.excerpt import LONG_CHARACTERS
+from bridle.core.context.token_estimate import estimate_text_tokens, window_tokens
 from bridle.core.effects import AskModel, ChangeView, Compact, EndRun, RecordFinding
 from bridle.core.loop import apply_event, next_effects
 from bridle.core.state import State
@@ -23,8 +21,10 @@ from bridle.values.message import Media, Message, Opaque, Reasoning, Reply, Stop
 from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.request import ToolSpec
 from bridle.values.settings import Compaction, Settings
+from tests.core.compaction.long_walks import check_view, words_of
+from tests.suite.campaign import scale
 
-EXAMPLES = 150 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+EXAMPLES = scale(150)
 ROUNDS_MAX = 60
 ORIGIN = Origin(family="scripted", endpoint="here", model="m")
 PICTURE = Media(kind="image", media_type="image/png", data="AAAA")
@@ -137,7 +137,8 @@ def check_request(state, request, through):
         return
     sent = {words for message in messages for words in words_of(message)}
     for prompt in state.conversation.transcript.messages:
-        if prompt.id in state.conversation.prompt_ids and len(prompt.text) <= LONG_CHARACTERS:
+        fits = estimate_text_tokens(prompt.text) <= window_tokens(state)
+        if prompt.id in state.conversation.prompt_ids and len(prompt.text) <= LONG_CHARACTERS and fits:
             assert prompt.text in sent, f"{prompt.id} is gone"
     last = state.conversation.transcript.messages[-1]
     assert messages[-1].parts == last.parts

@@ -2,11 +2,11 @@
 
 import pytest
 from msgspec.structs import replace
-from test_loop import SETTINGS
 
 from bridle.core.context.model_constraints import REQUEST_RULES, apply_model_constraints
 from bridle.values.model import Abilities
 from bridle.values.request import OutputSpec, Sampling, Thinking, ToolChoice
+from tests.core.loop_story import SETTINGS
 
 ANY = ToolChoice(mode="any")
 ONE = ToolChoice(mode="tool", name="look")
@@ -24,7 +24,7 @@ def settings(abilities=None, **more):
         ({}, {}, ANY, {"tool_choice": ANY}, ""),
         ({"forced_tools": False}, {}, ANY, {"tool_choice": ToolChoice()}, "cannot be forced"),
         ({"forced_tools": False}, {}, ONE, {"tool_choice": ToolChoice()}, "'look'"),
-        ({}, {"tools": ()}, ANY, {"tool_choice": ToolChoice()}, ""),
+        ({}, {"tools": ()}, ANY, {"tool_choice": ToolChoice()}, "there are no tools"),
         (
             {"thinking": ("enabled",), "unforced_while": ("enabled",)},
             {"thinking": Thinking(mode="enabled", budget_tokens=2000)},

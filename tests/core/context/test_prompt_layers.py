@@ -4,8 +4,6 @@ import asyncio
 import json
 
 import pytest
-from prompt_layers import PROMPT_LAYERS, STABILITY_LEVELS
-from wire_models import VENDOR_MODELS
 
 from bridle import Agent, Memory, per_turn, tool
 from bridle.providers import load_codec
@@ -19,6 +17,8 @@ from bridle.testing import FakeClock
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.message import Reply, Stop, Text
 from bridle.values.model import Origin
+from docs.prompt_layers import PROMPT_LAYERS, STABILITY_LEVELS
+from tests.suite.wire_models import VENDOR_MODELS
 
 WORDS = {
     "tools": "Weighs the tools-word.",

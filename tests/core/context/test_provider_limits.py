@@ -6,6 +6,8 @@ Every request here is answered by the simulator, which refuses what the provider
 import asyncio
 import json
 import sys
+import typing
+from dataclasses import dataclass
 
 import pytest
 
@@ -16,11 +18,11 @@ from bridle.core.state import State
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
 from bridle.testing import FakeClock, scripted
-from bridle.testing.scripted_model import call_reply
+from bridle.testing.scripted_model import call_reply, text_reply
 from bridle.values.calls import PermissionRule, Policy
-from bridle.values.errors import Failure
+from bridle.values.errors import Failure, MisuseError
 from bridle.values.events import Configured, ModelAsked, Prompted
-from bridle.values.message import Text
+from bridle.values.message import Stop, Text
 from bridle.values.request import Extra, ToolSpec
 from bridle.values.settings import Settings
 
@@ -149,7 +151,7 @@ def test_an_effort_becomes_the_nearest_that_the_model_takes(model, wanted, becam
         ("sim:openai/gpt-5.6", "max"),
         ("sim:openai-chat/gpt-5.6", "xhigh"),
         ("sim:gemini/gemini-3.6-flash", "minimal"),
-        ("sim:openai/gpt-6.1-sol", "none"),
+        ("sim:openai/gpt-6.1-terra", "none"),
     ],
 )
 def test_an_effort_that_is_taken_is_sent_as_it_is(model, effort):
@@ -250,9 +252,15 @@ def adjusted(seen):
 @pytest.mark.parametrize("model", EXTRAS)
 @pytest.mark.parametrize("owner", EXTRAS)
 def test_an_extra_reaches_only_the_provider_it_belongs_to(model, owner):
+    """Another provider's extra is refused; if a run asks another model, the extra is not sent."""
     name, value = EXTRAS[owner]
+    extras = [Extra(name=name, json=value)]
+    if model != owner:
+        with pytest.raises(MisuseError, match=f"extra '{name}' is a field of"):
+            Agent(model, extras=extras)
+    seen = Asked()
     with Body() as body:
-        seen = ask(model, extras=[Extra(name=name, json=value)])
+        Agent(owner, extras=extras, watchers=[seen]).run_sync("Hello", model=model)
     (sent,) = body.sent
     assert (name in sent) == (model == owner)
     assert bool(adjusted(seen)) == (model != owner)
@@ -271,11 +279,11 @@ def test_an_extra_stays_behind_when_another_provider_goes_on():
     assert len(adjusted(seen)) == 1
 
 
-def test_an_extra_that_nobody_knows_belongs_to_the_model_it_was_given_for():
-    field = [Extra(name="brand_new", json="1")]
+def test_an_extra_that_is_newer_than_the_lists_belongs_to_the_model_it_was_given_for():
+    field = [Extra(name="brand_new", json="1", unlisted=True)]
     assert Agent(CLAUDE, extras=field).settings.extras[0].owners == ("anthropic",)
-    theirs = Extra(name="brand_new", json="1", owners=("openai_chat",))
-    assert Agent(CLAUDE, extras=[theirs]).settings.extras == (theirs,)
+    theirs = Extra(name="brand_new", json="1", owners=("openai_chat",), unlisted=True)
+    assert Agent([CLAUDE, CHAT], extras=[theirs]).settings.extras == (theirs,)
 
 
 @pytest.mark.parametrize(
@@ -362,20 +370,76 @@ def test_a_choice_of_a_later_step_that_cannot_be_forced_is_reported_then():
     assert kinds.index("RequestAdjusted") > kinds.index("ToolFinished")
 
 
-@pytest.mark.parametrize("model", [CLAUDE, GPT, GEMINI, BEDROCK])
-def test_a_named_tool_is_forced_at_the_first_step_only(model):
-    def choices(choice):
-        script = scripted(
-            call_reply(("look", {})), call_reply(("look", {"where": "there"})), "done", model=model
-        )
-        seen = Asked()
-        agent = Agent(script, tools=[look], tool_choice=choice, watchers=[seen])
-        agent.run_sync("go")
-        return [event.tool_choice.mode for event in seen.events if isinstance(event, ModelAsked)]
+FORCED = [CLAUDE, GPT, "openai-chat:gpt-5.4", GEMINI, BEDROCK]
+SIMULATED = {
+    "anthropic": "sim:anthropic/claude-sonnet-4-5",
+    "openai": "sim:openai/gpt-5.4",
+    "openai-chat": "sim:openai-chat/gpt-5.4",
+    "gemini": "sim:gemini/gemini-3.5-flash",
+    "bedrock_converse": "sim:bedrock_converse/global.anthropic.claude-sonnet-4-6",
+}
+FORCED_CHOICES = ["any", "look"]
 
-    assert choices("look") == ["tool", "auto", "auto"]
-    always = ToolChoice(mode="tool", name="look", every_step=True)
-    assert set(choices(always)) == {"tool"}
+
+@dataclass
+class Seen:
+    place: str
+
+
+def list_choices(choice, *script, model, **options):
+    """The tool choices that were sent in one run, and its result."""
+    seen = Asked()
+    agent = Agent(
+        scripted(*script, model=model), tools=[look], tool_choice=choice, watchers=[seen], **options
+    )
+    result = agent.run_sync("go")
+    return [event.tool_choice.mode for event in seen.events if isinstance(event, ModelAsked)], result
+
+
+@pytest.mark.parametrize("model", FORCED)
+@pytest.mark.parametrize("choice", FORCED_CHOICES)
+def test_a_call_is_forced_until_it_was_made(model, choice):
+    mode = "any" if choice == "any" else "tool"
+    script = call_reply(("look", {})), call_reply(("look", {"where": "there"})), "done"
+    modes, result = list_choices(choice, *script, model=model)
+    assert (modes, result.stop, result.text) == ([mode, "auto", "auto"], "done", "done")
+    always = ToolChoice(mode=mode, name="" if mode == "any" else "look", every_step=True)
+    assert set(list_choices(always, *script, model=model)[0]) == {mode}
+
+
+@pytest.mark.parametrize("model", FORCED)
+@pytest.mark.parametrize("choice", FORCED_CHOICES)
+def test_a_reply_without_the_call_does_not_release_it(model, choice):
+    cut = text_reply("I will", stop=Stop.LENGTH)
+    modes, result = list_choices(choice, cut, call_reply(("look", {})), "done", model=model)
+    assert modes[0] == modes[1] and modes[2] == "auto" and result.stop == "done"
+
+
+@pytest.mark.parametrize("model", FORCED)
+@pytest.mark.parametrize("choice", FORCED_CHOICES)
+def test_each_run_of_a_session_forces_its_own_call(model, choice):
+    seen = Asked()
+    script = scripted(call_reply(("look", {})), "a", call_reply(("look", {"where": "b"})), "b", model=model)
+    agent = Agent(script, tools=[look], tool_choice=choice, watchers=[seen])
+    assert [agent.run_sync("go", "s").text for _ in range(2)] == ["a", "b"]
+    modes = [event.tool_choice.mode for event in seen.events if isinstance(event, ModelAsked)]
+    assert modes[0] == modes[2] != "auto" and modes[1] == modes[3] == "auto"
+
+
+@pytest.mark.parametrize("family", ["anthropic", "openai", "openai-chat", "gemini", "bedrock_converse"])
+@pytest.mark.parametrize("choice", FORCED_CHOICES)
+@pytest.mark.parametrize("output", [None, Seen, dict[str, int]])
+def test_a_forced_call_and_an_answer_of_a_type_on_every_wire(family, choice, output):
+    """Natively where the wire can express the type, else by a tool; the simulator answers as the providers do."""
+    seen = Asked()
+    agent = Agent(SIMULATED[family], tools=[look], tool_choice=choice, output=output, watchers=[seen])
+    is_by_call = agent.settings.output is not None and agent.settings.output.mode == "tool"
+    result = agent.run_sync("Look there.")
+    asked = [event.tool_choice.mode for event in seen.events if isinstance(event, ModelAsked)]
+    assert result.stop == "done", result.reason
+    # Where the answer is a call, it satisfies "any".
+    assert asked[0] != "auto" and len(asked) == (1 if choice == "any" and is_by_call else 2)
+    assert output is None or isinstance(result.output, typing.get_origin(output) or output)
 
 
 @pytest.mark.parametrize(

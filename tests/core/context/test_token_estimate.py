@@ -1,7 +1,7 @@
 """Token estimates: counted usage is used where it exists, and an estimate alone never ends a run."""
 
+import pytest
 from msgspec.structs import replace
-from test_loop import SETTINGS, Story, call, says
 
 from bridle.core.compaction.plan import plan_compaction
 from bridle.core.compaction.strategies import (
@@ -19,6 +19,7 @@ from bridle.values.errors import Failure
 from bridle.values.message import Media, Message, Text, ToolResult
 from bridle.values.settings import Compaction
 from bridle.values.usage import Usage
+from tests.core.loop_story import SETTINGS, Story, call, says
 
 SMALL = replace(SETTINGS, context_tokens=10_000)
 
@@ -45,6 +46,22 @@ def test_what_the_provider_counted_is_believed_and_the_rest_may_be_a_quarter_of_
     assert minimum_tokens(story.state) < estimated_tokens(story.state) // 3
     story.reply(says("", call("look"), usage=Usage(input=3_000, output=100)))
     assert estimated_tokens(story.state) == minimum_tokens(story.state) == 3_100
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        (Usage(input=3_000, output=1_300), 4_300),
+        (Usage(input=3_000, output=850), 3_850),  # a tokenizer may join some of the words
+        (Usage(input=3_000, output=5), 4_000),
+        (Usage(input=3_000), 4_000),
+        (Usage(input=3_000, output=2_005, reasoning=2_000), 6_000),
+    ],
+)
+def test_a_reply_has_at_least_as_many_tokens_as_words(usage, tokens):
+    story = Story(SMALL)
+    story.reply(says("word " * 1_000, usage=usage))
+    assert estimated_tokens(story.state) == minimum_tokens(story.state) == tokens
 
 
 def test_a_prompt_that_may_fit_is_sent_and_one_that_cannot_is_not():

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
-from sim_families import FAMILIES, MODELS
 
 from bridle import Agent, MisuseError, tool
 from bridle.core.context.token_estimate import truncation_hint
@@ -18,6 +17,7 @@ from bridle.values.message import Message, Reasoning, Text, ToolCall, ToolResult
 from bridle.values.model import Abilities
 from bridle.values.request import Request
 from bridle.values.usage import Usage
+from tests.sim.sim_families import FAMILIES, MODELS
 
 LONG = "the quick brown fox jumps over the lazy dog " * 200
 

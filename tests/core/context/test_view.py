@@ -6,8 +6,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sim_families import MODELS
-from test_loop import SETTINGS, Story, call, says
 
 from bridle import Agent, tool
 from bridle.core.context.view import (
@@ -29,6 +27,8 @@ from bridle.values.message import Media, Message, Reasoning, Reply, Stop, Text, 
 from bridle.values.model import Abilities, Origin
 from bridle.values.request import Thinking
 from bridle.values.settings import ATTEMPTS_DEFAULT
+from tests.core.loop_story import SETTINGS, Story, call, says
+from tests.sim.sim_families import MODELS
 
 PICTURE = Media(kind="image", media_type="image/png", data="aGk=")
 

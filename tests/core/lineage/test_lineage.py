@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 import re
 import sqlite3
@@ -44,6 +43,7 @@ from bridle.values.errors import Failure
 from bridle.values.message import Message, Text
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.result import History
+from tests.suite.campaign import scale
 
 FAMILIES = ("anthropic/claude-sonnet-5-5", "openai/gpt-6.1-sol", "deepseek/deepseek-v4-pro")
 FORKS = 40
@@ -679,6 +679,6 @@ async def _lives(seed):
     assert own == len(asked), (seed, "what is shared is counted once")
 
 
-@pytest.mark.parametrize("seed", range(int(12 * float(os.environ.get("BRIDLE_CAMPAIGN", "1")))))
+@pytest.mark.parametrize("seed", range(scale(12)))
 def test_families_that_grow_at_random(seed):
     asyncio.run(_lives(seed))

@@ -4,8 +4,6 @@ import asyncio
 from typing import get_args
 
 import pytest
-from outcome_tables import OUTCOME_POLICY, STOP_POLICY, STORE_ERROR_POLICY
-from test_loop import Story, call, says
 
 from bridle import Agent
 from bridle.core.effects import AskModel, ChangeView, EndRun, Reprompt
@@ -16,6 +14,8 @@ from bridle.testing.scripted_model import scripted
 from bridle.values import events as e
 from bridle.values.errors import Failure, FailureKind, StoreError
 from bridle.values.message import Outcome, Stop, Text, ToolResult
+from docs.outcome_tables import OUTCOME_POLICY, STOP_POLICY, STORE_ERROR_POLICY
+from tests.core.loop_story import Story, call, says
 
 
 def test_everything_that_can_go_wrong_has_exactly_one_row():

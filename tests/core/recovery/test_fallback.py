@@ -1,14 +1,12 @@
 """Model chains: which model continues after a failure, and which one starts the next run."""
 
 import asyncio
-import os
 import random
 from dataclasses import dataclass
 from decimal import Decimal
 
 import pytest
 from msgspec.structs import replace
-from sim_families import FAMILIES, MODELS
 
 from bridle import Agent, Budget, ModelSwitched, tool
 from bridle.core.loop import apply_event
@@ -20,6 +18,8 @@ from bridle.testing.scripted_model import scripted
 from bridle.values import events as e
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.settings import ATTEMPTS_DEFAULT
+from tests.sim.sim_families import FAMILIES, MODELS
+from tests.suite.campaign import scale
 
 PAIRS = [(first, second) for first in FAMILIES for second in FAMILIES if first != second]
 
@@ -198,7 +198,7 @@ def test_prices_and_limits_are_those_of_the_model_that_answers():
         house.providers[0].fail("quota")
         result = await house.agent.run("!say hi", "s")
         price = MODELS["gemini"].price
-        assert Decimal(str(result.cost)) == price.cost(result.usage)
+        assert Decimal(str(result.cost)) == price.cost(result.usage, 0.0)
         unpriced = replace(MODELS["openai_chat"], price=None)
         with pytest.raises(MisuseError, match="no price is known"):
             await Agent([MODELS["gemini"], unpriced], budget=Budget(usd=1.0)).run("hi")
@@ -290,7 +290,7 @@ FAULTS = (
     "error-500=0.25", "error-529=0.2", "error-429-wait:400=0.05", "overloaded-in-stream=0.15", "reset=0.15",
     "missing-end=0.1", "quota=0.1", "stall-midway=0.05",
 )  # fmt: skip
-LIVES = 60 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+LIVES = scale(60)
 
 
 async def live(seed):

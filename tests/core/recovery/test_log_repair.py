@@ -1,14 +1,12 @@
 """Damaged logs fold: known records count, the others are listed, and the next turn works."""
 
 import asyncio
-import os
 import random
 from contextlib import suppress
 from hashlib import sha256
 
 import msgspec
 import pytest
-from sim_families import FAMILIES, MODELS
 
 from bridle import Agent, MisuseError, tool
 from bridle.core.loop import TRANSITIONS
@@ -17,8 +15,9 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing import simulator
 from bridle.values import events as e
 from bridle.values.record import GENESIS, unseal_record
+from tests.sim.sim_families import FAMILIES, MODELS
+from tests.suite.campaign import list_seeds
 
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 STORY = (
     '!say Let me see.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n'
     '!call look {"city": "Bern"}\n!then\n!say Rain everywhere.'
@@ -218,7 +217,7 @@ def shuffled(events, dice):
 def test_whatever_is_wrong_the_next_turn_works(family):
     async def main():
         events = await told(family)
-        for seed in range(20 * CAMPAIGN):
+        for seed in list_seeds(20):
             dice = random.Random(seed)
             records = chained(shuffled(events, dice))
             await next_turn_works(family, records, f"seed {seed}", resumed=dice.random() < 0.5)

@@ -1,13 +1,11 @@
 """Retries: the table of delays on its own, then whole runs against the simulator with its clock."""
 
 import asyncio
-import os
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sim_families import MODELS
 
 from bridle import Agent, Budget, Deadlines
 from bridle.core.recovery.failure_policy import (
@@ -32,10 +30,11 @@ from bridle.values import events as e
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.result import AttemptRestarted, TextDelta
 from bridle.values.settings import ATTEMPTS_DEFAULT
+from tests.sim.sim_families import MODELS
+from tests.suite.campaign import scale
 
 OVERLOADED = Failure(kind="overloaded", message="busy")
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
-SEEDS = 40 * CAMPAIGN
+SEEDS = scale(40)
 
 
 def failing(kind="overloaded", **fields):

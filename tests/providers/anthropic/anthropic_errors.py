@@ -2,10 +2,9 @@
 
 import json
 
-from anthropic_replies import BEGIN, WIRE, stream
-from failure_kit import FailureCases, Refusal
-
 from bridle.values.errors import Failure
+from tests.providers.anthropic.anthropic_replies import BEGIN, WIRE, stream
+from tests.providers.kit.failure_kit import FailureCases, Refusal
 
 SPENT, RAMP = "enforced_spend_limit_reached", "ramp_limit_exceeded"
 TYPES = {

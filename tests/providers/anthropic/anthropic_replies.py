@@ -2,14 +2,13 @@
 
 import json
 
-from decode_kit import DecodeCases, Sample, slice_body
-from wire_kit import Wire
-
 from bridle.values.errors import Failure
 from bridle.values.message import Opaque, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
 from bridle.values.result import ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.usage import Usage
+from tests.providers.kit.decode_kit import DecodeCases, Sample, slice_body
+from tests.providers.kit.wire_kit import Wire
 
 WIRE = Wire("anthropic", "claude-x")
 BEGIN = {

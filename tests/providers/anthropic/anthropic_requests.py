@@ -1,11 +1,11 @@
 """Requests to Anthropic, for tests."""
 
-from encode_kit import FOREIGN, EncodeCases, Talk, answer, ask_everything
 from msgspec.structs import replace
 
 from bridle.values.message import Media, Reasoning
 from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.request import Breakpoint, Extra, ToolChoice
+from tests.providers.kit.encode_kit import FOREIGN, EncodeCases, Talk, answer, ask_everything
 
 ENDPOINT = Endpoint(name="anthropic", family="anthropic", reasoning="signed")
 ABLE = Abilities(output_tokens=64_000, automatic_cache=True, cache_marks=4)

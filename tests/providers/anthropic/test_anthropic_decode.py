@@ -2,10 +2,9 @@
 
 from decimal import Decimal
 
-from anthropic_replies import BEGIN, END, WIRE, message, start, stopped, stream
-
 from bridle.values.message import Stop
 from bridle.values.usage import Price, Rates
+from tests.providers.anthropic.anthropic_replies import BEGIN, END, WIRE, message, start, stopped, stream
 
 
 def test_calls_made_before_a_model_declined_are_not_calls():

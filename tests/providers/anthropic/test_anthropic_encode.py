@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from anthropic_requests import ENDPOINT, OWN, SIGNED, TALK
-from encode_kit import FOREIGN, call, results, user
 from msgspec.structs import replace
 
 from bridle.providers import load_codec
@@ -14,6 +12,8 @@ from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Message, Opaque, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Abilities, Origin
 from bridle.values.request import Breakpoint, Extra, Request, Thinking, ToolSpec
+from tests.providers.anthropic.anthropic_requests import ENDPOINT, OWN, SIGNED, TALK
+from tests.providers.kit.encode_kit import FOREIGN, call, results, user
 
 CODEC, MODEL = TALK.codec, TALK.model
 ask, sent, written, assistant = TALK.ask, TALK.sent, TALK.written, TALK.assistant

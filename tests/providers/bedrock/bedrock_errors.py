@@ -2,11 +2,10 @@
 
 import json
 
-from bedrock_replies import BEGIN, WIRE, exception, stream
-from failure_kit import FailureCases, Refusal
-
 from bridle.providers.wire.eventstream import encode_frame
 from bridle.values.errors import Failure
+from tests.providers.bedrock.bedrock_replies import BEGIN, WIRE, exception, stream
+from tests.providers.kit.failure_kit import FailureCases, Refusal
 
 WAIT = "Too many tokens, please wait before trying again."
 

@@ -3,16 +3,15 @@
 import json
 from base64 import b64encode
 
-from bedrock_requests import OWN_REQUESTS
-from decode_kit import DecodeCases, Sample, slice_body
-from wire_kit import Wire
-
 from bridle.providers.wire.eventstream import encode_event, encode_frame
 from bridle.values.errors import Failure
 from bridle.values.message import Media, Opaque, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
 from bridle.values.result import CallReady, ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.usage import Usage
+from tests.providers.bedrock.bedrock_requests import OWN_REQUESTS
+from tests.providers.kit.decode_kit import DecodeCases, Sample, slice_body
+from tests.providers.kit.wire_kit import Wire
 
 WIRE = Wire(
     "bedrock_converse",

@@ -4,12 +4,21 @@ import json
 import re
 from itertools import zip_longest
 
-from encode_kit import FOREIGN, EncodeCases, Talk, answer, ask_everything, call, results, user
 from msgspec.structs import replace
 
 from bridle.values.message import Media, Reasoning, Text, ToolResult
 from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.request import Breakpoint, Extra, Thinking, ToolChoice, ToolSpec
+from tests.providers.kit.encode_kit import (
+    FOREIGN,
+    EncodeCases,
+    Talk,
+    answer,
+    ask_everything,
+    call,
+    results,
+    user,
+)
 
 ENDPOINT = Endpoint(name="bedrock", family="bedrock_converse")
 TALK = Talk(Model(id="maker.model-v1:0", endpoint=ENDPOINT, abilities=Abilities(cache_marks=4)), "messages")

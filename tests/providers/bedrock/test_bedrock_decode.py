@@ -1,9 +1,19 @@
 """Replies that only Bedrock Converse makes; `tests/providers/kit` holds what every wire must do."""
 
-from bedrock_replies import BEGIN, ORIGIN, WIRE, delta, ended, message, start, stop, stream, told
-
 from bridle.values.message import Reply, Stop, Text, ToolCall
 from bridle.values.result import CallReady
+from tests.providers.bedrock.bedrock_replies import (
+    BEGIN,
+    ORIGIN,
+    WIRE,
+    delta,
+    ended,
+    message,
+    start,
+    stop,
+    stream,
+    told,
+)
 
 
 def test_a_citation_applies_to_its_text_wherever_it_arrives():

@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from bedrock_requests import ENDPOINT, LOOK, OWN, SIBLING, SIGNED, TALK
-from encode_kit import FOREIGN, answer, call, results, user
 from msgspec.structs import replace
 
 from bridle.providers.wire.system_messages import OPERATOR_PREFIX
@@ -12,6 +10,8 @@ from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Message, Opaque, Text, ToolResult
 from bridle.values.model import Abilities
 from bridle.values.request import Breakpoint, Extra, Sampling, Thinking, ToolChoice
+from tests.providers.bedrock.bedrock_requests import ENDPOINT, LOOK, OWN, SIBLING, SIGNED, TALK
+from tests.providers.kit.encode_kit import FOREIGN, answer, call, results, user
 
 CODEC, MODEL = TALK.codec, TALK.model
 ask, sent, written, assistant = TALK.ask, TALK.sent, TALK.written, TALK.assistant

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from bedrock_replies import HERE, WIRE, stream
 
 from bridle.providers.wire.eventstream import encode_event, encode_frame
 from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.usage import Usage
+from tests.providers.bedrock.bedrock_replies import HERE, WIRE, stream
 
 CLEAN = [
     ("messageStart", {"role": "assistant"}),

@@ -2,10 +2,9 @@
 
 import json
 
-from failure_kit import FailureCases, Refusal
-from gemini_replies import WIRE, chunk, stream, text
-
 from bridle.values.errors import Failure
+from tests.providers.gemini.gemini_replies import WIRE, chunk, stream, text
+from tests.providers.kit.failure_kit import FailureCases, Refusal
 
 
 def error(code, message, status=None, *details):

@@ -2,15 +2,15 @@
 
 import json
 
-from decode_kit import DecodeCases, Sample
 from msgspec.structs import replace
-from wire_kit import Wire
 
 from bridle.values.errors import Failure
 from bridle.values.message import Media, Opaque, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
 from bridle.values.result import CallReady, ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.usage import Usage
+from tests.providers.kit.decode_kit import DecodeCases, Sample
+from tests.providers.kit.wire_kit import Wire
 
 WIRE = Wire("gemini", "gemini-x")
 SIGNED = '{"thoughtSignature":"c2ln"}'

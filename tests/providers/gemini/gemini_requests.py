@@ -2,12 +2,12 @@
 
 import json
 
-from encode_kit import FOREIGN, EncodeCases, Talk, answer, ask_everything, user
 from msgspec.structs import replace
 
 from bridle.values.message import Media, Reasoning
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Extra, ToolChoice, ToolSpec
+from tests.providers.kit.encode_kit import FOREIGN, EncodeCases, Talk, answer, ask_everything, user
 
 ENDPOINT = Endpoint(name="here", family="gemini", reasoning="signed")
 MODEL = Model(id="gemini-x", endpoint=ENDPOINT)

@@ -1,21 +1,19 @@
 """Replies that only Gemini makes; `tests/providers/kit` holds what every wire must do."""
 
 import json
-import os
 from random import Random
 
 import pytest
-from decode_kit import damage_bytes
-from gemini_replies import PIECES, WIRE, called, chunk, stream, streamed, text, whole
 from msgspec.structs import replace
 
 from bridle.values.errors import Failure
 from bridle.values.message import Opaque, Reasoning, Reply, Stop, Text
 from bridle.values.request import ToolSpec
 from bridle.values.result import CallReady, ToolCallDelta
-from wire import corpus
-
-CAMPAIGN = float(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+from tests.providers.gemini.gemini_replies import PIECES, WIRE, called, chunk, stream, streamed, text, whole
+from tests.providers.kit.decode_kit import damage_bytes
+from tests.suite.campaign import list_seeds
+from tests.wire.wire import corpus
 
 
 def test_a_call_keeps_its_signature_and_its_id():
@@ -189,7 +187,7 @@ def test_odd_pieces_are_passed_over(odd):
 def test_damaged_recordings_give_a_reply_or_a_failure_and_nothing_else():
     random = Random(20_261_115)
     recordings = [recording for recording in corpus("gemini") if len(recording.body) < 6_000]
-    for _ in range(int(2_000 * CAMPAIGN)):
+    for _ in list_seeds(2_000):
         recording = random.choice(recordings)
         body = damage_bytes(recording.body, random)
         status = recording.status if random.random() < 0.9 else random.choice((204, 302, 400, 429, 503))

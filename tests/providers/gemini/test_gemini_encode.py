@@ -3,14 +3,14 @@
 import json
 
 import pytest
-from encode_kit import user
-from gemini_requests import CODEC, MODEL, TALK
 from msgspec.structs import replace
 
 from bridle.values.errors import MisuseError
 from bridle.values.message import Text
 from bridle.values.model import Abilities
 from bridle.values.request import Extra, Thinking, ToolChoice, ToolSpec
+from tests.providers.gemini.gemini_requests import CODEC, MODEL, TALK
+from tests.providers.kit.encode_kit import user
 
 ask, sent = TALK.ask, TALK.sent
 

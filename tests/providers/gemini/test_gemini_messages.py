@@ -4,8 +4,16 @@ import json
 
 import msgspec
 import pytest
-from encode_kit import FOREIGN, call, results, user
-from gemini_requests import (
+from msgspec.structs import replace
+
+from bridle.core.effects import AskModel
+from bridle.core.loop import apply_event, next_effects
+from bridle.core.state import State
+from bridle.values import events as e
+from bridle.values.errors import MisuseError
+from bridle.values.message import Media, Message, Opaque, Reasoning, Reply, Stop, Text, ToolResult
+from bridle.values.settings import Settings
+from tests.providers.gemini.gemini_requests import (
     CODEC,
     COUSIN,
     ENDPOINT,
@@ -20,15 +28,7 @@ from gemini_requests import (
     response,
     result,
 )
-from msgspec.structs import replace
-
-from bridle.core.effects import AskModel
-from bridle.core.loop import apply_event, next_effects
-from bridle.core.state import State
-from bridle.values import events as e
-from bridle.values.errors import MisuseError
-from bridle.values.message import Media, Message, Opaque, Reasoning, Reply, Stop, Text, ToolResult
-from bridle.values.settings import Settings
+from tests.providers.kit.encode_kit import FOREIGN, call, results, user
 
 ask, sent, written, assistant = TALK.ask, TALK.sent, TALK.written, TALK.assistant
 

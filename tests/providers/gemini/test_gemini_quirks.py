@@ -4,11 +4,11 @@ import json
 import re
 
 import pytest
-from gemini_replies import WIRE
 
 from bridle.values.message import Stop
 from bridle.values.result import ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.usage import Usage
+from tests.providers.gemini.gemini_replies import WIRE
 
 COUNTS = {"promptTokenCount": 11, "candidatesTokenCount": 5, "thoughtsTokenCount": 2, "totalTokenCount": 18}
 CALL = {"functionCall": {"name": "look", "args": {"city": "Tōkyō"}}, "thoughtSignature": "c2ln"}

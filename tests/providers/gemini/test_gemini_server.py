@@ -1,5 +1,6 @@
 """Requests as Gemini understands them: read, and written again."""
 
+import base64
 import json
 
 import pytest
@@ -332,3 +333,13 @@ def test_what_another_wire_says_of_a_system_text_stays_there():
     foreign = (Text(text="s", native='{"cache_control":{"type":"ephemeral"}}'),)
     written = json.loads(CODEC.encode(replace(request, system=foreign)).body)
     assert written["systemInstruction"] == {"parts": [{"text": "s"}]}
+
+
+def test_data_in_the_alphabet_for_urls_is_read():
+    """Google's SDK for Python writes it; no other wire takes it."""
+    content = b"\x89PNG\r\n\x1a\n\xff\xfb\xef\xbe"
+    data = base64.urlsafe_b64encode(content).decode().rstrip("=")
+    assert "-" in data or "_" in data
+    part = {"inlineData": {"mimeType": "image/png", "data": data}}
+    [message] = read({"contents": [{"role": "user", "parts": [part]}]}).messages
+    assert message.parts[0].data == base64.b64encode(content).decode()

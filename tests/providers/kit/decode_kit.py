@@ -6,12 +6,11 @@ A family lists its data in `DECODE` of `<family>_replies.py`.  Bodies are bytes 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wire_kit import Wire
-
 from bridle.values.errors import Failure
 from bridle.values.message import Reply, Stop
 from bridle.values.request import Request
 from bridle.values.usage import Usage
+from tests.providers.kit.wire_kit import Wire
 
 SLICE_BYTES = 4_096
 NOT_COUNTED = Usage(incomplete=True)

@@ -6,9 +6,8 @@ A family lists its data in `FAILURES` of `<family>_errors.py`.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wire_kit import Wire
-
 from bridle.values.errors import Failure
+from tests.providers.kit.wire_kit import Wire
 
 
 @dataclass(frozen=True)

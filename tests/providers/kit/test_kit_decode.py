@@ -1,33 +1,33 @@
 """Replies on every wire: whole and streamed, sliced, cut, damaged and failed."""
 
 import json
-import os
 from functools import cache
 from random import Random
 
 import pytest
-from anthropic_replies import DECODE as ANTHROPIC
-from bedrock_replies import DECODE as BEDROCK
-from decode_kit import NOT_COUNTED, damage_bytes
-from gemini_replies import DECODE as GEMINI
-from growth import assert_cost_per_item
 from msgspec.structs import replace
-from openai_chat_replies import DECODE as OPENAI_CHAT
-from openai_responses_replies import DECODE as OPENAI_RESPONSES
-from wire_kit import list_rows
 
 from bridle.testing.conformance.codec import check_codec
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Reply
 from bridle.values.result import CallReady, TextDelta
+from tests.providers.anthropic.anthropic_replies import DECODE as ANTHROPIC
+from tests.providers.bedrock.bedrock_replies import DECODE as BEDROCK
+from tests.providers.gemini.gemini_replies import DECODE as GEMINI
+from tests.providers.kit.decode_kit import NOT_COUNTED, damage_bytes
+from tests.providers.kit.wire_kit import list_rows
+from tests.providers.openai_chat.openai_chat_replies import DECODE as OPENAI_CHAT
+from tests.providers.openai_responses.openai_responses_replies import DECODE as OPENAI_RESPONSES
+from tests.suite.campaign import list_seeds
+from tests.suite.growth import assert_cost_per_item
 
 CASES = {each.wire.family: each for each in (ANTHROPIC, BEDROCK, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES)}
-CAMPAIGN = float(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 SIZES = (1, 2, 3, 7, 64, 1024)
 for_families = pytest.mark.parametrize("cases", CASES.values(), ids=CASES)
 for_samples = pytest.mark.parametrize(("cases", "sample"), list_rows(CASES, "samples"))
 
 
+@pytest.mark.slow
 @for_families
 def test_all_laws_hold_for_what_only_this_family_says(cases):
     check_codec(cases.wire.codec, replies=cases.replies, requests=cases.requests, forget=cases.forget)
@@ -217,7 +217,7 @@ def damage_json(piece, random):
 def test_damaged_replies_end_in_a_reply_or_a_provider_error(cases):
     """Seeded: the number of a failing try is enough to see it again; BRIDLE_CAMPAIGN multiplies the tries."""
     seen = set()
-    for number in range(int(3_000 * CAMPAIGN)):
+    for number in list_seeds(3_000):
         random = Random(number)
         pieces = list(random.choice(cases.rich))
         for _ in range(random.randint(1, 4)):

@@ -5,20 +5,20 @@ import re
 from random import Random
 
 import pytest
-from anthropic_requests import ENCODE as ANTHROPIC
-from bedrock_requests import ENCODE as BEDROCK
-from encode_kit import FOREIGN, answer, call, make_line, results, user
-from gemini_requests import ENCODE as GEMINI
 from msgspec.structs import replace
-from openai_chat_requests import ENCODE as OPENAI_CHAT
-from openai_responses_requests import ENCODE as OPENAI_RESPONSES
-from wire_kit import list_rows
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load_codec
 from bridle.values.errors import BadTool, MisuseError, ProviderError
 from bridle.values.message import Text
 from bridle.values.request import Extra, Sampling, ToolChoice, ToolSpec
+from tests.providers.anthropic.anthropic_requests import ENCODE as ANTHROPIC
+from tests.providers.bedrock.bedrock_requests import ENCODE as BEDROCK
+from tests.providers.gemini.gemini_requests import ENCODE as GEMINI
+from tests.providers.kit.encode_kit import FOREIGN, answer, call, make_line, results, user
+from tests.providers.kit.wire_kit import list_rows
+from tests.providers.openai_chat.openai_chat_requests import ENCODE as OPENAI_CHAT
+from tests.providers.openai_responses.openai_responses_requests import ENCODE as OPENAI_RESPONSES
 
 CASES = {each.talk.own.family: each for each in (ANTHROPIC, BEDROCK, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES)}
 for_families = pytest.mark.parametrize("cases", CASES.values(), ids=CASES)

@@ -5,14 +5,6 @@ import json
 import re
 
 import pytest
-from anthropic_errors import FAILURES as ANTHROPIC
-from bedrock_errors import FAILURES as BEDROCK
-from gemini_errors import FAILURES as GEMINI
-from gemini_errors import UNSIGNED
-from openai_chat_errors import FAILURES as OPENAI_CHAT
-from openai_responses_errors import ENCRYPTED
-from openai_responses_errors import FAILURES as OPENAI_RESPONSES
-from wire_kit import list_rows
 
 from bridle.ports.codec import HttpReply
 from bridle.providers import load_codec
@@ -24,6 +16,14 @@ from bridle.values.errors import ProviderError
 from bridle.values.message import Message, Text
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Request
+from tests.providers.anthropic.anthropic_errors import FAILURES as ANTHROPIC
+from tests.providers.bedrock.bedrock_errors import FAILURES as BEDROCK
+from tests.providers.gemini.gemini_errors import FAILURES as GEMINI
+from tests.providers.gemini.gemini_errors import UNSIGNED
+from tests.providers.kit.wire_kit import list_rows
+from tests.providers.openai_chat.openai_chat_errors import FAILURES as OPENAI_CHAT
+from tests.providers.openai_responses.openai_responses_errors import ENCRYPTED
+from tests.providers.openai_responses.openai_responses_errors import FAILURES as OPENAI_RESPONSES
 
 CASES = {each.wire.family: each for each in (ANTHROPIC, BEDROCK, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES)}
 for_families = pytest.mark.parametrize("cases", CASES.values(), ids=CASES)

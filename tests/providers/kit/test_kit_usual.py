@@ -4,13 +4,10 @@ A member that means nothing, and that the typed parse refuses, sends the same bo
 """
 
 import json
-import os
 from copy import deepcopy
 from random import Random
 
 import pytest
-from json_mutations import mutate_json
-from wire_kit import Wire
 
 from bridle.providers.anthropic import decode as anthropic_stream
 from bridle.providers.anthropic.usual_reply import decode_usual_reply as decode_message
@@ -18,10 +15,12 @@ from bridle.providers.openai_chat.usual_reply import decode_usual_reply as decod
 from bridle.providers.openai_responses import decode as responses_stream
 from bridle.values.errors import ProviderError
 from bridle.values.message import Reply
+from tests.providers.kit.json_mutations import mutate_json
+from tests.providers.kit.wire_kit import Wire
+from tests.suite.campaign import scale
 
-CAMPAIGN = float(os.environ.get("BRIDLE_CAMPAIGN", "1"))
-BODIES_PER_FAMILY = int(3_000 * CAMPAIGN)
-STREAMS_PER_FAMILY = int(1_500 * CAMPAIGN)
+BODIES_PER_FAMILY = scale(3_000)
+STREAMS_PER_FAMILY = scale(1_500)
 MESSAGE = {
     "id": "msg_1",
     "type": "message",

@@ -2,10 +2,9 @@
 
 import json
 
-from failure_kit import FailureCases, Refusal
-from openai_chat_replies import WIRE, completion, piece, stream
-
 from bridle.values.errors import Failure
+from tests.providers.kit.failure_kit import FailureCases, Refusal
+from tests.providers.openai_chat.openai_chat_replies import WIRE, completion, piece, stream
 
 
 def refuse(status, body, kind, message):

@@ -2,9 +2,7 @@
 
 import json
 
-from decode_kit import DecodeCases, Sample
 from msgspec.structs import replace
-from wire_kit import Wire
 
 from bridle.values.errors import Failure
 from bridle.values.message import Media, Message, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
@@ -12,6 +10,8 @@ from bridle.values.model import Endpoint, Model, Origin
 from bridle.values.request import Extra, Request, Thinking, ToolChoice, ToolSpec
 from bridle.values.result import CallReady, ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.usage import Usage
+from tests.providers.kit.decode_kit import DecodeCases, Sample
+from tests.providers.kit.wire_kit import Wire
 
 WIRE = Wire("openai_chat", "model-x")
 

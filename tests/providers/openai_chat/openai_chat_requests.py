@@ -2,12 +2,12 @@
 
 import json
 
-from encode_kit import FOREIGN, EncodeCases, Talk, answer, ask_everything
 from msgspec.structs import replace
 
 from bridle.values.message import Media, Reasoning
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Extra, ToolChoice
+from tests.providers.kit.encode_kit import FOREIGN, EncodeCases, Talk, answer, ask_everything
 
 ENDPOINT = Endpoint(name="here", family="openai_chat")
 TALK = Talk(Model(id="model-x", endpoint=ENDPOINT), "messages")

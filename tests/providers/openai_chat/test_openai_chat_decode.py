@@ -2,7 +2,10 @@
 
 import pytest
 from msgspec.structs import replace
-from openai_chat_replies import (
+
+from bridle.values.message import Opaque, Reply, Stop, Text
+from bridle.values.usage import HostedRate, Price, Rates, Usage
+from tests.providers.openai_chat.openai_chat_replies import (
     ARGUMENTS,
     CALL,
     THREE_CALLS,
@@ -13,9 +16,6 @@ from openai_chat_replies import (
     piece,
     stream,
 )
-
-from bridle.values.message import Opaque, Reply, Stop, Text
-from bridle.values.usage import HostedRate, Price, Rates, Usage
 
 
 def test_a_refusal_is_told_apart_from_an_answer():

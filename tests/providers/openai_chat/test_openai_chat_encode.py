@@ -5,10 +5,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from encode_kit import FOREIGN, PNG, call, make_line, results, user
-from encode_kit import answer as result
 from msgspec.structs import replace
-from openai_chat_requests import ENDPOINT, NEAR, OWN, SIGNED, TALK, THOUGHT, list_complaints
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load_codec
@@ -26,6 +23,17 @@ from bridle.values.request import (
     Thinking,
     ToolChoice,
     ToolSpec,
+)
+from tests.providers.kit.encode_kit import FOREIGN, PNG, call, make_line, results, user
+from tests.providers.kit.encode_kit import answer as result
+from tests.providers.openai_chat.openai_chat_requests import (
+    ENDPOINT,
+    NEAR,
+    OWN,
+    SIGNED,
+    TALK,
+    THOUGHT,
+    list_complaints,
 )
 
 CODEC = load_codec("openai_chat")

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from bridle.providers.openai_chat.codec import ChatCodec, ChatDialect
 from bridle.values.errors import ProviderError
-from bridle.values.message import Reasoning, Stop, Text, ToolCall
+from bridle.values.message import Message, Reasoning, Stop, Text, ToolCall
 from bridle.values.model import Endpoint, Model
-from bridle.values.request import Request, ToolSpec
+from bridle.values.request import Request, ToolChoice, ToolSpec
 from bridle.values.result import ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.usage import Usage
 
@@ -761,3 +761,38 @@ def test_a_call_written_out_as_text_is_no_answer(text):
     assert listen(told(events))[0].stop is Stop.DONE
     quoted = [chunk({"content": f"It looks like this: {text}"}), chunk({}, "stop")]
     assert listen(told(quoted), asked(tools=(ToolSpec(name="now"),)))[0].stop is Stop.DONE
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("text", ["<tool_call>{}</tool_call>", "[TOOL_CALLS] x", "<function=look>{}"])
+@pytest.mark.parametrize(
+    ("choice", "stop"),
+    [
+        (ToolChoice(), Stop.MALFORMED),
+        (ToolChoice(mode="any"), Stop.MALFORMED),
+        (ToolChoice(mode="none"), Stop.DONE),
+    ],
+)
+def test_a_call_written_as_text_is_an_answer_where_calls_are_forbidden(choice, stop, text, stream):
+    model = Model(id="m", endpoint=Endpoint(name="e", family="openai_chat"))
+    request = Request(
+        model=model,
+        messages=(Message(id="m", role="user", parts=(Text(text="?"),)),),
+        tools=(ToolSpec(name="look"),),
+        tool_choice=choice,
+        stream=stream,
+    )
+    counts = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    said = {"role": "assistant", "content": text}
+    place = "delta" if stream else "message"
+    body = {
+        "id": "r",
+        "model": "m",
+        "choices": [{"index": 0, place: said, "finish_reason": "stop"}],
+        "usage": counts,
+    }
+    data = json.dumps(body).encode()
+    kind = "text/event-stream" if stream else "application/json"
+    decoder = CODEC.new_decoder(request, 200, {"content-type": kind})
+    list(decoder.feed(b"data: " + data + b"\n\ndata: [DONE]\n\n" if stream else data))
+    assert decoder.close().stop is stop

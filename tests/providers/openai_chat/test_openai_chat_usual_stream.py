@@ -3,13 +3,14 @@
 import json
 from random import Random
 
-from json_mutations import mutate_json
+import pytest
 
 from bridle.providers.openai_chat.decode import ChatDecoder
 from bridle.providers.openai_chat.dialect import ChatDialect
 from bridle.values.errors import ProviderError
 from bridle.values.message import Reply
 from bridle.values.model import Endpoint, Model
+from tests.providers.kit.json_mutations import mutate_json
 
 STREAMS = 3_000
 MODEL = Model(id="m", endpoint=Endpoint(name="e", family="openai_chat", base_url="https://e.example"))
@@ -62,6 +63,7 @@ def decode(kind, events, dialect):
         return seen, error.failure
 
 
+@pytest.mark.slow
 def test_a_stream_gives_the_same_on_both_ways():
     random, replies = Random(7), 0
     for number in range(STREAMS):

@@ -2,10 +2,9 @@
 
 import json
 
-from failure_kit import FailureCases, Refusal
-from openai_responses_replies import BEGIN, WIRE, message, response, stream
-
 from bridle.values.errors import Failure
+from tests.providers.kit.failure_kit import FailureCases, Refusal
+from tests.providers.openai_responses.openai_responses_replies import BEGIN, WIRE, message, response, stream
 
 
 def error_body(**error):

@@ -2,12 +2,12 @@
 
 import json
 
-from encode_kit import FOREIGN, EncodeCases, Talk, answer, ask_everything
 from msgspec.structs import replace
 
 from bridle.values.message import Media, Reasoning, Text
 from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.request import Extra, Thinking, ToolChoice
+from tests.providers.kit.encode_kit import FOREIGN, EncodeCases, Talk, answer, ask_everything
 
 FAMILY = "openai_responses"
 ENDPOINT = Endpoint(name="here", family=FAMILY, reasoning="signed")

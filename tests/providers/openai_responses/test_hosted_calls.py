@@ -4,12 +4,12 @@ import asyncio
 import json
 
 import pytest
-from raw_server import RawServer
 
 from bridle import Agent, Media, tool
 from bridle.testing import FakeClock
 from bridle.testing.conformance.codec_samples import PIXEL_PNG
 from bridle.values import events as e
+from tests.providers.raw_server import RawServer
 
 MODEL = "sim:openai/gpt-6.1-sol"
 ANSWERED = {

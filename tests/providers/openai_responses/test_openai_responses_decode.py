@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from openai_responses_replies import CALL, HERE, THOUGHT, whole, words
 
 from bridle.values.errors import ProviderError
 from bridle.values.message import Opaque, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.usage import Usage
+from tests.providers.openai_responses.openai_responses_replies import CALL, HERE, THOUGHT, whole, words
 
 
 def test_items_become_parts_in_their_order():

@@ -3,10 +3,7 @@
 import json
 
 import pytest
-from encode_kit import FOREIGN, Talk, call, results, user
 from msgspec.structs import replace
-from openai_responses_replies import CLOSED, forget
-from openai_responses_requests import ENDPOINT, OWN, SIBLING, TALK, extra, named, thought
 
 from bridle.providers.openai_responses.codec import ResponsesCodec, ResponsesDialect
 from bridle.testing.conformance.codec import check_codec, check_requests_round_trip
@@ -15,6 +12,17 @@ from bridle.values.message import Media, Message, Opaque, Reasoning, Reply, Stop
 from bridle.values.model import Abilities, Origin
 from bridle.values.request import Extra, Request, Sampling, Thinking, ToolChoice, ToolSpec
 from bridle.values.usage import Usage
+from tests.providers.kit.encode_kit import FOREIGN, Talk, call, results, user
+from tests.providers.openai_responses.openai_responses_replies import CLOSED, forget
+from tests.providers.openai_responses.openai_responses_requests import (
+    ENDPOINT,
+    OWN,
+    SIBLING,
+    TALK,
+    extra,
+    named,
+    thought,
+)
 
 CODEC, MODEL = TALK.codec, TALK.model
 ask, sent, written, assistant = TALK.ask, TALK.sent, TALK.written, TALK.assistant

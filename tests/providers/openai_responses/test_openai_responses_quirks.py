@@ -8,10 +8,10 @@ from itertools import count
 
 import pytest
 from msgspec.structs import replace
-from openai_responses_replies import WIRE
 
 from bridle.values.message import Reasoning, Text, ToolCall
 from bridle.values.result import TextDelta
+from tests.providers.openai_responses.openai_responses_replies import WIRE
 
 WORDS = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is warm."}]}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": '{"a":1}'}

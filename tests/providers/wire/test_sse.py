@@ -4,10 +4,10 @@ import json
 import random
 
 import pytest
-from growth import LINEAR_MAX, assert_growth
 
 from bridle.providers.wire.sse import EVENT_BYTES_MAX, SseReader
 from bridle.values.errors import ProviderError
+from tests.suite.growth import LINEAR_MAX, assert_growth
 
 STREAM = (
     "event: start\ndata: {}\n\n"

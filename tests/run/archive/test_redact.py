@@ -5,9 +5,6 @@ import json
 
 import msgspec
 import pytest
-from command import bridle
-from in_loop import in_loop
-from postgres_server import change_rows
 
 from bridle import (
     Agent,
@@ -32,6 +29,9 @@ from bridle.testing.conformance.store_blobs import make_blob_receipt
 from bridle.values.calls import control_log_name, redaction_key
 from bridle.values.errors import Conflict, Corrupt, MissingBlob, MisuseError
 from bridle.values.record import Record, seal_record
+from tests.suite.command import bridle
+from tests.suite.in_loop import in_loop
+from tests.suite.postgres_server import change_rows
 
 SECRET = "4111-1111-1111-1111"
 LONG = f"card {SECRET}\n" * 5_000

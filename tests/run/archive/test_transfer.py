@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from command import bridle
-from in_loop import in_loop
 
 from bridle import Agent, CodeMode, ToolFinished, export_session, import_session, redact_record, tool
 from bridle.run.calls.code_mode import CODE_TOOL_NAME
@@ -12,6 +10,8 @@ from bridle.run.replay.replay_session import replay_session
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values.errors import BridleError, Conflict, Corrupt, MisuseError, StoreError, Unusable
+from tests.suite.command import bridle
+from tests.suite.in_loop import in_loop
 
 LONG = "line of a long result\n" * 3_000
 
@@ -116,17 +116,22 @@ def swapped(lines, at):
 
 
 @in_loop
-async def test_a_newer_major_format_is_refused_in_one_line_and_a_newer_minor_one_is_read():
+async def test_an_export_of_another_version_is_refused_in_one_line_and_added_members_are_skipped():
     source = MemoryStore()
     await fill(source)
     header, *lines = split(await export(source, "root"))
-    newer = header.replace(b'"version":"1.0"', b'"version":"2.0"')
+    assert b'"version":1,' in header
+    newer = header.replace(b'"version":1', b'"version":2')
     with pytest.raises(
-        Unusable, match=r"the export has format 2\.0, this Bridle reads up to 1\.0; upgrade Bridle$"
+        Unusable, match=r"^the export has version 2, this Bridle reads version 1; upgrade Bridle$"
     ):
         await import_session(MemoryStore(), [newer, *lines])
-    minor = header.replace(b'"version":"1.0"', b'"version":"1.7","added":[1]')
-    imported = await import_session(MemoryStore(), [minor, b'{"note":"a line of a later version"}\n', *lines])
+    for version in (b"0", b"-1", b'"1.0"', b"null", b"1.5", b"[1]"):
+        unknown = header.replace(b'"version":1', b'"version":' + version)
+        with pytest.raises(Corrupt, match="not an exported session; write one with `bridle export SESSION`"):
+            await import_session(MemoryStore(), [unknown, *lines])
+    added = header.replace(b'"version":1', b'"version":1,"added":[1]')
+    imported = await import_session(MemoryStore(), [added, b'{"note":"a line of a later version"}\n', *lines])
     assert imported.records == len(await source.read("root"))
 
 

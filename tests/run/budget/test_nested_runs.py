@@ -6,7 +6,6 @@ import threading
 from decimal import Decimal
 
 import pytest
-from patience import PATIENCE_SECONDS, allow_longer
 
 from bridle import Agent, Budget, Limits, SharedBudget, StoredBudget, tool
 from bridle.core.recovery.log_repair import fold_log
@@ -15,6 +14,7 @@ from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
 from bridle.values.budget import Amount, SubrunCharged, SubrunStarted, budget_log_name
+from tests.suite.patience import PATIENCE_SECONDS, allow_longer
 
 RESEARCH = '!call research {"question": "Why?"}\n!then\n!say It is so.'
 NESTED = '!call deeper {"question": "Why?"}\n!then\n!say It is so.'

@@ -4,8 +4,6 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
-from ledger_sum import sum_entries
-from wire_models import VENDOR_MODELS
 
 from bridle import Agent, Budget, SharedBudget, tool
 from bridle.cli.commands.cost import list_all_entries
@@ -22,6 +20,8 @@ from bridle.values.message import Reply, Stop, ToolCall
 from bridle.values.model import Origin
 from bridle.values.result import CallReady, ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.usage import Usage
+from tests.suite.ledger_sum import sum_entries
+from tests.suite.wire_models import VENDOR_MODELS
 
 SIMULATED = (
     "sim:anthropic/claude-sonnet-5-5",

@@ -6,7 +6,6 @@ from decimal import Decimal
 
 import pytest
 from msgspec.structs import replace
-from patience import allow_longer
 
 from bridle import Agent, Budget, MisuseError, SharedBudget, tool
 from bridle.run.budget.source import CallCost, OpenReservation
@@ -15,6 +14,7 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.values.events import ModelAsked
 from bridle.values.usage import Reservation, Usage
+from tests.suite.patience import allow_longer
 
 RUNS = 50
 

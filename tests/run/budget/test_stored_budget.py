@@ -12,9 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from leases import hold
 from msgspec.structs import replace
-from till_agent import outer_agent
 
 from bridle import Agent, Budget, Limits, MisuseError, SharedBudget, StoredBudget, tool
 from bridle.cli.commands.cost import list_all_entries, list_session_entries
@@ -41,10 +39,12 @@ from bridle.values.message import Reply, Stop
 from bridle.values.model import Origin
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.usage import Reservation, Usage
+from tests.run.budget.till_agent import outer_agent
+from tests.suite.campaign import SCALE, list_seeds
+from tests.suite.leases import hold
 
 CHILD = Path(__file__).with_name("till_agent.py")
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
-PROCESSES, RUNS = (2, 8) if CAMPAIGN == 1 else (6, 30)
+PROCESSES, RUNS = (6, 30) if SCALE > 1 else (2, 8)
 
 
 @tool(effect="read")
@@ -450,7 +450,7 @@ async def _settled_for_good(store):
     return till.account
 
 
-@pytest.mark.parametrize("seed", range(12 * CAMPAIGN))
+@pytest.mark.parametrize("seed", list_seeds(12))
 def test_whatever_callers_do_and_wherever_they_die(seed):
     """At no moment is more spent or set aside than there is, and in the end everything is accounted for."""
     assert asyncio.run(lives(random.Random(seed))) > 0

@@ -1,11 +1,11 @@
 """An agent as a tool of another: one session per call, also after a crash, with its events visible."""
 
 import asyncio
+import json
 from dataclasses import dataclass
+from datetime import date
 
 import pytest
-from crashes import CrashingStore
-from wire_models import MODELS
 
 from bridle import (
     Agent,
@@ -23,11 +23,14 @@ from bridle import (
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.budget.nested import NESTED_RUNS_MAX
 from bridle.stores.memory import MemoryStore
-from bridle.testing import FakeClock
+from bridle.testing import FakeClock, scripted
+from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
 from bridle.values.budget import SubrunCharged, SubrunStarted, SubrunWaiting
 from bridle.values.calls import ApprovalVerdict
 from bridle.values.errors import StoreError
+from tests.suite.crashes import CrashingStore
+from tests.suite.wire_models import MODELS
 
 BOOK = '!call book {\\"seat\\": 4}\\n!then\\n!say Booked.'
 PROMPT = f'!call travel {{"prompt": "{BOOK}"}}\n!then\n!say All done.'
@@ -121,7 +124,8 @@ def test_inner_events_and_deltas_are_in_the_outer_stream(model):
     deltas = [item.item for item in inner if isinstance(item, SubrunDelta)]
     assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == "Booked."
     assert "".join(item.text for item in items) == "All done.", "text of the outer run alone"
-    assert all(to_sse(item).startswith("event: subrun_") for item in inner)
+    assert all(to_sse(item, full=True).startswith("event: subrun_") for item in inner)
+    assert not any(map(to_sse, inner)), "what happens inside a tool stays on the server"
 
 
 @dataclass
@@ -307,6 +311,51 @@ def test_the_outer_deadline_ends_the_inner_run():
     assert result.stop == "seconds"
     (session,) = inner_sessions(store)
     assert read(store, session, e.RunEnded)
+
+
+# ── the answer of an inner agent ──
+
+
+@dataclass
+class Approve:
+    reason: str
+
+
+@dataclass
+class Reject:
+    reason: str
+
+
+def decide(reason: str) -> Approve | Reject:
+    return Reject(reason)
+
+
+def find(reason: str) -> int:
+    return 7
+
+
+ANSWERS = {
+    "equal fields": ([Approve, Reject], '{"value": {"type": "Reject", "reason": "no"}}',
+                     {"type": "Reject", "reason": "no"}),
+    "in a list": (list[Approve | Reject], '{"value": [{"type": "Reject", "reason": "no"}]}',
+                  [{"type": "Reject", "reason": "no"}]),
+    "not objects": ([date, str], '{"value": {"type": "str", "value": "2026-01-02"}}',
+                    {"type": "str", "value": "2026-01-02"}),
+    "no union": (Approve, '{"reason": "yes"}', {"reason": "yes"}),
+    "function": (decide, call_reply(("decide", {"reason": "no"})), {"type": "Reject", "reason": "no"}),
+    "one of two functions": ([decide, find], call_reply(("find", {"reason": "no"})), 7),
+    "text": (None, "Hello.", "Hello."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ANSWERS)
+def test_the_outer_model_sees_of_which_type_the_answer_is(row):
+    output, answer, expected = ANSWERS[row]
+    inner = Agent(scripted(answer), name="inner", output=output)
+    outer = Agent(scripted(call_reply(("inner", {"prompt": "?"})), "done"), tools=[inner.as_tool()])
+    result = outer.run_sync("go").raise_for_stop()
+    (found,) = [each for message in result.messages for each in message.results]
+    assert (found.text if isinstance(expected, str) else json.loads(found.text)) == expected
 
 
 # ── given wrongly ────────────────────────────────────────────────────────────

@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from command import bridle
-from patience import PATIENCE_SECONDS
+
+from tests.suite.command import bridle, start_bridle
+from tests.suite.patience import PATIENCE_SECONDS
 
 TOOLS = '''
 from pathlib import Path
@@ -64,8 +65,7 @@ def bridle_on_terminal(typed, *words):
     ours, theirs = pty.openpty()
     try:
         os.write(ours, typed.encode())
-        command = [sys.executable, "-m", "bridle.cli.main", *words]
-        running = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, text=True)
+        running = start_bridle(*words, stdin=theirs, stderr=theirs)
         out, _ = running.communicate(timeout=PATIENCE_SECONDS)
         return running.returncode, out
     finally:

@@ -6,8 +6,6 @@ import secrets
 from pathlib import Path
 
 import pytest
-from crashes import CrashingStore
-from wire_models import MODELS
 
 from bridle import (
     Agent,
@@ -34,6 +32,8 @@ from bridle.core.tracing.session_trace import SessionTrace
 from bridle.stores.memory import MemoryStore
 from bridle.values import events as e
 from bridle.values.budget import SubrunCharged, SubrunStarted
+from tests.suite.crashes import CrashingStore
+from tests.suite.wire_models import MODELS
 
 
 def call(code, *, name="run_code"):
@@ -427,6 +427,7 @@ print(refund("ab"))
     )
 
 
+@pytest.mark.slow
 def test_a_call_of_a_program_that_a_crash_interrupted_follows_its_tool():
     """The store fails with every write in turn; a call in doubt is reported, and no call runs twice."""
     code = "for item in 'ab':\n    try:\n        print(sell(item))\n    except ToolError as error:\n        print(error.outcome)"

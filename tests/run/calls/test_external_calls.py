@@ -1,13 +1,13 @@
 """Calls that the caller runs: waiting, resuming with results, restarting, forking, replaying."""
 
 import pytest
-from in_loop import in_loop
 
 from bridle import Agent, BadTool, Budget, MisuseError, ToolResult, external_tool, tool
 from bridle.run.replay.replay_session import replay_session
 from bridle.testing.scripted_model import call_reply, scripted
 from bridle.values.events import ToolFinished, ToolStarted
 from bridle.values.message import Text
+from tests.suite.in_loop import in_loop
 
 ASK = {"type": "object", "properties": {"question": {"type": "string"}}, "required": ["question"]}
 

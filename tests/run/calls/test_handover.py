@@ -4,8 +4,6 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from crashes import CrashingStore
-from wire_models import MODELS
 
 from bridle import Agent, BadTool, Handover, MisuseError, RunContext, StoreError, tool
 from bridle.core.recovery.log_repair import fold_log
@@ -13,6 +11,8 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
+from tests.suite.crashes import CrashingStore
+from tests.suite.wire_models import MODELS
 
 TRANSFER = "!call transfer_to_booking\n!then\n"
 PROMPT = TRANSFER + '!call book {"seat": 4}\n!then\n!say Booked.'

@@ -5,14 +5,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from crashes import CrashingStore, kill_after_every_record, kill_after_record
-from wire_models import MODELS
 
 from bridle import Agent, BadTool, Budget, Handover, MisuseError, RateLimit, StoreError, tool
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
+from tests.suite.crashes import CrashingStore, kill_after_every_record, kill_after_record
+from tests.suite.wire_models import MODELS
 
 PROMPT = (
     "!call transfer_to_booking\n!then\n"
@@ -338,6 +338,7 @@ def facts(folder):
     return [event.reply.parts if isinstance(event, e.ModelReplied) else event for event in events]
 
 
+@pytest.mark.slow
 def test_killed_after_every_event_the_run_goes_back_and_no_hook_decides_twice(tmp_path):
     whole = tmp_path / "whole"
     whole.mkdir()

@@ -9,14 +9,15 @@ import json
 from pathlib import Path
 
 import pytest
-from crashes import kill_after_every_record, kill_after_record
-from test_killed_teams import Side
-from test_killed_teams import list_facts as list_all_facts
 
 from bridle import Agent, Budget, CodeMode, tool
 from bridle.stores import open_store
 from bridle.values import events as e
 from bridle.values.budget import SubrunCharged
+from tests.run.calls.team_facts import Side
+from tests.run.calls.team_facts import list_facts as list_all_facts
+from tests.suite.campaign import IS_WHOLE
+from tests.suite.crashes import kill_after_every_record, kill_after_record
 
 CODE = """
 seats = []
@@ -174,4 +175,4 @@ def test_killed_after_every_event_no_call_of_a_program_runs_twice(tmp_path):
         assert list_facts(logs) == expected, killed
         assert count_charges(logs) == len(CALLS), killed
         kills += 1
-    assert kills > 40
+    assert kills > (40 if IS_WHOLE else 8)

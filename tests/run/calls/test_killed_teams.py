@@ -6,54 +6,23 @@ resumed here and compared with one that was not interrupted: the logs of all its
 
 import asyncio
 import json
-import re
 import time
 from decimal import Decimal
 from pathlib import Path
 
-import msgspec
 import pytest
-from bills import BilledModel, read_bill
-from crashes import kill_after_every_record, kill_after_record
 
-from bridle import Agent, Budget, Change, Handover, RunContext, StoredBudget, per_turn, tool
+from bridle import Budget, Change, Handover, StoredBudget, per_turn, tool
 from bridle.run.budget.stored import BudgetLog
 from bridle.stores import open_store
 from bridle.values import events as e
-from bridle.values.budget import BUDGET_LOG_PREFIX, BudgetSettled, SubrunCharged
+from bridle.values.budget import BUDGET_LOG_PREFIX, BudgetSettled
+from tests.run.calls.team_facts import Side, list_facts
+from tests.suite.bills import read_bill
+from tests.suite.crashes import kill_after_every_record, kill_after_record
 
 BOOK = '!call book {"seat": 4}\n!then\n!say Booked.'
 POOL = "team"
-REPEATED = (e.Resumed, e.ModelAsked, e.ToolStarted, e.PrefixMoved, SubrunCharged)
-"""Of a request or a call that was cut there are two, and one charge may replace two; the money is compared."""
-
-
-class Side:
-    """What user code leaves outside the log."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.model = BilledModel(folder / "bill")
-
-    def write(self, line):
-        with (self.folder / "calls").open("a") as file:
-            file.write(f"{line}\n")
-
-    @property
-    def calls(self):
-        return (self.folder / "calls").read_text().splitlines()
-
-    def make_book(self):
-        @tool(effect="write", on_unknown="retry")
-        def book(seat: int, run: RunContext) -> str:
-            """Book a seat."""
-            self.write(f"book {seat}")
-            return f"seat {seat}"
-
-        return book
-
-    def make_agent(self, **options):
-        return Agent(self.model.connect(), **options)
 
 
 class CountingHook:
@@ -203,25 +172,12 @@ def read_sessions(folder):
     return asyncio.run(read())
 
 
-def list_facts(logs):
-    """One text per event that happens once, without ids that depend on the time; sorted, as runs may overlap."""
-    facts = []
-    for session, events in logs.items():
-        for event in events:
-            is_again = isinstance(event, e.Configured) and not event.handed_over_to
-            if is_again or isinstance(event, REPEATED):
-                continue
-            fact = event.reply.parts if isinstance(event, e.ModelReplied) else event
-            text = f"{session} {type(event).__name__} {msgspec.json.encode(fact).decode()}"
-            facts.append(re.sub(r"[0-9a-f]{12,}", "#", text))
-    return sorted(facts)
-
-
 def sum_replies(logs):
     events = [event for log in logs.values() for event in log]
     return sum((event.usd for event in events if isinstance(event, e.ModelReplied)), Decimal())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_killed_after_every_event_nothing_is_decided_or_paid_for_twice(tmp_path, scenario):
     whole = tmp_path / "whole"

@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
-from wire_models import SCHEMA_MODELS
 
 from bridle import Agent, Budget, MisuseError, ModelRetry, RunStopped, SharedBudget, ToolFinished, tool
 from bridle.core.model_turn import TOOL_RETRIES_MAX
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from tests.suite.wire_models import SCHEMA_MODELS
 
 
 @tool

@@ -11,10 +11,9 @@ from hashlib import sha256
 from itertools import pairwise
 
 import pytest
-from switch_servers import PROFILES, Server
 
 from bridle import Agent, tool
-from bridle.core.context.excerpt import READ_RESULT
+from bridle.core.context.excerpt import is_long_result
 from bridle.sim.rules.profiles import LOCAL
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
@@ -24,7 +23,8 @@ from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
 from bridle.values.calls import HANDLE_LENGTH
 from bridle.values.errors import BadTool, MisuseError, Unusable
-from bridle.values.message import Media, Text
+from bridle.values.message import Media, Text, ToolResult
+from tests.campaigns.switch_servers import PROFILES, Server
 
 LIMIT = 2_000
 LINES = "".join(f"line {number}: {'é🪶x' * (number % 7)}\n" for number in range(1_000))
@@ -101,6 +101,12 @@ def test_the_model_gets_an_excerpt_and_reads_the_rest():
         assert (page.stored_result, found.stored_result) == (None, None)
 
     asyncio.run(main())
+
+
+def test_the_parts_of_a_result_are_counted_together():
+    half = Text(text="x" * (LIMIT // 2 + 1))
+    assert not is_long_result(ToolResult(call_id="c", parts=(half,)), LIMIT)
+    assert is_long_result(ToolResult(call_id="c", parts=(half, half)), LIMIT)
 
 
 def test_the_reader_is_shown_from_then_on_at_the_end_and_nothing_else_moves():
@@ -312,9 +318,9 @@ def test_a_tool_of_the_agents_own_under_that_name_is_refused():
         agent(scripted("ok"), MemoryStore(), tools=(dump, read_result))
 
 
-def test_an_answers_type_of_that_name_wins_too():
-    subject = Agent(scripted("x"), tools=[dump], output={"title": "read_result", "type": "object"})
-    assert READ_RESULT not in subject.settings.hidden_tools
+def test_an_output_type_of_that_name_is_refused_where_a_call_gives_the_answer():
+    with pytest.raises(MisuseError, match="are both named 'read_result'; rename one"):
+        Agent(scripted("x"), tools=[dump], output={"title": "read_result", "type": "object"})
 
 
 # Decided once.

@@ -6,9 +6,6 @@ from contextlib import suppress
 from decimal import Decimal
 
 import pytest
-from bills import BilledModel, read_bill
-from crashes import CrashingStore
-from wire_models import MODELS
 
 from bridle import (
     Agent,
@@ -30,6 +27,9 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing.simulated_provider import ProviderSim
 from bridle.values import events as e
 from bridle.values.memory import InstructionWritten
+from tests.suite.bills import BilledModel, read_bill
+from tests.suite.crashes import CrashingStore
+from tests.suite.wire_models import MODELS
 
 THERE = "!call transfer_to_booking\n!then\n"
 BACK = "!call transfer_to_desk\n!then\n"

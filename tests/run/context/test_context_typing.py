@@ -1,6 +1,8 @@
 """Type checkers infer the types of context and output through tools, instructions, runs and streams."""
 
-from type_checkers import check_with_mypy, check_with_pyright, needs_pyright
+import pytest
+
+from tests.run.context.type_checkers import check_with_mypy, check_with_pyright, needs_pyright
 
 PROGRAM = """
 from dataclasses import dataclass
@@ -87,6 +89,7 @@ Agent("sim:", tools=[look]).run_sync("?", context=Other(3))  # wrong
 """
 
 
+@pytest.mark.slow
 def test_mypy_infers_context_and_output(tmp_path):
     check_with_mypy(PROGRAM, tmp_path)
 

@@ -5,9 +5,6 @@ import json
 import threading
 
 import pytest
-from command import bridle
-from crashes import CrashingStore
-from patience import PATIENCE_SECONDS
 
 from bridle import (
     Agent,
@@ -48,6 +45,9 @@ from bridle.values.events import (
     ToolStarted,
 )
 from bridle.values.result import TextDelta
+from tests.suite.command import bridle
+from tests.suite.crashes import CrashingStore
+from tests.suite.patience import PATIENCE_SECONDS
 
 WIRES = [
     "sim:anthropic/claude-sonnet-5-5",

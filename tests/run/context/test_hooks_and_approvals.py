@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from crashes import CrashingStore
 
 from bridle import (
     Agent,
@@ -22,6 +21,7 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.events import ApprovalAsked, HookDecided, ToolFinished
+from tests.suite.crashes import CrashingStore
 
 PAY = call_reply(("pay", {"amount": 500}))
 

@@ -1,6 +1,6 @@
 """Type checkers infer the context of hooks, and reject a hook for another context."""
 
-from type_checkers import check_with_mypy, check_with_pyright, needs_pyright
+from tests.run.context.type_checkers import check_with_mypy, check_with_pyright, needs_pyright
 
 PROGRAM = """
 from dataclasses import dataclass

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from instructed_agent import SESSION, Shop, drive, make_agent
 
 from bridle import Agent, Budget, InstructionWritten, MisuseError, RunContext, per_turn
 from bridle.core.context.assemble import assemble_request
@@ -19,6 +18,7 @@ from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.values import events as e
+from tests.run.context.instructed_agent import SESSION, Shop, drive, make_agent
 
 PROGRAM = Path(__file__).with_name("instructed_agent.py")
 
@@ -123,6 +123,7 @@ def test_a_crash_at_every_write_leaves_the_same_log(tmp_path, durable):
             assert called == calls + Counter(again), at
 
 
+@pytest.mark.slow
 def test_kill_9_after_every_record_leaves_the_same_log(tmp_path):
     def process(folder, at):
         return subprocess.run([sys.executable, PROGRAM, folder, str(at)], check=False).returncode

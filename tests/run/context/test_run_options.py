@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from crashes import kill_after_every_record, kill_after_record
 
 from bridle import Agent, MisuseError, Sampling, Thinking, ToolChoice, per_turn, tool
 from bridle.stores.memory import MemoryStore
@@ -12,6 +11,7 @@ from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
 from bridle.values.errors import Failure
+from tests.suite.crashes import kill_after_every_record, kill_after_record
 
 MODELS = (
     "sim:anthropic/claude-sonnet-4-6",
@@ -293,6 +293,7 @@ def read_facts(folder):
     return [event for event in found if not isinstance(event, skipped)], asked, results
 
 
+@pytest.mark.slow
 def test_killed_after_every_event_the_options_hold_and_no_step_is_chosen_twice(tmp_path):
     whole = tmp_path / "whole"
     whole.mkdir()

@@ -1,6 +1,6 @@
 """Type checkers know the options of a run, and the types of tools, hooks, streams, results and validators."""
 
-from type_checkers import check_with_mypy, check_with_pyright, needs_pyright
+from tests.run.context.type_checkers import check_with_mypy, check_with_pyright, needs_pyright
 
 PROGRAM = """
 from dataclasses import dataclass
@@ -65,6 +65,10 @@ async def main() -> None:
     reveal_type(agent.run_sync("?", tools=[plain], model=["sim:", "sim:"]))  # Result[Report]
     reveal_type(await agent.resume("s", thinking=None))  # Result[Report]
     reveal_type(agent.resume_stream("s", sampling=Sampling(temperature=0.5)))  # Stream[Report]
+
+    reveal_type(await agent.run("?", output=Clinic))  # Result[Clinic]
+    reveal_type(agent.run_sync("?", output=list[int]).output)  # list[int] | None
+    reveal_type(agent.stream("?", output=Clinic))  # Stream[Clinic]
 
     await agent.run("?", modle="sim:")  # wrong
     await agent.run("?", tools="look")  # wrong

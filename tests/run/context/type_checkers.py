@@ -12,7 +12,8 @@ import subprocess
 import sys
 
 import pytest
-from paths import ROOT
+
+from tests.suite.paths import ROOT
 
 PYRIGHT = os.environ.get("BRIDLE_PYRIGHT") or shutil.which("pyright") or shutil.which("basedpyright")
 needs_pyright = pytest.mark.skipif(

@@ -7,14 +7,10 @@ import argparse
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "suite"))
-
-from crashes import kill_after_record
-
 from bridle import Agent, tool, wait_for_answers
+from tests.suite.crashes import kill_after_record
 
 
 @tool(effect="read")

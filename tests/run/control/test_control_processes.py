@@ -10,11 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import bridle
-from in_loop import in_loop
 from msgspec.structs import replace
-from patience import PATIENCE_SECONDS
-from postgres_server import change_rows
 
 from bridle import ControlRefused, RunEnded, Steered, SubrunStarted, ToolFinished, control
 from bridle.cli.help_texts import load_help
@@ -25,6 +21,10 @@ from bridle.stores import open_store
 from bridle.values.calls import ApprovalAnswered, ApprovalVerdict, ControlRequested, control_log_name
 from bridle.values.errors import Conflict, MisuseError, SessionNotFound
 from bridle.values.record import GENESIS, seal_record
+from tests.suite.command import bridle
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
+from tests.suite.postgres_server import change_rows
 
 PROGRAM = Path(__file__).with_name("controlled.py")
 BLOCKED = '!call wait_for {"name": "go"}\n!then\n!say done'
@@ -464,6 +464,7 @@ async def test_a_takeover_includes_the_runs_inside_tools(home, start, shared_log
     await store.close()
 
 
+@pytest.mark.slow
 @in_loop
 async def test_the_examples_of_the_help_work(home, start, shared_log):
     store = open_store(shared_log)

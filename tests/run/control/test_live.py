@@ -4,8 +4,6 @@ import asyncio
 import os
 
 import pytest
-from in_loop import in_loop
-from patience import PATIENCE_SECONDS
 
 from bridle import Agent
 from bridle.engines.parts import PartRunner
@@ -19,6 +17,8 @@ from bridle.values.events import ModelAsked, ModelReplied, Resumed, RunEnded
 from bridle.values.message import Origin, Reply
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.result import ReasoningDelta, TextDelta, ToolCallDelta
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
 ASKED = seal_record(1, 1.0, ModelAsked(step=1, attempt=1, digest="d"), GENESIS)
 REPLY = Reply(parts=(), stop="done", origin=Origin(family="anthropic", endpoint="sim", model="m"))

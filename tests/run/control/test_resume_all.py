@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import bridle
-from patience import PATIENCE_SECONDS
-from postgres_server import change_rows
+
+from tests.suite.command import bridle, start_bridle
+from tests.suite.patience import PATIENCE_SECONDS
+from tests.suite.postgres_server import change_rows
 
 PROGRAM = Path(__file__).with_name("controlled.py")
 PAYING = '!call pay {"amount": 7}\n!then\n!say done'
@@ -122,6 +123,7 @@ def test_a_run_in_use_is_left_alone_and_its_budget_is_kept(home):
             os.kill(live.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_dead_live_waiting_and_doubtful_sessions_are_told_apart(home):
     (home / "policy.toml").write_text(POLICY)
     words = ("--tools", "tools.py", "--policy", "policy.toml")
@@ -169,10 +171,7 @@ def test_wrong_usage_is_one_line(home):
 
 
 def test_a_run_on_the_command_line_waits_for_an_answer_from_elsewhere(home):
-    command = [sys.executable, "-m", "bridle.cli.main", "run", PAYING, "--tools", "tools.py", "--wait"]
-    with subprocess.Popen(
-        command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as live:
+    with start_bridle("run", PAYING, "--tools", "tools.py", "--wait", cwd=home) as live:
         while not (asked := json.loads(bridle("approvals", "--json").out or "[]")):
             assert live.poll() is None
         assert bridle("approve", asked[0]["id"]).code == 0

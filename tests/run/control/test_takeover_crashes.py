@@ -15,8 +15,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from fork_server import FAILED, STOPPED, ForkServer
-from mcp_servers import more_hostile
 
 from bridle import Agent, CodeMode, PermissionRule, Policy, tool
 from bridle.stores import open_store
@@ -24,9 +22,11 @@ from bridle.stores.postgres.store import PostgresStore
 from bridle.stores.sqlite.store import SqliteStore
 from bridle.values import events as e
 from bridle.values.errors import Conflict
+from tests.suite.campaign import SCALE
+from tests.suite.fork_server import FAILED, STOPPED, ForkServer
+from tests.tools.mcp.mcp_servers import more_hostile
 
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
-STRIDE = max(1, 31 // CAMPAIGN)
+STRIDE = max(1, round(31 / max(SCALE, 1)))
 REFUSED = 7
 LOCKED = "another process keeps it locked"
 POINTS_MAX = 600

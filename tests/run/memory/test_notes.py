@@ -9,9 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from leases import hold
 from msgspec.structs import replace
-from wire_models import VENDOR_MODELS
 
 from bridle import Agent, Budget, CrossTenant, Memory, Note, tool
 from bridle.cli.main import main
@@ -30,11 +28,13 @@ from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values import events as e
-from bridle.values.errors import Conflict, Failure, MisuseError, SessionNotFound, Unusable
+from bridle.values.errors import BadTool, Conflict, Failure, MisuseError, SessionNotFound, Unusable
 from bridle.values.memory import notes_log_name
 from bridle.values.message import Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
 from bridle.values.settings import Settings
+from tests.suite.leases import hold
+from tests.suite.wire_models import VENDOR_MODELS
 
 LONG = " ".join(f"Rule {n}: look before you leap, and write down what you saw." for n in range(150))
 BENCH = runpy.run_path(str(Path(__file__).parents[3] / "bench" / "tenants.py"))
@@ -315,16 +315,18 @@ def test_no_conversation_may_be_called_as_notes_are():
         agent(MemoryStore(), "one").run_sync("go", session="notes:acme")
 
 
-def test_an_agents_own_tool_takes_the_place_of_ours():
+def test_an_agents_own_tool_does_not_take_the_place_of_ours():
     @tool
     def remember(note: str) -> str:
         """Mine."""
         return f"mine: {note}"
 
     store = MemoryStore()
-    own = agent(store, call_reply(("remember", {"note": "x"})), "ok", tools=[remember])
+    with pytest.raises(BadTool, match="Memory\\(tools=False\\) leaves ours out"):
+        agent(store, tools=[remember])
+    memory = Memory(tools=False)
+    own = agent(store, call_reply(("remember", {"note": "x"})), "ok", tools=[remember], memory=memory)
     assert own.run_sync("go", session="s").messages[2].results[0].parts[0].text == "mine: x"
-    assert [spec.name for spec in own.settings.tools] == ["remember", "forget"]
 
 
 def test_an_agent_without_memory_is_as_it_was():

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
-from wire_models import VENDOR_MODELS
 
 from bridle import Agent, Budget, Chunk, Compaction, Media, Memory, Query, Retrieval, tool
 from bridle.core.loop import apply_event
@@ -25,6 +24,7 @@ from bridle.values import events as e
 from bridle.values.errors import MisuseError
 from bridle.values.message import Reply, Stop, Text
 from bridle.values.model import Origin
+from tests.suite.wire_models import VENDOR_MODELS
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 PAGES = (
@@ -132,7 +132,7 @@ async def cancelling(query):
         (lambda query: "one string", "retrieve failed with TypeError: a list of Chunk or str"),
         (lambda query: [3], "chunks must be Chunk or str, not int"),
         (lambda query: None, "not NoneType"),
-        (unprintable, "retrieve failed with test_retrieval.Unprintable"),
+        (unprintable, f"retrieve failed with {__name__}.Unprintable"),
         (cancelling, "retrieve was cancelled by its own code"),
     ],
 )

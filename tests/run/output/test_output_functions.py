@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from crashes import kill_after_every_record, kill_after_record
-from wire_models import SCHEMA_MODELS
 
 from bridle import Agent, Answer, Budget, MisuseError, ModelRetry, Refuse, RunContext, tool
 from bridle.hooks import after_tool, before_tool, on_end
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
+from tests.suite.crashes import kill_after_every_record, kill_after_record
+from tests.suite.wire_models import SCHEMA_MODELS
 
 
 @dataclass
@@ -398,6 +398,7 @@ def facts(folder):
     return [event.reply.parts if isinstance(event, e.ModelReplied) else event for event in events]
 
 
+@pytest.mark.slow
 def test_killed_after_every_event_no_answer_is_made_twice(tmp_path):
     whole_folder = tmp_path / "whole"
     whole_folder.mkdir()

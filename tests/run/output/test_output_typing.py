@@ -1,6 +1,6 @@
 """Types of answers as a strict type checker infers them, through result, stream and validators."""
 
-from type_checkers import check_with_mypy, check_with_pyright, needs_pyright
+from tests.run.context.type_checkers import check_with_mypy, check_with_pyright, needs_pyright
 
 PROGRAM = """
 from dataclasses import dataclass

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pytest
-from wire_models import SCHEMA_MODELS
 
 from bridle import Agent, MisuseError
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from tests.suite.wire_models import SCHEMA_MODELS
 
 
 @dataclass

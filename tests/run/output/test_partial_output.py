@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wire_models import SCHEMA_MODELS
 
 from bridle import Agent, MisuseError, ModelRetry, PartialOutput
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.tools.schema.partial_output import PartialJson, PartialTracker
 from bridle.values.result import TextDelta
+from tests.suite.wire_models import SCHEMA_MODELS
 
 
 @dataclass

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from crashes import kill_after_every_record, kill_after_record
-from wire_models import SCHEMA_MODELS
 
 from bridle import Agent, Budget, MisuseError, ModelRetry, OutputChecked, RunContext
 from bridle.core.evaluate_reply import REJECTED_ANSWERS_MAX
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
+from tests.suite.crashes import kill_after_every_record, kill_after_record
+from tests.suite.wire_models import SCHEMA_MODELS
 
 
 @dataclass

@@ -16,21 +16,30 @@ def write(path, session, events, *, length=None):
     with closing(sqlite3.connect(path)) as rows:
         rows.execute("DELETE FROM events")
         rows.execute("DELETE FROM sessions")
+        rows.execute("DELETE FROM origins")
         sid = 1
         rows.execute(
-            "INSERT INTO sessions VALUES (?, ?, NULL, 0, ?, ?, 1.0, 1.0, 0, 0)", (sid, session, 0, GENESIS)
+            "INSERT INTO sessions VALUES (?, ?, NULL, 0, ?, ?, ?, ?, 0, 0)",
+            (sid, session, 0, GENESIS, _time_of(1), _time_of(len(events))),
         )
-        head = GENESIS
+        head = first = GENESIS
         for seq, data in enumerate(events, 1):
-            at = 1_700_000_000.0 + seq
+            at = _time_of(seq)
             head = sha256(f"{head} {seq} {at!r} ".encode() + data).hexdigest()
+            first = head if seq == 1 else first
             rows.execute(
                 "INSERT INTO events (sid, seq, at, once, hash, data) VALUES (?, ?, ?, ?, ?, ?)",
                 (sid, seq, at, _once(json.loads(data), seq), bytes.fromhex(head), data.decode()),
             )
         rows.execute("UPDATE sessions SET seq = ?, head = ?", (length or len(events), head))
+        origin_hash = sha256(f"{sid} None 0 {first} {session}".encode()).hexdigest()
+        rows.execute("INSERT INTO origins (uid, sid, seal) VALUES (?, ?, ?)", (session, sid, origin_hash))
         rows.commit()
     return db
+
+
+def _time_of(seq):
+    return 1_700_000_000.0 + seq
 
 
 def _once(event, seq):

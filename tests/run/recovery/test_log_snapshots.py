@@ -12,9 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command import bridle
 from msgspec.structs import replace
-from postgres_server import change_rows, shared_server
 
 from bridle import Agent, PermissionRule, Policy, fork_session, redact_record, tool
 from bridle.core.recovery.log_repair import LogReader, fold_log
@@ -28,6 +26,8 @@ from bridle.stores.memory import MemoryStore
 from bridle.values.errors import Corrupt
 from bridle.values.events import ApprovalAnswered
 from bridle.values.record import seal_record
+from tests.suite.command import bridle
+from tests.suite.postgres_server import change_rows, shared_server
 
 SECRET = "4111-1111-1111-1111"
 PROMPT = f'!call look {{"place": "{SECRET}"}}\n!then\n!say done'
@@ -341,6 +341,7 @@ def test_a_forged_snapshot_runs_no_call_again(shared_log, monkeypatch, tmp_path)
                 reader.apply_record(record)
                 if isinstance(record.event, ApprovalAnswered):
                     break
+            reader.settle()
             batch = reader.state.calls.batch
             batch = replace(batch, pending=(replace(batch.pending[0], attempt=1),))
             reader.state = replace(reader.state, calls=replace(reader.state.calls, batch=batch))

@@ -10,7 +10,6 @@ import threading
 from contextlib import closing
 
 import pytest
-from patience import PATIENCE_SECONDS
 
 from bridle import Agent, Media, tool
 from bridle.stores import open_store
@@ -20,6 +19,7 @@ from bridle.values.errors import MisuseError, Unusable
 from bridle.values.events import Prompted
 from bridle.values.message import Text
 from bridle.values.record import GENESIS, seal_record
+from tests.suite.patience import PATIENCE_SECONDS
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(16)
 
@@ -165,22 +165,22 @@ def test_a_write_ahead_log_that_is_removed_is_noticed_and_nothing_acknowledged_i
 def test_what_the_removed_log_held_survives_a_kill(tmp_path):
     program = """if True:
         import asyncio, os, signal, sys
-        sys.path.insert(0, sys.argv[2])
-        from test_odd_ends import GENESIS, Unusable, open_store, prompted
+        from bridle.stores import open_store
+        from bridle.testing.conformance.sample_records import make_prompt, make_records
+        from bridle.values.errors import Unusable
+        first, second = make_records(make_prompt("kept"), make_prompt("more"))
         async def main():
             store = open_store(sys.argv[1])
-            first = prompted(1, GENESIS, "kept")
             await store.append("s", 0, [first])
             os.unlink(sys.argv[1] + "-wal")
             try:
-                await store.append("s", 1, [prompted(2, first.hash, "more")])
+                await store.append("s", 1, [second])
             except Unusable:
                 os.kill(os.getpid(), signal.SIGKILL)
         asyncio.run(main())
     """
-    here = os.path.dirname(__file__)  # noqa: PTH120
     done = subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "log.db", here],
+        [sys.executable, "-c", program, tmp_path / "log.db"],
         capture_output=True,
         text=True,
         check=False,

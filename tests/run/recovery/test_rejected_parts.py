@@ -5,7 +5,6 @@ import base64
 import json
 
 import pytest
-from sim_families import FAMILIES, MODELS
 
 from bridle import Agent, Media, Text, tool
 from bridle.providers import load_codec
@@ -19,6 +18,7 @@ from bridle.testing.simulated_provider import ProviderSim
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values import events as e
 from bridle.values.errors import Failure
+from tests.sim.sim_families import FAMILIES, MODELS
 
 SPELLINGS = {
     "anthropic": "messages.{0}.content.{1}: this cannot be processed",

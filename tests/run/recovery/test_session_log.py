@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from broken_logs import change, write
 
 from bridle import Agent, Conflict, Corrupt, MisuseError, SessionNotFound, fork_session, tool
 from bridle.cli.main import main as command
@@ -16,6 +15,7 @@ from bridle.testing import scripted, simulator
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
 from bridle.values.record import seal_record
+from tests.run.recovery.broken_logs import change, write
 
 PAID = []
 

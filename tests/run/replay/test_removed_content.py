@@ -4,15 +4,15 @@ import subprocess
 import sys
 
 import pytest
-from command import bridle
-from in_loop import in_loop
-from patience import PATIENCE_SECONDS
 
 from bridle import Agent, MisuseError, fork_session, read_call, redact_record, replay, tool
 from bridle.core.lineage.replay import describe_unchecked
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values.events import ModelAsked
+from tests.suite.command import bridle
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
 CARD = "4111-1111-1111-1111"
 PAYING = f'My card is {CARD}.\n!call pay {{"card": "{CARD}"}}\n!then\n!say Paid with {CARD}.'

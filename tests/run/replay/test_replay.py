@@ -6,7 +6,6 @@ import sys
 
 import pytest
 from msgspec.structs import replace
-from wire_models import MODELS
 
 from bridle import (
     Agent,
@@ -33,6 +32,7 @@ from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
 from bridle.values.errors import Failure
 from bridle.values.record import GENESIS, seal_record
+from tests.suite.wire_models import MODELS
 
 PROMPT = "You are a clerk of a small shop. Be brief and kind to every customer."
 SCRIPT = '!call pay {"usd": 5}\n!call look {"at": "door"}\n!then\n!call pay {"usd": 7}\n!then\n!say done'

@@ -4,7 +4,6 @@ import asyncio
 import sys
 
 import pytest
-from wire_models import MODELS
 
 from bridle import (
     Agent,
@@ -29,6 +28,7 @@ from bridle.values.errors import Failure
 from bridle.values.message import Media
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.request import Extra
+from tests.suite.wire_models import MODELS
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 SENT, IS_LISTENING = [], []

@@ -7,7 +7,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from wire_models import MODELS
+from msgspec import inspect as types
 
 from bridle import Agent, ApprovalVerdict, MisuseError, TextDelta, ToolCallDelta, to_sse, tool
 from bridle.run.stream import StreamItem
@@ -15,6 +15,8 @@ from bridle.values import events as e
 from bridle.values.errors import Failure
 from bridle.values.message import Text, ToolCall, ToolResult
 from bridle.values.result import AttemptRestarted, CallReady, DeltasSkipped, FinalAnswer, ReasoningDelta
+from bridle.values.usage import RateLimit
+from tests.suite.wire_models import MODELS
 
 DECODER = msgspec.json.Decoder(StreamItem)
 
@@ -61,7 +63,7 @@ def test_a_whole_run_is_read_back(model):
         return [item async for item in agent.stream(prompt)]
 
     shown = asyncio.run(watch())
-    frames = read_frames("".join(to_sse(item) for item in shown))
+    frames = read_frames("".join(to_sse(item, full=True) for item in shown))
     assert len(frames) == len(shown)
     for (name, data), item in zip(frames[:-1], shown[:-1], strict=True):
         assert DECODER.decode(data) == item
@@ -89,7 +91,7 @@ def test_a_whole_run_is_read_back(model):
     ],
 )
 def test_every_frame_about_a_call_has_the_same_fields(item):
-    ((_, data),) = read_frames(to_sse(item))
+    ((_, data),) = read_frames(to_sse(item, full=True))
     assert {**json.loads(data), "type": ""}.items() >= {
         "call_id": "c1_0",
         "name": "pay",
@@ -161,6 +163,98 @@ def test_the_names_are_stable():
         e.ModelFailed(failure=Failure(kind="overloaded", message="m")),
     )
     for item in shown:
-        ((name, data),) = read_frames(to_sse(item))
+        ((name, data),) = read_frames(to_sse(item, full=True))
         assert name == deltas[type(item).__name__]
         assert DECODER.decode(data) == item
+
+
+ALLOWED = {
+    "text_delta": "text",
+    "attempt_restarted": "attempt is_text_void",
+    "skipped": "count",
+    "progress": "call_id name fraction",
+    "tool_started": "call_id name attempt",
+    "tool_finished": "call_id name outcome",
+    "approval_asked": "call_id name arguments preview question expires_at binding",
+    "approval_answered": "call_id answer",
+    "run_ended": "stop",
+}
+"""What a browser gets by default. Who adds an event or a field decides here whether a user may see it."""
+DEPTH_MAX = 6
+
+
+def fill(kind, owner, depth=0):
+    """JSON of a type with every field set; each text says where it is."""
+    match kind:
+        case types.StrType() | types.AnyType() | types.RawType():
+            return f"<{owner}>"
+        case types.StructType() if kind.cls is RateLimit:
+            return {"per": "tool", "tool": "<RateLimit.tool>", "requests": 1}
+        case types.StructType():
+            tag = {kind.tag_field: kind.tag} if kind.tag_field else {}
+            fields = {
+                each.encode_name: fill(each.type, f"{kind.cls.__name__}.{each.name}", depth + 1)
+                for each in kind.fields
+                if depth < DEPTH_MAX or each.required
+            }
+            return {**tag, **fields}
+        case types.UnionType():
+            chosen = next(each for each in kind.types if not isinstance(each, types.NoneType))
+            return fill(chosen, owner, depth)
+        case types.ListType() | types.VarTupleType():
+            item = kind.item_type
+            items = item.types if isinstance(item, types.UnionType) else (item,)
+            return [] if depth > DEPTH_MAX else [fill(each, owner, depth + 1) for each in items]
+        case types.TupleType():
+            return [fill(each, owner, depth) for each in kind.item_types]
+        case types.DictType():
+            return {fill(kind.key_type, owner): fill(kind.value_type, owner, depth)}
+        case types.LiteralType():
+            return kind.values[0]
+        case types.EnumType():
+            return next(iter(kind.cls)).value
+        case types.BoolType():
+            return True
+        case types.DecimalType():
+            return "1"
+        case types.FloatType():
+            return 0.5
+    return 1
+
+
+@pytest.mark.parametrize("kind", get_args(StreamItem), ids=lambda kind: kind.__name__)
+def test_a_browser_gets_only_the_listed_fields(kind):
+    item = msgspec.convert(fill(types.type_info(kind), ""), kind, strict=False)
+    tag = kind.__struct_config__.tag
+    frame = to_sse(item)
+    if tag not in ALLOWED:
+        assert frame == ""
+        return
+    ((name, data),) = read_frames(frame)
+    sent = json.loads(data)
+    assert name == sent.pop("type") == tag
+    assert sent.keys() == {*ALLOWED[tag].split()}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_no_instruction_description_policy_argument_or_result_reaches_a_browser(model):
+    @tool(effect="read")
+    def find(where: str) -> str:
+        """Find with the SECRET-DESCRIPTION."""
+        return f"SECRET-RESULT {where}"
+
+    agent = Agent(model, tools=[find], instructions="SECRET-INSTRUCTIONS")
+
+    async def watch():
+        prompt = '!think SECRET-THOUGHT\n!call find {"where": "SECRET-ARGUMENT"}\n!then\n!say hello'
+        return [item async for item in agent.stream(prompt)]
+
+    shown = asyncio.run(watch())
+    assert "SECRET-INSTRUCTIONS" in "".join(to_sse(item, full=True) for item in shown)
+    frames = "".join(map(to_sse, shown))
+    assert "SECRET" not in frames
+    names = [name for name, _ in read_frames(frames)]
+    assert {"tool_started", "tool_finished", "run_ended", "final_answer"} <= {*names}
+    assert [json.loads(data)["text"] for name, data in read_frames(frames) if name == "final_answer"] == [
+        "hello"
+    ]

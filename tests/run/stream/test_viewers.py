@@ -4,8 +4,6 @@ import asyncio
 import gc
 
 import pytest
-from growth import LINEAR_MAX, assert_growth
-from sim_families import FAMILIES, MODELS
 
 from bridle import (  # fmt: skip
     Agent,
@@ -25,6 +23,8 @@ from bridle.testing import scripted, simulator
 from bridle.testing.fake_clock import FakeClock
 from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
+from tests.sim.sim_families import FAMILIES, MODELS
+from tests.suite.growth import LINEAR_MAX, assert_growth
 
 WORDS = " ".join(f"word{n}" for n in range(300))
 

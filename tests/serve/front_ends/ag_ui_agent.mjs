@@ -27,6 +27,13 @@ const call = asked.newMessages.at(-1).toolCalls[0];
 agent.messages.push({ id: "5", role: "tool", toolCallId: call.id, content: "blue" });
 const chosen = await agent.runAgent({ runId: "r5", tools }, subscriber);
 
+// A picture, as version 1.0 has it.
+const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const picture = { type: "image", source: { type: "data", value: png, mimeType: "image/png" } };
+const viewer = new HttpAgent({ url: `${url}/api/ag-ui/shop`, threadId: "thread-3" });
+viewer.messages = [{ id: "1", role: "user", content: [{ type: "text", text: "!say a dot" }, picture] }];
+const seen = await viewer.runAgent({ runId: "r7" }, {});
+
 // The stop button ends the run.
 const other = new HttpAgent({ url: `${url}/api/ag-ui/shop`, threadId: "thread-2" });
 other.messages = [{ id: "1", role: "user", content: "!call wait {}" }];
@@ -34,4 +41,4 @@ const onEvent = ({ event }) => void (event.type === "TOOL_CALL_END" && other.abo
 await other.runAgent({ runId: "r6" }, { onEvent }).catch(() => {});
 await (await fetch(`${url}/api/sessions/thread-2/stream`)).text();
 const stopped = (await (await fetch(`${url}/api/sessions/thread-2`)).json()).summary.status;
-console.log(JSON.stringify({ found, interrupts, paid, chosen, events, stopped }));
+console.log(JSON.stringify({ found, interrupts, paid, chosen, seen, events, stopped }));

@@ -7,9 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec import convert
-from raw_http import send
-from served import serving_gateway
-from wire_clients import CLIENT_MODELS, PROVIDERS, connect_client
 
 from bridle import Agent
 from bridle.cli.main import main
@@ -28,6 +25,9 @@ from bridle.serve.gateway.settings import (
 from bridle.values.errors import MisuseError
 from bridle.values.events import ModelSwitched
 from bridle.values.request import Sampling
+from tests.serve.raw_http import send
+from tests.serve.served import serving_gateway
+from tests.serve.wires.wire_clients import CLIENT_MODELS, PROVIDERS, connect_client
 
 ALICE, BOB = make_key(), make_key()
 BODIES = {
@@ -235,8 +235,13 @@ def test_what_cannot_be_carried_is_named_or_refused():
         reply = ask(served, "openai_chat", "!say hi", seed=4)
         assert reply.status == 400 and "seed" in reply.json["error"]["message"]
         assert read_states(served) == []
-        reply = ask(served, "openai_chat", "!say hi", user="me", metadata={}, n=1)
+        reply = ask(served, "openai_chat", "!say hi", user="me", metadata={"a": "b"}, n=1)
         assert reply.status == 200
+        named = set(reply.headers["x-bridle-dropped"].split("; "))
+        assert named == {
+            "metadata (it labels the request at its vendor)",
+            "user (it names the user to the vendor)",
+        }
 
 
 @pytest.mark.parametrize("strict", [False, True])

@@ -1,12 +1,12 @@
 """Any client over any wire to any provider through the gateway, on the strict simulator."""
 
 import pytest
-from served import serving_gateway
-from wire_clients import CLIENT_MODELS, PROVIDERS, connect_client
 
 from bridle import Agent, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
+from tests.serve.served import serving_gateway
+from tests.serve.wires.wire_clients import CLIENT_MODELS, PROVIDERS, connect_client
 
 SCRIPT = '!say let me add\n!call add {"a": 2, "b": 3}\n!call add {"a": 4, "b": 5}\n!then\n!say it is 5 and 9'
 pairs = pytest.mark.parametrize("provider", PROVIDERS)

@@ -5,13 +5,13 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from patience import PATIENCE_SECONDS
-from sdk_clients import CLIENTS, TOOL
-from served import serving
 
 from bridle import Agent, Budget, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
+from tests.serve.served import serving
+from tests.serve.wires.sdk_clients import CLIENTS, TOOL
+from tests.suite.patience import PATIENCE_SECONDS
 
 for name in ("openai", "anthropic", "google.genai"):
     pytest.importorskip(name, reason="make oracles installs the vendors' SDKs")

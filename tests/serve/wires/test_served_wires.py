@@ -5,13 +5,8 @@ import socket
 import threading
 
 import pytest
-from in_loop import in_loop
-from patience import PATIENCE_SECONDS
-from raw_http import send
-from served import serving
-from wire_clients import CLIENT_MODELS, connect_client
 
-from bridle import Agent, Budget, tool
+from bridle import Agent, Budget, CodeMode, Memory, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
 from bridle.serve.host import WIRE_CALLER
@@ -22,6 +17,11 @@ from bridle.testing.scripted_model import scripted
 from bridle.values.errors import Failure
 from bridle.values.events import ToolStarted
 from bridle.values.message import Media, Message, Text, ToolResult
+from tests.serve.raw_http import send
+from tests.serve.served import serving
+from tests.serve.wires.wire_clients import CLIENT_MODELS, connect_client
+from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
 wires = pytest.mark.parametrize("wire", CLIENT_MODELS)
 PROMPT = '!say let me see\n!call look_up {"name": "m1"}\n!then\n!say asking\n!call confirm {"q": "sure?"}\n!then\n!say fine'
@@ -73,11 +73,61 @@ def test_an_agent_uses_a_served_agent_as_its_model(wire):
         assert result.usage.total == state.totals.spent.usage.total
 
 
-def test_tool_of_the_client_with_a_name_of_the_agents_is_refused():
-    with serving({"helper": Agent("sim:", tools=[confirm])}) as served:
-        reply = chat(served, [user("hi")], tools=[TOOL])
+TAKEN = (
+    "confirm",
+    "remember",
+    "forget",
+    "read_result",
+    "search_tools",
+    "run_code",
+    "transfer_to_other",
+    "Answer",
+)
+
+
+def make_full_agent():
+    """An agent with a tool of its own and every kind of tool that Bridle adds."""
+    return Agent(
+        CLAUDE, tools=[confirm, spare, spare_2], memory=Memory(), tools_shown_max=5, code_mode=CodeMode(sandbox=None, tools=["confirm"]),
+        handover=[Agent(CLAUDE, name="other", output=ANSWER)], output=ANSWER,
+    )  # fmt: skip
+
+
+@tool
+def spare() -> str:
+    return "spare"
+
+
+@tool
+def spare_2() -> str:
+    return "spare"
+
+
+ANSWER = {"title": "Answer", "type": "object", "additionalProperties": {"type": "integer"}}
+"""A tool asks for it, because the model's own form cannot express it."""
+CLAUDE = "sim:anthropic/claude-sonnet-5-5"
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_tool_of_the_client_with_a_name_of_the_agents_is_refused(name):
+    with serving({"helper": make_full_agent()}) as served:
+        named = {**TOOL, "function": {**TOOL["function"], "name": name}}
+        reply = chat(served, [user("hi")], tools=[named])
         assert reply.status == 400
-        assert "a tool named 'confirm' of its own" in reply.json["error"]["message"]
+        assert f"a tool named '{name}' of its own" in reply.json["error"]["message"]
+        assert not read_states(served)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_tool_of_an_ag_ui_client_with_a_name_of_the_agents_is_refused(name):
+    body = {
+        "threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "hi"}],
+        "tools": [{"name": name, "description": "Mine.", "parameters": {"type": "object"}}],
+    }  # fmt: skip
+    with serving({"helper": make_full_agent()}) as served:
+        reply = send(served.url + "/api/ag-ui/helper", body)
+        assert reply.status == 400 and f"a tool '{name}' of its own" in reply.json["error"]["message"]
+        assert not read_states(served)
 
 
 def test_named_session_is_continued_and_shown():
@@ -413,8 +463,8 @@ async def test_empty_prompt_is_refused_without_results():
 def test_conversation_with_too_many_messages_is_refused():
     with serving({"helper": Agent("sim:")}) as served:
         reply = chat(served, [user("a"), {"role": "assistant", "content": "b"}] * 10_000 + [user("c")])
-        assert reply.status == 400
-        assert "20,001 messages; at most 20,000" in reply.json["error"]["message"]
+        assert reply.status == 413
+        assert "20,001 items; the limit is 20,000" in reply.json["error"]["message"]
         assert read_states(served) == []
 
 

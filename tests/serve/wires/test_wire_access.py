@@ -1,12 +1,12 @@
 """Web pages that use the vendors' SDKs, and paths that a key of the gateway does not open."""
 
 import pytest
-from raw_http import send
-from served import serving, serving_gateway
 
 from bridle import Agent
 from bridle.serve.gateway.settings import digest_key, make_key
 from bridle.serve.options import ServeOptions
+from tests.serve.raw_http import send
+from tests.serve.served import serving, serving_gateway
 
 ORIGIN, CHAT = "https://app.example", "/openai/v1/chat/completions"
 SDK_HEADERS = {

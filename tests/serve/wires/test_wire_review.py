@@ -1,11 +1,11 @@
 """Texts that hooks and validators decide about: a client gets only what they accepted, streamed or whole."""
 
 import pytest
-from raw_http import send
-from served import serving
 
 from bridle import Agent, Answer, Change, ModelRetry, Refuse, tool
 from bridle.serve.wires.client_view import REFUSED
+from tests.serve.raw_http import send
+from tests.serve.served import serving
 
 PATH = "/openai/v1/chat/completions"
 

@@ -6,12 +6,12 @@ import json
 import threading
 
 import pytest
-from patience import PATIENCE_SECONDS
-from raw_http import send
-from served import serving
 
 from bridle import Agent, Budget, tool
 from bridle.serve.wires import streaming
+from tests.serve.raw_http import send
+from tests.serve.served import serving
+from tests.suite.patience import PATIENCE_SECONDS
 
 BODIES = {
     "/openai/v1/chat/completions": lambda text: {"messages": [{"role": "user", "content": text}]},

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from raw_http import send
-from served import serving
 
 from bridle import Agent
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
+from tests.serve.raw_http import send
+from tests.serve.served import serving
 
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: WORD"}
 PATCH = '*** Begin Patch\n"quoted" {not: json}\n*** End Patch'
@@ -105,7 +105,8 @@ def test_tools_in_the_input_and_in_namespaces_of_responses():
     ]
     with serving({"helper": Agent("sim:")}) as served:
         reply = send(f"{served.url}/openai/v1/responses", {"model": "helper", "input": given})
-        assert reply.headers["x-bridle-dropped"] == "tool clock.exec"
+        declared = "part additional_tools (its tools are declared one by one)"
+        assert reply.headers["x-bridle-dropped"] == f"tool clock.exec; {declared}"
         free, function = reply.json["output"]
         assert (free["type"], free["input"], free["namespace"]) == ("custom_tool_call", "a b", "functions")
         assert (function["type"], function["name"], function["namespace"]) == (

@@ -8,7 +8,7 @@ import json
 import random
 from dataclasses import replace
 
-from cache_oracle import Ask, Piece, Turn, World, definition
+from tests.sim.cache.cache_oracle import Ask, Piece, Turn, World, definition
 
 WORLDS = [
     World("anthropic", "claude-sonnet-5-5", "marks", 512, runs=True),

@@ -1,15 +1,11 @@
 """The simulated cache against the oracle, and each of its rules by hand."""
 
 import asyncio
-import os
 import random
 from collections import Counter
 
 import msgspec
 import pytest
-from cache_conversations import WORLDS, body, conversation, headers
-from cache_oracle import figures
-from sim_families import FAMILIES, put, question, told
 
 from bridle.ports.transport import OutgoingRequest
 from bridle.providers.catalogue import find_model
@@ -19,9 +15,12 @@ from bridle.sim.simulator import Simulator
 from bridle.testing.fake_clock import FakeClock
 from bridle.values.message import Stop
 from bridle.values.request import Breakpoint
+from tests.sim.cache.cache_conversations import WORLDS, body, conversation, headers
+from tests.sim.cache.cache_oracle import figures
+from tests.sim.sim_families import FAMILIES, put, question, told
+from tests.suite.campaign import IS_WHOLE, scale
 
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
-CONVERSATIONS = 30 * CAMPAIGN
+CONVERSATIONS = scale(30)
 """For each of nine worlds: 270 by default; with a campaign of 40 more than 10,000."""
 
 
@@ -58,6 +57,8 @@ def test_the_cache_agrees_with_the_oracle(world):
         assert told == expected, f"seed {seed}"
         for fresh, read, written, long in told:
             seen.update(read=read > 0, written=written > 0, long=long > 0, fresh=fresh > 0, all=1)
+    if not IS_WHOLE:
+        return
     assert seen["all"] > seen["read"] > seen["all"] / 6, "random conversations must hit often, and miss often"
     if world.way != "prefix":
         assert min(seen["written"], seen["long"]) > seen["all"] / 100

@@ -2,7 +2,6 @@
 
 import msgspec
 import pytest
-from sim_conversation import MODEL, Conversation, spec
 
 from bridle.sim.responder.rule_based import SIMULATED_NOTE, respond
 from bridle.sim.responder.skills.files import find_keywords
@@ -10,6 +9,7 @@ from bridle.sim.responder.skills.weather import find_cities
 from bridle.values.message import Message, Reasoning, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Abilities
 from bridle.values.request import OutputSpec, Request, Thinking, ToolChoice
+from tests.sim.responder.sim_conversation import MODEL, Conversation, spec
 
 NUMBERS = {"a": {"type": "number"}, "b": {"type": "number"}}
 CALCULATE = spec("calculate", {"expression": {"type": "string"}}, "Work out an arithmetic expression.")

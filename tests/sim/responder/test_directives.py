@@ -2,11 +2,11 @@
 
 import msgspec
 import pytest
-from sim_conversation import Conversation, spec
 
 from bridle.sim.responder.rule_based import SIMULATED_NOTE
 from bridle.sim.responder.script import parse_script
 from bridle.values.message import Reasoning, Stop, Text, ToolCall
+from tests.sim.responder.sim_conversation import Conversation, spec
 
 ADD = spec("add", {"a": {"type": "integer"}, "b": {"type": "integer"}})
 

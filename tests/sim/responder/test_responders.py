@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from sim_families import FAMILIES, put, question, told
 
 from bridle.sim.responder.alternatives import AdversarialResponder, ScriptedResponder, echo_last_input
 from bridle.sim.responder.decision import CutAfter
@@ -11,6 +10,7 @@ from bridle.sim.responder.script_file import parse_steps, read_script
 from bridle.sim.simulator import Simulator
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Reply
+from tests.sim.sim_families import FAMILIES, put, question, told
 
 STEPS = ["Hello.", {"expect": "x", "say": "one\ntwo", "calls": [{"name": "f", "arguments": {"a": 1}}]}]
 

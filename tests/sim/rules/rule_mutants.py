@@ -23,12 +23,11 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import NamedTuple
 
-from rule_examples import RuleExamples, find_examples
-
 import bridle.sim
 from bridle.sim.families import FAMILIES, list_profiles
 from bridle.sim.rules.engine import ProviderRule, RawRequest, find_violation
 from bridle.values.model import Abilities
+from tests.sim.rules.rule_examples import RuleExamples, find_examples
 
 FOLDER = Path(bridle.sim.__file__).parent
 SECONDS_MAX = 5

@@ -1,9 +1,9 @@
 """The independent rules find what each family refuses, and nothing that it accepts."""
 
 import pytest
-from family_rules import SENTINEL, Demands, Handed, violations
 
 from bridle.values.model import Abilities
+from tests.sim.rules.family_rules import SENTINEL, Demands, Handed, violations
 
 ABLE = Abilities(sampling=False, thinking=("adaptive",))
 HEADERS = {"anthropic-version": "2026-10-21"}

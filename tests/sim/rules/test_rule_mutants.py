@@ -3,13 +3,13 @@
 By default a sample of the mutants is tried, the same one every time; BRIDLE_CAMPAIGN=10 tries them all.
 """
 
-import os
-
-from rule_mutants import killed, loaded, mutants, sound
+import pytest
 
 from bridle.sim.families import list_families
+from tests.sim.rules.rule_mutants import killed, loaded, mutants, sound
+from tests.suite.campaign import SCALE
 
-SHARE = min(1.0, float(os.environ.get("BRIDLE_CAMPAIGN", "1")) / 10)
+SHARE = min(1.0, SCALE / 10)
 
 EQUIVALENT = {
     "bridle.sim.openai_chat.rules_compatible_servers._is_object: `return False` became `return None`": "both are false",
@@ -30,6 +30,7 @@ def test_the_rules_as_they_are_pass_their_examples():
             assert sound(family, rules)
 
 
+@pytest.mark.slow
 def test_every_mutant_is_killed():
     tried, survivors, seen = 0, [], set()
     for number, mutant in enumerate(mutants(list_families())):

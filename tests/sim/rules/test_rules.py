@@ -6,12 +6,12 @@ The examples are data (`examples/<family>.json`), and a rule without examples fa
 import string
 
 import pytest
-from rule_examples import find_examples, list_all_rules, load_examples
 
 from bridle.sim.families import list_families, list_profile_names, list_profiles, list_rules
 from bridle.sim.rules.engine import RawRequest, find_violation, rules_as_markdown
 from bridle.values.errors import MisuseError
 from bridle.values.model import Abilities
+from tests.sim.rules.rule_examples import find_examples, list_all_rules, load_examples
 
 FAMILIES = list_families()
 MANNERS = [(family, profile.name) for family in FAMILIES for profile in list_profiles(family)]

@@ -7,13 +7,13 @@ import asyncio
 import json
 
 import pytest
-from rule_examples import find_examples
-from sim_families import MODELS, outgoing, question
 
 from bridle.ports.transport import OutgoingRequest
 from bridle.sim.families import list_families, list_rules
 from bridle.sim.rules.engine import RawRequest
 from bridle.sim.simulator import Simulator
+from tests.sim.rules.rule_examples import find_examples
+from tests.sim.sim_families import MODELS, outgoing, question
 
 CLAUDE, GPT, CHAT, GEMINI, CONVERSE = (
     "anthropic", "openai_responses", "openai_chat", "gemini", "bedrock_converse",

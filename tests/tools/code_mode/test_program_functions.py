@@ -1,41 +1,15 @@
 """Functions for programs: names, signatures and types made from schemas, the same text in every process."""
 
 import ast
-import json
+import os
 import subprocess
 import sys
-from dataclasses import dataclass
-from typing import Literal
 
 import pytest
 
 from bridle import RawTool, tool
 from bridle.tools.code_mode.functions import make_functions, render_type
-from bridle.values.request import ToolSpec
-
-
-class Spec:
-    """A tool with any schema, as a server declares it."""
-
-    def __init__(self, name, parameters=None, description=""):
-        schema = {"type": "object", "properties": parameters or {}}
-        self.spec = ToolSpec(name=name, description=description, parameters=json.dumps(schema))
-
-
-@dataclass
-class Address:
-    street: str
-    number: int = 1
-
-
-@tool
-def send(to: Address, kind: Literal["letter", "parcel"], tags: list[str] | None = None) -> dict[str, int]:
-    """Send something.
-
-    Args:
-        kind: What it is.
-    """
-    return {}
+from tests.tools.code_mode.function_samples import Spec, send
 
 
 def test_a_signature_has_names_types_and_docs():
@@ -144,13 +118,13 @@ def test_results_are_text_only_where_the_tool_returns_text():
 
 def test_the_text_is_the_same_in_every_process():
     program = (
-        "from test_program_functions import send, Spec\n"
+        "from tests.tools.code_mode.function_samples import send, Spec\n"
         "from bridle.tools.code_mode.functions import make_functions\n"
         "print(make_functions([send, Spec('a-b', {'x': {'enum': ['b', 'a']}})]))"
     )
     texts = {
         subprocess.run(
-            [sys.executable, "-c", program], cwd=__file__.rpartition("/")[0], env={"PYTHONHASHSEED": seed}, check=True,
+            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, check=True,
             capture_output=True, text=True,
         ).stdout
         for seed in ("1", "2")

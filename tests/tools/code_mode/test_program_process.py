@@ -232,3 +232,38 @@ def test_a_process_that_was_stopped_at_once_leaves_nothing(tmp_path):
             await process.receive(5.0)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_stop_that_is_cancelled_leaves_nothing(turns, tmp_path):
+    """The event loop goes on, as that of `run_sync` does: nothing else would end the program."""
+
+    async def run():
+        process = ProgramProcess(None, tmp_path, 1000)
+        await process.start("while True: pass", ())
+        ended = asyncio.Event()
+        process._ending.add_done_callback(lambda _: ended.set())
+        stopping = asyncio.create_task(process.stop())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        stopping.cancel()
+        await asyncio.wait((stopping,))
+        if turns:  # it had begun
+            async with asyncio.timeout(20):
+                await ended.wait()
+        await process.stop()
+        return process._running
+
+    running = asyncio.run(run())
+    assert running._popen.returncode is not None and running._popen.stdout.closed
+
+
+def test_a_program_ends_with_an_event_loop_that_ends_at_once(tmp_path):
+    async def run():
+        process = ProgramProcess(None, tmp_path, 1000)
+        await process.start("while True: pass", ())
+        return process._running
+
+    running = asyncio.run(run())
+    running._popen.wait(20)
+    assert running._popen.stdout.closed

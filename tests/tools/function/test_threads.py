@@ -9,7 +9,6 @@ import sys
 import threading
 
 import pytest
-from patience import PATIENCE_SECONDS
 
 from bridle import Agent
 from bridle.ports.run_context import RunContext
@@ -19,6 +18,7 @@ from bridle.tools import tool
 from bridle.tools.function import threads
 from bridle.tools.function.threads import _ThreadPool, run_in_thread
 from bridle.values.events import ToolFinished
+from tests.suite.patience import PATIENCE_SECONDS
 
 CONTEXT = RunContext(context=None, session="s", call_id="c", idempotency_key="k")
 WAITS_MAX = 1_000_000
@@ -88,6 +88,7 @@ class Answers:
     def __init__(self, work):
         self.work = work
         self.started = self.running = self.left = self.stuck = False
+        self.pool, self.waits = None, 0
         self.done = threading.Event()
         self.refused = None
 
@@ -152,7 +153,7 @@ def test_abandoned_functions_in_every_thread_do_not_make_calls_wait():
 
 
 def test_a_call_that_found_no_thread_in_time_says_that_it_never_started(monkeypatch):
-    monkeypatch.setattr(threads, "_thread_pools", {os.getpid(): _ThreadPool(limit=1, left_max=1)})
+    monkeypatch.setattr(threads, "_thread_pools", {(os.getpid(), "tools"): _ThreadPool(limit=1, left_max=1)})
     gate, ran = Gate(), []
 
     @tool(effect="read", timeout=None)
@@ -175,8 +176,8 @@ def test_a_call_that_found_no_thread_in_time_says_that_it_never_started(monkeypa
     result = Agent(script, tools=[holds, waits], watchers=[LetGo()]).run_sync("?")
     first, second = result.messages[2].results
     assert (first.outcome, first.text) == ("ok", "through")
-    assert second.outcome == "timeout"
-    assert "never started" in second.text
+    assert second.outcome == "error"
+    assert second.text.startswith("not started: all 1 threads for tools were busy; nothing was done")
     assert ran == []
 
 

@@ -4,6 +4,7 @@ import asyncio
 import enum
 import json
 import uuid
+from array import array
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -13,8 +14,12 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
+from pydantic import BaseModel, ConfigDict
 
+from bridle import Agent
 from bridle.ports.run_context import RunContext
+from bridle.testing import scripted
+from bridle.testing.scripted_model import call_reply
 from bridle.tools import tool
 from bridle.tools.function.invoker import make_result_parts
 from bridle.tools.schema.json_form import to_json_form, to_json_text
@@ -140,3 +145,107 @@ def test_what_contains_itself_is_named():
 def test_json_text_is_json():
     value = {"a": [1.5, True, None, '"\\\n\x00é'], "b": {}}
     assert json.loads(to_json_text(value)) == value
+
+
+class Shown(msgspec.Struct):
+    picture: Media
+    caption: str
+
+
+@dataclass
+class Page:
+    picture: Media
+    number: int
+
+
+class Album(NamedTuple):
+    pictures: list[Media]
+
+
+class Poster(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    picture: Media
+    day: date = date(2026, 5, 1)
+
+
+class Frame(BaseModel):
+    posters: dict[str, Poster]
+
+
+BIG = Media.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 240, name="chart.png")
+OTHER = Media.from_bytes(b"%PDF-1.7\n" + bytes(3000))
+HOLDERS = {
+    "dict": lambda media: {"picture": media, "n": 1},
+    "list in a dict": lambda media: {"pictures": [media]},
+    "dict in a list": lambda media: [{"picture": media}],
+    "tuple": lambda media: {"pictures": (media, 1)},
+    "dataclass": lambda media: Page(media, 1),
+    "struct": lambda media: Shown(media, "c"),
+    "named tuple": lambda media: Album([media]),
+    "pydantic": lambda media: Poster(picture=media),
+    "nested pydantic": lambda media: Frame(posters={"a": Poster(picture=media)}),
+    "pydantic in a dataclass": lambda media: Page(Poster(picture=media), 1),
+    "deque": lambda media: {"pictures": deque([media])},
+}
+"""Every structure that a tool may return, around a medium."""
+
+
+@pytest.mark.parametrize("media", [BIG, OTHER, Media.from_url("https://example.org/a.png")])
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_media_in_a_structure_are_sent_as_media(holder, media):
+    text, *lifted = make_result_parts(HOLDERS[holder](media), "t")
+    assert lifted == [media]
+    assert len(text.text) < 200 and f"[{media.kind} 1 of this result" in text.text
+    assert json.loads(text.text)
+
+
+def test_several_media_are_numbered_and_a_repeated_one_is_sent_once():
+    text, *lifted = make_result_parts({"a": BIG, "b": [OTHER, BIG]}, "t")
+    assert lifted == [BIG, OTHER]
+    assert json.loads(text.text) == {
+        "a": "[image 1 of this result: image/png chart.png]",
+        "b": [
+            "[document 2 of this result: application/pdf]",
+            "[image 1 of this result: image/png chart.png]",
+        ],
+    }
+
+
+class Raw(BaseModel):
+    data: bytes
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"data": b"\xff" * 1000},
+        [bytearray(b"\xff")],
+        {"data": memoryview(b"\xff")},
+        {"data": array("B", range(200))},
+        Raw(data=b"\xff\xfe"),
+    ],
+)
+def test_bytes_in_a_structure_are_named_and_never_become_text(value):
+    with pytest.raises(TypeError, match=r"tool `t` returned a .*, which has no JSON form"):
+        make_result_parts(value, "t")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "sim:anthropic/claude-sonnet-5-5",
+        "sim:openai/gpt-6-sol",
+        "sim:gemini/gemini-3.5-flash",
+        "sim:bedrock_converse/global.anthropic.claude-sonnet-4-6",
+    ],
+)
+def test_a_picture_in_a_dict_costs_no_text(model):
+    @tool
+    def draw() -> dict[str, object]:
+        return {"title": "a chart", "picture": BIG}
+
+    line = scripted(call_reply(("draw", {})), "nice", model=model)
+    result = Agent(line, tools=[draw]).run_sync("?")
+    (answered,) = [each for message in result.messages for each in message.results]
+    assert answered.parts[1] == BIG and BIG.data not in answered.text
+    assert result.usage.input < 10_000

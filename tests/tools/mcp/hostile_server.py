@@ -74,6 +74,26 @@ def list_tools():
         ]
     if "changed" in MODES:
         tools[0]["description"] = "Another description."
+    if "tasks" in MODES:
+        tools += [
+            tool("only_task", execution={"taskSupport": "required"}),
+            tool("also_task", execution={"taskSupport": "optional"}),
+        ]
+    if "bomb" in MODES:
+        chain = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(30)}
+        field = {"$ref": "#/$defs/d0"}
+        tools.append(
+            tool(
+                "bomb",
+                inputSchema={
+                    **OBJECT,
+                    "properties": {"x": field},
+                    "$defs": {**chain, "d30": {"type": "string"}},
+                },
+            )
+        )
+    if "countless" in MODES:
+        tools += [tool(f"number_{index}") for index in range(50_000)]
     if "many" in MODES:
         tools += [tool(f"number_{index}", f"Handles case {index}.") for index in range(200)]
     if "reversed" in MODES:
@@ -100,7 +120,14 @@ def make_question(arguments):
     if arguments["method"] == "sampling/createMessage":
         text = arguments.get("text", "What is the capital of France?")
         message = {"role": arguments.get("role", "user"), "content": {"type": "text", "text": text}}
-        return {"messages": [message], "maxTokens": arguments.get("tokens", 500), "systemPrompt": "Be brief."}
+        more = {"stopSequences": arguments["stop"]} if "stop" in arguments else {}
+        system = arguments.get("system", "Be brief.")
+        return {
+            "messages": [message],
+            "maxTokens": arguments.get("tokens", 500),
+            "systemPrompt": system,
+            **more,
+        }
     schema = {
         "type": "object",
         "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 7}},

@@ -1,9 +1,14 @@
 """An MCP server behind OAuth, made with the server side of the `mcp` package: `python oauth_server.py PORT [MODE]`.
 
 It accepts every sign-in at once, unless the mode is `refuse`.  Tokens are valid for an hour; `short` makes the first
-one invalid after the first use, so that it must be refreshed; `leak` makes tokens that the client refuses to read.
+one invalid after the first use, so that it must be refreshed; `leak` makes tokens that the client refuses to read;
+`lead` names an authorization server at a link-local address; `sse` serves the old transport at /sse.
+
+`POST /control/NAME` changes it while it runs: `revoke_access` and `revoke_all` make tokens invalid, `refuse` and `accept`
+decide about the next sign-ins.  `GET /control/seen` lists the tokens that it was sent.
 """
 
+import asyncio
 import secrets
 import sys
 import time
@@ -18,6 +23,7 @@ from starlette.routing import Route
 
 PORT, MODE = int(sys.argv[1]), (sys.argv[2] if len(sys.argv) > 2 else "")
 URL = f"http://127.0.0.1:{PORT}"
+STATE = {"refuse": MODE == "refuse", "seen": []}
 
 
 class Provider:
@@ -31,7 +37,7 @@ class Provider:
         self.clients[client_info.client_id] = client_info
 
     async def authorize(self, client, params):
-        if MODE == "refuse":
+        if STATE["refuse"]:
             return construct_redirect_uri(str(params.redirect_uri), error="access_denied", state=params.state)
         code = f"code-{secrets.token_hex(16)}"
         self.codes[code] = AuthorizationCode(
@@ -74,12 +80,13 @@ class Provider:
         self.access.pop(token.token, None)
 
 
+provider = Provider()
 app = MCPServer(
     "private",
-    auth_server_provider=Provider(),
+    auth_server_provider=provider,
     auth=AuthSettings(
         issuer_url=URL,
-        resource_server_url=f"{URL}/mcp",
+        resource_server_url=f"{URL}/sse" if MODE == "sse" else f"{URL}/mcp",
         client_registration_options=ClientRegistrationOptions(enabled=True),
     ),
 )
@@ -91,8 +98,19 @@ def secret() -> str:
     return "the treasure"
 
 
+@app.tool()
+async def hang() -> str:
+    """A tool that does not end."""
+    await asyncio.Event().wait()
+
+
+@app.resource("text://secret")
+def text() -> str:
+    return "the treasure"
+
+
 def main():
-    made = app.streamable_http_app()
+    made = app.sse_app() if MODE == "sse" else app.streamable_http_app()
     if MODE == "leak":
 
         async def answer_badly(request):
@@ -100,12 +118,39 @@ def main():
 
         made.router.routes.insert(0, Route("/token", answer_badly, methods=["POST"]))
 
+    async def control(request):
+        name = request.path_params["name"]
+        if name.startswith("revoke"):
+            provider.access.clear()
+            if name == "revoke_all":
+                provider.refresh.clear()
+        elif name in ("refuse", "accept"):
+            STATE["refuse"] = name == "refuse"
+        return JSONResponse(STATE["seen"])
+
+    made.router.routes.insert(0, Route("/control/{name}", control, methods=["GET", "POST"]))
+    if MODE == "lead":
+
+        async def lead(request):
+            return JSONResponse(
+                {"resource": f"{URL}/mcp", "authorization_servers": ["http://169.254.169.254/latest"]}
+            )
+
+        made.router.routes.insert(0, Route("/.well-known/oauth-protected-resource/mcp", lead))
+
+    async def noting(scope, receive, send):
+        if scope["type"] == "http":
+            for name, value in scope["headers"]:
+                if name == b"authorization":
+                    STATE["seen"].append(value.decode())
+        await made(scope, receive, send)
+
     class Announcing(uvicorn.Server):
         async def startup(self, sockets=None):
             await super().startup(sockets)
             print("up", flush=True)
 
-    Announcing(uvicorn.Config(made, host="127.0.0.1", port=PORT, log_level="error")).run()
+    Announcing(uvicorn.Config(noting, host="127.0.0.1", port=PORT, log_level="error")).run()
 
 
 main()

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from mcp_servers import hostile
 
 from bridle import (
     Agent,
@@ -20,6 +19,7 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.events import Configured, PrefixMoved, ToolStarted
+from tests.tools.mcp.mcp_servers import hostile
 
 
 async def list_events(store, kind, session="s"):

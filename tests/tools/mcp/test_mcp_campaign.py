@@ -5,17 +5,18 @@ The server kills itself with SIGKILL in one of ten calls: before the work, befor
 """
 
 import asyncio
-import os
 import random
 from collections import Counter
 
-from mcp_servers import hostile, list_pids, list_session_members
+import pytest
 
 from bridle import Agent, ToolFinished, ToolStarted
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from tests.suite.campaign import scale
+from tests.tools.mcp.mcp_servers import hostile, list_pids, list_session_members
 
-ROUNDS = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+ROUNDS = scale(1)
 CALLS = 25
 
 
@@ -35,6 +36,7 @@ def check_round(events, calls, written, outcomes):
             assert outcome == "ok" or (outcome == "error" and starts[event.call_id] == 3)
 
 
+@pytest.mark.slow
 def test_every_call_gets_exactly_one_result_while_the_server_is_killed(tmp_path):
     lines, outcomes = tmp_path / "lines", Counter()
     files = [tmp_path / "writing", tmp_path / "reading"]

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp_servers import CONTEXT, SCRIPT, hostile, list_pids, list_session_members, wait_until_gone
 
 import bridle
 from bridle import BadTool, MisuseError, OutcomeUnknown
@@ -15,6 +14,14 @@ from bridle.mcp import server
 from bridle.tools.mcp.names import make_tool_name
 from bridle.tools.mcp.server_settings import ToolRefusal
 from bridle.values.message import Media
+from tests.tools.mcp.mcp_servers import (
+    CONTEXT,
+    SCRIPT,
+    hostile,
+    list_pids,
+    list_session_members,
+    wait_until_gone,
+)
 
 
 def test_a_server_is_listed_and_called():
@@ -74,6 +81,7 @@ def test_a_service_that_left_the_session_ends_with_its_server(tmp_path):
     assert list_session_members(list_pids(path)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_process_tree_ends_with_a_killed_process(tmp_path, how):
     pids, service = tmp_path / "pids", tmp_path / "service"

@@ -5,11 +5,11 @@ import logging
 import sys
 
 import pytest
-from mcp_servers import SCRIPT
 
 from bridle import MisuseError, load_agent
 from bridle.cli.main import main
 from bridle.mcp import load_servers
+from tests.tools.mcp.mcp_servers import SCRIPT
 
 ENTRY = {"command": sys.executable, "args": [str(SCRIPT)]}
 

@@ -1,16 +1,10 @@
 """Sign-in to a server that the `mcp` package protects with OAuth, and what must not leak on the way."""
 
 import asyncio
-import contextlib
 import json
 import logging
-import socket
 import stat
-import subprocess
-import sys
-from pathlib import Path
 
-import httpx2
 import pytest
 
 from bridle import Agent
@@ -18,40 +12,7 @@ from bridle.mcp import OAuth, server
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.errors import MisuseError
-
-SCRIPT = Path(__file__).parent / "oauth_server.py"
-
-
-@contextlib.contextmanager
-def protected(mode=""):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(port), mode], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout.readline() == "up\n"
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-class Browser:
-    """Follows the sign-in page as a browser does, in the background."""
-
-    def __init__(self):
-        self.visits, self.pages, self._tasks = [], [], []
-
-    async def open(self, url):
-        self.visits.append(url)
-        self._tasks.append(asyncio.create_task(self._follow(url)))
-
-    async def _follow(self, url):
-        async with httpx2.AsyncClient(follow_redirects=True) as client:
-            self.pages.append((await client.get(url)).text)
+from tests.tools.mcp.protected_server import Browser, protected, read_secrets
 
 
 def call_secret(url, auth, store=None):
@@ -67,11 +28,6 @@ def call_secret(url, auth, store=None):
         return text, listing.error
 
     return asyncio.run(main())
-
-
-def read_secrets(path):
-    kept = json.loads(path.read_text())
-    return [kept["tokens"]["access_token"], kept["tokens"]["refresh_token"]]
 
 
 def test_a_person_signs_in_once_and_the_tokens_are_kept_in_a_private_file(tmp_path, caplog):
@@ -92,24 +48,20 @@ def test_a_person_signs_in_once_and_the_tokens_are_kept_in_a_private_file(tmp_pa
 
 def test_tokens_go_to_a_storage_of_the_user():
     class Storage:
-        tokens = client = None
+        def __init__(self):
+            self.texts = {}
 
-        async def get_tokens(self):
-            return self.tokens
+        async def read(self, server):
+            return self.texts.get(server)
 
-        async def set_tokens(self, tokens):
-            self.tokens = tokens
-
-        async def get_client_info(self):
-            return self.client
-
-        async def set_client_info(self, client_info):
-            self.client = client_info
+        async def write(self, server, text):
+            self.texts[server] = text
 
     storage = Storage()
     with protected() as url:
         assert call_secret(url, OAuth(tokens=storage, open_url=Browser().open))[0] == "the treasure"
-    assert storage.tokens.access_token.startswith("access-") and storage.client.client_id
+    (record,) = map(json.loads, storage.texts.values())
+    assert record["tokens"]["access_token"].startswith("access-") and record["client"]["client_id"]
 
 
 def test_an_expired_token_is_refreshed_without_a_person(tmp_path):

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from command import bridle
-from mcp_servers import CONTEXT, list_session_members
 
 from bridle import Agent, Media
 from bridle.mcp import load_servers, server
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from tests.suite.command import bridle
+from tests.tools.mcp.mcp_servers import CONTEXT, list_session_members
 
 SERVERS = Path(os.environ.get("BRIDLE_MCP_SERVERS", ""))
 pytestmark = pytest.mark.skipif(

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp_servers import more_hostile as hostile
 
 from bridle import (
     Agent,
@@ -20,30 +19,18 @@ from bridle import (
     ServerAsked,
     SubrunCharged,
 )
+from bridle.hooks import guard_input
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from tests.tools.mcp.asking_server import Person, approve, make_crash_agent
+from tests.tools.mcp.mcp_servers import more_hostile as hostile
 
 SAMPLE = {"method": "sampling/createMessage"}
 ELICIT = {"method": "elicitation/create"}
 ALLOW_SAMPLING = Policy(rules=(PermissionRule(decision="allow", tools=("mcp_sampling__h",)),))
 
 
-class Person:
-    """An approver that gives prepared verdicts and keeps the questions."""
-
-    def __init__(self, *verdicts):
-        self._verdicts, self.questions = list(verdicts), []
-
-    async def ask(self, question):
-        self.questions.append(question)
-        return self._verdicts.pop(0)
-
-
-def approve(**values):
-    return ApprovalVerdict(answer="approve", arguments=values or None, by="ada")
-
-
-def run_ask(arguments, *, person=None, policy=None, modes=(), budget=None, store=None, **options):
+def run_ask(arguments, *, person=None, policy=None, modes=(), budget=None, store=None, hooks=(), **options):
     """The answers that the server got, the result and the events of a run with one call of `ask`."""
 
     async def main():
@@ -55,6 +42,7 @@ def run_ask(arguments, *, person=None, policy=None, modes=(), budget=None, store
             policy=policy,
             budget=budget,
             store=store,
+            hooks=hooks,
         )
         result = await agent.run(f"!call mcp__h__ask {json.dumps(arguments)}", "s")
         events = [record.event for record in await agent.store.read("s")]
@@ -153,6 +141,17 @@ def test_hostile_sampling_requests_are_refused(change, reason):
     assert reason in answers[0]["error"] and result.done and not list_events(events, ServerAsked)
 
 
+@pytest.mark.parametrize("member", [{"text": "the word"}, {"system": "the word"}, {"stop": ["the word"]}])
+def test_a_guard_of_the_agent_judges_every_text_of_a_sampling_request(member):
+    @guard_input()
+    def no_word(run, text):
+        return "the word" if "the word" in text and "!call" not in text else None
+
+    answers, _, events = run_ask({**SAMPLE, **member}, policy=ALLOW_SAMPLING, sampling=True, hooks=[no_word])
+    assert "refused" in answers[0]["error"] or "no_word" in answers[0]["error"]
+    assert not [charged for charged in list_events(events, SubrunCharged) if charged.usage.total]
+
+
 def test_a_person_answers_a_question_with_values_that_fit():
     person = Person(approve(age="old"), approve(name="Ada"))
     answers, _, events = run_ask(ELICIT, person=person, elicitation=True)
@@ -220,9 +219,8 @@ def test_a_call_that_runs_again_gets_the_same_answers_without_asking_again(argum
 
 
 CRASHING = """
-import asyncio, json, sys
-sys.path.insert(0, {folder!r})
-from test_mcp_requests import Person, approve, make_crash_agent
+import asyncio
+from tests.tools.mcp.asking_server import Person, approve, make_crash_agent
 
 person = Person(approve(name="Ada"))
 agent = make_crash_agent({store!r}, {marker!r}, person)
@@ -230,19 +228,11 @@ asyncio.run(agent.run('!call mcp__h__ask {{"method": "{method}"}}', "s"))
 """
 
 
-def make_crash_agent(store, marker, person):
-    source = hostile(
-        f"die_asked={marker}", "hang_then", trust=True, sampling=True, elicitation=True, timeout=None
-    )
-    return Agent("sim:", tools=[source], approver=person.ask, store=store)
-
-
 def kill_after_the_answer(tmp_path, arguments):
     """Run a call in a process that is killed after the server was answered and before it answered the call."""
     marker, store = tmp_path / "die", tmp_path / "log.db"
     marker.touch()
-    folder = str(Path(__file__).parent)
-    script = CRASHING.format(folder=folder, store=str(store), marker=str(marker), method=arguments["method"])
+    script = CRASHING.format(store=str(store), marker=str(marker), method=arguments["method"])
     process = subprocess.Popen([sys.executable, "-c", script])
     while marker.exists():
         assert process.poll() is None
@@ -252,6 +242,7 @@ def kill_after_the_answer(tmp_path, arguments):
     return marker, store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [SAMPLE, ELICIT])
 def test_a_run_that_was_killed_resumes_with_the_same_answers(arguments, tmp_path):
     marker, store = kill_after_the_answer(tmp_path, arguments)
@@ -270,6 +261,7 @@ def test_a_run_that_was_killed_resumes_with_the_same_answers(arguments, tmp_path
     assert len(list_events(events, SubrunCharged)) == (arguments is SAMPLE)
 
 
+@pytest.mark.slow
 def test_an_answer_without_a_proof_of_this_user_is_asked_for_again(tmp_path, monkeypatch):
     marker, store = kill_after_the_answer(tmp_path, ELICIT)
     monkeypatch.setenv("BRIDLE_APPROVAL_KEY_FILE", str(tmp_path / "another.key"))  # another user
@@ -284,6 +276,7 @@ def test_an_answer_without_a_proof_of_this_user_is_asked_for_again(tmp_path, mon
     assert len(person.questions) == 1
 
 
+@pytest.mark.slow
 def test_a_rule_that_denies_now_overrides_an_answer_in_the_log(tmp_path):
     marker, store = kill_after_the_answer(tmp_path, SAMPLE)
     deny = Policy(rules=(PermissionRule(decision="deny", name="no", tools=("mcp_sampling__*",)),))
@@ -335,6 +328,7 @@ def test_a_person_who_never_answers_holds_the_call_until_its_deadline_and_no_oth
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_the_example_with_a_server_of_the_newest_protocol_works():
     """The server asks by the result of the call, which is then sent again with the answers."""
     example = Path(__file__).parents[3] / "examples" / "mcp_notes.py"

@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
-from mcp_servers import hostile, list_pids, wait_until_gone
 
 from bridle import Agent, Media, Text
 from bridle.mcp import McpError, PromptArgument, ResourceTemplate, ServerResource
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.errors import MisuseError
+from tests.tools.mcp.mcp_servers import hostile, list_pids, wait_until_gone
 
 
 def use(source, work):

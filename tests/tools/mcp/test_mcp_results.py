@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from mcp_servers import more_hostile as hostile
 
 from bridle import Agent, Media, ViewChanged
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
+from tests.tools.mcp.mcp_servers import more_hostile as hostile
 
 HEARING, DEAF = "sim:gemini/gemini-3.8-flash", "sim:anthropic/claude-sonnet-5-5"
 

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp_servers import CONTEXT, SCRIPT
-from mcp_servers import more_hostile as hostile
 
 from bridle import Agent
 from bridle.mcp import server
@@ -16,6 +14,8 @@ from bridle.sandbox import find_sandbox
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.errors import MisuseError
+from tests.tools.mcp.mcp_servers import CONTEXT, SCRIPT
+from tests.tools.mcp.mcp_servers import more_hostile as hostile
 
 
 @pytest.fixture

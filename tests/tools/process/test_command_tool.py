@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from patience import allow_longer
 
 from bridle import Agent, BadTool, Budget, CommandTool
 from bridle.cli.main import main
@@ -15,6 +14,7 @@ from bridle.testing import check_tool, scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.tools.process.run_process import CapturedOutput
 from bridle.values.result import Progress
+from tests.suite.patience import allow_longer
 
 CONTEXT = RunContext(context=None, session="s", call_id="c", idempotency_key="k")
 SHOW = [sys.executable, "-c", "import sys; print(sys.argv[1:])"]

@@ -9,15 +9,15 @@ import time
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_SECONDS
 
 from bridle import Agent, Budget, MisuseError, run_process, tool
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.tools.process.process_tree import MARK_VARIABLE, _get_guard, _live_trees
 from bridle.tools.process.run_process import RunningProcess
+from tests.suite.campaign import scale
+from tests.suite.patience import PATIENCE_SECONDS
 
-CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 POLL_SECONDS = 0.005
 PROC = Path("/proc")
 
@@ -168,6 +168,7 @@ def test_when_it_is_cancelled_the_whole_family_goes(tmp_path, script, times):
     wait_until(lambda: zombies() == [])
 
 
+@pytest.mark.slow
 def test_a_cancelled_program_is_asked_before_it_is_killed(tmp_path):
     script = f"trap 'echo tidied > {tmp_path / 'tidied'}; exit' TERM; echo 1 2 3 >&3; sleep 1000 & wait"
 
@@ -246,7 +247,7 @@ def test_two_hundred_ends_leave_no_file_open_and_no_zombie():
     async def main():
         await one(1)
         before = len(fds())
-        for number in range(200 * CAMPAIGN):
+        for number in range(scale(200)):
             await one(number)
         assert len(fds()) <= before, "descriptors that earlier tests left may be closed meanwhile"
 
@@ -261,10 +262,11 @@ def test_many_programs_at_once_do_not_stall_the_loop(tmp_path):
 
     async def main():
         opened = os.open(gate, os.O_RDWR)
-        seen, most_per_turn = set(), 0
+        before = {tree.leader.pid for tree in _live_trees}
+        seen, most_per_turn = set(before), 0
         running = asyncio.gather(*(run_process(["sh", "-c", f"read line < {gate}"]) for _ in range(count)))
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while len(seen) < count:
+            while len(seen) < len(before) + count:
                 await asyncio.sleep(0)
                 started = {tree.leader.pid for tree in _live_trees} - seen
                 most_per_turn = max(most_per_turn, len(started))

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_SECONDS
 
 from bridle import run_process
 from bridle.tools.process import process_tree
 from bridle.tools.process.process_tree import ProcessTree, _get_guard, _live_trees
+from tests.suite.patience import PATIENCE_SECONDS
 
 PROC = Path("/proc")
 LAST_NUMBER = PROC / "sys/kernel/ns_last_pid"

@@ -206,6 +206,72 @@ def test_a_tool_and_an_output_from_a_model():
         answer.convert({"title": "t", "houseNumber": "1"})
 
 
+class Oak(BaseModel):
+    name: str
+
+
+class Elm(BaseModel):
+    name: str
+    age: int = 0
+
+
+class Rose(BaseModel):
+    kind: Literal["rose"]
+    name: str
+
+
+class Lily(BaseModel):
+    kind: Literal["lily"]
+    name: str
+
+
+@dataclass
+class Moss:
+    name: str
+
+
+UNIONS = [
+    (Oak | Elm, "`Oak` and `Elm`"),
+    (Oak | Moss, "`Oak` and `Moss`"),
+    (list[Oak | Elm], "`Oak` and `Elm`"),
+    (list[Oak] | list[Elm], "`list[Oak]` and `list[Elm]`"),
+    (dict[str, Oak] | dict[str, Elm], "`dict[str, Oak]` and `dict[str, Elm]`"),
+    (Oak | Elm | None, "`Oak` and `Elm`"),
+    (Rose | Lily, ""),
+    (Annotated[Rose | Lily, Field(discriminator="kind")], ""),
+    (Oak | None, ""),
+    (int | str, ""),
+    (Decimal | str, ""),
+    (Oak | dict[str, int], ""),
+]
+"""The field of a model that is a parameter, and the types that cannot be told apart."""
+
+
+@pytest.mark.parametrize(("field", "confused"), UNIONS)
+def test_a_union_of_objects_in_a_model_that_cannot_be_decided_is_refused(field, confused):
+    class Order(BaseModel):
+        held: field
+
+    def buy(order: Order) -> str:
+        return type(order.held).__name__
+
+    if not confused:
+        assert tool(buy).spec.name == "buy"
+        return
+    with pytest.raises(BadTool, match=r"parameter `order.held` is a union in which") as caught:
+        tool(buy)
+    assert confused in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("field", [list[Moss] | list[Oak], tuple[Moss, int] | tuple[Oak, int]])
+def test_a_union_of_lists_of_objects_that_cannot_be_decided_is_refused(field):
+    def buy(them: field) -> str:
+        return ""
+
+    with pytest.raises(BadTool, match=r"parameter `them` is a union in which .* can be the same JSON"):
+        tool(buy)
+
+
 def test_a_type_pydantic_cannot_describe():
     class Odd:
         @classmethod

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from catalogue_tools import QUESTIONS, five_hundred
 
 from bridle.tools.search.lexical_index import LexicalIndex
 from bridle.tools.search.word_stems import list_stems, list_synonyms
 from bridle.values.request import ToolSpec
 from bridle.values.settings import TOOLS_FOUND_DEFAULT
+from tests.core.calls.catalogue_tools import QUESTIONS, five_hundred
 
 SPECS = tuple(tool.spec for tool in five_hundred())
 INDEX = LexicalIndex()

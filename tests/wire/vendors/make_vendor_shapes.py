@@ -1,4 +1,4 @@
-"""Derives `vendor_shapes.json` from the vendors' published types: `python tests/wire/vendors/make_vendor_shapes.py [--check]`.
+"""Derives `vendor_shapes.json` from the vendors' published types: `python -m tests.wire.vendors.make_vendor_shapes [--check]`.
 
 It needs the vendors' packages (`make oracles` has them).  Only facts are kept: names of members, their types, which
 of them are required, and literal values.  `vendor_shapes.py` reads the file and says how it is laid out.
@@ -18,6 +18,7 @@ import inspect
 import json
 import os
 import sys
+import textwrap
 import types
 import typing
 from pathlib import Path
@@ -95,9 +96,13 @@ class Table:
 class Python:
     """Walks annotations: TypedDicts, pydantic models, and whatever they are made of."""
 
-    def __init__(self, table, prefix, *, models, nulls=True):
-        """`nulls`: an optional member may be written as null; one package leaves such members out instead."""
+    def __init__(self, table, prefix, *, models, nulls=True, in_headers=frozenset()):
+        """`nulls`: an optional member may be written as null; one package leaves such members out instead.
+
+        `in_headers`: members that are sent as headers.
+        """
         self.table, self.prefix, self.models, self.nulls = table, prefix, models, nulls
+        self.in_headers = in_headers
 
     def node(self, kind):
         found = self.written(kind)
@@ -146,7 +151,7 @@ class Python:
             required, optional = {}, {}
             for member, hint in typing_extensions.get_type_hints(kind, include_extras=True).items():
                 alias = noted(hint, "alias") or member
-                if not alias.startswith(HEADER):
+                if alias not in self.in_headers:
                     place = required if is_required(kind, member, hint) else optional
                     place[alias] = self.node(hint)
             more = getattr(kind, "__extra_items__", None)
@@ -163,6 +168,25 @@ class Python:
                 place[field.alias or member] = self.node(field.annotation)
             self.table.put(name, present(required), present(optional))
         return f"#{name}"
+
+
+def list_header_members(method):
+    """The parameters that a method of Anthropic's package sends as headers."""
+    code = ast.parse(textwrap.dedent(inspect.getsource(method)))
+    pairs = [
+        (key, value)
+        for each in ast.walk(code)
+        if isinstance(each, ast.Dict)
+        for key, value in zip(each.keys, each.values, strict=True)
+    ]
+    names = {
+        name.id
+        for key, value in pairs
+        if isinstance(key, ast.Constant) and str(key.value).startswith(HEADER)
+        for name in ast.walk(value)
+        if isinstance(name, ast.Name)
+    }
+    return frozenset(names & inspect.signature(method).parameters.keys())
 
 
 def present(members):
@@ -319,11 +343,15 @@ def service_description():
 
 def anthropic_roots(table):
     from anthropic import types as stable
+    from anthropic.resources.beta.messages import Messages
     from anthropic.types import beta
     from anthropic.types import message_create_params as create
     from anthropic.types.beta import message_create_params as beta_create
 
-    request, reply = Python(table, "a", models=False), Python(table, "a", models=True)
+    in_headers = list_header_members(Messages.create) | list_header_members(Messages.count_tokens)
+    assert "betas" in in_headers, "headers of a preview are not members of a body"
+    request = Python(table, "a", models=False, in_headers=in_headers)
+    reply = Python(table, "a", models=True)
     return {
         "anthropic": request.node(create.MessageCreateParams),
         "anthropic count": request.node(stable.MessageCountTokensParams),

@@ -6,26 +6,26 @@ of calls, signatures, reasoning items, items of the provider's own tools.  BRIDL
 """
 
 import json
-import os
 import random
 from collections import Counter
 
 import msgspec
 import pytest
-from sim_families import question
-from test_vendor_replies import REASONS, STREAMS, differing, is_thought, nearest
-from vendor_replies import BETAS, ROOTS, bare, decoded, echoed_in, said_in, sent_back
-from vendor_shapes import Shapes
-from vendor_streams import NOT_IN_TYPES, cut_bytes, draw_stream, event_root, write_stream
-from vendor_types import type_violations
 
 from bridle.providers import load_codec
 from bridle.providers.wire.call_arguments import unwrap_text
 from bridle.values.errors import ProviderError
 from bridle.values.message import Reasoning, Text
 from bridle.values.result import CallReady, ReasoningDelta, ToolCallDelta
+from tests.sim.sim_families import question
+from tests.suite.campaign import scale
+from tests.wire.vendors.known_losses import REASONS, STREAMS, differing, is_thought, nearest
+from tests.wire.vendors.vendor_replies import BETAS, ROOTS, bare, decoded, echoed_in, said_in, sent_back
+from tests.wire.vendors.vendor_shapes import Shapes
+from tests.wire.vendors.vendor_streams import NOT_IN_TYPES, cut_bytes, draw_stream, event_root, write_stream
+from tests.wire.vendors.vendor_types import type_violations
 
-COUNT = 40 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+COUNT = scale(40)
 EVERY = [*ROOTS.items(), *BETAS.items()]
 BETWEEN = "\n\n"
 """Stands between two pieces of one train of thought."""

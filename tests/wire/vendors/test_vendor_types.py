@@ -12,9 +12,10 @@ import random
 from collections import Counter
 
 import pytest
-import vendor_scenarios
-from vendor_shapes import Maker, Shapes, loaded
-from vendor_types import ADDITIONS, judge, root_of, type_violations
+
+from tests.wire.vendors import vendor_scenarios
+from tests.wire.vendors.vendor_shapes import Maker, Shapes, loaded
+from tests.wire.vendors.vendor_types import ADDITIONS, judge, root_of, type_violations
 
 SCENARIOS = int(os.environ.get("BRIDLE_SCENARIOS", "60"))
 BATCHES = 6

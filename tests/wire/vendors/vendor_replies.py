@@ -8,13 +8,13 @@ with what it gets back.
 import json
 
 from msgspec.structs import replace
-from sim_families import question
-from vendor_rules import DATA_MEMBERS
-from vendor_shapes import Maker
 
 from bridle.providers import load_codec
 from bridle.providers.wire.eventstream import encode_event
 from bridle.values.message import Message, Text, ToolCall, ToolResult
+from tests.sim.sim_families import question
+from tests.wire.vendors.vendor_rules import DATA_MEMBERS
+from tests.wire.vendors.vendor_shapes import Maker
 
 ROOTS = {
     "anthropic": "anthropic reply",

@@ -11,11 +11,10 @@ import json
 import string
 from typing import NamedTuple
 
-from vendor_replies import EVENTS, ROOTS, maker
-from vendor_rules import DATA_MEMBERS
-from vendor_shapes import Shapes
-
 from bridle.providers.wire.eventstream import encode_event
+from tests.wire.vendors.vendor_replies import EVENTS, ROOTS, maker
+from tests.wire.vendors.vendor_rules import DATA_MEMBERS
+from tests.wire.vendors.vendor_shapes import Shapes
 
 BETA_ROOTS = ("anthropic beta reply", "anthropic beta event")
 ALPHABET = (*string.ascii_letters, *' \n\t"\\/{}[]:,', "é", "ß", "中", "𝄞", "😀", "\u2028", "\x7f", "\u0000")

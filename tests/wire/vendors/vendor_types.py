@@ -9,8 +9,9 @@ import re
 from functools import cache
 
 import msgspec
-from vendor_rules import broken_rules
-from vendor_shapes import Addition, Shapes, Violation
+
+from tests.wire.vendors.vendor_rules import broken_rules
+from tests.wire.vendors.vendor_shapes import Addition, Shapes, Violation
 
 PATHS = (
     (r"/v1/messages/count_tokens$", "anthropic count"),

@@ -73,7 +73,9 @@ def format_question(question: PendingApproval, room: int | None, lead: str = "")
 
 
 def _fold_lines(line: str, room: int | None) -> list[str]:
+    # guard: diff-line-escaped
     shown = escape_text(line, exact=True)
+    # guard: diff-line-split
     return [shown] if room is None else split_cells(shown, max(1, room - len(CONTINUED)))
 
 

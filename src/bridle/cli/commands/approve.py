@@ -25,7 +25,6 @@ from bridle.cli.log_access import (
     use_log,
 )
 from bridle.core.calls.argument_changes import list_changes
-from bridle.ports.tool import Json
 from bridle.run.agent import Agent
 from bridle.run.calls.approval import complete_call_arguments, find_pending_approval
 from bridle.run.control.requests import is_run_elsewhere
@@ -76,11 +75,12 @@ def execute(options: argparse.Namespace) -> int:
         # Print the arguments that will run, not those that were asked about.
         if edited is None:
             return answered
-        text = encode_argument_object(edited)
+        text = edited
         state = fold_state(await read_session(agent.store, question.session))
         changed.extend(
             list_changes(question.complete_arguments, complete_call_arguments(state, question.tool, text))
         )
+        # guard: edited-question-shows-defaults
         return replace(
             answered, arguments=text, complete_arguments=complete_call_arguments(state, question.tool, text)
         )
@@ -136,16 +136,12 @@ def answerer_name(options: argparse.Namespace) -> str:
         return "the command line"
 
 
-def encode_argument_object(arguments: dict[str, Json]) -> str:
-    return msgspec.json.encode(arguments).decode()
-
-
-def _parse_arguments(text: str | None) -> dict[str, Json] | None:
+def _parse_arguments(text: str | None) -> str | None:
+    """The arguments as they are written: a number of JSON may have more digits than one of Python."""
     if text is None:
         return None
     try:
         msgspec.json.decode(text, type=dict[str, object])
-        given: dict[str, Json] = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise MisuseError(f"--arguments is not a JSON object: {error}") from None
-    return given
+    return text.strip()

@@ -13,7 +13,6 @@ from bridle.cli.agent_options import add_toolkit_options, is_interactive, make_t
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_log_options, fold_state, read_session, tenant_of, use_log
 from bridle.config.tool_loader import load_tools
-from bridle.core.calls.compensation import merge_compensations
 from bridle.ports.tool import Tool
 from bridle.run.agent import Agent
 from bridle.values.calls import Compensation
@@ -68,11 +67,8 @@ def execute(options: argparse.Namespace) -> int:
 async def _compensate_session(options: argparse.Namespace, tools: list[Tool]) -> tuple[Compensation, ...]:
     async with use_log(options.store) as store:
         state = fold_state(await read_session(store, options.session, tenant_of(options)))
-        inner = {
-            each.session: fold_state(await store.read(each.session)) for each in state.run.budget.subruns
-        }
-        programs = {name: each for name, each in inner.items() if each.settings.model.endpoint.is_program}
-        found = merge_compensations(state, programs)
+        agent = Agent(PLACEHOLDER_MODEL, tools=tools, store=store)
+        found = await agent.open_session(options.session).list_compensations(state)
         left = [item for item in found if item.state != "done"]
         if options.list or not left:
             return found
@@ -82,9 +78,7 @@ async def _compensate_session(options: argparse.Namespace, tools: list[Tool]) ->
             )
         if not options.yes:
             _confirm_compensations(left)
-        return await Agent(PLACEHOLDER_MODEL, tools=tools, store=store).compensate(
-            options.session, settled=options.settled, tenant=tenant_of(options)
-        )
+        return await agent.compensate(options.session, settled=options.settled, tenant=tenant_of(options))
 
 
 def _confirm_compensations(left: list[Compensation]) -> None:

@@ -25,6 +25,7 @@ from bridle.values.errors import MisuseError
 from bridle.watchers.console import format_count
 
 LOCK_FILE_DEFAULT = "bridle.lock"
+LOCK_FILE_VERSION = 1
 EXIT_CHANGED = 1
 
 
@@ -35,7 +36,7 @@ class LockedAgent(msgspec.Struct, frozen=True):
 
 class LockFile(msgspec.Struct, frozen=True):
     agents: dict[str, LockedAgent]
-    version: int = 1
+    version: int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,7 @@ def execute(options: argparse.Namespace) -> int:
             how = "unchanged" if before.get(name) == locked else "changed" if name in before else "new"
             print_line(f"{name}  {locked.hash}  {how}")
     kept = {name: locked for name, locked in before.items() if name not in replaced}
-    _write_lock(path, LockFile(agents=dict(sorted({**kept, **found}.items()))))
+    _write_lock(path, LockFile(agents=dict(sorted({**kept, **found}.items())), version=LOCK_FILE_VERSION))
     return 0
 
 
@@ -99,6 +100,11 @@ def _read_lock(path: Path) -> LockFile:
         raise MisuseError(f"there is no {path}; `bridle lock` without --check writes it") from None
     except (OSError, msgspec.MsgspecError, ValueError) as error:
         raise MisuseError(f"{path} cannot be read ({error}); write it again with `bridle lock`") from None
+    if lock.version != LOCK_FILE_VERSION:
+        raise MisuseError(
+            f"{path} has version {lock.version}, this Bridle reads version {LOCK_FILE_VERSION}; upgrade Bridle, or"
+            " remove the file and write it again with `bridle lock`"
+        )
     for name, locked in lock.agents.items():
         if digest_lines(locked.lines) != locked.hash:
             raise MisuseError(f"{path}: {name} was edited by hand; run `bridle lock` again")

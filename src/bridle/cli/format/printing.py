@@ -24,6 +24,7 @@ def print_line(
     """Print one line."""
     pieces = STYLE_PATTERN.split(words) if styles else [words]
     # Odd pieces are styles.
+    # guard: printed-text-escaped
     shown = "".join(piece if at % 2 else escape_text(piece, prose=prose) for at, piece in enumerate(pieces))
     print(shown, file=file or sys.stdout, end=end, flush=flush)
 

@@ -35,7 +35,7 @@ from bridle.values.budget import (
 from bridle.values.cache import CacheDegraded, CacheEvent, PrefixMoved, PromptDropped, PromptStored
 from bridle.values.calls import ServerRequestEvent
 from bridle.values.memory import ContextRetrieved, InstructionWritten, MemoryLoaded, NoteRemoved, NoteWritten
-from bridle.values.message import Media, Text, ToolCall
+from bridle.values.message import PromptPart, Text, ToolCall
 from bridle.values.record import Record
 from bridle.values.text import escape_text, join_lines
 from bridle.watchers.console import (
@@ -243,6 +243,7 @@ class SessionPrinter:
         self._finished.add(result.call_id)
         took = "not run" if started is None else format_duration(at - started)
         took = "in doubt" if result.outcome == "unknown" else took
+        # guard: hook-outcome-shown
         known = {
             "run": took,
             "probe": "found by its probe",
@@ -372,5 +373,5 @@ def _settings_lines(event: e.Configured) -> list[tuple[str, str]]:
     return [("settings", f"{settings.model.name}, {tools}"), *only, *skipped, *omitted]
 
 
-def _prompt_text(parts: Sequence[Text | Media]) -> str:
+def _prompt_text(parts: Sequence[PromptPart]) -> str:
     return " ".join(part.text if isinstance(part, Text) else f"[{part.kind}]" for part in parts)

@@ -73,6 +73,7 @@ TIME_UP_IN_DOUBT = (
 def limit_scopes(state: State) -> tuple[LimitScope, ...]:
     """All scopes that limit the run, its own first."""
     run = state.run
+    # defect: run-seconds
     elapsed = state.now - run.budget.started_at
     own = LimitScope(
         "", run.budget.limits, add_nested_spending(run.budget.spent, run.budget.nested_spent), elapsed
@@ -80,6 +81,7 @@ def limit_scopes(state: State) -> tuple[LimitScope, ...]:
     if run.budget.limits.session is None:
         return (own,)
     session_spent = add_nested_spending(state.totals.spent, state.totals.nested_spent)
+    # defect: session-seconds
     return own, LimitScope(
         "the session's", run.budget.limits.session, session_spent, state.totals.earlier_seconds + elapsed
     )
@@ -87,6 +89,7 @@ def limit_scopes(state: State) -> tuple[LimitScope, ...]:
 
 def add_nested_spending(own: Spending, inner: Spending) -> Spending:
     """Sum of own and nested spending; nested tool calls are those of programs."""
+    # defect: inner-spending
     return own if inner == NOTHING_SPENT else own + inner
 
 
@@ -131,6 +134,7 @@ def wrap_up_reprompt(state: State) -> Reprompt | None:
         or state.conversation.transcript.messages[-1].role not in ("tool", "user")
     ):
         return None  # nothing is inserted between two attempts or into an answer
+    # defect: shared-warning
     if run.budget.warning:
         return Reprompt(why=WRAP_UP_WHY, message=WRAP_UP_NOTICE.format(used=run.budget.warning))
     if run.budget.limits.wrap_up is None and run.budget.limits.session is None:
@@ -184,15 +188,21 @@ def find_reached_limit(state: State) -> tuple[RunStop, str] | None:
     budget = state.run.budget
     for scope in limit_scopes(state) if budget.limits.kinds or budget.limits.session else ():
         for kind in scope.limits.kinds:
+            # guard: budget-limit-reached
+            # defect: step-limit
             if kind not in CHECKED_PER_CALL and scope.used(kind) >= getattr(scope.limits, kind):
                 return OWN_STOPS.get(kind, "budget"), _describe_reached(scope, kind)
+    # defect: shared-tool-calls
     if budget.tool_call_limit == "shared":
         return "budget", "the shared limit of tool calls is reached, and the model asked for more"
     if budget.tool_call_limit and (calls := tool_calls_left(state)) is not None and calls[0] <= 0:
         return "budget", f"{calls[1]} made, and the model asked for more"
+    # guard: output-room-left
     if output_tokens_room(state) < OUTPUT_TOKENS_MIN:
         descriptions = [_describe_spending(scope) for scope in limit_scopes(state)]
-        unpriced = explain_unpriced_tools(state) if has_dollar_limit(state) else ""
+        unpriced = ""
+        if has_dollar_limit(state):
+            unpriced = explain_unpriced_tools(state) or explain_unpriced_terms(state)
         return "budget", " and ".join(filter(None, descriptions)) + "; the next call would not fit" + unpriced
     return None
 
@@ -203,6 +213,14 @@ LIMIT_STOPS = frozenset(OWN_STOPS.get(kind, "budget") for kind in LIMIT_KINDS)
 """Stop reasons of runs that reached a limit."""
 CHECKED_PER_CALL = ("usd", "tokens", "tool_calls")
 """Kinds of which the next call must fit into the rest; every other kind ends the run when it is used up."""
+
+
+def explain_unpriced_terms(state: State) -> str:
+    """End of a sentence about a dollar limit that requested service terms make impossible; empty if they do not."""
+    settings = state.settings
+    price, terms = settings.model.price, settings.requested_terms if settings.extras else ()
+    unknown = price.unknown_terms(terms) if price is not None else ()
+    return f" (the price of {', '.join(unknown)} of {settings.model.name} is unknown)" if unknown else ""
 
 
 def _describe_reached(scope: LimitScope, kind: str) -> str:
@@ -237,10 +255,12 @@ def output_tokens_room(state: State) -> int:
     rooms = [room]
     for _, limits, spent, _ in limit_scopes(state):
         if limits.tokens is not None:
+            # defect: token-limit
             rooms.append(limits.tokens - spent.usage.total - estimate.prompt_tokens)
         if limits.usd is not None:
             if spent.usd is None:
                 return 0  # with an unknown price no dollar limit can be enforced
+            # defect: spent-dollars
             rooms.append(affordable_output_tokens(state, limits.usd - spent.usd))
     return min(rooms)
 
@@ -255,6 +275,7 @@ def affordable_output_tokens(state: State, dollars_left: Decimal) -> int:
         hosted = price_hosted_tools(state)
         if hosted is None:
             return 0
+        # guard: hosted-cost-in-room
         after_prompt -= hosted
     if rates.output <= 0:
         return MILLION if after_prompt >= 0 else 0
@@ -272,6 +293,7 @@ def worst_case_reservation(state: State, output_tokens: int, pool: str) -> Reser
         hosted = price_hosted_tools(state)
         if hosted is None:
             return Reservation(pool=pool, tokens=tokens, output_tokens=output_tokens)
+        # guard: hosted-cost-in-worst-case
         dollars += hosted
     return Reservation(pool=pool, tokens=tokens, usd=dollars, output_tokens=output_tokens)
 
@@ -293,8 +315,8 @@ def _highest_rates(state: State) -> Rates | None:
     """Highest rates of the next call; service terms requested in extra fields are included."""
     settings = state.settings
     price = settings.model.price
-    words = (extra.json.strip().strip('"') for extra in settings.extras)
-    return price.highest_rates(state.estimate.prompt_tokens, state.now, words) if price else None
+    terms = settings.requested_terms if settings.extras else ()
+    return price.highest_rates(state.estimate.prompt_tokens, state.now, terms) if price else None
 
 
 def _highest_input_rate(state: State, rates: Rates) -> Decimal:
@@ -336,7 +358,8 @@ def price_partial_reply(state: State, usage: Usage, usd: Decimal | None) -> tupl
     """Usage and cost of a reply that broke off."""
     if usage.prompt:
         return usage, usd
-    guess = replace(usage, input=state.estimate.prompt_tokens, incomplete=True)
+    terms = usage.terms or state.settings.requested_terms
+    guess = replace(usage, input=state.estimate.prompt_tokens, incomplete=True, terms=terms)
     price = state.settings.model.price
     return guess, price.cost(guess, state.now) if price else None
 

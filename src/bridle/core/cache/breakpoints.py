@@ -24,8 +24,8 @@ exact prefix. With `cache_by="tenant"` the key includes the tenant. A busy agent
 (`Settings.cache_shards`), each of which writes the prefix separately. Only a digest is sent, so tenant names
 stay private.
 
-An agent without a name gets one derived from its instructions and tool names. It is the same in every process
-and in older logs; a better tool description does not change it, other instructions do.
+An agent without a name gets one derived from its instructions and tool names. It is the same in every
+process; a better tool description does not change it, other instructions do.
 """
 
 import re
@@ -75,6 +75,7 @@ def place_breakpoints(
     """Breakpoints of the next request, in prompt order. `remembers`: content of a tenant or session ends its
     system prompt."""
     abilities = settings.model.abilities
+    # defect: cache-marks
     if not abilities.cache_marks:
         return ()
     ttl = choose_ttl(settings, view)
@@ -83,12 +84,15 @@ def place_breakpoints(
     rules = BREAKPOINT_RULES.get(abilities.cache, BREAKPOINT_RULES["marks"])
     candidates = []
     if abilities.automatic_cache:
+        # defect: end-breakpoint
         candidates.append(Breakpoint(position="end", ttl=ttl))
     elif (end := _find_markable(view, len(view) - 1, rules)) >= 0:
         candidates.append(Breakpoint(position="message", message=end, ttl=ttl))
     before = _find_markable(view, previous_end_index(view), rules)
+    # defect: previous-end
     if before >= 0 and _is_far_back(view, before, rules):
         candidates.append(Breakpoint(position="message", message=before, ttl=ttl))
+    # defect: instructions-breakpoint
     if settings.instructions or remembers:
         candidates.append(Breakpoint(position="system", ttl=ttl))
     if settings.instructions and remembers:
@@ -105,6 +109,7 @@ def choose_ttl(settings: Settings, view: tuple[Message, ...]) -> Ttl:
     lifetime without a known price is used only on request; otherwise a dollar budget could not be enforced.
     """
     offered = settings.model.abilities.cache_ttls or ("5m",)
+    # defect: cache-lifetime
     if settings.cache_ttl != "auto":
         wanted_seconds = TTL_SECONDS[settings.cache_ttl]
         return next((ttl for ttl in offered if TTL_SECONDS[ttl] >= wanted_seconds), offered[-1])
@@ -119,6 +124,7 @@ def choose_ttl(settings: Settings, view: tuple[Message, ...]) -> Ttl:
         return default  # most conversations have no long pause
     pauses = [later - earlier for earlier, later in pairwise(times)]
     for ttl in offered[1:]:
+        # defect: automatic-lifetime
         if any(TTL_SECONDS[default] < pause <= TTL_SECONDS[ttl] for pause in pauses):
             return ttl
     return default

@@ -195,7 +195,7 @@ def _diagnose_call(
         outcome=outcome,
         why=why,
         missed_tokens=missed,
-        usd=_price_miss(model, usage, missed) if missed else NO_COST,
+        usd=_price_miss(model, usage, missed, sent.at) if missed else NO_COST,
     )
 
 
@@ -258,8 +258,8 @@ def _find_miss_cause(
     return "provider", ""
 
 
-def _price_miss(model: Model, usage: Usage, missed: int) -> Decimal | None:
-    rates = model.price.rates(usage.prompt) if model.price is not None else None
+def _price_miss(model: Model, usage: Usage, missed: int, at: float) -> Decimal | None:
+    rates = model.price.rates(usage.prompt, at) if model.price is not None else None
     if rates is None:
         return None
     write_rate = rates.cache_write_1h if usage.cache_write_1h else rates.cache_write

@@ -55,6 +55,7 @@ def find_prefix_change(
     step.
     """
     last = state.cache.last_request
+    # defect: prefix-recorded
     if last is None or (aside and request.model.model_key != state.settings.model.model_key):
         return None
     if aside:
@@ -115,6 +116,7 @@ def _is_forbidden_change(settings: Settings, event: PrefixMoved) -> bool:
     """
     is_allowed = event.cause in ALLOWED_CAUSES
     is_intended = is_allowed or (event.cause == "model_switched" and bool(settings.models))
+    # defect: prefix-forbidden
     return settings.prefix == "strict" and not is_intended
 
 
@@ -198,7 +200,7 @@ def _explain_memory_change(state: State, last: RequestSnapshot) -> tuple[str, Pr
 def _explain_tools_change(state: State, last: RequestSnapshot) -> tuple[PrefixCause, str]:
     new = state.tools.revealed[len(last.revealed_tools) :]
     if new and state.settings.tools == last.settings.tools:
-        return "tools_shown", f"the model was shown {', '.join(new)}"
+        return "tools_revealed", f"the model was shown {', '.join(new)}"
     return "settings_changed", "the agent's tools changed"
 
 

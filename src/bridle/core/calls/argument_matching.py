@@ -13,17 +13,22 @@ Omitted arguments have the defaults of the tool's schema, wherever they are: on 
 (other type, other constant, missing field) contributes none.
 """
 
+import importlib
 import math
 import operator
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from bridle.values.schema_limits import BACKTRACKS_MAX
 from bridle.values.text import IGNORABLE
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
 
 COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "=": operator.eq}
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -70,6 +75,7 @@ def fold_text(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", IGNORABLE.sub("", text))
         text = IGNORABLE.sub("", unicodedata.normalize("NFKC", text.casefold()))
+    # guard: argument-text-folded
     return CONTROL_CHARACTERS.sub("", SPACES.sub(" ", text)).casefold()
 
 
@@ -352,11 +358,24 @@ def _is_excluded(schema: Schema, value: object) -> bool:
     return isinstance(schema.get("enum"), list) and value not in schema["enum"]
 
 
-def _matches_property_pattern(pattern: object, name: str) -> bool:
+def _matches_property_pattern(pattern: str, name: str) -> bool:
+    """True if the pattern matches, and in case of doubt: it may be invalid, or take too many steps."""
+    validator = _load_pattern(pattern)
+    if validator is None or validator.is_valid(name):
+        return True
+    return any(error.kind.name != "pattern" for error in validator.iter_errors(name))
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _load_pattern(pattern: str) -> "Validator | None":
+    # The pattern is from outside: `re` has no limit for the time that a search may take.
+    module = importlib.import_module("jsonschema_rs")
+    options = module.FancyRegexOptions(backtrack_limit=BACKTRACKS_MAX)
     try:
-        return re.search(str(pattern), name) is not None
-    except re.error:
-        return True  # a pattern of another regex dialect may match anything
+        validator: Validator = module.validator_for({"pattern": pattern}, pattern_options=options)
+    except ValueError:
+        return None
+    return validator
 
 
 def list_schemas(several: Any) -> tuple[Any, ...]:

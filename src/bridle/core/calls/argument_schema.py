@@ -56,7 +56,7 @@ class _SchemaCloser:
         """Close a schema that describes a separate value: the arguments, a field, an item."""
         if not isinstance(schema, dict):
             return schema
-        applied = list(self._applied_schemas(schema, ()))
+        applied = list(self._applied_schemas(schema))
         names = {name: None for each in applied for name in _declared_fields(each)}
         closed = self._descend(schema)
         lists_fields = any("properties" in each for each in applied)
@@ -102,32 +102,32 @@ class _SchemaCloser:
         return closed
 
     def _fields_declared_twice(self, schema: Schema) -> Iterator[str]:
-        counted = Counter(
-            name for each in self._applied_schemas(schema, ()) for name in _declared_fields(each)
-        )
+        counted = Counter(name for each in self._applied_schemas(schema) for name in _declared_fields(each))
         return (name for name, count in counted.items() if count > 1)
 
-    def _applied_schemas(self, schema: Any, followed: tuple[str, ...]) -> Iterator[Schema]:
-        """This schema and all others that apply to the same object."""
-        if not isinstance(schema, dict):
-            return
-        yield schema
-        for name in _SAME_OBJECT_LISTS:
-            for each in list_schemas(schema.get(name)):
-                yield from self._applied_schemas(each, followed)
-        for name in _SAME_OBJECT:
-            yield from self._applied_schemas(schema.get(name), followed)
-        for name in _SAME_OBJECT_MAPS:
-            for each in list_schemas(schema.get(name)):
-                yield from self._applied_schemas(each, followed)
-        for name in ("$ref", "$dynamicRef"):
-            reference = schema.get(name)
-            if isinstance(reference, str) and reference not in followed:
-                found = resolve_reference(self._root, reference)
-                # An unresolvable reference may allow anything.
-                yield from self._applied_schemas(
-                    {"additionalProperties": True} if found is None else found, (*followed, reference)
-                )
+    def _applied_schemas(self, schema: Any) -> Iterator[Schema]:
+        """This schema and all others that apply to the same object, each once."""
+        followed: set[str] = set()
+        waiting = [schema]
+        while waiting:
+            each = waiting.pop()
+            if not isinstance(each, dict):
+                continue
+            yield each
+            inner: list[Any] = []
+            for name in (*_SAME_OBJECT_LISTS, *_SAME_OBJECT_MAPS):
+                inner.extend(list_schemas(each.get(name)))
+            inner.extend(each.get(name) for name in _SAME_OBJECT)
+            for name in ("$ref", "$dynamicRef"):
+                if isinstance(reference := each.get(name), str) and reference not in followed:
+                    followed.add(reference)
+                    found = resolve_reference(self._root, reference)
+                    # An unresolvable reference may allow anything.
+                    inner.append(_UNKNOWN if found is None else found)
+            waiting.extend(reversed(inner))
+
+
+_UNKNOWN: Schema = {"additionalProperties": True}
 
 
 def _list_objects(data: Any) -> Iterator[Schema]:

@@ -210,8 +210,10 @@ def _explain_withheld(state: State, spec: ToolSpec) -> str:
 def explain_missing_hosted(hosted: HostedSpec, model: Model) -> str:
     """Reason why a model cannot be offered a hosted tool, with the alternative; empty if it can."""
     options = dict(model.abilities.hosted).get(hosted.concept)
+    # guard: hosted-tool-known
     if options is None:
         return f"{model.name} has no hosted {hosted.concept}; use {hosted.alternative}"
+    # guard: hosted-restrictions-enforced
     unmet = [name for name in hosted.restrictions if name not in options]
     if unmet:
         return f"the provider of {model.name} does not enforce {', '.join(unmet)}; use {hosted.alternative}"
@@ -222,10 +224,12 @@ def apply_request_adjusted(state: State, event: RequestAdjusted, at: float, proo
     """Record adjustments once per run; with `on_adjusted="error"`, until the cause is gone."""
     run = state.run
     if state.settings.on_adjusted == "error":
-        adjustments = replace(run.adjustments, refused_adjustments=event.adjustments)
+        adjustments = replace(run.adjustments, refused_adjustments=event.adjustments, reported_changes=())
     else:
         notes = (*run.adjustments.recorded_notes, *event.adjustments)
-        adjustments = replace(run.adjustments, recorded_notes=notes, adjusted_now=event.adjustments)
+        adjustments = replace(
+            run.adjustments, recorded_notes=notes, adjusted_now=event.adjustments, reported_changes=()
+        )
     return replace(state, run=replace(run, adjustments=adjustments))
 
 

@@ -63,22 +63,29 @@ def list_compensations(state: State) -> tuple[Compensation, ...]:
     return tuple(reversed(state.run.compensations))
 
 
-def merge_compensations(state: State, programs: Mapping[str, State]) -> tuple[Compensation, ...]:
-    """Compensations of a run and of its programs, in the order to run them; `programs` are by session."""
+def merge_compensations(
+    state: State, nested: Mapping[str, tuple[Compensation, ...]]
+) -> tuple[Compensation, ...]:
+    """Compensations of a run and of the runs inside its calls, in the order to run them.
+
+    `nested` are those of each inner session, in that order. A call ends after the runs inside it, so its own
+    compensation comes before theirs.
+    """
     calls = [call.id for message in state.conversation.transcript.messages for call in message.calls]
-    starts = {
-        each.session: calls.index(each.call_id)
-        for each in state.run.budget.subruns
-        if each.session in programs
-    }
+    places = {call: place for place, call in enumerate(calls)}
+    inner = [
+        (places[each.call_id], nested[each.session])
+        for each in reversed(state.run.budget.subruns)
+        if each.session in nested and each.call_id in places
+    ]
+    starts = {place for place, _ in inner}
 
-    def count_earlier(position: int) -> float:
-        return sum(start < position for start in starts.values())
+    def count_starts(until: int) -> int:
+        return sum(start <= until for start in starts)
 
-    found = [(count_earlier(calls.index(item.call_id)), item) for item in list_compensations(state)]
-    for session, start in starts.items():
-        inner = list_compensations(programs[session])
-        found += [(count_earlier(start) + 0.5, replace(item, session=session)) for item in inner]
+    found = [(2 * count_starts(places[item.call_id]), item) for item in list_compensations(state)]
+    for place, items in inner:
+        found += [(2 * count_starts(place) - 1, item) for item in items]
     return tuple(item for _, item in sorted(found, key=lambda each: each[0], reverse=True))
 
 

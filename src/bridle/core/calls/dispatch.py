@@ -87,6 +87,7 @@ def number_calls(reply: Reply, turn: int) -> Reply:
 
 @lru_cache(maxsize=1024)  # every streamed piece of a call asks for its id
 def make_call_id(turn: int, index: int) -> str:
+    # defect: call-id
     return f"c{turn}_{index}"
 
 
@@ -134,6 +135,8 @@ def choose_call_effects(state: State) -> tuple[Effect, ...]:
     """Next effects for calls without a result."""
     calls, limit = state.calls.batch, state.settings.reply_calls_max
     count = len(calls.pending)
+    # guard: calls-per-reply-limit
+    # defect: calls-of-a-reply
     if limit is not None and count > limit:
         return (EndRun(stop="failed", reason=TOO_MANY_CALLS.format(count=count, limit=limit)),)
     batch = _BatchDispatch(state)
@@ -192,8 +195,10 @@ class _BatchDispatch:
     def _skip_without_tool(self, item: PendingCall) -> Effect | None:
         """Result for a call that needs no tool, or its check; None if it needs a tool or has to wait."""
         call, output = item.call, self._state.settings.output
+        # defect: wrong-arguments
         if item.problem:
             return SkipCall(call=call, outcome="invalid", why=item.problem)
+        # defect: beside-answer
         if self._is_answered and not item.attempt:
             return SkipCall(call=call, outcome="cancelled", why=ANSWER_GIVEN)
         if output is not None and output.mode == "tool" and call.name == output.name:
@@ -230,6 +235,7 @@ class _BatchDispatch:
             self._add_unfinished(item, spec)
             return
         decision = decide_permission(self._state, item, spec)
+        # defect: doubtful-write
         if item.in_doubt and spec.on_unknown != "retry":
             self._resolve_in_doubt(item, spec, decision)
         elif decision.is_default and decision.permission == "deny" and self._has_been_asked(item, spec):
@@ -237,6 +243,7 @@ class _BatchDispatch:
             self._ask_person(item, spec, decision.rule)
         elif decision.permission == "deny" and item.in_doubt:
             self._effects.append(_skip_forbidden_retry(item, decision.rule))
+        # defect: denied-call
         elif decision.permission == "deny":
             why = CALL_DENIED.format(rule=decision.rule)
             self._effects.append(SkipCall(call=item.call, outcome="denied", why=why, rule=decision.rule))
@@ -244,6 +251,7 @@ class _BatchDispatch:
             return
         elif decision.permission == "ask":
             self._ask_person(item, spec, decision.rule)
+        # defect: rejected-later
         elif item.answer is not None and item.answer.answer == "reject":
             # A rejection stands even if the rules would allow the call by now.
             self._follow_answer(item, spec, item.answer)
@@ -258,6 +266,7 @@ class _BatchDispatch:
 
     def _find_duplicate(self, item: PendingCall, spec: ToolSpec) -> PendingCall | None:
         """An earlier call of the reply with the same id and content: this one repeats it and is not run."""
+        # defect: repeated-call
         if spec.effect == "read" or item.duplicate_of is None:
             return None
         return self._state.calls.batch.pending[item.duplicate_of]
@@ -273,6 +282,8 @@ class _BatchDispatch:
         return self._is_at_capacity(spec) or self._conflicts.must_wait(item, spec)
 
     def _is_at_capacity(self, spec: ToolSpec) -> bool:
+        # defect: tool-at-once
+        # defect: calls-at-once
         return len(self.running) >= self._state.settings.tools_at_once_max or (
             spec.at_once_max is not None and self.running.count(spec.name) >= spec.at_once_max
         )
@@ -292,12 +303,14 @@ class _BatchDispatch:
         state = self._state
         run = len(state.conversation.prompt_ids)
         receipt = find_receipt(state.calls.receipts, item, spec, run=run, now=state.now)
+        # defect: receipt
         if receipt is not None:
             why = SAME_ACTION_NOTICE.format(call_id=receipt.result.call_id)
             self._effects.append(
                 SkipCall(call=item.call, outcome="ok", why=why, source="receipt", receipt=receipt)
             )
             return True
+        # defect: equal-actions
         if (spec.name, canonical_arguments(item.arguments, spec)) in self._actions:
             return True
         shared = share_doubt(state.calls.in_doubt, item, spec, run=run, now=state.now)
@@ -308,6 +321,7 @@ class _BatchDispatch:
 
     def _resolve_in_doubt(self, item: PendingCall, spec: ToolSpec, decision: PermissionDecision) -> None:
         """Handle a call that was started by an earlier driver and has no result."""
+        # defect: probe
         if spec.on_unknown == "probe":
             self._effects.append(
                 ProbeTool(
@@ -320,6 +334,7 @@ class _BatchDispatch:
                 )
             )
             self._add_unfinished(item, spec)
+        # defect: ask-person
         elif spec.on_unknown == "ask":
             forbidden = decision.rule if decision.permission == "deny" else None
             self._ask_person(item, spec, IN_DOUBT_RULE, "in_doubt", forbidden)
@@ -340,6 +355,7 @@ class _BatchDispatch:
         asked = item.question if item.question is not None and item.question.binding == binding else None
         if item.answer is not None and item.answer.binding == binding:
             self._follow_answer(item, spec, item.answer, forbidden)
+        # defect: question-expiry
         elif asked is not None and asked.expires_at is not None and self._state.now >= asked.expires_at:
             self._effects.append(skip_expired(item))
         else:
@@ -367,6 +383,7 @@ class _BatchDispatch:
         by = f" by {answer.by}" if answer.by else ""
         if answer.answer == "approve" and forbidden is not None:
             self._effects.append(_skip_forbidden_retry(item, forbidden))
+        # defect: rejected-call
         elif answer.answer == "approve":
             self._start_call(item, spec, f"approved{by}")
         elif answer.answer == "done":
@@ -383,9 +400,11 @@ class _BatchDispatch:
             return
         conflicts, gives_output = False, spec.name in self._functions
         if not self._is_only_call:
+            # defect: conflicts
             conflicts = self._conflicts.must_wait(item, spec)
             self._add_unfinished(item, spec)
         if item.attempt == 0 and self._calls_left is not None and not gives_output:
+            # defect: tool-call-limit
             if self._calls_taken >= self._calls_left[0]:
                 self._refuse_over_limit(item, self._calls_left[1])
                 return

@@ -366,6 +366,7 @@ class CallConflicts:
             return True
         resource, writes = call_resource(item), self._written
         if spec.effect == "read":
+            # defect: read-after-write
             return bool(writes) and (resource is None or resource in writes)
         reads = self._read
         return resource is None or resource in writes or resource in reads or None in reads
@@ -395,13 +396,16 @@ ARGUMENT_CHARACTERS_MAX = 120
 """Maximum length of a call's arguments in a list of calls."""
 
 
+REPETITION_LEAD = "You have now called"
+
+
 def list_calls(calls: tuple[ToolCall, ...]) -> str:
     return ", ".join(f"{call.name}({_shorten_arguments(call.arguments)})" for call in calls)
 
 
 def repetition_notice(repeats: int, calls: tuple[ToolCall, ...]) -> str:
     return (
-        f"You have now called {list_calls(calls)} {repeats} times with the same arguments and got the same"
+        f"{REPETITION_LEAD} {list_calls(calls)} {repeats} times with the same arguments and got the same"
         " result each time. Do something different, or give your answer with what you have."
     )
 

@@ -73,6 +73,7 @@ def decide_permission(state: State, item: PendingCall, spec: ToolSpec) -> Permis
 
 def _by_tool(item: PendingCall, spec: ToolSpec) -> PermissionDecision:
     claim = item.resource_claim
+    # defect: approval-needed
     if spec.approve == "always":
         return PermissionDecision(permission="ask", rule=ASKED_BY_TOOL)
     if spec.approve == "depends" and (claim is None or claim.needs_approval):
@@ -87,6 +88,7 @@ def _by_policy(state: State, item: PendingCall, spec: ToolSpec) -> PermissionDec
     policy = state.settings.policy
     if any(rule.arguments for rule in (*policy.rules, *filter(None, (policy.otherwise,)))):
         arguments = _parse_arguments(item.arguments)
+    # defect: first-rule
     for rule, name in _active_rules(policy):
         if _rule_matches(rule, spec, arguments, origin.caller, origin.tenant):
             return PermissionDecision(permission=rule.decision, rule=name)
@@ -119,11 +121,13 @@ def decide_hosted_permission(state: State, spec: ToolSpec) -> PermissionDecision
 def approval_binding(policy: Policy, item: PendingCall, spec: ToolSpec, question: ApprovalQuestion) -> str:
     """Hash of everything that an approval applies to. A call that is in doubt a second time needs a new one."""
     attempt = item.attempt if question == "in_doubt" else 0
+    # defect: policy-change
     rules = replace(policy, otherwise=None, allow_rules_hold=True, tool_asks_first=False)
     bound_values = (question, attempt, item.call.id, spec, _encode_arguments(item.call.arguments), rules)
     # After an ignored approval the binding changes: a log accepts one answer per binding.
     discarded = (item.approvals_discarded,) if item.approvals_discarded else ()
     # The same holds if a hook changed the arguments that the person had edited.
+    # guard: restored-question-is-new
     replaced = (f"edits replaced: {item.hooks.edits_replaced}",) if item.hooks.edits_replaced else ()
     return sha256(msgspec.json.encode((*bound_values, *discarded, *replaced), order="sorted")).hexdigest()
 
@@ -138,7 +142,10 @@ def _active_rules(policy: Policy) -> list[tuple[PermissionRule, str]]:
 
 
 def _rule_matches(rule: PermissionRule, spec: ToolSpec, arguments: object, caller: str, tenant: str) -> bool:
+    # defect: exact-allow
     exact = rule.decision == "allow"
+    # defect: rule-callers
+    # defect: rule-arguments
     return (
         matches_any(rule.tools, spec.name, exact=exact)
         and (not rule.effects or spec.effect in rule.effects)
@@ -155,6 +162,7 @@ def _argument_matches(schema: Schema, arguments: object, path: str, pattern: str
     """True if the rule's pattern matches: for ask or deny any value at the path, for allow all of them."""
     found = find_values(schema, arguments, path, exact=exact)
     if not exact:
+        # guard: rule-value-matched
         return any(_value_matches(schema, place, pattern) for place in found)
     plain = [place.value for place in found]
     return bool(plain) and all(
@@ -211,6 +219,7 @@ def find_blind_rule(policy: Policy, specs: Iterable[ToolSpec], unseen: Mapping[s
     `unseen` maps tools to fields whose defaults are computed when the call runs. A rule that allows never
     matches an unseen value, so it needs no check.
     """
+    # guard: unseen-default-refused
     tools = [spec for spec in specs if unseen.get(spec.name)]
     for rule, name in _named_rules(policy):
         for spec in _select_tools(rule, tools) if rule.decision != "allow" else ():

@@ -67,6 +67,7 @@ def decide_request(state: State, request: ServerRequest, shown: str) -> Permissi
     """Permission of a request; by default a person is asked."""
     name = name_request(request)
     call = ToolCall(id="", name=name, arguments=shown)
+    # guard: sampling-approval
     spec = ToolSpec(name=name, effect="write", approve="always")
     decided = decide_permission(state, PendingCall(call=call), spec)
     return replace(decided, rule="") if decided.rule == ASKED_BY_TOOL else decided

@@ -232,6 +232,7 @@ def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, 
     place = find_call(state.calls.batch.pending, event.call_id)
     item = state.calls.batch.pending[place] if place is not None else None
     question = item.unanswered_question if item is not None else None
+    # guard: answer-binding
     if item is None or question is None or question.binding != event.binding:
         raise MisuseError(f"no pending approval for {event.call_id}; run `bridle approvals` to list them")
     if question.expires_at is not None and at >= question.expires_at:
@@ -251,6 +252,7 @@ def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, 
     if is_doubted and item.answer is not None:
         # It was started with arguments from an earlier answer; its key stands for them.
         event = replace(event, arguments=item.answer.arguments, resource_claim=item.answer.resource_claim)
+    # guard: edited-arguments-reviewed
     return update_call(
         replace(waited, calls=replace(waited.calls, batch=CallBatch(pending=waited.calls.batch.pending))),
         event.call_id,
@@ -265,6 +267,7 @@ def apply_call_reviewed(state: State, event: e.CallReviewed, at: float, proof: s
         return state
     item = state.calls.batch.pending[place]
     claim = event.resource_claim or item.resource_claim
+    # guard: approval-discarded
     if not event.discards_approval or item.answer is None:
         return update_call(state, event.call_id, resource_claim=claim)
     # A started call keeps its arguments: its key stands for them.

@@ -22,6 +22,12 @@ import msgspec
 
 from bridle.values.base import Value
 from bridle.values.request import ToolSpec
+from bridle.values.schema_limits import (
+    BACKTRACKS_MAX,
+    STEPS_MAX,
+    check_schema_limits,
+    count_validation_steps,
+)
 from bridle.values.text import JsonTooDeep, parse_json
 
 from .argument_schema import ProblemWording, argument_wording, close_schema
@@ -59,6 +65,7 @@ def check_arguments(
             return check_arguments(spec, "{}", phrases)
         return _explain_unreadable(phrases, arguments, error)
     if not isinstance(parsed, dict):
+        # guard: arguments-are-object
         return _explain_malformed(phrases, f"must be a JSON object, not {_name_json_kind(parsed)}")
     try:
         # Every key has a colon: with as many colons as keys, no key is duplicated.
@@ -97,6 +104,7 @@ def explain_unknown_tool(name: str, names: Iterable[str]) -> str:
 @functools.lru_cache(maxsize=VALIDATORS_MAX)
 def _load_closed_schema(schema: str) -> dict[str, Json]:
     data = msgspec.json.decode(schema)
+    check_schema_limits(data, len(schema))
     return close_schema(data) if isinstance(data, dict) else data
 
 
@@ -106,11 +114,17 @@ def _load_validator(schema: str) -> "Validator":
     # Offline, so that a schema can never make the core fetch anything.
     module = importlib.import_module("jsonschema_rs")
     try:
+        # guard: schema-offline
         validator: Validator = module.validator_for(
-            _load_closed_schema(schema), validate_formats=True, offline=True
+            _load_closed_schema(schema),
+            validate_formats=True,
+            offline=True,
+            pattern_options=module.FancyRegexOptions(backtrack_limit=BACKTRACKS_MAX),
         )
     except module.ReferencingError as error:
         raise ValueError(error.message) from error
+    except RecursionError:
+        raise ValueError("its definitions lead too deep into one another") from None
     return validator
 
 
@@ -161,6 +175,11 @@ def _explain_mismatch(
     spec: ToolSpec, validator: "Validator", value: object, words: ProblemWording
 ) -> ArgumentProblem:
     schema = _load_closed_schema(spec.parameters)
+    # guard: validation-step-limit
+    if count_validation_steps(schema, value) > STEPS_MAX:
+        # Listing the errors of every alternative of a recursive schema is exponential in the depth of the value.
+        text = f"{words.subject} {words.mismatch}\n- they are too complex for the errors to be listed"
+        return ArgumentProblem(text=f"{text}\n{words.mismatch_end}", kind="mismatch")
     errors = itertools.islice(validator.iter_errors(value), _ERRORS_READ_MAX)
     lines = sorted(
         {(_error_order(error), line) for error in errors for line in _describe_error(error, schema)}

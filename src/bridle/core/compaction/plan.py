@@ -13,6 +13,8 @@ Rule 4: a summary is written from the original messages, before anything is shor
         still has them cached; and only if shortening would not be enough.
 Rule 5: after two failed tries compaction stops. If the prompt fits anyway it is sent; otherwise the run ends
         and names the parts that cannot be shortened.
+Rule 6: a compaction that saves less than a tenth of the window does not run; if the prompt may not fit otherwise,
+        less than a fiftieth (`NEEDED_GAIN_SHARE_MIN`).
 """
 
 from collections.abc import Iterator
@@ -48,6 +50,7 @@ from .strategies import (
     is_below_threshold,
     message_weight,
     minimum_tokens,
+    needed_gain_tokens_min,
     price_uncached_tokens,
     scale_to_tokens,
     suggest_shorter_prompts,
@@ -179,7 +182,7 @@ def plan_compaction(state: State) -> Compact | SummaryRequest | EndRun | None:
     summary_request = None if exhausted else _plan_summary(state, whole=sends_whole, hard=overflows)
     if summary_request is not None:
         return summary_request
-    if smaller.changes and (overflows or gain >= gain_tokens_min(state)):
+    if smaller.changes and gain >= (needed_gain_tokens_min(state) if overflows else gain_tokens_min(state)):
         return Compact(event=smaller)
     return context_overflow(state) if minimum_tokens(state) > window_tokens(state) else None
 
@@ -245,14 +248,18 @@ def _shrink_view(state: State, summary: Compacted | None = None) -> Compacted:
             continue
         if strategy.last_resort and event.after_tokens <= fit_limit_tokens(state):
             continue
-        known = {part_ref(each): each for each in event.changes}
-        found = {part_ref(each): each for each in strategy.find_changes(state)}
-        if not strategy.shortens_again:
-            found = {ref: each for ref, each in found.items() if ref not in known}
-        if found:
-            changes = tuple({**known, **found}.values())
-            more = replace(event, changes=changes, strategies=(*event.strategies, strategy.name))
-            event = measure_event(state, more)
+        target, before = window_share(state, state.settings.compaction.to), event
+        for find_changes in (strategy.find_changes, *strategy.levels):
+            known = {part_ref(each): each for each in event.changes}
+            found = {part_ref(each): each for each in find_changes(state)}
+            if not strategy.shortens_again:
+                found = {ref: each for ref, each in found.items() if ref not in known}
+            if found:
+                changes = tuple({**known, **found}.values())
+                more = replace(event, changes=changes, strategies=(*before.strategies, strategy.name))
+                event = measure_event(state, more)
+            if event.after_tokens <= target:
+                break
     return replace(event, why=_explain_compaction(state))
 
 
@@ -295,9 +302,11 @@ def _plan_summary(state: State, *, whole: bool, hard: bool) -> SummaryRequest | 
             return _limit_summary_request(
                 state, make_native_summary_request(state, _view_until(state, native)), native
             )
+    # The first piece may save little, if all of them together save enough.
+    is_enough = hard and _is_worth_summarizing(state, end, hard=True)
     if not whole:
         end = _skip_back_over_prompts(state, min(end, _piece_end(state)))
-    if not _is_worth_summarizing(state, end, hard=hard):
+    if not _is_worth_summarizing(state, end, hard=hard) and not (is_enough and _summary_gain(state, end) > 0):
         return None
     messages = _drop_unfinished_reply(state.conversation.view) if whole else _view_until(state, end)
     return _limit_summary_request(state, make_summary_request(state, messages), end)
@@ -311,16 +320,20 @@ def _limit_summary_request(state: State, request: Request, end: int) -> SummaryR
 
 def _is_worth_summarizing(state: State, end: int, *, hard: bool) -> bool:
     """True if a summary of this many messages of the transcript saves enough."""
+    least = needed_gain_tokens_min(state) if hard else gain_tokens_min(state)
+    return _summary_gain(state, end) >= least
+
+
+def _summary_gain(state: State, end: int) -> int:
+    """Tokens that a summary of this many messages of the transcript saves, if it is as long as it may be."""
     conversation = state.conversation
     if end <= conversation.summarized_count:
-        return False
+        return 0
     prompts = (drop_chunks(state, each) for each in summary_view.list_kept_messages(conversation, end))
     prompt_weight = sum(message_weight(state, each) for each in prompts)
     old = sum(message_weight(state, message) for message in _view_until(state, end))
-    gain = scale_to_tokens(
-        state, old - prompt_weight, view_weight(state, conversation.view)
-    ) - TOKENS_PER_WORD * summary_words_max(state)
-    return gain >= (gain_tokens_min(state) if not hard else 1)
+    saved = scale_to_tokens(state, old - prompt_weight, view_weight(state, conversation.view))
+    return saved - TOKENS_PER_WORD * summary_words_max(state)
 
 
 def _view_until(state: State, end: int) -> tuple[Message, ...]:

@@ -16,6 +16,7 @@ they are used. A summary, which only a model can write, has a row without a find
 
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from bridle.core.context.excerpt import (
     long_result_characters,
     old_prompt_characters,
     shorten_long_text,
+    shorten_old_prompt,
     shorten_old_result,
 )
 from bridle.core.context.summary_view import list_kept_ids
@@ -39,7 +41,13 @@ from bridle.core.context.token_estimate import (
     estimate_text_tokens,
     window_tokens,
 )
-from bridle.core.context.view import drop_reasoning, find_pictures, part_ref
+from bridle.core.context.view import (
+    drop_reasoning,
+    find_pictures,
+    list_compacted_parts,
+    list_uncompacted_messages,
+    part_ref,
+)
 from bridle.core.memory import find_old_chunks
 from bridle.core.state import State
 from bridle.values.events import ViewChange
@@ -53,6 +61,10 @@ REPLY_SHARE_MAX = 0.2
 CHARACTERS_PER_TOKEN = 4
 GAIN_SHARE_MIN = 0.1
 """Share of the window that a change must save to be worth the cache miss; less if `at` and `to` are close."""
+NEEDED_GAIN_SHARE_MIN = 0.02
+"""Share of the window that a change must save if the prompt may not fit otherwise."""
+PROMPT_LEVELS = (1, 2, 4, 8, 16)
+"""Divisors of the length of earlier prompts, tried in order until the prompt reaches the target size."""
 
 
 def window_share(state: State, part: float) -> int:
@@ -67,6 +79,17 @@ def gain_tokens_min(state: State) -> int:
     return window_share(state, min(GAIN_SHARE_MIN, (options.at - options.to) / 2))
 
 
+def needed_gain_tokens_min(state: State) -> int:
+    """Tokens that a change must save if the prompt may not fit otherwise; any, if the provider rejected it.
+
+    Less than the usual share if that makes a prompt fit which certainly does not.
+    """
+    if state.run.compaction.overflow.kind:
+        return 1
+    missing, usual = minimum_tokens(state) - window_tokens(state), window_share(state, NEEDED_GAIN_SHARE_MIN)
+    return min(gain_tokens_min(state), usual, missing if missing > 0 else usual)
+
+
 def estimated_tokens(state: State) -> int:
     estimate = max(0, state.estimate.prompt_tokens - state.estimate.margin_tokens)
     return max(estimate, window_tokens(state) + 1) if state.run.compaction.overflow.kind else estimate
@@ -76,7 +99,9 @@ def minimum_tokens(state: State) -> int:
     if state.run.compaction.overflow.kind:
         return estimated_tokens(state)
     counted = min(state.estimate.counted_tokens, estimated_tokens(state))
-    return counted + (estimated_tokens(state) - counted) // OVERESTIMATE_FACTOR
+    least = counted + (estimated_tokens(state) - counted) // OVERESTIMATE_FACTOR
+    # A provider's count may hold more than the prompt, such as the steps of a hosted tool.
+    return min(least, view_weight(state, state.conversation.view)) if least > window_tokens(state) else least
 
 
 def fit_limit_tokens(state: State) -> int:
@@ -96,6 +121,7 @@ def is_below_threshold(state: State, tokens: int) -> bool:
     # Far below the threshold, which leaves at most `REPLY_SHARE_MAX` of the window to the reply, it need not be known.
     if options and tokens < window * options.at - 1 and tokens <= window * (1 - REPLY_SHARE_MAX):
         return True
+    # defect: compacted-in-time
     return tokens <= compaction_threshold(state)
 
 
@@ -195,14 +221,11 @@ def _find_old_pictures(state: State) -> Iterator[ViewChange]:
 
 def _find_old_results(state: State) -> Iterator[ViewChange]:
     conversation = state.conversation
-    readable = READ_RESULT in state.settings.hidden_tools
-    for message in conversation.transcript.messages[conversation.summarized_count : tail_start(state)]:
+    readable, shortened = READ_RESULT in state.settings.hidden_tools, list_compacted_parts(conversation)
+    old = conversation.transcript.messages[conversation.summarized_count : tail_start(state)]
+    for message in list_uncompacted_messages(conversation, old):
         for at, inner, text in _list_texts(message):
-            if (
-                inner >= 0
-                and len(text) > VERBOSE_CHARACTERS
-                and (message.id, at, inner) not in conversation.changed_parts
-            ):
+            if inner >= 0 and len(text) > VERBOSE_CHARACTERS and (message.id, at, inner) not in shortened:
                 words = shorten_old_result(text, state.calls.stored_results, readable=readable)
                 yield ViewChange(message=message.id, part=at, inner=inner, text=words)
 
@@ -226,28 +249,33 @@ def _find_old_reasoning(state: State) -> Iterator[ViewChange]:
 
 
 def _find_long_texts(state: State) -> Iterator[ViewChange]:
-    """Long texts everywhere, except in the latest prompt, in instructions for it and in replies."""
+    """Long texts everywhere, except in the latest prompt, in instructions for it and in replies to it."""
     conversation = state.conversation
     kept = list_kept_ids(conversation)
     unchanged = {*conversation.prompt_ids[-1:], *(place for place, _ in state.run.prompt.instructions)}
-    for at_message, message in enumerate(conversation.transcript.messages):
+    is_earlier, window, shortened = True, window_tokens(state), list_compacted_parts(conversation)
+    passed = list_uncompacted_messages(conversation, conversation.transcript.messages)
+    for at_message, message in enumerate(passed):
+        is_earlier = is_earlier and message.id not in conversation.prompt_ids[-1:]
         sent = at_message >= conversation.summarized_count or message.id in kept
-        if not sent or message.role == "assistant" or message.id in unchanged:
+        if not sent or message.id in unchanged or (message.role == "assistant" and not is_earlier):
             continue
         for at, inner, text in _list_texts(message):
-            limit = long_result_characters(window_tokens(state)) if inner >= 0 else LONG_CHARACTERS
-            if len(text) > limit and (message.id, at, inner) not in conversation.changed_parts:
+            # A prompt that no window of this size has room for would end every later run.
+            is_bounded = inner >= 0 or message.role == "assistant" or estimate_text_tokens(text) > window
+            limit = long_result_characters(window) if is_bounded else LONG_CHARACTERS
+            if len(text) > limit and (message.id, at, inner) not in shortened:
                 yield ViewChange(
                     message=message.id, part=at, inner=inner, text=shorten_long_text(text, limit)
                 )
 
 
-def _find_earlier_prompts(state: State) -> Iterator[ViewChange]:
+def _find_earlier_prompts(state: State, divisor: int = 1) -> Iterator[ViewChange]:
     """Texts of user messages before the latest prompt, those shortened less before included."""
     assert state.settings.compaction is not None
     if not state.settings.compaction.shorten_prompts:
         return
-    conversation, limit = state.conversation, old_prompt_characters(window_tokens(state))
+    conversation, limit = state.conversation, old_prompt_characters(window_tokens(state)) // divisor
     kept = list_kept_ids(conversation)
     shown = {
         part_ref(change): change.text
@@ -255,14 +283,16 @@ def _find_earlier_prompts(state: State) -> Iterator[ViewChange]:
         if event.model_key in ("", state.settings.model.model_key)
         for change in event.changes
     }
-    for at_message, message in enumerate(conversation.transcript.messages):
+    # guard: compacted-after-hooks
+    passed = list_uncompacted_messages(conversation, conversation.transcript.messages)
+    for at_message, message in enumerate(passed):
         if message.id in conversation.prompt_ids[-1:]:
             return
         sent = at_message >= conversation.summarized_count or message.id in kept
         if not sent or message.role != "user":
             continue
         for at, inner, text in _list_texts(message):
-            shorter = shorten_long_text(text, limit)
+            shorter = shorten_old_prompt(text, limit)
             if len(text) > limit and len(shorter) < len(shown.get((message.id, at, inner), text)):
                 yield ViewChange(message=message.id, part=at, inner=inner, text=shorter)
 
@@ -294,6 +324,8 @@ class CompactionStrategy(NamedTuple):
     """Used only if the prompt does not fit otherwise."""
     shortens_again: bool = False
     """Replaces changes of the same parts by the strategies before it."""
+    levels: tuple[Callable[[State], Iterator[ViewChange]], ...] = ()
+    """Stronger forms of `find_changes`, used in order until the prompt reaches the target size."""
 
 
 STRATEGIES: tuple[CompactionStrategy, ...] = (
@@ -324,21 +356,24 @@ STRATEGIES: tuple[CompactionStrategy, ...] = (
     ),
     CompactionStrategy(
         "texts",
-        f"texts of more than {LONG_CHARACTERS:,} characters (tool results in a small window: half a character"
-        " per token of it) are reduced to beginning and end; only if the prompt does not fit otherwise",
-        "the latest prompt, and the model's replies",
+        f"texts of more than {LONG_CHARACTERS:,} characters (in a small window: half a character per token of it, for"
+        " tool results, replies, and prompts larger than the window) are reduced to beginning and end; only if the"
+        " prompt does not fit otherwise",
+        "the latest prompt, and the model's replies to it",
         _find_long_texts,
         last_resort=True,
     ),
     CompactionStrategy(
         "prompts",
         f"texts of earlier user messages of more than {OLD_PROMPT_CHARACTERS:,} characters (in a small window: one"
-        " character per twenty tokens of it) are reduced to beginning and end; only with `shorten_prompts=True` and if"
-        " the prompt does not fit otherwise",
+        " character per twenty tokens of it) are reduced to beginning and end, then to a half of that and so on, down"
+        f" to a {('half', 'quarter', 'eighth', 'sixteenth')[len(PROMPT_LEVELS) - 2]}, until the target size is reached;"
+        " only with `shorten_prompts=True` and if the prompt does not fit otherwise",
         "the latest prompt, and messages after it",
         _find_earlier_prompts,
         last_resort=True,
         shortens_again=True,
+        levels=tuple(partial(_find_earlier_prompts, divisor=each) for each in PROMPT_LEVELS[1:]),
     ),
     CompactionStrategy(
         "turns",

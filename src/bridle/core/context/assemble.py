@@ -26,11 +26,12 @@ from bridle.core.cache.tracking import ServerConversation
 from bridle.core.calls.catalogue import filter_offered_tools, list_withheld_reasons, split_deferred_tools
 from bridle.core.state import State
 from bridle.values.events import OptionsChosen
-from bridle.values.message import Message, Reasoning, Text, ToolCall
+from bridle.values.message import Message, Opaque, Reasoning, Text, ToolCall
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import OutputSpec, Request, StepOptions, Thinking, ToolChoice, ToolSpec
 from bridle.values.settings import Settings
 
+from .head_edits import HeadEditor
 from .model_constraints import FREE, apply_model_constraints, settled_losses
 from .token_estimate import written_instructions
 
@@ -51,19 +52,26 @@ def assemble_request(state: State, choice: ToolChoice | None = None) -> tuple[Re
     cached = "cache" not in refused
     output_tokens = output_tokens_room(state)
     system = system_prompt(state)
+    # defect: answer-type-sent
+    output = settings.output if settings.output and settings.output.mode == "native" else None
+    messages, sampling = state.conversation.view, options.sampling
+    if state.conversation.head_edits:
+        editor = HeadEditor(state.conversation.head_edits)
+        output, messages = editor.edit_output(output), editor.edit_summary(messages)
+        sampling = editor.edit_sampling(sampling)
     request = Request(
         model=settings.model,
         system=system,
         tools=tools,
         deferred_tools=deferred,
-        messages=state.conversation.view,
+        messages=messages,
         tool_choice=options.tool_choice,
         max_tokens=output_tokens,
-        output=settings.output if settings.output and settings.output.mode == "native" else None,
+        output=output,
         thinking=_fit_thinking_budget(options.thinking, output_tokens, settings.model)
         if options.thinking is not None
         else None,
-        sampling=options.sampling,
+        sampling=sampling,
         breakpoints=place_breakpoints(
             settings,
             tools,
@@ -133,17 +141,28 @@ def _can_explain_misses(model: Model) -> bool:
     return model.abilities.cache_explained and not model.endpoint.custom_address
 
 
-def list_unsent_options(state: State, choice: ToolChoice | None = None) -> tuple[str, ...]:
-    """Requested options that the next request lacks and that this run has not recorded yet."""
+UNSENT_INSTRUCTIONS = "the imported system prompt is not sent: the agent has instructions of its own"
+
+
+def list_unsent_options(
+    state: State, choice: ToolChoice | None = None, notes: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Requested options that the next request lacks and that this run has not recorded yet.
+
+    `notes` are those of the request: if no adjustment is accepted (`on_adjusted="error"`), each of them counts.
+    """
     settings, refused = state.settings, state.run.refusals.refused_parameters
-    is_plain = settings.has_fixed_tools and not settings.extras and not refused
-    if is_plain and (choice or settings.tool_choice) == FREE:
+    imported = state.conversation.imported_instructions
+    is_plain = settings.has_fixed_tools and not settings.extras and not refused and not imported
+    if is_plain and not notes and (choice or settings.tool_choice) == FREE:
         return ()
     requested = _release_forced_choice(state, choice or step_tool_choice(state))
     withheld = list_withheld_reasons(state, visible_tools(state.settings, state.tools.revealed))
-    losses = (*settled_losses(settings, requested, refused), *withheld)
+    losses = (*settled_losses(settings, requested, refused, notes), *withheld)
     if settings.hosted_tools:
         losses += list_unlimited_uses(state)
+    if imported and imported != settings.instructions:
+        losses += (UNSENT_INSTRUCTIONS,)
     return (
         tuple([note for note in losses if note not in state.run.adjustments.recorded_notes]) if losses else ()
     )
@@ -171,10 +190,23 @@ def apply_options_chosen(state: State, event: OptionsChosen, at: float, proof: s
 
 
 def step_tool_choice(state: State) -> ToolChoice:
-    """The agent's tool choice at this step: a named tool is forced at the first step, or at every one."""
+    """The agent's tool choice at this step: a call is forced until the model has made it, or at every step."""
     choice = state.settings.tool_choice
-    released = choice.mode == "tool" and not choice.every_step and state.run.budget.spent.steps > 0
+    released = choice.mode in ("any", "tool") and not choice.every_step and _has_forced_call(state, choice)
     return ToolChoice(parallel=choice.parallel) if released else choice
+
+
+def _has_forced_call(state: State, choice: ToolChoice) -> bool:
+    """True if the model has made the call in this run, or the provider has run a tool of its own."""
+    prompts = state.conversation.prompt_ids[-1:]
+    for message in reversed(state.conversation.transcript.messages):
+        if message.id in prompts:
+            return False
+        if any(choice.mode == "any" or call.name == choice.name for call in message.calls):
+            return True
+        if message.role == "assistant" and any(isinstance(part, Opaque) for part in message.parts):
+            return True
+    return False
 
 
 def _release_forced_choice(state: State, choice: ToolChoice) -> ToolChoice:
@@ -189,11 +221,13 @@ def system_prompt(state: State) -> tuple[Text, ...]:
     In this order, the beginning is shared by as many sessions as possible.
     """
     settings = state.settings
-    if settings.memory is None and not settings.session_functions:
-        return settings.instruction_texts
-    written = written_instructions(state) if settings.session_functions else ""
-    texts = [Text(text=text) for text in (memory_text(state), written) if text]
-    return (*settings.instruction_texts, *texts)
+    system = settings.instruction_texts
+    if settings.memory is not None or settings.session_functions:
+        written = written_instructions(state) if settings.session_functions else ""
+        # defect: notes-sent
+        system = (*system, *(Text(text=text) for text in (memory_text(state), written) if text))
+    edits = state.conversation.head_edits
+    return HeadEditor(edits).edit_texts(system) if edits else system
 
 
 def memory_text(state: State) -> str:
@@ -202,9 +236,14 @@ def memory_text(state: State) -> str:
 
 def request_tools(state: State) -> tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]:
     """Tools inside the prompt of the next request, and deferred tools outside it."""
-    if state.settings.has_fixed_tools and not state.tools.revealed:
-        return state.settings.tools, ()
-    return split_deferred_tools(state, offered_tools(state))
+    # defect: tools-order
+    tools, deferred = state.settings.tools, tuple[ToolSpec, ...]()
+    if not state.settings.has_fixed_tools or state.tools.revealed:
+        tools, deferred = split_deferred_tools(state, offered_tools(state))
+    if not state.conversation.head_edits:
+        return tools, deferred
+    editor = HeadEditor(state.conversation.head_edits)
+    return editor.edit_tools(tools), editor.edit_tools(deferred)
 
 
 def offered_tools(state: State) -> tuple[ToolSpec, ...]:
@@ -216,6 +255,7 @@ def visible_tools(settings: Settings, shown: tuple[str, ...]) -> tuple[ToolSpec,
     """Tools visible to the model, in the order they became visible; later ones never move earlier ones."""
     if settings.output is None and not shown:
         return settings.tools
+    # defect: found-tool-offered
     return (*settings.tools, *_output_tool(settings.output), *_revealed_specs(settings, shown))
 
 

@@ -127,7 +127,9 @@ def is_long_result(result: ToolResult, limit: int | None) -> bool:
     if limit is None:
         return False
     if len(result.parts) == 1 and type(only := result.parts[0]) is Text:  # nearly always
+        # guard: text-result-size-limit
         return len(only.text) > limit
+    # guard: result-size-limit
     return sum(map(len, _text_pieces(result))) > limit
 
 
@@ -205,6 +207,7 @@ OLD_PROMPT_CHARACTERS, OLD_PROMPT_CHARACTERS_MIN = 2_400, 400
 CUT_NOTE = "\n[… {gone:,} of {all:,} characters were left out here later on. {way} …]\n"
 CALL_AGAIN = "Call the tool again if they are needed."
 READ_REST = 'To read them: {tool}(handle="{handle}", offset={offset}).'
+PROMPT_CUT = "[…]"
 TOO_LONG_TO_SEND = "It was too long to be sent."
 
 
@@ -220,6 +223,13 @@ def long_result_characters(window_tokens: int) -> int:
 def old_prompt_characters(window_tokens: int) -> int:
     """Length above which an earlier user message is shortened, if nothing else makes the prompt fit."""
     return min(OLD_PROMPT_CHARACTERS, max(OLD_PROMPT_CHARACTERS_MIN, window_tokens // 20))
+
+
+def shorten_old_prompt(text: str, limit: int) -> str:
+    """Beginning and end of an earlier user message; for a small limit, its beginning."""
+    if limit >= OLD_PROMPT_CHARACTERS_MIN:
+        return shorten_long_text(text, limit)
+    return f"{text[:limit].rstrip()} {PROMPT_CUT}"
 
 
 def shorten_old_result(text: str, stored_results: Iterable[StoredResult], *, readable: bool) -> str:

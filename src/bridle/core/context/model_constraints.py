@@ -39,9 +39,14 @@ class RequestOptions(Value, kw_only=True):
     """Notes about options that were requested but are not honoured."""
     step_notes: tuple[str, ...] = ()
     """Changes of this request only."""
+    equivalents: tuple[str, ...] = ()
+    """Notes about another way to get what was requested; nothing is lost."""
 
     def add_note(self, note: str) -> "RequestOptions":
         return replace(self, notes=(*self.notes, note))
+
+    def add_equivalent(self, note: str) -> "RequestOptions":
+        return replace(self, notes=(*self.notes, note), equivalents=(*self.equivalents, note))
 
     def add_loss(self, note: str) -> "RequestOptions":
         return replace(self, notes=(*self.notes, note), losses=(*self.losses, note))
@@ -76,11 +81,19 @@ def apply_model_constraints(
     return options
 
 
-def settled_losses(settings: Settings, choice: ToolChoice, left_out: RefusedParameters) -> tuple[str, ...]:
-    """Options requested but not honoured. Rules about thinking, sampling and length only adjust values."""
-    if settings.output is None and choice == FREE and not settings.extras and not left_out:
+def settled_losses(
+    settings: Settings, choice: ToolChoice, left_out: RefusedParameters, notes: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Options requested but not honoured; with `on_adjusted="error"` also those whose values were adjusted.
+
+    `notes` are those of the request. Rules about thinking, sampling and length only adjust values.
+    """
+    notes = notes if settings.on_adjusted == "error" else ()
+    if settings.output is None and choice == FREE and not settings.extras and not left_out and not notes:
         return ()
-    return apply_model_constraints(settings, choice, left_out=left_out).losses
+    options = apply_model_constraints(settings, choice, left_out=left_out)
+    changed = (note for note in notes if note not in options.equivalents)
+    return tuple(dict.fromkeys((*options.losses, *changed)))
 
 
 def _force_answer_call(options: RequestOptions, settings: Settings) -> RequestOptions:
@@ -88,7 +101,7 @@ def _force_answer_call(options: RequestOptions, settings: Settings) -> RequestOp
     if output is None or output.mode != "tool":
         return options
     if why := output.explain_unsupported(settings.model):
-        options = options.add_note(f"the answer is asked for by the tool {output.name!r}: {why}")
+        options = options.add_equivalent(f"the answer is asked for by the tool {output.name!r}: {why}")
     if options.tool_choice.mode != "auto":
         return options
     only = len(output.call_names) == 1 and len(settings.tools) == len(output.functions)
@@ -97,13 +110,21 @@ def _force_answer_call(options: RequestOptions, settings: Settings) -> RequestOp
     # Where a call cannot be forced, asking again for it achieves the same.
     can_force = settings.model.abilities.forced_tools and not _is_forcing_blocked(options.thinking, settings)
     if can_force and "tool_choice" in options.refused_parameters:
-        return options.add_note(f"the call that gives the answer is not forced: {_refusal_reason(settings)}")
+        note = f"the call that gives the answer is not forced: {_refusal_reason(settings)}"
+        return options.add_equivalent(note)
     return replace(options, tool_choice=forced) if can_force else options
 
 
 def _drop_choice_without_tools(options: RequestOptions, settings: Settings) -> RequestOptions:
     by_call = settings.output is not None and settings.output.mode == "tool"
-    return options if settings.tools or by_call else replace(options, tool_choice=ToolChoice())
+    if settings.tools or by_call:
+        return options
+    freed = replace(options, tool_choice=ToolChoice())
+    if options.tool_choice.mode not in ("any", "tool"):
+        return freed
+    return freed.add_loss(
+        f"tool choice {_describe_choice(options.tool_choice)} was left out: there are no tools"
+    )
 
 
 def _release_refused_choice(options: RequestOptions, settings: Settings) -> RequestOptions:
@@ -142,8 +163,7 @@ def _release_choice_while_thinking(options: RequestOptions, settings: Settings) 
 
 def is_sent_to(owners: tuple[str, ...], model: Model) -> bool:
     """True if something that belongs to these families or endpoints may be sent to the model."""
-    endpoint = model.endpoint
-    return not owners or endpoint.family in owners or endpoint.name in owners
+    return model.endpoint.is_owned_by(owners)
 
 
 def _drop_foreign_extras(options: RequestOptions, settings: Settings) -> RequestOptions:
@@ -192,7 +212,10 @@ def _clamp_thinking_budget(options: RequestOptions, settings: Settings) -> Reque
 
 def _note_max_tokens(options: RequestOptions, settings: Settings) -> RequestOptions:
     requested, accepted = settings.max_tokens, settings.output_tokens_requested
-    if requested is None or accepted == requested:
+    if requested is None or accepted is None:
+        return options
+    accepted = min(accepted, settings.window_tokens)
+    if accepted == requested:
         return options
     return options.add_note(
         f"max_tokens {requested:,} became {accepted:,}: {settings.model.id} gives no more"

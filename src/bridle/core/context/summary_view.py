@@ -21,7 +21,17 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from bridle.core.state import Conversation, State
-from bridle.values.message import Compacted, Media, Message, Opaque, Part, Reply, Text, ViewChanged
+from bridle.values.message import (
+    Compacted,
+    Media,
+    Message,
+    Opaque,
+    Part,
+    PromptPart,
+    Reply,
+    Text,
+    ViewChanged,
+)
 from bridle.values.model import Model
 
 NATIVE_KIND = "compaction"
@@ -107,7 +117,7 @@ def native_replacement(
     )
     if _has_other_items(event.native_parts) or quoted:
         return event.native_parts
-    prompt_parts = [part for each in prompts for part in each.parts if isinstance(part, Text | Media)]
+    prompt_parts = [part for each in prompts for part in each.parts if isinstance(part, PromptPart)]
     return (
         *event.native_parts,
         *(Text(text=event.label) for _ in prompt_parts[:1] if event.label),

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from bridle.core.state import Conversation, State, TokenEstimate
 from bridle.values.errors import Failure
-from bridle.values.message import Media, Message, Part, Reasoning, Reply, Text, ToolCall, ToolResult
+from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Reply, Text, ToolCall, ToolResult
 from bridle.values.model import Model
 from bridle.values.request import Request, ToolSpec
 from bridle.values.usage import Usage
@@ -38,7 +38,8 @@ PICTURE_TOKENS = 5_000
 """Cost of the largest image a model processes."""
 MESSAGE_TOKENS = 16
 """Overhead of a message: its role and delimiters."""
-IMPLAUSIBLE_TIMES = 2
+DOUBTED_SHARE_MIN = 0.5
+"""Share of the window below which a usage is not doubted: nothing depends on it."""
 LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
 LETTERS_PER_TOKEN = 2
 """Words have four letters per token, names and codes two.
@@ -156,29 +157,64 @@ def append_history(state: State, messages: Sequence[Message]) -> State:
 
 
 def doubt_usage(state: State, reply: Reply) -> str:
-    """Reason why the usage of a reply is implausible; empty if it is plausible.
+    """Reason why the usage of a reply is not the size of the next prompt; empty if it is plausible.
 
-    It exceeds what the model can read and write, and our conservative estimate is far lower.
+    Providers add up the inner steps of hosted tools. The usage is doubted if it fills much of the window, and our
+    conservative estimate of everything that was sent and said is lower.
     """
-    limits, total = state.settings.model.abilities, reply.usage.total
-    limit = limits.prompt_tokens_max + (limits.output_tokens or 0)
-    if not limits.prompt_tokens_max or total <= limit:
+    total, window = reply.usage.total, window_tokens(state)
+    if not window or total <= DOUBTED_SHARE_MIN * window:
         return ""
-    estimate = (state.estimate.prompt_tokens or estimate_overhead(state)) + estimate_part_tokens(reply.parts)
-    if total <= IMPLAUSIBLE_TIMES * estimate:
+    estimate = max(state.estimate.prompt_tokens, _estimate_view(state)) + _estimate_reply(reply)
+    # guard: usage-below-estimate
+    if total <= estimate:
         return ""
     return (
-        f"{state.settings.model.name} counted {total:,} tokens where it can read and write {limit:,}"
-        f" and about {estimate:,} were sent and said; the window is reckoned by our estimate"
+        f"{state.settings.model.name} counted {total:,} tokens for a window of {window:,}, and at most {estimate:,}"
+        " were sent and said; the window is reckoned by our estimate"
     )
 
 
+def _estimate_view(state: State) -> int:
+    view = state.conversation.view
+    opaque = (part for message in view for part in message.parts if isinstance(part, Opaque))
+    texts = sum(estimate_part_tokens(message.parts) + MESSAGE_TOKENS for message in view)
+    return estimate_overhead(state) + texts + sum(len(part.native) for part in opaque)
+
+
+def _estimate_reply(reply: Reply) -> int:
+    opaque = sum(len(part.native) for part in reply.parts if isinstance(part, Opaque))
+    return estimate_part_tokens(reply.parts) + opaque + reply.usage.reasoning
+
+
 def estimate_after_reply(state: State, reply: Reply, *, doubted: bool = False) -> TokenEstimate:
-    """Estimate after a reply: the provider's count, or our own if there is none or it is `doubted`."""
+    """Estimate after a reply: the provider's count, or our own if there is none or it is `doubted`.
+
+    The output count is raised if the reply has more words: a server that counts 5 tokens for a long reply would
+    otherwise make the next prompt exceed the window unnoticed.
+    """
     total, before = reply.usage.total, state.estimate
     if not total or doubted:
         return replace(before, prompt_tokens=before.prompt_tokens + estimate_part_tokens(reply.parts))
+    characters = 0
+    for part in reply.parts:  # results of hosted tools are counted as input
+        if part.__class__ is Text:
+            characters += len(part.text)
+        elif part.__class__ is ToolCall:
+            characters += len(part.arguments)
+    # A word and the space after it take two characters: shorter texts need not be searched.
+    if characters >= 2 * REPLY_WORDS_MIN and characters >= 2 * (reply.usage.output - reply.usage.reasoning):
+        total += _missing_output_tokens(reply)
     return TokenEstimate(prompt_tokens=total, counted_tokens=total, reported_windows=before.reported_windows)
+
+
+def _missing_output_tokens(reply: Reply) -> int:
+    """Tokens by which the output count is certainly too low; 0 if it is plausible."""
+    counted = reply.usage.output - reply.usage.reasoning
+    # Results of hosted tools are counted as input.
+    written = (part for part in reply.parts if not isinstance(part, ToolResult))
+    words = sum(len(WORD.findall(text)) for part in written for text in _part_texts(part))
+    return words - counted if words >= REPLY_WORDS_MIN and counted < COUNTED_SHARE_MIN * words else 0
 
 
 def is_substantial(part: Part) -> bool:
@@ -274,6 +310,8 @@ def _smaller_window(state: State, model: Model, own: int) -> int:
 WORD = re.compile(r"\w+")
 PROMPT_WORDS_MIN = 500
 """Servers do not truncate shorter prompts, and template text would outweigh the words."""
+REPLY_WORDS_MIN = 50
+"""Words of a reply below which its token count is not doubted: no window depends on it."""
 COUNTED_SHARE_MIN = 0.8
 """A token count below this share of the words is too low."""
 
@@ -306,9 +344,13 @@ def _prompt_texts(request: Request) -> Iterator[str]:
 
 def _message_texts(message: Message) -> Iterator[str]:
     for part in message.parts:
-        inner: tuple[Part, ...] = part.parts if isinstance(part, ToolResult) else (part,)
-        for each in inner:
-            if isinstance(each, Text):
-                yield each.text
-            elif isinstance(each, ToolCall):
-                yield f"{each.name} {each.arguments}"
+        yield from _part_texts(part)
+
+
+def _part_texts(part: Part) -> Iterator[str]:
+    inner: tuple[Part, ...] = part.parts if isinstance(part, ToolResult) else (part,)
+    for each in inner:
+        if isinstance(each, Text):
+            yield each.text
+        elif isinstance(each, ToolCall):
+            yield f"{each.name} {each.arguments}"

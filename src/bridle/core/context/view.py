@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from bridle.core.state import State
+from bridle.core.state import Conversation, State
 from bridle.values.errors import Failure
 from bridle.values.events import Compacted, PartRef, ViewChange, ViewChanged
 from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -75,12 +75,22 @@ def find_due_view_change(state: State) -> ViewChanged | None:
     return None
 
 
+def list_omitted_media(state: State) -> tuple[str, ...]:
+    """Media that the model cannot accept and that this run has not reported yet, one sentence each."""
+    recorded = state.run.adjustments.recorded_notes
+    notes = (part.change.text.strip("[]") for part in state.conversation.unsupported_parts)
+    return tuple(note for note in dict.fromkeys(notes) if note not in recorded)
+
+
 def rebuild_view(state: State) -> State:
     """The state with the view for its model, and the parts that the model cannot accept."""
     conversation = state.conversation
     model, messages = state.settings.model, conversation.transcript.messages
     view, changed, hidden = view_for_model(messages, conversation.view_changes, model)
     sent = (*list_kept_messages(conversation, hidden), *messages[hidden:])
+    if changed:
+        latest = _latest_changes(conversation.view_changes, model)
+        sent = _edit_in_place(sent, {name: tuple(found.values()) for name, found in latest.items()})
     unfit = (unfit for message in sent for unfit in find_unsupported_media(message, model))
     return replace(
         state,
@@ -90,7 +100,7 @@ def rebuild_view(state: State) -> State:
             summarized_count=hidden,
             changed_parts=changed,
             picture_count=sum(map(count_pictures, view)),
-            unsupported_parts=tuple(each for each in unfit if part_ref(each.change) not in changed),
+            unsupported_parts=tuple(unfit),
         ),
     )
 
@@ -99,20 +109,28 @@ def view_for_model(
     messages: Iterable[Message], recorded: Iterable[ViewChanged | Compacted], model: Model
 ) -> tuple[tuple[Message, ...], frozenset[PartRef], int]:
     """Messages as this model sees them, the parts changed, and the number of messages summarized."""
-    by_message: dict[str, dict[PartRef, ViewChange]] = {}
     recorded = tuple(recorded)
     if not recorded:
         return tuple(messages), frozenset(), 0  # of a transcript: its own tuple, so that both grow at once
-    for event in recorded:
-        if event.model_key in ("", model.model_key):
-            for change in event.changes:
-                by_message.setdefault(change.message, {})[part_ref(change)] = change
+    by_message = _latest_changes(recorded, model)
     each = [
         _apply_changes(message, by_message[message.id].values()) if message.id in by_message else message
         for message in messages
     ]
     view, hidden = replace_summarized_turns(each, recorded, model)
     return view, frozenset().union(*by_message.values()), hidden
+
+
+def _latest_changes(
+    recorded: Iterable[ViewChanged | Compacted], model: Model
+) -> Mapping[str, Mapping[PartRef, ViewChange]]:
+    """By message, the change of each part that counts for this model: the latest."""
+    by_message: dict[str, dict[PartRef, ViewChange]] = {}
+    for event in recorded:
+        if event.model_key in ("", model.model_key):
+            for change in event.changes:
+                by_message.setdefault(change.message, {})[part_ref(change)] = change
+    return by_message
 
 
 def find_removable_parts(state: State, refs: Iterable[PartRef]) -> tuple[PartRef, ...]:
@@ -359,6 +377,8 @@ def strip_last_reply(state: State) -> tuple[ViewChange, ...]:
 def _strip_native(part: Part | None) -> Part | None:
     if isinstance(part, ToolCall) and len(part.wire_id) > WIRE_ID_CHARACTERS:
         return replace(part, native=None, wire_id="")
+    if isinstance(part, Media):
+        return replace(part, native=None, name="")
     return replace(part, native=None) if isinstance(part, Text | ToolCall) else part
 
 
@@ -368,12 +388,63 @@ def _is_echoed(part: Part) -> bool:
     return isinstance(part, Reasoning) or part.native is not None or long_id
 
 
-def _apply_changes(message: Message, changes: Iterable[ViewChange]) -> Message:
+def list_edited_messages(conversation: Conversation, messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages with the changes for every model, each part in its original place; a removed one is empty."""
+    return _list_changed(conversation, messages, (ViewChanged, Compacted))
+
+
+def list_uncompacted_messages(conversation: Conversation, messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages as hooks let them pass: like `list_edited_messages`, without the changes of compactions."""
+    return _list_changed(conversation, messages, ViewChanged)
+
+
+def _list_changed(
+    conversation: Conversation,
+    messages: Iterable[Message],
+    kinds: type[ViewChanged] | tuple[type[ViewChanged], type[Compacted]],
+) -> tuple[Message, ...]:
+    messages = tuple(messages)
+    ids = {message.id for message in messages}
+    changes: dict[str, list[ViewChange]] = {}
+    for event in conversation.view_changes:
+        for change in event.changes if not event.model_key and isinstance(event, kinds) else ():
+            if change.message in ids:
+                changes.setdefault(change.message, []).append(change)
+    return _edit_in_place(messages, changes)
+
+
+def list_compacted_parts(conversation: Conversation) -> frozenset[PartRef]:
+    """The parts that a compaction shortened, or that were changed for one model only."""
+    return frozenset(
+        part_ref(change)
+        for event in conversation.view_changes
+        if event.model_key or isinstance(event, Compacted)
+        for change in event.changes
+    )
+
+
+def _edit_in_place(
+    messages: Iterable[Message], changes: Mapping[str, Iterable[ViewChange]]
+) -> tuple[Message, ...]:
+    """The messages with these changes, each part in its original place; a removed one is empty."""
+    return tuple(
+        replace(message, parts=tuple(part or Text(text="") for part in _change_parts(message, found)))
+        if (found := changes.get(message.id))
+        else message
+        for message in messages
+    )
+
+
+def _change_parts(message: Message, changes: Iterable[ViewChange]) -> list[Part | None]:
+    """The changed parts in their places; None for a removed one."""
     parts: list[Part | None] = list(message.parts)
     for change in changes:
         part = parts[change.part]
         if change.strip_native:
             parts[change.part] = _strip_native(part)
+        elif change.arguments:
+            if isinstance(part, ToolCall):
+                parts[change.part] = replace(part, arguments=change.arguments, native=None, wire_id="")
         elif change.inner < 0:
             parts[change.part] = Text(text=change.text) if change.text else None
         elif isinstance(part, ToolResult):
@@ -381,6 +452,11 @@ def _apply_changes(message: Message, changes: Iterable[ViewChange]) -> Message:
                 Text(text=change.text) if at == change.inner else each for at, each in enumerate(part.parts)
             ]
             parts[change.part] = replace(part, parts=tuple(inner), native=None)
+    return parts
+
+
+def _apply_changes(message: Message, changes: Iterable[ViewChange]) -> Message:
+    parts = _change_parts(message, changes)
     kept = [at for at, part in enumerate(parts) if part is not None]
     added = tuple(place for place, at in enumerate(kept) if at in message.added_parts)
     return replace(message, parts=tuple(part for part in parts if part is not None), added_parts=added)

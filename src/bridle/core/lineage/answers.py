@@ -119,6 +119,11 @@ def _not_sent(effect: AskModel, event: e.RunEnded, state: State) -> dict[str, ob
     return {"partial_text": state.run.attempt.partial_text} if is_limit else None
 
 
+def _not_expressible(effect: AskModel, event: e.RequestAdjusted, state: State) -> dict[str, object] | None:
+    """A request that its wire cannot express in full, where no adjustment is accepted."""
+    return {} if state.settings.on_adjusted == "error" and not effect.summarizes_until else None
+
+
 def _breaker_open(effect: AskModel, event: e.ModelFailed, state: State) -> dict[str, object]:
     return {"partial_text": "", "usage": None, "latency": None}
 
@@ -163,6 +168,7 @@ ANSWERS: dict[tuple[type, type], Callable[[Any, Any, State], Any]] = {
     (AwaitApprovals, e.RunEnded): _run_waits,
     (AskModel, e.ModelFailed): _breaker_open,
     (AskModel, e.RunEnded): _not_sent,
+    (AskModel, e.RequestAdjusted): _not_expressible,
     (RunHook, e.HookDecided): _hook_decided,
     (RevealTools, e.ToolsRevealed): _tools_revealed,
     (FindTools, e.ToolsRevealed): lambda effect, event, _: {"initial": True},

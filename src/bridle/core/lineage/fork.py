@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from bridle.core.calls.orphaned import has_calls_to_keep
 from bridle.core.calls.pending import PendingCall
+from bridle.core.recovery.growing import settle_conversation
 from bridle.core.recovery.log_repair import iterate_states
 from bridle.core.state import State
 from bridle.values import events as e
@@ -65,7 +66,7 @@ def find_fork_point(session: str, records: Sequence[Record], at: ForkPlace) -> F
         raise MisuseError(
             f"session {session!r} has {count} messages and no {at}; `bridle log {session}` lists them"
         )
-    return found._replace(completed_actions=tuple(actions.values()))
+    return found._replace(state=settle_conversation(found.state), completed_actions=tuple(actions.values()))
 
 
 def _record_number(session: str, length: int, at: ForkPlace) -> int | None:

@@ -77,6 +77,8 @@ class EncodedCall(NamedTuple):
     digest: str
     losses: tuple[str, ...]
     """Parts of the request that the wire cannot express."""
+    unsent_media: tuple[str, ...] = ()
+    """Media that the wire cannot carry."""
 
 
 class WireCheck(Protocol):
@@ -107,7 +109,7 @@ class LogReplay:
     ) -> None:
         """With `accepts_requests`, a changed request is part of the new log and no difference."""
         self._wire, self._changed, self._accepts_requests = wire, changed, accepts_requests
-        self._reader = LogReader()
+        self._reader = LogReader(grows=False)  # requests are encoded from every state
         self._offered: tuple[Effect, ...] = ()
         """Effects of earlier states that may still be carried out."""
         self._running: dict[str, RunTool] = {}
@@ -247,9 +249,10 @@ class LogReplay:
         if encoded is None:
             self._note(f"the request of record {record.seq} cannot be rebuilt here")
             notes = event.notes
-        elif (key, request.tool_choice) not in self._noted:
+        else:
             known = self.state.run.adjustments.recorded_notes
-            notes = (*notes, *(note for note in encoded.losses if note not in known))
+            losses = encoded.losses if (key, request.tool_choice) not in self._noted else ()
+            notes = (*notes, *(note for note in (*losses, *encoded.unsent_media) if note not in known))
         is_rated = event.wait_source == "rate-limit"
         self.asked = AskedCall(record, replace(effect, request=request))
         return e.ModelAsked(

@@ -55,6 +55,9 @@ class RecoveryRow(Value, kw_only=True):
         return self.action in ("retry", "repair") and not self.needs_named_part
 
 
+# defect: forgotten-repaired
+# defect: cut-retried
+# defect: overloaded-retried
 FAILURE_POLICY: dict[FailureKind, RecoveryRow] = {
     "unreachable": RecoveryRow(
         action="retry",
@@ -205,6 +208,7 @@ def next_attempt(
     row = FAILURE_POLICY[failure.kind]
     if row.action == "repair" and row.can_repeat:
         return GiveUp(why=failure.message) if repair_failed else RetryWait(seconds=0.0, source="repair")
+    # defect: attempts-limited
     if (
         not is_transient(failure, answered=answered)
         or tries >= attempts_max
@@ -224,6 +228,7 @@ def is_transient(failure: Failure, *, answered: bool = True) -> bool:
     """
     if failure.kind == "quota" or (failure.kind == "unreachable" and not answered):
         return False
+    # defect: told-not-to-retry
     return (
         FAILURE_POLICY[failure.kind].action == "retry"
         if failure.should_retry is None
@@ -233,6 +238,7 @@ def is_transient(failure: Failure, *, answered: bool = True) -> bool:
 
 def _choose_wait(failure: Failure, tries: int, random_draw: float) -> RetryWait:
     requested = failure.retry_after_seconds
+    # defect: requested-wait
     if requested is not None:
         source: WaitSource = "breaker" if failure.kind == "unavailable" else "retry-after"
         return RetryWait(seconds=max(0.0, requested), source=source)

@@ -29,6 +29,8 @@ from bridle.values.message import Part, Text, ToolCall, ToolResult
 from bridle.values.record import Record
 from bridle.values.settings import Settings
 
+from .growing import let_conversation_grow, settle_conversation
+
 Bridge = Literal["begin", "end", "fill", "go on", "ask"]
 CallEvent = (
     e.ToolStarted
@@ -80,6 +82,8 @@ BRIDGE_NOTES: dict[Bridge, str] = {
 }
 CALL_ID_PATTERN = re.compile(r"\bc(\d{1,9})_\d")
 """Matches call ids and captures the number of the reply."""
+GROWING_RECORDS = 512
+"""Records after which the fold looks for tuples that have become long."""
 BRIDGE_ROUNDS = range(2)
 """At most two events are inserted: a start, and then the event that it was needed for."""
 RUN_WITHOUT_END = "the log does not contain the end of this run"
@@ -94,7 +98,10 @@ class FoldedLog(NamedTuple):
 def fold_log(
     records: Iterable[Record], observe: Callable[[Record, State, State], None] | None = None
 ) -> FoldedLog:
-    """Fold a log; `observe` is shown each record, with the states before and after it."""
+    """Fold a log; `observe` is shown each record, with the states before and after it.
+
+    It reads these states and keeps none: their conversations grow (growing.py).
+    """
     reader = LogReader()
     apply_records(reader, records, observe)
     reader.continue_numbering()
@@ -106,15 +113,19 @@ def apply_records(
     records: Iterable[Record],
     observe: Callable[[Record, State, State], None] | None = None,
 ) -> None:
-    for record in records:
-        before = reader.state
-        reader.apply_record(record)
-        if observe is not None:
-            observe(record, before, reader.state)
+    """Fold more records; the reader's state has plain tuples afterwards."""
+    try:
+        for record in records:
+            before = reader.state
+            reader.apply_record(record)
+            if observe is not None:
+                observe(record, before, reader.state)
+    finally:
+        reader.settle()
 
 
 def iterate_states(records: Iterable[Record]) -> Iterator[tuple[Record, State]]:
-    """Each record with the state after it."""
+    """Each record with the state after it, to be read; `settle_conversation` makes one that can be kept."""
     reader = LogReader()
     for record in records:
         reader.apply_record(record)
@@ -122,7 +133,10 @@ def iterate_states(records: Iterable[Record]) -> Iterator[tuple[Record, State]]:
 
 
 class LogReader:
-    """Folds a log record by record."""
+    """Folds a log record by record, in time linear in its length.
+
+    The conversation of its state grows without a copy (growing.py): a state that is kept or encoded is settled first.
+    """
 
     def __init__(
         self,
@@ -131,9 +145,16 @@ class LogReader:
         call_ids: Iterable[str] = (),
         aliases: Mapping[str, Iterable[str]] | None = None,
         reply_number: int = 0,
+        *,
+        grows: bool = True,
     ) -> None:
-        """Begin with an empty log, or after the records that another reader has read."""
+        """Begin with an empty log, or after the records that another reader has read.
+
+        Without `grows`, every state has plain tuples, each a copy of the one before.
+        """
         self.state = state or State()
+        self._grows, self._until_look = grows, 0
+        """The records until the next look for tuples that have become long."""
         self.repairs = list(repairs)
         self.call_ids = set(call_ids)
         self.aliases = {name: list(ids) for name, ids in (aliases or {}).items()}
@@ -141,6 +162,9 @@ class LogReader:
         self.reply_number = reply_number
 
     def apply_record(self, record: Record) -> None:
+        if self._grows and self._until_look == 0:
+            self.state, self._until_look = let_conversation_grow(self.state), GROWING_RECORDS
+        self._until_look -= 1
         event: e.Event | None = record.event
         if isinstance(event, e.LogRepaired):
             self.repairs.clear()
@@ -161,7 +185,13 @@ class LogReader:
 
     def copy(self) -> "LogReader":
         """An independent copy, to continue separately."""
-        return LogReader(self.state, self.repairs, self.call_ids, self.aliases, self.reply_number)
+        return LogReader(
+            self.state, self.repairs, self.call_ids, self.aliases, self.reply_number, grows=self._grows
+        )
+
+    def settle(self) -> None:
+        """Give the state plain tuples again."""
+        self.state, self._until_look = settle_conversation(self.state), 0
 
     def continue_numbering(self) -> None:
         """Continue after every reply number ever used, including those in skipped records.

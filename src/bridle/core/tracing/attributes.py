@@ -51,6 +51,13 @@ def agent_attributes(settings: Settings) -> Attributes:
     return {"gen_ai.agent.name": agent_name(settings), **model}
 
 
+def owner_attributes(state: State) -> Attributes:
+    """The agent that makes a model call, and the tenant it is for."""
+    tenant = state.run.origin.tenant
+    named: Attributes = {"gen_ai.agent.name": agent_name(state.settings)}
+    return named | {"bridle.tenant": tenant} if tenant else named
+
+
 def budget_attributes(budget: Budget) -> Attributes:
     limits = ((kind, getattr(budget, kind)) for kind in Limits.__struct_fields__)
     return {

@@ -29,6 +29,7 @@ def begin_model_call(trace: OpenTrace, event: e.ModelAsked, moment: Moment) -> N
     model = state_for_summarizer(moment.before, event.model_key).settings.model
     found = a.request_attributes(event, moment.before, model)
     found["gen_ai.conversation.id"] = trace.session
+    found |= a.owner_attributes(moment.before)
     name = f"{a.CHAT} {model.id}"
     trace.model_call = trace.open(("chat", moment.record.seq), name, moment.at, found, parent, "client")
 
@@ -107,7 +108,8 @@ def price_partial(before: State, usage: Usage, usd: Decimal | None) -> tuple[Usa
 
 def record_stored_prompt(trace: OpenTrace, event: PromptStored, moment: Moment) -> None:
     usage = Usage(input=event.tokens) if event.created else Usage()
-    found = {**a.usage_attributes(usage, event.usd), "bridle.prompt.created": event.created}
+    owner = a.owner_attributes(moment.before)
+    found = {**owner, **a.usage_attributes(usage, event.usd), "bridle.prompt.created": event.created}
     key = ("stored", moment.record.seq)
     trace.close(trace.open(key, "store_prompt", moment.at, found, trace.agent), moment.at)
 

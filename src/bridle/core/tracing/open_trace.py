@@ -136,6 +136,7 @@ class OpenTrace:
             error=error,
             error_text=text,
             sampled=self.parent.sampled,
+            has_caller=self.parent.span_id != NO_SPAN,
             ends_run=ends_run,
         )
 

@@ -108,5 +108,6 @@ def describe_failure(session: str, error: Exception) -> ApplicationError:
     LOG.error("%s", escape_text(f"session {session}: {kind}: {error}"), exc_info=trace)
     meaning = next((f": {text}" for known, text in MEANINGS.items() if isinstance(error, known)), "")
     final = isinstance(error, LASTING_ERRORS)
+    # guard: history-hides-error-text
     shown = f"{kind}{meaning}; the log of the worker has the details"
     return ApplicationError(shown, type=kind, non_retryable=final)

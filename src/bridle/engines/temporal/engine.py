@@ -29,7 +29,7 @@ from bridle.engines.status import RunStatus
 from bridle.ports.store import Store, SupportsApprovalKey, WatchableStore, supports
 from bridle.run.agent import Agent
 from bridle.run.archive.sessions import list_all_approvals
-from bridle.run.calls.approval import CallResult, encode_arguments
+from bridle.run.calls.approval import CallResult
 from bridle.run.context.run_options import RunOptions, override_parts
 from bridle.run.control.live import LiveView
 from bridle.run.control.requests import WAIT_SECONDS_DEFAULT, ControlOutcome
@@ -368,7 +368,7 @@ class EngineRun(Generic[T]):
         by: str = "",
     ) -> PendingApproval:
         """Allow a call, optionally with edited arguments; `approval` is its id or that of its call."""
-        edited = encode_arguments(arguments)
+        edited = dict(arguments) if isinstance(arguments, Mapping) else arguments
         verdict = ApprovalVerdict(answer="approve", arguments=edited, reason=reason, by=by)
         return await self._control.answer(approval, verdict)
 

@@ -146,6 +146,7 @@ class RunWorkflow:
 
     @answer.validator
     def check_answer(self, approval: str) -> None:
+        # guard: question-is-open
         if approval not in self._status.questions:
             waiting = ", ".join(self._status.questions) or "none"
             raise ApplicationError(f"no pending approval matches {approval!r}; pending: {waiting}")

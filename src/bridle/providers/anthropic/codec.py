@@ -22,7 +22,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
-from bridle.providers.base_codec import BaseCodec
+from bridle.providers.base_codec import BaseCodec, SupportedSettings
 from bridle.providers.schema.tool_schema import (
     compile_for_wire,
     compile_output_schema,
@@ -43,15 +43,16 @@ from bridle.providers.wire.json import dumps, loads
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.system_messages import place_system_messages
 from bridle.values.base import Value
+from bridle.values.message import Media
 from bridle.values.model import Model
-from bridle.values.request import Request, Thinking, ToolChoice, ToolSpec
+from bridle.values.request import Extra, Request, Thinking, ToolChoice, ToolSpec
 
 from .decode import AnthropicDecoder
 from .decode_request import decode_request
 from .encode import AnthropicEncodeOptions, AnthropicHistory
+from .header_fields import BETA_HEADER, BETAS, HEADER_FIELDS, encode_header
 from .hosted import HOSTED, REMOTE_MCP, encode_mcp_servers, encode_own_hosted_tool
 from .native_summary import (
-    BETA_HEADER,
     encode_summary_request,
     has_automatic_compaction,
     has_leading_summary,
@@ -85,6 +86,7 @@ DEFAULT_DIALECT = AnthropicDialect()
 
 class AnthropicCodec(BaseCodec):
     family = FAMILY
+    reserved_fields = _RESERVED_FIELDS
     tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
     tool_names = TOOL_NAMES
     message_form = MessageForm(
@@ -134,8 +136,18 @@ class AnthropicCodec(BaseCodec):
         kept.set_head(head, lambda: frame.head)
         return frame
 
+    def check_extra(self, extra: Extra) -> None:
+        if extra.name in HEADER_FIELDS:
+            encode_header(extra)
+
     def hosted_forms(self, model: Model) -> HostedForms:
         return HOSTED
+
+    def carries_media(self, media: Media, model: Model, *, in_result: bool) -> bool:
+        return media.kind in ("image", "document")
+
+    def supported_settings(self, request: Request) -> SupportedSettings:
+        return SupportedSettings(display=_is_display_sent(request))
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return self.restore_tools(AnthropicDecoder(request.model, status, headers), request)
@@ -174,6 +186,11 @@ def _request_headers(request: Request) -> tuple[tuple[str, str], ...]:
     for spec in request.tools:
         if spec.hosted is not None and (form := find_hosted_form(HOSTED, spec.hosted.concept, request.model)):
             named = f"{named},{form.beta}"
+    for extra in request.extras:
+        if extra.name == BETAS:
+            named = f"{named},{encode_header(extra)}"
+        elif extra.name in HEADER_FIELDS and (value := encode_header(extra)):
+            headers[HEADER_FIELDS[extra.name]] = value
     if wanted := required_betas(request, named):
         headers[BETA_HEADER] = wanted
     return tuple(headers.items())
@@ -183,7 +200,7 @@ def _encode_head(request: Request, dialect: AnthropicDialect) -> bytes:
     tools = [_encode_tool(spec, request.model) for spec in request.tools]
     if ttl := tools_breakpoint_ttl(request):
         _add_breakpoint(tools, ttl)
-    tools += [_encode_deferred_tool(spec, request.model) for spec in request.deferred_tools]
+    tools += [encode_deferred_tool(spec, request.model) for spec in request.deferred_tools]
     system: list[Block | Raw] = []
     ttls = system_breakpoint_ttls(request)
     for at, text in enumerate(request.system):
@@ -211,7 +228,7 @@ def _add_breakpoint(blocks: list[Block | Raw], ttl: str) -> None:
 def _encode_tool(spec: ToolSpec, model: Model) -> Block | Raw:
     if spec.hosted is not None:
         return encode_own_hosted_tool(spec, model)
-    if (native := native_definition(spec)) is not None:
+    if (native := native_definition(spec, FAMILY)) is not None:
         return native
     tool: Block = {"name": TOOL_NAMES.encode_name(spec.name)}
     if spec.description:
@@ -220,7 +237,7 @@ def _encode_tool(spec: ToolSpec, model: Model) -> Block | Raw:
     return tool
 
 
-def _encode_deferred_tool(spec: ToolSpec, model: Model) -> Block:
+def encode_deferred_tool(spec: ToolSpec, model: Model) -> Block:
     """Encode a tool that is not part of the prompt until a result refers to it."""
     tool = _encode_tool(spec, model)
     return {**(loads(bytes(tool)) if isinstance(tool, Raw) else tool), "defer_loading": True}
@@ -253,7 +270,8 @@ def _encode_tail(request: Request, dialect: AnthropicDialect) -> bytes:
         if spec.hosted is not None and spec.hosted.concept == REMOTE_MCP:
             fields["mcp_servers"] = encode_mcp_servers(request.tools)
     for extra in request.extras:
-        add_extra(fields, extra, _RESERVED_FIELDS)
+        if extra.name not in HEADER_FIELDS:
+            add_extra(fields, extra, _RESERVED_FIELDS)
     if dialect.body_version:
         fields.setdefault("anthropic_version", dialect.body_version)
     return b"]," + dumps(fields)[1:-1]
@@ -266,6 +284,13 @@ def _encode_tool_choice(choice: ToolChoice) -> Block | None:
     if not choice.parallel and choice.mode != "none":
         wire["disable_parallel_tool_use"] = True
     return None if wire == {"type": "auto"} else wire
+
+
+def _is_display_sent(request: Request) -> bool:
+    thinking = request.thinking
+    if thinking is None or not thinking.display:
+        return True
+    return "display" in (_encode_thinking(thinking, request.model.abilities.thinking) or {})
 
 
 def _encode_thinking(thinking: Thinking, modes: tuple[str, ...]) -> Block | None:

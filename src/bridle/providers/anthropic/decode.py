@@ -45,7 +45,8 @@ from .usual_reply import decode_usual_reply
 _TEXT_MEMBERS = {"text_delta": "text", "thinking_delta": "thinking"}
 """The member of a delta, and of the start of a block, that holds text; input comes in deltas only."""
 _METADATA = (
-    "id", "type", "model", "error", "completion", "stop_reason", "stop_sequence", "stop_details", "diagnostics"
+    "id", "type", "model", "error", "completion", "stop_reason", "stop_sequence", "stop_details", "diagnostics",
+    "input_transformations",
 )  # fmt: skip
 """The members of a message, besides content and usage, that decide about the reply."""
 _EVENTSTREAM_TYPE = "application/vnd.amazon.eventstream"
@@ -199,7 +200,8 @@ class AnthropicDecoder(BaseDecoder):
                 if isinstance(event.get("delta"), dict):
                     self._update_metadata(event["delta"])
                     self._has_stop_reason = self._has_stop_reason or bool(event["delta"].get("stop_reason"))
-                self._update_metadata({"usage": event.get("usage")})
+                told = event.get("input_transformations")  # again, if another model answered in the end
+                self._update_metadata({"usage": event.get("usage"), "input_transformations": told})
             case "message_stop":
                 self._stopped = True
                 self._open.clear()

@@ -44,7 +44,8 @@ from bridle.values.request import (
 )
 
 from .encode import BREAKPOINT_BLOCKS, MESSAGE_FIELDS_KIND
-from .native_summary import BETA_HEADER, SUMMARIZE
+from .header_fields import BETA_HEADER
+from .native_summary import SUMMARIZE
 from .parts import FAMILY, KNOWN_BLOCKS, OUTPUT_DIALECT, TOOL_DIALECT, Block, decode_instruction, decode_part
 
 ABILITIES = Abilities(automatic_cache=True, cache_marks=4, system_messages=True, compaction=True)

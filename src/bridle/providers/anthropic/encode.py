@@ -109,9 +109,9 @@ class AnthropicMessageEncoder:
 
     def __call__(self, message: Message) -> Sequence[WireTurn]:
         own = self._is_from_here(message.origin)
-        has_items = own and Opaque in [type(part) for part in message.parts]
-        fields = _extra_message_fields(message.parts) if has_items else {}
-        switch = find_model_switch(message.parts) if has_items else 0
+        has_items = Opaque in [type(part) for part in message.parts]
+        fields = _extra_message_fields(message.parts, own=own) if has_items else {}
+        switch = find_model_switch(message.parts) if own and has_items else 0
         written = self._encode_parts(message, switch, own=own)
         if not written and not fields:
             return ()
@@ -233,8 +233,13 @@ class AnthropicMessageEncoder:
         """Replace an item that is not accepted here by its text; a summary without text is omitted."""
         if not (part.text or part.kind == COMPACTION):
             return part
-        taken = own and can_send_back(
-            part, signed=self._options.send_signed_summaries, unsigned=self._options.send_unsigned_summaries
+        taken = part.wire == FAMILY or (
+            own
+            and can_send_back(
+                part,
+                signed=self._options.send_signed_summaries,
+                unsigned=self._options.send_unsigned_summaries,
+            )
         )
         return part if taken else Text(text=part.text)
 
@@ -303,9 +308,11 @@ def _is_declined(part: Part) -> bool:
     return isinstance(part, Reasoning | ToolCall) or (isinstance(part, Opaque) and part.kind == "tool_use")
 
 
-def _extra_message_fields(parts: Sequence[Part]) -> dict[str, Any]:
+def _extra_message_fields(parts: Sequence[Part], *, own: bool) -> dict[str, Any]:
     for part in parts:
-        if isinstance(part, Opaque) and part.kind == MESSAGE_FIELDS_KIND:
+        if not isinstance(part, Opaque) or part.kind != MESSAGE_FIELDS_KIND:
+            continue
+        if own or part.wire == FAMILY:
             fields: dict[str, Any] = loads(part.native)
             return fields
     return {}

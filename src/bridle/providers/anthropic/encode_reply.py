@@ -21,6 +21,7 @@ from bridle.providers.wire.reply_encoding import (
     JSON_TYPE,
     encode_error_response,
     encode_service_tier,
+    encode_service_word,
     make_reply,
     split_arguments,
     split_words,
@@ -197,6 +198,9 @@ def encode_usage(usage: Usage) -> dict[str, Any]:
         counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
     if tier := encode_service_tier(usage.terms):
         counts["service_tier"] = tier
+    for field in ("inference_geo", "speed"):
+        if word := encode_service_word(usage.terms, field):
+            counts[field] = word
     if usage.searches:
         counts["server_tool_use"] = {"web_search_requests": usage.searches, "web_fetch_requests": 0}
     return counts

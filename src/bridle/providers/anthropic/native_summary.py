@@ -11,7 +11,6 @@ Two kinds, which exclude each other in one request:
 Both are previews: a header has to name them in the request and in every later one that carries a block.
 """
 
-import re
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,23 +19,25 @@ from bridle.providers.wire.json import loads, repair_surrogates
 from bridle.values.message import Opaque
 from bridle.values.request import Request, ToolChoice
 
+from .header_fields import split_list
 from .parts import COMPACTION, FAMILY
 
-BETA_HEADER = "anthropic-beta"
 ON_DEMAND, AUTOMATIC = "compact-2026-09-04", "compact-2026-01-12"
-EDITS, EDIT = "context_management", "compact_20260112"
+CLEARING = "context-management-2025-06-27"
+EDITS, EDIT, CLEAR_PREFIX = "context_management", "compact_20260112", '"clear_'
 SUMMARIZE: dict[str, Any] = {"type": "summarize"}
 INSTRUCTIONS_LENGTH_MAX = 16_384
-_LIST_SEPARATOR = re.compile(r"\s*,\s*")
 
 
 def required_betas(request: Request, named: str) -> str:
     """Return the beta features a request needs, after those already named."""
-    betas = [each for each in _LIST_SEPARATOR.split(named.strip()) if each]
+    betas = split_list(named)
     if request.asks_native_summary or has_leading_summary(request):
         betas.append(ON_DEMAND)
     if has_automatic_compaction(request):
         betas.append(AUTOMATIC)
+    if any(extra.name == EDITS and CLEAR_PREFIX in extra.json for extra in request.extras):
+        betas.append(CLEARING)
     return ",".join(dict.fromkeys(betas))
 
 

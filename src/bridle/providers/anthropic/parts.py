@@ -21,7 +21,17 @@ from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair
 from bridle.providers.wire.media import decode_text_document, describe_omitted_media
 from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import MisuseError
-from bridle.values.message import Media, MediaKind, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.message import (
+    Media,
+    MediaKind,
+    Opaque,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    is_written_for,
+)
 
 FAMILY = "anthropic"
 TOOL_DIALECT, OUTPUT_DIALECT = "plain", "anthropic_output"
@@ -85,6 +95,7 @@ def decode_part(block: Block, arguments: str | None = None) -> Part:
             )
         case "thinking":
             text, signature = text_or_empty(block.get("thinking")), text_or_empty(block.get("signature"))
+            # defect: signature-kept
             return Reasoning(text=text, signature=signature, native=native)
         case "redacted_thinking":
             return Reasoning(signature=text_or_empty(block.get("data")), redacted=True, native=native)
@@ -103,13 +114,13 @@ def can_send_back(part: Opaque, *, signed: bool, unsigned: bool) -> bool:
 def encode_part(part: Part, *, own: bool, sent_id: str = "") -> Block | Raw | None:
     """Convert a part to a block; None if it has no content on this wire.
 
-    `own`: the part came from this family, so its native members are sent again, and an opaque part is sent
-    unchanged. `sent_id` is the id that a call and its result share.
+    `own`: the part came from this endpoint, so its native members are sent again, and an opaque part is sent
+    unchanged. So are those of a client of this wire. `sent_id` is the id that a call and its result share.
     """
     if type(part) is Opaque:
-        return _encode_opaque(part) if own else None
+        return _encode_opaque(part) if own or part.wire == FAMILY else None
     block = _encode_known_part(part, own=own, sent_id=sent_id)
-    if own and block is not None and part.native is not None:
+    if block is not None and part.native is not None and (own or is_written_for(part, FAMILY)):
         more: Block = loads(part.native)
         block.update((name, value) for name, value in more.items() if name not in block)
     return block

@@ -5,13 +5,17 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
-from bridle.ports.served_wire import ServedWire, WireRoute
+from bridle.ports.served_wire import ClientTool, ServedWire, WireRoute
 from bridle.ports.tool import Json
-from bridle.providers.wire.call_arguments import take_plain_tools
+from bridle.providers.wire.answer_format import move_format, read_schema
+from bridle.providers.wire.call_arguments import read_function, take_plain_tools
+from bridle.providers.wire.json import dumps
 from bridle.providers.wire.reply_encoding import ReplyWriter
 from bridle.values.errors import Failure
 from bridle.values.message import Reasoning, Reply, Text, ToolCall
+from bridle.values.request import OutputSpec, Request
 
+from .codec import encode_deferred_tool
 from .encode_reply import (
     encode_block,
     encode_event,
@@ -21,6 +25,7 @@ from .encode_reply import (
     encode_usage,
     split_block,
 )
+from .header_fields import read_headers
 from .parts import FAMILY, Block
 
 
@@ -103,6 +108,36 @@ def read_counted(request: HttpRequest) -> HttpRequest:
     return replace(request, path=request.path.removesuffix(_COUNTING))
 
 
+def take_tools(request: Request) -> tuple[Request, tuple[ClientTool, ...]]:
+    """The tools; those that are not in the prompt until a result refers to them keep that mark."""
+    _, plain = take_plain_tools(replace(request, deferred_tools=()))
+    deferred = (
+        ClientTool(
+            spec=read_function(spec), definition=dumps(encode_deferred_tool(spec, request.model)).decode()
+        )
+        for spec in request.deferred_tools
+    )
+    return request, (*plain, *deferred)
+
+
+def read_output(request: Request) -> Request:
+    """The request with the schema of its `output_config.format`, or of `output_format`, which is older."""
+
+    def read_older(given: Block) -> tuple[OutputSpec | None, Block]:
+        output = read_schema("output", given.get("schema")) if given.get("type") == "json_schema" else None
+        taken = ("type", "schema") if output is not None else ()
+        return output, {name: value for name, value in given.items() if name not in taken}
+
+    def read(given: Block) -> tuple[OutputSpec | None, Block]:
+        if not isinstance(given.get("format"), dict):
+            return None, given
+        output, rest = read_older(given["format"])
+        kept = {name: value for name, value in given.items() if name != "format"}
+        return output, {**kept, "format": rest} if rest else kept
+
+    return move_format(move_format(request, "output_config", read), "output_format", read_older)
+
+
 SERVED = ServedWire(
     family=FAMILY,
     mount="/anthropic",
@@ -115,10 +150,13 @@ SERVED = ServedWire(
     make_stream=AnthropicReplyWriter,
     encode_reply=encode_reply,
     encode_failure=encode_failure,
-    take_tools=take_plain_tools,
+    take_tools=take_tools,
     id_prefix="msg_",
     describe_model=describe_model,
     list_models=list_models,
     read_counted=read_counted,
     describe_count=lambda count: {"input_tokens": count},
+    overflow_words="prompt is too long",
+    read_headers=read_headers,
+    read_output=read_output,
 )

@@ -11,11 +11,12 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, convert
 from msgspec.structs import replace
 
+from bridle.providers.wire.input_changes import describe_input_changes
 from bridle.providers.wire.json import count_or_zero, text_or_empty
-from bridle.providers.wire.usage import STANDARD_TERMS, decode_service_terms
+from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Opaque, Part, Reply, Stop
 from bridle.values.model import Model, make_origin
-from bridle.values.usage import Usage
+from bridle.values.usage import STANDARD_TERMS, Usage, list_service_terms
 
 Count = Annotated[int, Meta(ge=0)]
 CODE_RESULT = "code_execution_tool_result"
@@ -50,6 +51,9 @@ def build_reply(
         id=text_or_empty(meta.get("id")),
         stop_detail=_stop_detail(word, meta),
         cache_miss_reason=_cache_miss_reason(meta.get("diagnostics")),
+        input_changes=describe_input_changes(meta["input_transformations"])
+        if meta.get("input_transformations")
+        else (),
     )
 
 
@@ -105,6 +109,7 @@ class UsualCounts(Struct, gc=False):
     iterations: None = None
     service_tier: str = ""
     inference_geo: str = ""
+    speed: str = ""
 
 
 def count_usual_usage(found: UsualCounts) -> Usage:
@@ -114,8 +119,9 @@ def count_usual_usage(found: UsualCounts) -> Usage:
         written = written or split.ephemeral_5m_input_tokens + split.ephemeral_1h_input_tokens
         written_1h = min(split.ephemeral_1h_input_tokens, written)
     terms: tuple[str, ...] = ()
-    if found.service_tier not in STANDARD_TERMS or found.inference_geo not in STANDARD_TERMS:
-        terms = decode_service_terms(found.service_tier, place=found.inference_geo)
+    words = found.service_tier, found.inference_geo, found.speed
+    if not STANDARD_TERMS.issuperset(words):
+        terms = decode_service_terms(words[0], place=words[1], speed=words[2])
     return Usage(
         input=found.input_tokens,
         cache_read=found.cache_read_input_tokens,
@@ -148,5 +154,5 @@ def _decode_counts(counts: Mapping[str, Any]) -> Usage:
         cache_write_1h=min(written_1h, written),
         incomplete="input_tokens" not in counts or "output_tokens" not in counts,
         searches=count_or_zero(served.get("web_search_requests")),
-        terms=decode_service_terms(counts.get("service_tier"), place=counts.get("inference_geo")),
+        terms=list_service_terms(counts),
     )

@@ -52,6 +52,7 @@ class _UsualMessage(msgspec.Struct, gc=False):
     error: None = None
     stop_details: None = None
     diagnostics: None = None
+    input_transformations: None = None
 
 
 _decode_message = msgspec.json.Decoder(_UsualMessage).decode

@@ -30,13 +30,15 @@ from bridle.providers.wire.json import dumps, repair_surrogates, set_at_path
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.system_messages import place_system_messages
 from bridle.providers.wire.tool_names import NAMES_64
+from bridle.values.message import Media
+from bridle.values.model import Model
 from bridle.values.request import OutputSpec, Request, Thinking
 
 from .decode import BedrockDecoder
 from .decode_request import decode_request
 from .dialect import FAMILY, BedrockDialect, dialect_for
 from .encode import BedrockHistory
-from .parts import Block, encode_part
+from .parts import Block, encode_part, has_media_form
 from .tools import OUTPUT_DIALECT, TOOL_DIALECT, encode_cache_point, encode_tool_config
 
 _RESERVED_FIELDS = frozenset({"modelId", "system", "messages"})
@@ -45,6 +47,7 @@ _RESERVED_FIELDS = frozenset({"modelId", "system", "messages"})
 
 class BedrockCodec(BaseCodec):
     family = FAMILY
+    reserved_fields = _RESERVED_FIELDS
     tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
     tool_names = NAMES_64
     message_form = MessageForm(
@@ -77,6 +80,9 @@ class BedrockCodec(BaseCodec):
             digest=blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest(),
         )
 
+    def carries_media(self, media: Media, model: Model, *, in_result: bool) -> bool:
+        return has_media_form(media, in_result=in_result)
+
     def supported_settings(self, request: Request) -> SupportedSettings:
         dialect = dialect_for(request.model.endpoint)
         return SupportedSettings(
@@ -86,6 +92,11 @@ class BedrockCodec(BaseCodec):
             mode=bool(dialect.mode_at),
             budget=bool(dialect.budget_at),
             effort=bool(dialect.effort_at),
+            display=bool(dialect.display_at)
+            and (
+                not request.thinking
+                or bool(_thinking_mode(request.thinking, request.model.abilities.thinking))
+            ),
         )
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
@@ -134,13 +145,18 @@ def _encode_tail(request: Request, tools: Block | None, dialect: BedrockDialect)
 
 
 def _add_thinking(fields: Block, thinking: Thinking, dialect: BedrockDialect, modes: tuple[str, ...]) -> None:
-    mode = thinking.mode or ("enabled" if thinking.budget_tokens is not None else "")
-    if not mode and thinking.display and "adaptive" in modes:
-        mode = "adaptive"  # the wire has `display` only together with a mode
+    mode = _thinking_mode(thinking, modes)
     _set_setting(fields, dialect.mode_at, mode or None)
     _set_setting(fields, dialect.budget_at, thinking.budget_tokens)
     _set_setting(fields, dialect.display_at if mode else "", thinking.display or None)
     _set_setting(fields, dialect.effort_at, thinking.effort or None)
+
+
+def _thinking_mode(thinking: Thinking, modes: tuple[str, ...]) -> str:
+    mode = thinking.mode or ("enabled" if thinking.budget_tokens is not None else "")
+    if not mode and thinking.display and "adaptive" in modes:
+        return "adaptive"  # the wire has `display` only together with a mode
+    return mode
 
 
 def _encode_output_format(output: OutputSpec) -> Block:

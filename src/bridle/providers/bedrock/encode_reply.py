@@ -21,6 +21,7 @@ from bridle.providers.wire.json import dumps, loads, repair_surrogates
 from bridle.providers.wire.reply_encoding import (
     encode_error_response,
     encode_service_tier,
+    encode_service_word,
     split_arguments,
     split_words,
     unsendable_part,
@@ -74,6 +75,8 @@ def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
         extras["usage"] = _encode_usage(reply.usage)
     if tier := encode_service_tier(reply.usage.terms):
         extras["serviceTier"] = {"type": tier}
+    if latency := encode_service_word(reply.usage.terms, "performanceConfig"):
+        extras["performanceConfig"] = {"latency": latency}
     if not stream:
         message = {"content": blocks, "role": "assistant"}
         body = dumps({**extras, "output": {"message": message}, **stop})

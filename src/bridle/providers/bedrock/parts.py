@@ -27,7 +27,7 @@ from bridle.providers.wire.json import (
     repair_surrogates,
     text_or_empty,
 )
-from bridle.providers.wire.media import describe_omitted_media
+from bridle.providers.wire.media import describe_omitted_media, lighten_media
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -220,6 +220,14 @@ def _encode_result(result: ToolResult, *, own: bool, sent_id: str, dialect: Bedr
     elif result.is_error:
         block["content"] = [{"text": f"[error: {result.outcome}]"}, *content]
     return {**block, **_native_members(result, own=own)}
+
+
+def has_media_form(media: Media, *, in_result: bool) -> bool:
+    """False if a text is sent in place of this media."""
+    return (
+        not (in_result and media.kind == "audio")
+        and encode_media(lighten_media(media), own=False) is not None
+    )
 
 
 def _encode_result_part(part: Text | Media | Opaque, *, own: bool) -> Block | Raw | None:

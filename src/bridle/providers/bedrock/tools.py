@@ -20,6 +20,7 @@ from bridle.providers.wire.json import drop_nulls, dumps
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.request import Breakpoint, Request, ToolChoice, ToolSpec
 
+from .dialect import FAMILY
 from .parts import CACHE_POINT, Block
 
 TOOL_DIALECT, OUTPUT_DIALECT = "bedrock", "bedrock_output"
@@ -104,7 +105,7 @@ def _placeholder_tool(name: str) -> Block:
 
 
 def _encode_tool(spec: ToolSpec) -> Block | Raw:
-    if (native := native_definition(spec)) is not None:
+    if (native := native_definition(spec, FAMILY)) is not None:
         return native
     tool: Block = {"name": NAMES_64.encode_name(spec.name)}
     if spec.description.strip():

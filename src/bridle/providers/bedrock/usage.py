@@ -8,13 +8,10 @@ them; it is marked as such.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from bridle.providers.wire.json import parse_integer, repair_surrogates, text_or_empty
-from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Part, Reply, Stop
 from bridle.values.model import Model, make_origin
-from bridle.values.usage import Usage
+from bridle.values.usage import Usage, list_service_terms
 
 LENGTH_STOP = "max_tokens"
 STOP_SEQUENCE, GUARDRAIL = "stop_sequence", "guardrail_intervened"
@@ -41,15 +38,19 @@ def build_reply(parts: Sequence[Part], meta: Mapping[str, Any], model: Model, re
         parts=tuple(parts),
         stop=STOPS.get(word, Stop.OTHER),
         origin=make_origin(model),
-        usage=replace(decode_usage(meta.get("usage")), terms=_decode_terms(meta.get("serviceTier"))),
+        usage=decode_usage(meta.get("usage"), _decode_terms(meta)),
         id=reply_id,
         stop_detail=f"{word}: {why}" if why else word,
     )
 
 
-def decode_usage(counts: object) -> Usage:
+def _decode_terms(meta: Mapping[str, Any]) -> tuple[str, ...]:
+    return list_service_terms(meta) if "serviceTier" in meta or "performanceConfig" in meta else ()
+
+
+def decode_usage(counts: object, terms: tuple[str, ...] = ()) -> Usage:
     if not isinstance(counts, dict):
-        return Usage(incomplete=True)
+        return Usage(incomplete=True, terms=terms)
     listed = counts.get("cacheDetails")
     details = [
         (_first_count(detail.get("inputTokens")), detail.get("ttl"))
@@ -65,11 +66,8 @@ def decode_usage(counts: object) -> Usage:
         cache_write=written,
         output=_first_count(counts.get("outputTokens")),
         cache_write_1h=min(written_long, written),
+        terms=terms,
     )
-
-
-def _decode_terms(tier: object) -> tuple[str, ...]:
-    return decode_service_terms(tier.get("type")) if isinstance(tier, dict) else ()
 
 
 def _stop_explanation(word: str, meta: Mapping[str, Any]) -> str:

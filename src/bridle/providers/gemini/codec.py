@@ -63,6 +63,7 @@ _INCLUDE_THOUGHTS = {"summarized": True, "omitted": False}
 
 class GeminiCodec(BaseCodec):
     family = FAMILY
+    reserved_fields = _RESERVED_FIELDS
     messages_field = "contents"
     tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
     message_form = MessageForm(members=frozenset({"parts"}), roles=frozenset({"model"}))
@@ -93,7 +94,9 @@ class GeminiCodec(BaseCodec):
     def supported_settings(self, request: Request) -> SupportedSettings:
         sent = request.thinking and _encode_thinking(request.thinking, request.model.abilities)
         budget, effort = "thinkingBudget" in (sent or {}), "thinkingLevel" in (sent or {})
-        return SupportedSettings(parallel=False, budget=budget, effort=effort)
+        return SupportedSettings(
+            parallel=False, budget=budget, effort=effort, display="includeThoughts" in (sent or {})
+        )
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return self.restore_tools(GeminiDecoder(request.model, request.tools, status, headers), request)

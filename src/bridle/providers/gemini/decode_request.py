@@ -36,14 +36,16 @@ from bridle.values.request import OutputSpec, Request, Sampling, Thinking, ToolC
 from .parts import FAMILY, Block, decode_instruction, decode_part, to_camel_case
 from .tools import INCLUDE_HOSTED_CALLS, OUTPUT_DIALECT, decode_tool_choice, decode_tools, has_both_tool_kinds
 
-_PATH = re.compile(r".*?/?(?P<collection>\w+)/(?P<model>[^/:]+):(?P<streams>g|streamG)enerateContent")
+_PATH = re.compile(
+    r"(?!.*models/.*models/).*?/?(?P<collection>\w+)/(?P<model>[^/:]+):(?P<streams>g|streamG)enerateContent"
+)
 make_rejection = rejection_maker({"invalid": "INVALID_ARGUMENT", "not_found": "NOT_FOUND"})
 _ROLES = {"user": "user", "function": "user", "tool": "user", "model": "model"}
 _KNOWN_FIELDS = frozenset(
     {"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
 )
 """Fields that `Request` models; all others are extras."""
-_JSON_TYPE = "application/json"
+PLAIN_JSON_TYPE = "application/json"
 
 
 def decode_request(request: HttpRequest) -> Request:
@@ -218,7 +220,7 @@ class _GenerationConfigReader:
 
     def take_output(self) -> OutputSpec | None:
         schema = self.rest.get("responseJsonSchema")
-        if self.rest.get("responseMimeType") != _JSON_TYPE or not isinstance(schema, dict):
+        if self.rest.get("responseMimeType") != PLAIN_JSON_TYPE or not isinstance(schema, dict):
             return None
         written = self._written["responseJsonSchema"].decode()
         if not is_sent_unchanged(written, OUTPUT_DIALECT):
@@ -232,6 +234,8 @@ class _GenerationConfigReader:
             return None
         said = {to_camel_case(name): value for name, value in config.items() if value is not None}
         level, budget, shown = (said.pop(name, None) for name in _THINKING_FIELDS)
+        if level == UNSPECIFIED_LEVEL:
+            level = None
         both = level is not None and budget is not None
         if said or both or not isinstance(level, str | None) or not isinstance(budget, int | None):
             return None
@@ -240,6 +244,7 @@ class _GenerationConfigReader:
         return Thinking(effort=level.lower() if level else "", budget_tokens=budget, display=display)
 
 
+UNSPECIFIED_LEVEL = "THINKING_LEVEL_UNSPECIFIED"
 _THINKING_FIELDS = ("thinkingLevel", "thinkingBudget", "includeThoughts")
 
 

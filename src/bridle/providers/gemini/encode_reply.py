@@ -22,7 +22,12 @@ from bridle.providers.gemini.parts import (
 )
 from bridle.providers.gemini.usage import BLOCK_PREFIX, CONTINUATION_STOP, choose_stop
 from bridle.providers.wire.json import dumps, loads, repair_surrogates
-from bridle.providers.wire.reply_encoding import encode_error_response, make_reply, unsendable_part
+from bridle.providers.wire.reply_encoding import (
+    encode_error_response,
+    encode_service_tier,
+    make_reply,
+    unsendable_part,
+)
 from bridle.values.errors import Failure, FailureKind
 from bridle.values.message import Opaque, Part, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.usage import Usage
@@ -30,6 +35,7 @@ from bridle.values.usage import Usage
 _EIGHT_WORDS = re.compile(r"(?:\s*\S+){1,8}\s*|\s+")
 """About forty letters, the median of text chunks in recorded streams."""
 _EMPTY_TEXT = {"text": ""}
+_TIERS = ("flex", "priority")
 JSON_TYPE = "application/json; charset=UTF-8"
 _PARAGRAPHS = re.compile(r".+?(?:\n{2,}|\Z)", re.DOTALL)
 _WIRE_ERRORS: dict[FailureKind, tuple[int, str]] = {
@@ -162,7 +168,7 @@ def encode_failure(failure: Failure) -> HttpReply:
     return encode_error_response(failure, status, {"error": error}, ("content-type", JSON_TYPE))
 
 
-def encode_usage(usage: Usage) -> dict[str, int]:
+def encode_usage(usage: Usage) -> dict[str, int | str]:
     """Encode the counts that the wire has; tokens written to a cache are part of the prompt here."""
     if usage == Usage(incomplete=True):
         return {}
@@ -173,7 +179,11 @@ def encode_usage(usage: Usage) -> dict[str, int]:
         "thoughtsTokenCount": usage.reasoning,
         "totalTokenCount": usage.total,
     }
-    return {name: count for name, count in counts.items() if count or name == "promptTokenCount"}
+    known: dict[str, int | str] = {
+        name: count for name, count in counts.items() if count or name == "promptTokenCount"
+    }
+    tier = encode_service_tier(usage.terms)
+    return {**known, "serviceTier": tier} if tier in _TIERS else known
 
 
 def encode_stop(reply: Reply) -> dict[str, Any]:

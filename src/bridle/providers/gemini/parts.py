@@ -24,7 +24,17 @@ from bridle.providers.wire.hosted import describe_hosted_item
 from bridle.providers.wire.json import dumps, is_object, loads, repair_surrogates, text_or_empty
 from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import MisuseError
-from bridle.values.message import Media, MediaKind, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.message import (
+    Media,
+    MediaKind,
+    Opaque,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    is_written_for,
+)
 
 FAMILY = "gemini"
 Block = dict[str, Any]
@@ -52,6 +62,7 @@ _MEDIA_TYPES: dict[MediaKind, str] = {
     "video": "video/mp4",
 }
 """Default media types; the provider requires one."""
+_STANDARD_ALPHABET = str.maketrans("-_", "+/")
 _DATA_MEMBERS = {"inlineData": "data", "fileData": "fileUri"}
 """The member of each media holder that holds the data."""
 _STREAMING_MEMBERS = frozenset({"partialArgs", "willContinue"})
@@ -103,6 +114,8 @@ def encode_part(
     part: Part, origin_match: OriginMatch, *, name: str = "", sent_id: str = ""
 ) -> Block | Raw | None:
     """Convert a part to a wire part; None for blank text. A call and its result share `name` and `sent_id`."""
+    if origin_match is OriginMatch.FOREIGN and is_written_for(part, FAMILY):
+        origin_match = OriginMatch.FAMILY
     if isinstance(part, Opaque):
         return _encode_opaque(part, origin_match)
     native = native_members(part, origin_match)
@@ -114,6 +127,7 @@ def encode_part(
             block = {"text": repair_surrogates(text)}
         case Reasoning(text=text, signature=signature):
             block = {"text": repair_surrogates(text), "thought": True} if text else {"thought": True}
+            # defect: signature-sent-back
             if signature and origin_match is OriginMatch.OWN:
                 block[SIGNATURE] = signature
         case ToolCall(arguments=arguments):
@@ -282,11 +296,18 @@ def _decode_media(members: Block) -> Media | None:
     return Media.from_wire(
         kind=_media_kind(media_type),
         media_type=media_type,
-        data=place if inline else "",
+        data=_to_standard_base64(place) if inline else "",
         url="" if inline else place,
         name=text_or_empty(source.get("displayName")),
         native=_encode_members({holder: more, **rest} if more else rest),
     )
+
+
+def _to_standard_base64(data: str) -> str:
+    """The data in the alphabet of every other wire; this one takes that for URLs too, which Google's SDK writes."""
+    if "-" not in data and "_" not in data:
+        return data
+    return data.translate(_STANDARD_ALPHABET) + "=" * (-len(data) % 4)
 
 
 def _media_kind(media_type: str) -> MediaKind:

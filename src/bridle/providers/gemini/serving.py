@@ -7,14 +7,15 @@ from msgspec.structs import replace
 from bridle.ports.codec import HttpRequest
 from bridle.ports.served_wire import ServedWire, WireRoute
 from bridle.ports.tool import Json
+from bridle.providers.wire.answer_format import move_format, read_schema
 from bridle.providers.wire.call_arguments import take_plain_tools
 from bridle.providers.wire.json import dumps, loads
 from bridle.providers.wire.reply_encoding import ReplyWriter
 from bridle.values.errors import Failure
 from bridle.values.message import Reasoning, Reply, Text, ToolCall
-from bridle.values.request import Request
+from bridle.values.request import OutputSpec, Request
 
-from .decode_request import make_rejection
+from .decode_request import PLAIN_JSON_TYPE, make_rejection
 from .encode_reply import (
     JSON_TYPE,
     encode_block,
@@ -26,6 +27,7 @@ from .encode_reply import (
     encode_usage,
 )
 from .parts import FAMILY, Block
+from .tools import convert_old_schema
 
 
 class GeminiReplyWriter(ReplyWriter):
@@ -33,8 +35,10 @@ class GeminiReplyWriter(ReplyWriter):
 
     streams_calls = False
 
-    def __init__(self, identity: str, request: Request, query: Mapping[str, str]) -> None:
-        super().__init__(identity, request, query)
+    def __init__(
+        self, identity: str, request: Request, query: Mapping[str, str], repeated: Mapping[str, object]
+    ) -> None:
+        super().__init__(identity, request, query, repeated)
         self._is_array, self._has_items = query.get("alt") != "sse", False
         self.content_type = JSON_TYPE if self._is_array else "text/event-stream"
 
@@ -97,6 +101,23 @@ def read_counted(request: HttpRequest) -> HttpRequest:
     return replace(request, path=path, body=dumps(inner) if isinstance(inner, dict) else request.body)
 
 
+def read_output(request: Request) -> Request:
+    """The request with the schema of its answer, which may be in the older dialect."""
+
+    def read(given: Block) -> tuple[OutputSpec | None, Block]:
+        is_json = given.get("responseMimeType") == PLAIN_JSON_TYPE
+        old, schema = given.get("responseSchema"), given.get("responseJsonSchema")
+        if schema is None and isinstance(old, dict):
+            schema = convert_old_schema(old)
+        output = read_schema("output", schema) if is_json else None
+        if output is None:
+            return None, given
+        taken = ("responseMimeType", "responseJsonSchema", "responseSchema")
+        return output, {name: value for name, value in given.items() if name not in taken}
+
+    return move_format(request, "generationConfig", read)
+
+
 SERVED = ServedWire(
     family=FAMILY,
     mount="/gemini",
@@ -115,4 +136,6 @@ SERVED = ServedWire(
     list_models=list_models,
     read_counted=read_counted,
     describe_count=lambda count: {"totalTokens": count},
+    overflow_words="The input token count exceeds the maximum number of tokens allowed",
+    read_output=read_output,
 )

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from bridle.providers.schema.tool_schema import compile_for_wire, is_sent_unchanged, native_definition
 from bridle.providers.wire.json import dumps, loads, raw_json, text_or_empty
 from bridle.values.model import Model
-from bridle.values.request import ToolChoice, ToolSpec
+from bridle.values.request import ToolChoice, ToolSpec, find_wire_form
 
 from .hosted import encode_own_hosted_tool
-from .parts import Block, encode_tool_name, to_camel_case
+from .parts import FAMILY, Block, encode_tool_name, to_camel_case
 
 TOOL_DIALECT, OUTPUT_DIALECT = "gemini_json", "gemini_json_output"
 """The JSON Schema dialects of this wire, for tools and for answers."""
@@ -42,6 +42,8 @@ _FUNCTION_TYPES = (None, "function", "custom")
 _MODES = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}
 _SUBSCHEMAS = ("items", "additionalProperties")
 _SUBSCHEMA_LISTS = ("anyOf", "prefixItems")
+_COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+_NO_TYPE = "TYPE_UNSPECIFIED"
 
 
 def encode_tools(specs: Sequence[ToolSpec], model: Model) -> list[Block | Raw]:
@@ -60,9 +62,9 @@ def _encode_given_tools(specs: Sequence[ToolSpec]) -> list[Block | Raw]:
         if native is None:
             declared.append(_encode_declaration(spec))
         elif native.keys() <= _DECLARATION_MEMBERS or _is_declaration(native):
-            declared.append(raw_json(spec.native or "{}"))
+            declared.append(_as_written(spec))
         elif "name" not in native and "type" not in native:
-            hosted.append(raw_json(spec.native or "{}"))
+            hosted.append(_as_written(spec))
         elif native.get("type") in _FUNCTION_TYPES:
             declared.append(_encode_declaration(spec))
     return [*([{DECLARATIONS: declared}] if declared else ()), *hosted]
@@ -139,8 +141,12 @@ def decode_tool_choice(config: object) -> ToolChoice | None:
     return None
 
 
+def _as_written(spec: ToolSpec) -> Raw:
+    return raw_json(spec.native or find_wire_form(spec, FAMILY))
+
+
 def _native_tool(spec: ToolSpec) -> Block | None:
-    native = native_definition(spec)
+    native = native_definition(spec, FAMILY)
     return None if native is None else loads(bytes(native))
 
 
@@ -170,25 +176,40 @@ def _decode_declaration(declared: object) -> ToolSpec:
         if plain and is_sent_unchanged(spec.parameters, TOOL_DIALECT):
             return spec
     elif isinstance(schema := members.get("parameters"), dict):
-        spec = replace(spec, parameters=dumps(_convert_old_schema(schema)).decode())
+        spec = replace(spec, parameters=dumps(convert_old_schema(schema)).decode())
     return replace(spec, native=dumps(members).decode())
 
 
-def _convert_old_schema(schema: Block) -> Block:
-    """Convert the older dialect to JSON Schema: lower-case types, and null where it is allowed."""
+def convert_old_schema(schema: Block) -> Block:
+    """Convert the older dialect to JSON Schema: lower-case types, null where it is allowed, numbers, and the order."""
     plain = {to_camel_case(name): value for name, value in schema.items() if value is not None}
     nullable = plain.pop("nullable", False) is True
-    if isinstance(kind := plain.get("type"), str):
+    if isinstance(kind := plain.pop("type", None), str) and kind != _NO_TYPE:
         plain["type"] = [kind.lower(), "null"] if nullable else kind.lower()
+    for name in _COUNTS:
+        if isinstance(count := plain.get(name), str) and count.isdecimal():
+            plain[name] = int(count)  # a whole number of 64 bits is text in this JSON
+    order = plain.pop("propertyOrdering", ())
     if isinstance(inner := plain.get("properties"), dict):
+        first = [name for name in order if name in inner] if isinstance(order, list) else []
         plain["properties"] = {
-            name: _convert_old_schema(value) if isinstance(value, dict) else value
-            for name, value in inner.items()
+            name: convert_old_schema(inner[name]) if isinstance(inner[name], dict) else inner[name]
+            for name in dict.fromkeys((*first, *inner))
         }
     for name in _SUBSCHEMAS:
         if isinstance(plain.get(name), dict):
-            plain[name] = _convert_old_schema(plain[name])
+            plain[name] = convert_old_schema(plain[name])
     for name in _SUBSCHEMA_LISTS:
         if isinstance(listed := plain.get(name), list):
-            plain[name] = [_convert_old_schema(each) if isinstance(each, dict) else each for each in listed]
+            plain[name] = [convert_old_schema(each) if isinstance(each, dict) else each for each in listed]
+    if nullable:
+        _allow_null(plain)
     return plain
+
+
+def _allow_null(plain: Block) -> None:
+    """Add null to the values of a converted schema whose type does not say it alone."""
+    if isinstance(values := plain.get("enum"), list) and None not in values:
+        plain["enum"] = [*values, None]
+    if isinstance(choices := plain.get("anyOf"), list) and "type" not in plain:
+        plain["anyOf"] = [*choices, {"type": "null"}]

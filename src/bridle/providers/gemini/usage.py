@@ -117,7 +117,7 @@ def decode_usage(counts: Mapping[str, Any]) -> Usage:
         output=output,
         reasoning=thoughts,
         incomplete=parse_integer(counts.get("promptTokenCount")) is None and not prompt,
-        terms=decode_service_terms(counts.get("serviceTier")),
+        terms=decode_service_terms(counts["serviceTier"]) if "serviceTier" in counts else (),
     )
 
 

@@ -46,11 +46,12 @@ from bridle.providers.wire.json import dumps, loads, raw_json, repair_surrogates
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.errors import MisuseError
+from bridle.values.message import Media
 from bridle.values.model import Abilities, Endpoint, Model
-from bridle.values.request import Extra, OutputSpec, Request, Thinking, ToolSpec
+from bridle.values.request import Extra, OutputSpec, Request, Thinking, ToolSpec, find_wire_form
 
 from .calls import encode_tool_name
-from .content import Block, encode_content
+from .content import Block, encode_content, has_media_form
 from .decode import ChatDecoder
 from .decode_request import decode_request
 from .dialect import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, ChatDialect
@@ -66,6 +67,7 @@ _RESERVED_FIELDS = frozenset({"model", "tools", "messages", "stream"})
 
 class ChatCodec(BaseCodec):
     family = FAMILY
+    reserved_fields = _RESERVED_FIELDS
     tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
     tool_names = NAMES_64
     message_form = MessageForm(
@@ -114,19 +116,28 @@ class ChatCodec(BaseCodec):
             mode=bool(dialect.mode_at),
             budget=bool(dialect.budget_at),
             effort=bool(dialect.effort_at),
+            display=False,
         )
+
+    def carries_media(self, media: Media, model: Model, *, in_result: bool) -> bool:
+        return has_media_form(media, self._dialect_for(model.endpoint), in_result=in_result)
 
     def hosted_forms(self, model: Model) -> HostedForms:
         return self._dialect_for(model.endpoint).hosted
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         dialect = self._dialect_for(request.model.endpoint)
-        decoder = ChatDecoder(request.model, dialect, status, headers, tools=bool(request.tools))
+        decoder = ChatDecoder(request.model, dialect, status, headers, tools=_can_call(request))
         return self.restore_tools(decoder, request)
 
     def _dialect_for(self, endpoint: Endpoint | None) -> ChatDialect:
         given = self._dialects.get(endpoint.name) if endpoint else None
         return given or read_dialect(endpoint, self._otherwise)
+
+
+def _can_call(request: Request) -> bool:
+    """True if the model may call a tool, so that a call written as text is a mistake and not an answer."""
+    return bool(request.tools) and request.tool_choice.mode != "none"
 
 
 class _ChatFrame:
@@ -198,7 +209,7 @@ def _check_tools_allowed(request: Request, dialect: ChatDialect) -> None:
 def _encode_tool(spec: ToolSpec, dialect: ChatDialect, model: Model) -> Block | Raw:
     if spec.hosted is not None:
         return encode_hosted_tool(spec, dialect.hosted, model)
-    if (native := native_definition(spec)) is not None:
+    if (native := native_definition(spec, FAMILY)) is not None:
         return native
     function: Block = {"name": encode_tool_name(spec.name)}
     if spec.description:
@@ -266,7 +277,8 @@ def _encode_tool_choice(request: Request, abilities: Abilities, dialect: ChatDia
         case "any" if forced:
             fields["tool_choice"] = dialect.tool_required
         case "tool" if forced:
-            natives = (spec.native for spec in request.tools if spec.name == choice.name and spec.native)
+            named = (spec for spec in request.tools if spec.name == choice.name)
+            natives = filter(None, (spec.native or find_wire_form(spec, FAMILY) for spec in named))
             kind = (
                 "custom" if any(loads(native).get("type") == "custom" for native in natives) else "function"
             )

@@ -25,10 +25,10 @@ from bridle.providers.wire.json import (
     repair_surrogates,
     text_or_empty,
 )
-from bridle.providers.wire.media import decode_text_document, describe_omitted_media
-from bridle.values.message import Media, MediaKind, Opaque, Part, Text
+from bridle.providers.wire.media import decode_text_document, describe_omitted_media, lighten_media
+from bridle.values.message import Media, MediaKind, Opaque, Part, Text, is_written_for
 
-from .dialect import ChatDialect
+from .dialect import FAMILY, ChatDialect
 
 Block = dict[str, Any]
 
@@ -68,6 +68,7 @@ def encode_content(
     part: Text | Media | Opaque, dialect: ChatDialect, *, own: bool = False
 ) -> Block | Raw | None:
     """Encode a part of content; None if it has none here. `own`: it came from this very server."""
+    own = own or is_written_for(part, FAMILY)
     if isinstance(part, Opaque):
         placed = own and part.kind not in UNSENT_KINDS and is_object(part.native)
         if not own and part.text.strip():
@@ -188,6 +189,14 @@ def _encode_media(media: Media, dialect: ChatDialect) -> Block:
             unnamed = {} if media.file_id or media.name else {"filename": FILENAME_DEFAULT}
             return {"type": "file", "file": {**unnamed, **_encode_file(media)}}
     return {"type": "text", "text": describe_omitted_media(media)}
+
+
+def has_media_form(media: Media, dialect: ChatDialect, *, in_result: bool) -> bool:
+    """False if a text that says so is sent in place of this media."""
+    if media.kind == "document" and _is_plain_text(media):
+        return True
+    is_left_out = in_result and dialect.result_images == "omit"
+    return not is_left_out and _encode_media(lighten_media(media), dialect)["type"] != "text"
 
 
 def _encode_file(media: Media) -> Block:

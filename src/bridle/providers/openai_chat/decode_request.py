@@ -226,7 +226,7 @@ def _decode_tool_choice(body: Block, raw: dict[str, bytes], extras: dict[str, by
             return ToolChoice(parallel=parallel)
         case "none":
             return ToolChoice(mode="none", parallel=parallel)
-        case "required":
+        case "required" | "any":  # the second is Mistral's word
             return ToolChoice(mode="any", parallel=parallel)
         case {"type": "function", "function": {"name": str(name), **more}, **rest} if not more and not rest:
             return ToolChoice(mode="tool", name=name, parallel=parallel)
@@ -314,4 +314,4 @@ def list_client_tools(request: Request) -> Iterator[ClientTool]:
         inner = native.get(CUSTOM)
         noted = describe_free_text(spec.description, inner.get("format") if isinstance(inner, dict) else None)
         function = replace(spec, description=noted, parameters=FREE_TEXT_PARAMETERS, native=None)
-        yield ClientTool(spec=function, call_native=CUSTOM_CALL)
+        yield ClientTool(spec=function, call_native=CUSTOM_CALL, definition=spec.native or "")

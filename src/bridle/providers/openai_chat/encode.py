@@ -40,6 +40,7 @@ from bridle.values.message import (
     Text,
     ToolCall,
     ToolResult,
+    is_written_for,
 )
 from bridle.values.model import Endpoint
 
@@ -216,7 +217,7 @@ class ChatMessageEncoder:
         blocks = [
             block for part in result.parts if (block := self._encode_result_part(part, own=own)) is not None
         ]
-        fields = kept_members([result]) if own else {}
+        fields = kept_members([result], own=own) if result.native else {}
         return {
             **pending.answer,
             "content": self._encode_content(_mark_outcome(blocks, result.outcome)) or NO_OUTPUT_TEXT,
@@ -225,7 +226,9 @@ class ChatMessageEncoder:
 
     def _encode_result_part(self, part: Text | Media | Opaque, *, own: bool) -> Block | Raw | None:
         block = encode_content(part, self._dialect, own=own)
-        if not isinstance(part, Media) or (own and decode_native(part).get("in") == "result"):
+        if not isinstance(part, Media) or (
+            (own or is_written_for(part, FAMILY)) and decode_native(part).get("in") == "result"
+        ):
             return block
         if isinstance(block, dict) and block["type"] == "text":
             return block
@@ -247,7 +250,7 @@ class ChatMessageEncoder:
         if not content:
             return ()
         self._close_open_calls()
-        fields = kept_members(parts) if own else {}
+        fields = kept_members(parts, own=own)
         return self._place_message({"role": role, "content": content, **fields})
 
     def _place_message(self, message: Block, required: RequiredBytes = b"") -> Sequence[WireTurn]:

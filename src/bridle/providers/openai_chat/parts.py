@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from bridle.providers.wire.json import drop_nulls, dumps, repair_surrogates, text_or_empty
 from bridle.providers.wire.media import describe_omitted_media
-from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall
+from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall, is_written_for
 
 from .calls import decode_call, decode_legacy_call, encode_call, encode_legacy_call, is_legacy_call
 from .content import (
@@ -28,7 +28,7 @@ from .content import (
     encode_native,
     parse_object,
 )
-from .dialect import ChatDialect
+from .dialect import FAMILY, ChatDialect
 from .reasoning import (
     BLOCKS_FIELD,
     DETAILS_FIELD,
@@ -117,10 +117,11 @@ def keep_members(parts: Sequence[Part], fields: Block, member: str = "message") 
     return list(parts)
 
 
-def kept_members(parts: Sequence[Part]) -> Block:
+def kept_members(parts: Sequence[Part], *, own: bool = True) -> Block:
+    """Return the members of the message that its parts keep; without `own`, those that a client wrote."""
     fields: Block = {}
     for part in parts:
-        if part.native:
+        if part.native and (own or is_written_for(part, FAMILY)):
             fields.update(decode_native(part).get("message", {}))
     return fields
 

@@ -6,11 +6,12 @@ from msgspec.structs import replace
 
 from bridle.ports.served_wire import ClientTool, ServedWire, WireRoute
 from bridle.ports.tool import Json
+from bridle.providers.wire.answer_format import Members, move_format, take_json_schema
 from bridle.providers.wire.call_arguments import read_function
 from bridle.providers.wire.reply_encoding import ReplyWriter
 from bridle.values.errors import Failure
 from bridle.values.message import Reasoning, Reply, Text, ToolCall
-from bridle.values.request import Request
+from bridle.values.request import OutputSpec, Request
 
 from .content import Block
 from .decode_request import list_client_tools
@@ -70,7 +71,8 @@ class ChatReplyWriter(ReplyWriter):
 
     @property
     def _about(self) -> Block:
-        return {"id": self.identity, "object": "chat.completion.chunk", "created": 0, "model": self.model}
+        about = {"id": self.identity, "object": "chat.completion.chunk", "created": 0, "model": self.model}
+        return {**about, **self._repeated}
 
     def _encode(self, delta: Block, reason: str | None = None) -> bytes:
         return encode_event({**self._about, "choices": [encode_choice(delta, reason)]})
@@ -85,11 +87,28 @@ def list_models(names: Sequence[str]) -> Json:
 
 
 def take_tools(request: Request) -> tuple[Request, tuple[ClientTool, ...]]:
-    return request, tuple(replace(tool, spec=read_function(tool.spec)) for tool in list_client_tools(request))
+    return request, tuple(
+        replace(tool, spec=read_function(tool.spec), definition=tool.definition or tool.spec.native or "")
+        for tool in list_client_tools(request)
+    )
+
+
+def read_output(request: Request) -> Request:
+    """The request with the schema of its `response_format`."""
+
+    def read(given: Members) -> tuple[OutputSpec | None, Members]:
+        if not isinstance(given.get("json_schema"), dict):
+            return None, given
+        output, rest = take_json_schema(given["json_schema"])
+        kept = {name: value for name, value in given.items() if name not in ("type", "json_schema")}
+        return output, {**kept, "json_schema": rest} if rest else kept
+
+    return move_format(request, "response_format", read)
 
 
 SERVED = ServedWire(
     family=FAMILY,
+    cache_mark="prompt_cache_breakpoint",
     mount="/openai/v1",
     routes=(
         WireRoute("POST", "/chat/completions", "answer"),
@@ -105,4 +124,7 @@ SERVED = ServedWire(
     list_models=list_models,
     read_counted=lambda request: request,
     describe_count=lambda count: {"input_tokens": count},
+    overflow_words="This model's maximum context length is exceeded",
+    read_output=read_output,
+    created_field="created",
 )

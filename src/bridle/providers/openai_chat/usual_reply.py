@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from bridle.providers.wire.call_arguments import decode_arguments
 from bridle.providers.wire.json import repair_surrogates, text_or_empty
-from bridle.providers.wire.usage import STANDARD_TERMS, decode_service_terms
+from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Part, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Model, make_origin
+from bridle.values.usage import STANDARD_TERMS
 
 from .calls import EMPTY_ARGUMENTS, EMPTY_OBJECT
 from .content import Block

@@ -55,18 +55,18 @@ from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
-from bridle.values.message import Opaque
+from bridle.values.message import Media, Opaque
 from bridle.values.model import ANY_EFFORT, Abilities, Model, ReasoningPolicy
-from bridle.values.request import OutputSpec, Request, Thinking, ToolSpec
+from bridle.values.request import OutputSpec, Request, Thinking, ToolSpec, find_wire_form
 
 from .breakpoints import encode_marked_instructions
-from .content import Block
+from .content import FAMILY, Block
 from .conversations import decode_opened_conversation, encode_open_conversation
 from .decode import ResponsesDecoder
 from .decode_request import MODES, STATEFUL_FIELDS, SUMMARIES, decode_request
 from .encode import ResponsesEncodeOptions, ResponsesHistory
 from .hosted import HOSTED, USES_MAX_FIELD, count_hosted_uses
-from .parts import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, TOOL_NAMES
+from .parts import OUTPUT_DIALECT, TOOL_DIALECT, TOOL_NAMES
 
 PATH, COMPACT_PATH = "/responses", "/responses/compact"
 COMPACT_FIELDS = (
@@ -101,6 +101,7 @@ DEFAULT_DIALECT = ResponsesDialect()
 
 class ResponsesCodec(BaseCodec):
     family = FAMILY
+    reserved_fields = _RESERVED_FIELDS
     messages_field = "input"
     tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
     tool_names = TOOL_NAMES
@@ -163,16 +164,26 @@ class ResponsesCodec(BaseCodec):
             self._frame = _ResponsesFrame(options, self._dialect)
         return self._frame
 
-    def list_losses(self, request: Request) -> tuple[str, ...]:
+    def list_losses(self, request: Request, *, with_schemas: bool = True) -> tuple[str, ...]:
         raised = request.max_tokens is not None and request.max_tokens < OUTPUT_TOKENS_MIN
         note = f"max_tokens {request.max_tokens} became {OUTPUT_TOKENS_MIN}: fewer are refused"
-        return (*super().list_losses(request), *((note,) if raised else ()))
+        return (*super().list_losses(request, with_schemas=with_schemas), *((note,) if raised else ()))
+
+    def carries_media(self, media: Media, model: Model, *, in_result: bool) -> bool:
+        return media.kind in ("image", "document")
 
     def supported_settings(self, request: Request) -> SupportedSettings:
         thinking, abilities = request.thinking, request.model.abilities
         reasons = bool(abilities.thinking or abilities.efforts)
         mode = thinking is None or not thinking.mode or (reasons and thinking.mode in MODES)
-        return SupportedSettings(stop_sequences=False, top_k=False, mode=mode, budget=False)
+        return SupportedSettings(
+            stop_sequences=False,
+            top_k=False,
+            mode=mode,
+            budget=False,
+            display=thinking is None or thinking.display in (*SUMMARIES, "omitted"),
+            server_state=True,
+        )
 
     def hosted_forms(self, model: Model) -> HostedForms:
         return HOSTED
@@ -254,7 +265,7 @@ def _encode_tool(spec: ToolSpec, model: Model) -> Block | Raw:
 
 
 def _encode_function(spec: ToolSpec) -> Block | Raw:
-    if (native := native_definition(spec)) is not None:
+    if (native := native_definition(spec, FAMILY)) is not None:
         return native
     tool: Block = {"type": "function", "name": TOOL_NAMES.encode_name(spec.name)}
     if spec.description:
@@ -376,8 +387,9 @@ def _encode_tool_choice(request: Request) -> str | Block:
         if spec.name == choice.name and spec.hosted is not None:
             tool = encode_hosted_tool(spec, HOSTED, request.model)
             return {name: tool[name] for name in ("type", "server_label") if name in tool}
-        if spec.name == choice.name and spec.native is not None and is_object(spec.native):
-            kind = loads(spec.native).get("type", kind)
+        native = (spec.native or find_wire_form(spec, FAMILY)) if spec.name == choice.name else ""
+        if native and is_object(native):
+            kind = loads(native).get("type", kind)
     named = {"name": TOOL_NAMES.encode_name(choice.name)} if kind in ("function", "custom") else {}
     return {"type": kind, **named}
 

@@ -18,6 +18,7 @@ from bridle.providers.wire.json import drop_nulls, dumps, loads, raw_json, repai
 from bridle.providers.wire.media import describe_omitted_media
 from bridle.values.message import Media, Opaque, Text, ToolResult
 
+FAMILY = "openai_responses"
 Block = dict[str, Any]
 CONTENT = (Text, Media)
 
@@ -85,11 +86,12 @@ def encode_output(result: ToolResult, *, own: bool) -> str | list[Any]:
     """Encode the content of a result: a string if it is plain text. `own`: native members are sent again."""
     pieces: list[Any] = []
     for part in result.parts:
+        taken = own or part.wire == FAMILY
         if isinstance(part, Opaque):
-            if own:
+            if taken:
                 pieces.append(raw_json(part.native))
         elif not is_blank(part):
-            native = loads(part.native).get("part", {}) if own and part.native is not None else {}
+            native = loads(part.native).get("part", {}) if taken and part.native is not None else {}
             pieces.append(encode_content(part, native, "tool"))
     if result.is_error:
         prefix = "[tool error]" if result.outcome == "error" else f"[tool error: {result.outcome}]"

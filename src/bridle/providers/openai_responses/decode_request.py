@@ -38,11 +38,10 @@ from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
 
 from .breakpoints import BreakpointReader
-from .content import Block, decode_content, expand_content, extra_members
+from .content import FAMILY, Block, decode_content, expand_content, extra_members
 from .encode import ERROR_PREFIX, OUTPUT_ITEMS
 from .parts import (
     CUSTOM_CALL,
-    FAMILY,
     OUTPUT_DIALECT,
     TOOL_DIALECT,
     decode_parts,
@@ -343,10 +342,17 @@ def _expand_tool(tool: Block, namespace: str = "") -> Iterator[ClientTool]:
         noted = describe_free_text(description, tool.get("format"))
         spec = ToolSpec(name=name, description=noted, parameters=FREE_TEXT_PARAMETERS)
         called = dumps({"type": CUSTOM_CALL, **members}).decode()
-        yield ClientTool(spec=spec, call_native=called, qualified_name=qualified)
+        unread = tuple(tool.keys() - {"type", "name", "description", "format"}) if namespace else ()
+        definition = "" if namespace else dumps(drop_nulls(tool)).decode()
+        yield ClientTool(
+            spec=spec, call_native=called, qualified_name=qualified, definition=definition, unread=unread
+        )
     elif kind == "function":
         spec = ToolSpec(name=name, description=description)
         if isinstance(tool.get("parameters"), dict):
             spec = replace(spec, parameters=dumps(tool["parameters"]).decode())
         native = dumps(members).decode() if members else None
-        yield ClientTool(spec=spec, call_native=native, qualified_name=qualified)
+        unread = tuple(drop_nulls(tool).keys() - {"type", "name", "description", "parameters"})
+        yield ClientTool(spec=spec, call_native=native, qualified_name=qualified, unread=unread)
+    else:
+        yield ClientTool(spec=ToolSpec(name=name or text_or_empty(kind), native=dumps(tool).decode()))

@@ -28,13 +28,32 @@ from bridle.providers.wire.dialect import RETURNABLE_ID, is_from_same_origin
 from bridle.providers.wire.encoded_history import EncodedMessages, WireTurn
 from bridle.providers.wire.json import dumps
 from bridle.values.base import Value
-from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Stop, Text, ToolCall, ToolResult
+from bridle.values.message import (
+    Media,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Stop,
+    Text,
+    ToolCall,
+    ToolResult,
+    is_written_for,
+)
 from bridle.values.model import Endpoint, Origin, ReasoningPolicy
 from bridle.values.request import ToolSpec
 
-from .content import OPAQUE_CONTENT_PREFIX, Block, encode_content, encode_output, is_blank, shorten_message
+from .content import (
+    FAMILY,
+    OPAQUE_CONTENT_PREFIX,
+    Block,
+    encode_content,
+    encode_output,
+    is_blank,
+    shorten_message,
+)
 from .hosted_calls import HOSTED_CALLS, encode_hosted_result
-from .parts import CALL, CUSTOM_CALL, FAMILY, NEEDS_ID, encode_items, encode_opaque, item_id, parse_native
+from .parts import CALL, CUSTOM_CALL, NEEDS_ID, encode_items, encode_opaque, item_id, parse_native
 
 OUTPUT_ITEMS = {CALL: "function_call_output", CUSTOM_CALL: "custom_tool_call_output"}
 ID_LENGTH_MAX = 64
@@ -235,11 +254,13 @@ class ResponsesItemEncoder:
                 case Text() | Media() if not is_blank(part):
                     content.append(encode_content(part, native.get("part", {}), role))
                     fields = fields or native.get("message", {})
-                case Opaque(kind=kind) if own and kind.startswith(OPAQUE_CONTENT_PREFIX):
-                    content.append(native)
-                case Opaque() if (
-                    own and (item := encode_opaque(part, with_ids=self._options.with_ids)) is not None
+                case Opaque(kind=kind) if (own or part.wire == FAMILY) and kind.startswith(
+                    OPAQUE_CONTENT_PREFIX
                 ):
+                    content.append(native)
+                case Opaque() if (own or part.wire == FAMILY) and (
+                    item := encode_opaque(part, with_ids=self._options.with_ids)
+                ) is not None:
                     items.append(item)
         if own:
             self._note_references(parts)
@@ -257,7 +278,8 @@ class ResponsesItemEncoder:
 
     def _encode_output(self, part: Part, *, own: bool) -> Block | Raw | None:
         if isinstance(part, Opaque):
-            return encode_opaque(part, with_ids=self._options.with_ids) if own else None
+            taken = own or part.wire == FAMILY
+            return encode_opaque(part, with_ids=self._options.with_ids) if taken else None
         assert isinstance(part, ToolResult)
         native = parse_native(part, own=own)
         if part.call_id in self._sent:
@@ -272,6 +294,10 @@ class ResponsesItemEncoder:
             return None
         if kind in HOSTED_CALLS:
             return encode_hosted_result(kind, id_, part, self._hosted[part.call_id])
+        if (
+            native.get("type", kind) != kind
+        ):  # its call was sent in another form, which does not have these members
+            native = {}
         if not self._options.with_ids:
             native.pop("id", None)
         output = encode_output(part, own=own)
@@ -307,7 +333,7 @@ def _replace_items_with_text(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
     It is joined with the text beside it: a message without an id has one text.
     """
-    if Opaque not in map(type, parts):
+    if Opaque not in map(type, parts) or any(is_written_for(part, FAMILY) for part in parts):
         return parts
     joined: list[Part] = []
     for part in parts:

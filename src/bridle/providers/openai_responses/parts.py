@@ -14,7 +14,7 @@ there is more than one summary. Items that are not modelled become `Opaque`.
 A call of a free-text tool is a call whose arguments have one member, `input`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -24,13 +24,21 @@ from bridle.providers.wire.hosted import describe_hosted_item
 from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates, text_or_empty
 from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import MisuseError
-from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall
+from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Text, ToolCall, is_written_for
 
-from .content import CONTENT, Block, decode_content, encode_content, expand_content, extra_members
+from .content import (
+    CONTENT,
+    FAMILY,
+    OPAQUE_CONTENT_PREFIX,
+    Block,
+    decode_content,
+    encode_content,
+    expand_content,
+    extra_members,
+)
 from .hosted import HOSTED_ITEMS
 from .hosted_calls import HOSTED_CALLS, decode_hosted_call, needs_answer
 
-FAMILY = "openai_responses"
 TOOL_DIALECT, OUTPUT_DIALECT = "openai_loose", "openai_output"
 """The JSON Schema dialects of this wire, for tools and for answers."""
 TOOL_NAMES = ToolNameRules(length_max=128)
@@ -107,7 +115,9 @@ def decode_parts(items: Sequence[object], *, refused: bool, surface: bool = Fals
 
 def parse_native(part: Part, *, own: bool = True) -> Block:
     """Return the native members of a part; none if it did not come from where it is sent."""
-    native: Block = loads(part.native) if own and part.native is not None else {}
+    if part.native is None or not (own or is_written_for(part, FAMILY)):
+        return {}
+    native: Block = loads(part.native)
     return native
 
 
@@ -191,6 +201,26 @@ def encode_opaque(part: Opaque, *, with_ids: bool) -> Block | Raw | None:
     ):
         return raw_json(part.native)
     return _sendable_members(part.kind, loads(part.native), with_ids=with_ids)
+
+
+def list_unsent_members(message: Message) -> Iterator[str]:
+    """Names of the members of a client's message that are left out on their way to the wire they came from."""
+    for part in message.parts:
+        if part.native is None or not (message.role == "assistant" or isinstance(part, Opaque)):
+            continue
+        native: Block = loads(part.native)
+        match part:
+            case Opaque(kind=kind):
+                members = native
+            case ToolCall():
+                kind, members = native.get("type", CALL), native
+            case Reasoning():
+                kind, members = REASONING, native
+            case _:
+                kind, members = "message", native.get("message", {})
+        if not kind.startswith(OPAQUE_CONTENT_PREFIX):
+            kept = _sendable_members(kind, members, with_ids=True)
+            yield from (f"{kind}.{name}" for name, value in members.items() if kept.get(name) != value)
 
 
 def item_id(part: Part, native: Block) -> str:

@@ -10,15 +10,16 @@ from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.ports.served_wire import ClientTool, ServedWire, WireRoute
+from bridle.providers.wire.answer_format import move_format, take_json_schema
 from bridle.providers.wire.call_arguments import read_function
 from bridle.providers.wire.json import dumps, loads
 from bridle.providers.wire.reply_encoding import ReplyWriter
 from bridle.values.errors import Failure
 from bridle.values.message import Message, Opaque, Part, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
-from bridle.values.request import Request
+from bridle.values.request import OutputSpec, Request
 
-from .content import Block
+from .content import FAMILY, Block
 from .decode_request import ADDITIONAL_TOOLS, list_client_tools
 from .encode_reply import (
     announced_item,
@@ -30,7 +31,7 @@ from .encode_reply import (
     encode_usage,
     split_item,
 )
-from .parts import CUSTOM_CALL, FAMILY, encode_items, parse_native
+from .parts import CUSTOM_CALL, encode_items, list_unsent_members, parse_native
 
 NO_ORIGIN = Origin(family="", endpoint="", model="")
 _PREFIXES: dict[type, str] = {Text: "msg", Reasoning: "rs", ToolCall: "fc"}
@@ -42,7 +43,8 @@ def _name_item(identity: str, place: int, part: Part) -> Part:
     native: Block = loads(part.native) if part.native is not None else {}
     if "id" in native or "message" in native:
         return part
-    named: Block = {"id": _make_id(identity, place, part), "status": "completed", **native}
+    status = {} if native.get("type") == CUSTOM_CALL else {"status": "completed"}
+    named: Block = {"id": _make_id(identity, place, part), **status, **native}
     return replace(part, native=dumps({"message": named} if isinstance(part, Text) else named).decode())
 
 
@@ -109,7 +111,7 @@ class ResponsesReplyWriter(ReplyWriter):
 
     def _describe(self, reply: Reply) -> Block:
         response = encode_response(self.identity, reply)
-        return {**response, "model": self.model, "store": True}
+        return {**response, "model": self.model, "store": True, **self._repeated}
 
     def _item(self, part: Part, place: int | None = None) -> Block:
         at = len(self.parts) - 1 if place is None else place
@@ -156,7 +158,10 @@ def read_counted(request: HttpRequest) -> HttpRequest:
 
 def take_tools(request: Request) -> tuple[Request, tuple[ClientTool, ...]]:
     """The tools, and the request without the items that only declare some."""
-    tools = tuple(replace(tool, spec=read_function(tool.spec)) for tool in list_client_tools(request))
+    tools = tuple(
+        replace(tool, spec=read_function(tool.spec), definition=tool.definition or tool.spec.native or "")
+        for tool in list_client_tools(request)
+    )
     messages = tuple(message for message in map(_drop_declarations, request.messages) if message.parts)
     is_changed = len(messages) < len(request.messages)
     return replace(request, messages=messages, breakpoints=()) if is_changed else request, tools
@@ -169,8 +174,23 @@ def _drop_declarations(message: Message) -> Message:
     return replace(message, parts=tuple(kept))
 
 
-SERVED = ServedWire(
+def read_output(request: Request) -> Request:
+    """The request with the schema of its `text.format`."""
+
+    def read(given: Block) -> tuple[OutputSpec | None, Block]:
+        shape = given.get("format")
+        if not isinstance(shape, dict) or shape.get("type") != "json_schema":
+            return None, given
+        output, rest = take_json_schema(shape)
+        kept = {name: value for name, value in given.items() if name != "format"}
+        return output, {**kept, "format": rest} if rest else kept
+
+    return move_format(request, "text", read)
+
+
+SERVED = ServedWire(  # langchain reads `text.format` of a response to parse its text
     family=FAMILY,
+    cache_mark="prompt_cache_breakpoint",
     mount="/openai/v1",
     routes=(
         WireRoute("POST", "/responses", "answer"),
@@ -185,4 +205,25 @@ SERVED = ServedWire(
     list_models=lambda names: {"data": [{"id": name} for name in names]},
     read_counted=read_counted,
     describe_count=lambda count: {"object": "response.input_tokens", "input_tokens": count},
+    overflow_words="Your input exceeds the context window of this model",
+    streamed_failures=frozenset({"context"}),  # Codex looks for them there
+    list_unsent=list_unsent_members,
+    read_output=read_output,
+    created_field="created_at",
+    repeated_fields=(
+        "instructions",
+        "max_output_tokens",
+        "metadata",
+        "parallel_tool_calls",
+        "previous_response_id",
+        "reasoning",
+        "store",
+        "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_p",
+        "truncation",
+        "user",
+    ),
 )

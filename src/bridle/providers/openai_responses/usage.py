@@ -11,11 +11,12 @@ from typing import Annotated, Any, TypedDict
 from msgspec import Meta, Struct, convert
 from msgspec.structs import replace
 
+from bridle.providers.wire.input_changes import describe_input_changes
 from bridle.providers.wire.json import count_or_zero, loads, object_or_empty, parse_integer, text_or_empty
-from bridle.providers.wire.usage import STANDARD_TERMS, decode_service_terms
+from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Message, Opaque, Part, Reply, Stop, ToolCall
 from bridle.values.model import Model, make_origin
-from bridle.values.usage import Usage
+from bridle.values.usage import STANDARD_TERMS, Usage
 
 from .content import expand_content
 from .hosted import HOSTED_ITEMS, decode_hosted_uses
@@ -32,7 +33,8 @@ STOPS = {
 ResponseMembers = TypedDict(  # noqa: UP013 - a list of names
     "ResponseMembers",
     {"id": Any, "object": Any, "model": Any, "status": Any, "error": Any, "incomplete_details": Any, "output": Any,
-     "usage": Any, "service_tier": Any, "tool_usage": Any, "prompt_cache_diagnostics": Any},
+     "usage": Any, "service_tier": Any, "tool_usage": Any, "prompt_cache_diagnostics": Any,
+     "input_transformations": Any},
     total=False,
 )  # fmt: skip
 """The members of a response that decide about the reply; the others repeat the request."""
@@ -88,6 +90,9 @@ def build_reply(
         id=text_or_empty(response.get("id")),
         stop_detail=detail,
         cache_miss_reason=_cache_miss_reason(response.get("prompt_cache_diagnostics")),
+        input_changes=describe_input_changes(response["input_transformations"])
+        if response.get("input_transformations")
+        else (),
     )
 
 

@@ -12,10 +12,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from bridle.values.schema_limits import NUMBER_BITS_MAX
+
 from .losses import SchemaLosses, abbreviate_json
 from .node import DEFINITION_KEYWORDS, Schema, SchemaNode
 from .source import SchemaSource
-from .values import declared_types, has_type, value_key
+from .values import declared_types, has_type, is_same_value, value_key
 
 ALTERNATIVES_MAX = 64
 """More are not worth their tokens; the constraint that would add them is dropped instead."""
@@ -101,7 +103,7 @@ class SchemaAlternatives:
         """Return the schema for values that match both; None if there are none."""
         met = SchemaNode({**one, **{word: held for word, held in other.items() if word not in one}}, one.at)
         for keyword in [word for word in one if word in other]:
-            if keyword in ANNOTATIONS or value_key(one[keyword]) == value_key(other[keyword]):
+            if keyword in ANNOTATIONS or is_same_value(one[keyword], other[keyword]):
                 continue
             rule = _INTERSECTIONS.get(keyword)
             if rule is not None and (both := rule(one[keyword], other[keyword])) is not None:
@@ -112,9 +114,7 @@ class SchemaAlternatives:
         _intersect_items(one, other, met)
         for group in _KEYWORD_GROUPS:
             if any(word in one for word in group) and any(word in other for word in group):
-                if value_key([one.get(word) for word in group]) != value_key(
-                    [other.get(word) for word in group]
-                ):
+                if not all(is_same_value(one.get(word), other.get(word)) for word in group):
                     self._losses.add(other.at, group[0], "cannot be combined with another one; left out")
                 for word in group:
                     if word in met and word not in one:
@@ -170,7 +170,7 @@ class SchemaAlternatives:
             if keyword in _FIELD_KEYWORDS or keyword in ("type", "required"):
                 continue
             if keyword in ANNOTATIONS or (
-                len(held) == len(flats) and len({value_key(it) for it in held}) == 1
+                len(held) == len(flats) and all(is_same_value(held[0], it) for it in held)
             ):
                 joined[keyword] = held[0]
             else:
@@ -232,7 +232,7 @@ def intersect(one: Schema, other: Schema) -> Schema:
         return False
     if one is True or one == {}:
         return other
-    if other is True or other == {} or value_key(one) == value_key(other):
+    if other is True or other == {} or is_same_value(one, other):
         return one
     assert isinstance(one, SchemaNode)
     return SchemaNode({"allOf": [one, other]}, one.at)
@@ -240,7 +240,8 @@ def intersect(one: Schema, other: Schema) -> Schema:
 
 def unite(options: Iterable[Schema], at: str, *, empty: bool = True) -> Schema:
     """Return one schema for several; `empty` if there are none."""
-    distinct = {value_key(option): option for option in options}
+    seen = {id(option): option for option in options}  # most are the same definition
+    distinct = {value_key(option): option for option in seen.values()}
     if not distinct:
         return empty
     if any(option is True for option in distinct.values()):
@@ -280,7 +281,7 @@ def _flatten(schema: SchemaNode) -> SchemaNode:
         flat["type"] = [flat["type"]]
     if "const" in flat:
         constant = flat.pop("const")
-        flat["enum"] = [it for it in flat.get("enum", [constant]) if value_key(it) == value_key(constant)]
+        flat["enum"] = [it for it in flat.get("enum", [constant]) if is_same_value(it, constant)]
     return flat
 
 
@@ -346,7 +347,8 @@ def _common_types(some: Sequence[str], others: Sequence[str]) -> list[str]:
 
 
 def _common_multiple(one: float, other: float) -> int | None:
-    return math.lcm(one, other) if isinstance(one, int) and isinstance(other, int) else None
+    multiple = math.lcm(one, other) if isinstance(one, int) and isinstance(other, int) else None
+    return multiple if multiple is None or multiple.bit_length() <= NUMBER_BITS_MAX else None
 
 
 def _merge_dependencies(some: dict[str, list[str]], others: dict[str, list[str]]) -> dict[str, list[str]]:

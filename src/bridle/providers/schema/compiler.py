@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from bridle.providers.wire.json import dumps, loads
 from bridle.values.base import Value
 from bridle.values.errors import BadTool
+from bridle.values.schema_limits import check_schema_limits
 
 from .dialect import SchemaDialect, all_dialects, default_strict_dialect, find_dialect
 from .full_writer import FullWriter
@@ -33,7 +34,7 @@ from .restore import restore_tree
 from .root import build_root
 from .source import SchemaSource, SchemaTree
 from .strict_check import explain_excess, is_strict_ready_tree
-from .values import value_key
+from .values import is_same_value
 
 __all__ = [
     "CompiledSchema",
@@ -102,9 +103,13 @@ def _compile_cached(text: str, dialect: SchemaDialect) -> CompiledSchema:
         written = writer.write_document(top)
         if why := explain_excess(written, dialect):
             raise UnfitSchema("#", "schema", why)
+    except RecursionError:
+        raise BadTool(
+            "a schema has definitions that lead too deep into one another: make it flatter"
+        ) from None
     except UnfitSchema as unfit:
         return _compile_fallback(text, dialect, str(unfit), f"{unfit}, so the schema is sent as not strict")
-    same = value_key(written) == value_key(tree)
+    same = is_same_value(written, tree)
     return CompiledSchema(
         text=text if same else dumps(written).decode(),
         losses=losses.to_lines(),
@@ -126,4 +131,8 @@ def _parse_schema(text: str) -> SchemaTree:
         raise BadTool(f"a schema is not JSON ({error}): give JSON Schema as text") from None
     if not isinstance(tree, dict | bool):
         raise BadTool("a schema must be a JSON object: give JSON Schema as text")
+    try:
+        check_schema_limits(tree, len(text))
+    except ValueError as error:
+        raise BadTool(f"a schema {error}: make it smaller") from None
     return tree

@@ -22,6 +22,10 @@ class ReferenceGraph:
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
         self._edges = {place: list(iter_references(held)) for place, held in definitions.items()}
         self._known: dict[str, frozenset[str]] = {}
+        self._groups = _find_groups(self._edges)
+
+    def is_cyclic(self, place: str) -> bool:
+        return _is_on_cycle(place, self._edges[place], self._groups)
 
     def targets(self, place: str) -> frozenset[str]:
         if place not in self._known:
@@ -41,13 +45,8 @@ def cut_cycles(
         for place, held in definitions.items()
     }
     edges = {place: [target for _, target in taken] for place, taken in steps.items()}
-    cut = {
-        at
-        for place, taken in steps.items()
-        if place in _find_reachable(place, edges)
-        for at, target in taken
-        if place in (target, *_find_reachable(target, edges))
-    }
+    groups = _find_groups(edges)
+    cut = {at for place, taken in steps.items() for at, target in taken if groups[place] == groups[target]}
     trees = (("#", root), *definitions.items())
     for place, held in trees if cut else ():
         for node in iter_nodes(held):
@@ -88,6 +87,51 @@ def _drop_fragile_rules(
 def _is_loosened(schema: Schema, cut: Container[str], leads: ReferenceGraph, loosened: set[str]) -> bool:
     reached = {place for target in iter_references(schema) for place in (target, *leads.targets(target))}
     return not reached.isdisjoint(loosened) or any(node.at in cut for node in iter_nodes(schema))
+
+
+def _is_on_cycle(place: str, targets: Iterable[str], groups: Mapping[str, int]) -> bool:
+    return any(groups[target] == groups[place] for target in targets)
+
+
+def _find_groups(edges: Mapping[str, list[str]]) -> dict[str, int]:
+    """Number the groups of places that lead to one another; two places with one number are on one cycle.
+
+    This is Tarjan's algorithm with a stack of its own, in time linear in the number of edges.
+    """
+    groups: dict[str, int] = {}
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    opened: list[str] = []
+    for start in edges:
+        if start in order:
+            continue
+        path = [(start, iter(edges[start]))]
+        order[start] = lowest[start] = len(order)
+        opened.append(start)
+        while path:
+            place, targets = path[-1]
+            target = next(targets, None)
+            if target is None:
+                path.pop()
+                if path:
+                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[place])
+                if lowest[place] == order[place]:
+                    _close_group(place, opened, groups, order[place])
+            elif target not in order:
+                order[target] = lowest[target] = len(order)
+                opened.append(target)
+                path.append((target, iter(edges[target])))
+            elif target not in groups:
+                lowest[place] = min(lowest[place], order[target])
+    return groups
+
+
+def _close_group(place: str, opened: list[str], groups: dict[str, int], number: int) -> None:
+    while True:
+        member = opened.pop()
+        groups[member] = number
+        if member == place:
+            return
 
 
 def _find_reachable(place: str, edges: Mapping[str, Iterable[str]]) -> set[str]:

@@ -12,6 +12,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from bridle.values.schema_limits import BACKTRACKS_MAX
+
 from .combine import SchemaAlternatives, fields_of
 from .losses import SchemaLosses
 from .node import Schema, SchemaNode
@@ -74,7 +76,12 @@ def _make_validator(source: str) -> "Validator":
     # Imported on first use: most sessions never see a null. Offline: a schema fetches nothing.
     module = import_module("jsonschema_rs")
     try:
-        validator: Validator = module.validator_for(source, validate_formats=True, offline=True)
+        validator: Validator = module.validator_for(
+            source,
+            validate_formats=True,
+            offline=True,
+            pattern_options=module.FancyRegexOptions(backtrack_limit=BACKTRACKS_MAX),
+        )
     except module.ReferencingError as error:
         raise ValueError(error.message) from error
     return validator

@@ -14,6 +14,7 @@ References are not resolved by copying. A reference becomes the location it poin
 the schema at that location, so that a recursive schema stays finite.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urljoin
@@ -56,6 +57,7 @@ class SchemaSource:
             draft in str(tree.get("$schema")) for draft in _REF_EXCLUSIVE_DRAFTS
         )
         self._named_places: dict[str, str] | None = None
+        self._bases: frozenset[str] | None = None
         self._waiting: list[str] = []
         self.mended = False
         """True if an invalid value was replaced by one that only this reader understands."""
@@ -80,7 +82,7 @@ class SchemaSource:
         return self._leads.targets(place)
 
     def is_cyclic(self, place: str) -> bool:
-        return place in self.reachable_definitions(place)
+        return self._leads.is_cyclic(place)
 
     def leads_to_cycle(self, place: str) -> bool:
         return any(map(self.is_cyclic, (place, *self.reachable_definitions(place))))
@@ -194,7 +196,7 @@ class SchemaSource:
         if resource:
             root_id = str(self._tree.get("$id", "")) if isinstance(self._tree, dict) else ""
             places = self._named_shapes()
-            found = places.get(resource, places.get(urljoin(root_id, resource)))
+            found = places.get(resource, places.get(_join_url(root_id, resource)))
             if found is None:
                 return None
             base = found
@@ -210,7 +212,7 @@ class SchemaSource:
             name = escaped.replace("~1", "/").replace("~0", "~")
             if isinstance(held, dict) and name in held:
                 held = held[name]
-            elif isinstance(held, list) and name.isdecimal() and int(name) < len(held):
+            elif isinstance(held, list) and _INDEX.fullmatch(name) and int(name) < len(held):
                 held = held[int(name)]
             else:
                 return _MISSING
@@ -218,8 +220,18 @@ class SchemaSource:
 
     def _find_base(self, place: str) -> str:
         """Return the innermost enclosing schema with an `$id`; empty for the root."""
-        places = [found for found in self._named_shapes().values() if place[1:].startswith(found + "/")]
-        return max(places, key=len, default="")
+        bases = self._named_bases()
+        end = place.rfind("/")
+        while end > 0:
+            if place[1:end] in bases:
+                return place[1:end]
+            end = place.rfind("/", 0, end)
+        return ""
+
+    def _named_bases(self) -> frozenset[str]:
+        if self._bases is None:
+            self._bases = frozenset(self._named_shapes().values())
+        return self._bases
 
     def _named_shapes(self) -> dict[str, str]:
         """Map each `$id` and anchor to the location of its schema."""
@@ -307,6 +319,14 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 }
 _KNOWN_KEYWORDS = frozenset(_CHECKS) | SINGLE_SCHEMA_KEYWORDS | SCHEMA_LIST_KEYWORDS | SCHEMA_MAP_KEYWORDS
 _MISSING = object()
+_INDEX = re.compile("[0-9]{1,9}")
+
+
+def _join_url(base: str, resource: str) -> str:
+    try:
+        return urljoin(base, resource)
+    except ValueError:  # an invalid address is the name of nothing
+        return resource
 
 
 def _json_type(value: object) -> str:

@@ -19,7 +19,7 @@ from bridle.providers.wire.json import is_object, raw_json
 from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.message import Part, ToolCall
-from bridle.values.request import OutputSpec, Request, ToolSpec
+from bridle.values.request import OutputSpec, Request, ToolSpec, find_wire_form
 
 from .compiler import compile_schema, find_dialect, restore_arguments
 
@@ -29,19 +29,24 @@ def compile_for_wire(schema: str, wire: str) -> Raw:
     return raw_json(compile_schema(schema, find_dialect(wire)).text)
 
 
-def native_definition(spec: ToolSpec) -> Raw | None:
-    """The tool's definition in the provider's own form; None for a tool that a schema describes.
+def native_definition(spec: ToolSpec, family: str) -> Raw | None:
+    """The tool's definition in the provider's own form, or as a client of this wire family wrote it.
+
+    None for a tool that a schema describes.
 
     Raises `BadTool` when neither the definition nor the schema is a JSON object, and for hidden values.
     """
     if spec.hosted is not None:
         raise BadTool(f"this wire has no hosted {spec.hosted.concept}; use {spec.hosted.alternative}")
     if spec.native is not None:
+        # guard: hidden-definition-refused
         if spec.native_digest:
             raise BadTool(describe_hidden_tool(spec))
         if not is_object(spec.native):
             raise BadTool(f"the native definition of tool {spec.name!r} is not a JSON object: correct it")
         return raw_json(spec.native)
+    if spec.wire_form is not None and (written := find_wire_form(spec, family)):
+        return raw_json(written)
     if not is_object(spec.parameters):
         raise BadTool(f"the parameters of tool {spec.name!r} are not a JSON Schema object: correct them")
     return None
@@ -60,7 +65,8 @@ def is_sent_unchanged(schema: str, wire: str) -> bool:
 def list_schema_losses(request: Request, tools: str, answers: str) -> tuple[str, ...]:
     """List what schemas lose when sent, given the dialects of tools and of answers."""
     specs = (*request.tools, *request.deferred_tools)
-    sent = [(f"tool `{spec.name}`", spec.parameters, tools) for spec in specs if spec.native is None]
+    family = request.model.endpoint.family
+    sent = [(f"tool `{spec.name}`", spec.parameters, tools) for spec in specs if _is_compiled(spec, family)]
     if request.output and request.output.mode == "native":
         sent.append(("the answer", request.output.parameters, answers))
     return tuple(
@@ -68,6 +74,10 @@ def list_schema_losses(request: Request, tools: str, answers: str) -> tuple[str,
         for subject, schema, wire in sent
         for loss in compile_schema(schema, find_dialect(wire)).losses
     )
+
+
+def _is_compiled(spec: ToolSpec, family: str) -> bool:
+    return spec.native is None and (spec.wire_form is None or not find_wire_form(spec, family))
 
 
 def explain_unsupported_output(output: OutputSpec, answers: str) -> str:
@@ -81,7 +91,7 @@ Renamed = tuple[dict[str, str], dict[str, str]]
 _RENAMED: dict[tuple[int, ToolNameRules | None, str], tuple[tuple[ToolSpec, ...], Renamed]] = {}
 
 
-def find_renamed(tools: tuple[ToolSpec, ...], names: ToolNameRules | None, wire: str) -> Renamed:
+def find_renamed(tools: tuple[ToolSpec, ...], names: ToolNameRules | None, wire: str, family: str) -> Renamed:
     """The tools whose name differs on the wire (sent name to own), and those with renamed fields (name to schema).
 
     The requests of a run have the same tools, so the answer is kept, by the identity of the list.
@@ -92,7 +102,7 @@ def find_renamed(tools: tuple[ToolSpec, ...], names: ToolNameRules | None, wire:
     renamed = {
         spec.name: spec.parameters
         for spec in tools
-        if spec.native is None and compile_schema(spec.parameters, find_dialect(wire)).renamed
+        if _is_compiled(spec, family) and compile_schema(spec.parameters, find_dialect(wire)).renamed
     }
     if len(_RENAMED) >= RENAMED_MAX:
         _RENAMED.clear()

@@ -31,6 +31,19 @@ def value_key(value: Any) -> str:
     return json.dumps(_normalise_numbers(value), sort_keys=True, default=str)
 
 
+def is_same_value(one: Any, other: Any) -> bool:
+    """True if JSON Schema considers the values equal; parts that are shared, or differ early, cost nothing."""
+    if one is other:
+        return True
+    if isinstance(one, dict):
+        if not isinstance(other, dict) or one.keys() != other.keys():
+            return False
+        return all(is_same_value(held, other[name]) for name, held in one.items())
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(is_same_value, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
 def value_type(value: Any) -> str:
     match value:
         case None:

@@ -86,7 +86,8 @@ def parse_arguments(written: str) -> Any:
 def take_plain_tools(request: Request) -> tuple[Request, tuple[ClientTool, ...]]:
     """The request and its tools, for a wire whose tools are functions or the provider's."""
     return request, tuple(
-        ClientTool(spec=read_function(spec)) for spec in (*request.tools, *request.deferred_tools)
+        ClientTool(spec=read_function(spec), definition=spec.native or "")
+        for spec in (*request.tools, *request.deferred_tools)
     )
 
 

@@ -127,6 +127,7 @@ class BaseDecoder(ABC):
         if self._reader is None:
             return self._decode_body(body)
         self._process_trailing_events(self._reader.close())
+        # defect: half-stream
         if not self._is_complete:
             raise self._make_error(
                 "cut", f"the stream ended before the reply did: no {self.end_marker} arrived"
@@ -179,6 +180,7 @@ class BaseDecoder(ABC):
             return loads(data)
         except ValueError as error:
             message = f"the provider sent an event that cannot be read ({error})"
+            # guard: garbled-reply
             raise self._make_error("garbled", message) from None
 
     def _unrecognised_reply(self, body: bytes) -> ProviderError:
@@ -188,6 +190,7 @@ class BaseDecoder(ABC):
         return ProviderError(Failure(kind=kind, message=to_one_line(message), status=self._status))
 
     def _record_failure(self, error: Exception) -> ProviderError:
+        # guard: decoder-error-wrapped
         if not isinstance(error, ProviderError):
             error = self._make_error("garbled", f"the provider sent what cannot be read ({error})")
         self._failure = error.failure

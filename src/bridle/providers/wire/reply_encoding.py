@@ -13,6 +13,7 @@ from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Part, Reasoning, Reply, Text, ToolCall
 from bridle.values.request import Request
 from bridle.values.result import ReasoningDelta, TextDelta
+from bridle.values.usage import TERM_FIELDS
 
 JSON_TYPE = "application/json"
 EVENT_STREAM_TYPE = "text/event-stream; charset=utf-8"
@@ -54,7 +55,14 @@ def encode_error_response(
 
 def encode_service_tier(terms: tuple[str, ...]) -> str:
     """The service tier among these terms; empty for the standard tier."""
-    return next((term for term in terms if not term.startswith("geo-")), "")
+    others = tuple(filter(None, TERM_FIELDS.values()))
+    return next((term for term in terms if not term.startswith(others)), "")
+
+
+def encode_service_word(terms: tuple[str, ...], field: str) -> str:
+    """The word that reports one of these terms in a field that has a prefix; empty if none does."""
+    prefix = TERM_FIELDS[field]
+    return next((term.removeprefix(prefix) for term in terms if term.startswith(prefix)), "")
 
 
 class ReplyWriter(ABC):
@@ -68,12 +76,15 @@ class ReplyWriter(ABC):
     streams_calls = True
     """False for a wire that has no pieces of arguments."""
 
-    def __init__(self, identity: str, request: Request, query: Mapping[str, str]) -> None:
+    def __init__(
+        self, identity: str, request: Request, query: Mapping[str, str], repeated: Mapping[str, object]
+    ) -> None:
         """`request` is the client's: its model is named in the reply, and some of its options shape the stream.
 
-        `query` has the parameters of its URL.
+        `query` has the parameters of its URL, `repeated` members of every response to it.
         """
         self.identity, self.model, self._request = identity, request.model.id, request
+        self._repeated = repeated
         self.parts: list[Text | Reasoning | ToolCall] = []
 
     def write(self, delta: TextDelta | ReasoningDelta) -> bytes:

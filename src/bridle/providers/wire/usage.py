@@ -1,18 +1,13 @@
-"""Reads the service tier and region that a provider reports for a call.
+"""Reads the service tier, speed and region that a provider reports for a call.
 
 Standard terms are omitted. The others keep the provider's names; models.toml has the price of each.
 """
 
-STANDARD_TERMS = frozenset({"", "standard", "default", "auto", "on_demand", "not_available", "global"})
-"""Terms billed at the list price."""
+from bridle.values.usage import list_service_terms
 
 
-def decode_service_terms(*tiers: object, place: object = None) -> tuple[str, ...]:
-    """Return the non-standard terms: `tiers` are names of service tiers, `place` is the region."""
-    special = [word for word in map(_normalise_word, tiers) if word not in STANDARD_TERMS]
-    where = _normalise_word(place)
-    return (*special, *((f"geo-{where}",) if where not in STANDARD_TERMS else ()))
-
-
-def _normalise_word(word: object) -> str:
-    return word.strip().lower() if isinstance(word, str) else ""
+def decode_service_terms(
+    tier: object = None, *, place: object = None, speed: object = None
+) -> tuple[str, ...]:
+    """Return the non-standard terms: `tier` is the service tier, `place` the region."""
+    return list_service_terms({"service_tier": tier, "inference_geo": place, "speed": speed})

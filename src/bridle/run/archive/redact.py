@@ -20,7 +20,7 @@ from bridle.run.recovery.session_log import SESSIONS_MAX
 from bridle.run.validate_input import check_session
 from bridle.values.base import Value
 from bridle.values.calls import ContentRedacted, control_log_name, redaction_key
-from bridle.values.errors import MisuseError, SessionNotFound
+from bridle.values.errors import Conflict, MisuseError, SessionNotFound
 from bridle.values.message import CallOutcome
 from bridle.values.record import Record, seal_record
 
@@ -100,6 +100,9 @@ async def _redact_record(
         for name in sharing:
             await held.enter_async_context(store.lease(name))
         logs = {name: await store.read(name) for name in {session, *sharing}}
+        # A session that was listed may have been deleted before its lease was held.
+        sharing = tuple(name for name in sharing if logs[name])
+        logs = {name: found for name, found in logs.items() if found or name == session}
         records = logs[session]
         if not records:
             raise SessionNotFound(f"no session {session!r} in this store; `bridle sessions` lists them")
@@ -169,7 +172,10 @@ class _Redactor(NamedTuple):
             reason=self.reason,
             by=self.by,
         )
-        lasts = {name: (await self.store.read(name))[-1] for name in {log, *sharing}}
+        found = {name: await self.store.read(name) for name in {log, *sharing}}
+        if not found[log]:
+            raise Conflict(f"the log {log!r} was deleted while it was being redacted; nothing of it is left")
+        lasts = {name: records[-1] for name, records in found.items() if records}
         evidence = {
             name: seal_record(last.seq + 1, max(self.now, last.at), event, last.hash)
             for name, last in lasts.items()

@@ -1,6 +1,6 @@
 """Exports a session as lines of JSON, and imports it into another store, byte for byte.
 
-    {"format":"bridle-session","version":"1.0","session":"s","records":2,"head":"…","lineage":[],"blobs":true,
+    {"format":"bridle-session","version":1,"session":"s","records":2,"head":"…","lineage":[],"blobs":true,
      "subruns":[{"session":"inner-…","records":5,"head":"…"}]}
     {"seq":1,"at":1700000000.0,"prev":"000…","hash":"…","data":{"type":"configured",…}}
     {"blob":"<SHA-256>","base64":"…"}           before the first record that refers to it
@@ -8,13 +8,13 @@
 
 `data` is the event exactly as it was hashed, so the hash chain is verified on import, and exporting the imported
 session gives the same bytes. A fork is exported with the records that it shares; it shares them again where its
-parent has them. A later minor version may add lines and members, which are skipped.
+parent has them. Lines and members of other names are skipped: they may be added without a new version.
 """
 
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from typing import BinaryIO
 
 import msgspec
 
@@ -27,9 +27,27 @@ from bridle.values.calls import ContentRedacted
 from bridle.values.errors import Conflict, Corrupt, MisuseError, SessionNotFound, Unusable
 from bridle.values.events import Configured, Event, Forked, Prompted
 from bridle.values.record import GENESIS, Record, decode_event, seal_record, unseal_record
+from bridle.values.text import describe_error
 
-FORMAT, VERSION = "bridle-session", "1.0"
-MAJOR_VERSION = 1
+FORMAT, VERSION = "bridle-session", 1
+LINE_BYTES_MAX = 256 * 1024 * 1024
+"""Longest line of an export that is read: a blob as base64."""
+UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+"""Errors of a line from outside that is not what an export has."""
+
+
+def describe_damage(error: BaseException) -> str:
+    return "it is nested too deep" if isinstance(error, RecursionError) else describe_error(error)
+
+
+def limit_lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; raises `Corrupt` before one that is too long is read whole."""
+    number = 0
+    while line := file.readline(LINE_BYTES_MAX + 1):
+        number += 1
+        if len(line) > LINE_BYTES_MAX:
+            raise Corrupt(f"line {number} is damaged: it has more than {LINE_BYTES_MAX:,} bytes")
+        yield line
 
 
 class _SubrunHeader(msgspec.Struct):
@@ -40,7 +58,7 @@ class _SubrunHeader(msgspec.Struct):
 
 class _Header(msgspec.Struct):
     format: str
-    version: str
+    version: int
     session: str
     records: int
     head: str
@@ -251,8 +269,8 @@ def _parse_lines(lines: Iterable[bytes]) -> tuple[_Header, dict[str, Lines], dic
                 blobs[line.blob] = data
             elif line.seq:
                 records.setdefault(line.subrun, []).append((number, line))
-        except (msgspec.DecodeError, Base64Error, UnicodeDecodeError) as error:
-            raise Corrupt(f"line {number} is damaged: {error}") from error
+        except UNREADABLE as error:
+            raise Corrupt(f"line {number} is damaged: {describe_damage(error)}") from error
     if header is None:
         raise Corrupt("the file is empty; write it with `bridle export SESSION`")
     return header, records, blobs
@@ -261,20 +279,21 @@ def _parse_lines(lines: Iterable[bytes]) -> tuple[_Header, dict[str, Lines], dic
 def _parse_header(text: bytes) -> _Header:
     try:
         known = msgspec.json.decode(text, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise Corrupt(
             "line 1 is damaged, or this is not an export; write one with `bridle export SESSION`"
         ) from error
-    version = str(known.get("version", ""))
-    major = version.partition(".")[0]
-    if known.get("format") != FORMAT or not major.isdecimal():
+    version = known.get("version")
+    if known.get("format") != FORMAT or not isinstance(version, int) or version < VERSION:
         raise Corrupt("line 1: this is not an exported session; write one with `bridle export SESSION`")
-    if int(major) > MAJOR_VERSION:
-        raise Unusable(f"the export has format {version}, this Bridle reads up to {VERSION}; upgrade Bridle")
+    if version > VERSION:
+        raise Unusable(
+            f"the export has version {version}, this Bridle reads version {VERSION}; upgrade Bridle"
+        )
     try:
         return msgspec.json.decode(text, type=_Header)
-    except msgspec.DecodeError as error:
-        raise Corrupt(f"line 1 is damaged: {error}") from error
+    except UNREADABLE as error:
+        raise Corrupt(f"line 1 is damaged: {describe_damage(error)}") from error
 
 
 def _verify_records(header: _Header | _SubrunHeader, lines: Sequence[tuple[int, _Line]]) -> list[Record]:
@@ -288,16 +307,18 @@ def _verify_records(header: _Header | _SubrunHeader, lines: Sequence[tuple[int, 
     records: list[Record] = []
     prev = GENESIS
     for expected, (number, line) in enumerate(lines, 1):
+        # guard: import-chain
         if line.seq != expected or line.prev != prev:
             raise Corrupt(
                 f"line {number} is damaged: record {expected} was expected, which continues the one before"
             )
         try:
             record = unseal_record(line.seq, line.at, bytes(line.data), line.prev, line.hash, evidence.get)
-        except Corrupt as error:
-            raise Corrupt(f"line {number} is damaged: {error}") from error
+        except (Corrupt, *UNREADABLE) as error:
+            raise Corrupt(f"line {number} is damaged: {describe_damage(error)}") from error
         records.append(record)
         prev = record.hash
+    # guard: import-header-head
     if not records or len(records) != header.records or prev != header.head:
         raise Corrupt(
             f"the file is cut off after line {lines[-1][0] if lines else 1}: "

@@ -46,6 +46,7 @@ from .source import AdmittedCall, BudgetSource, CallCost, OpenReservation, WaitQ
 
 if TYPE_CHECKING:
     from bridle.run.context.telemetry import Tracing
+    from bridle.run.known_secrets import KnownSecrets
 
 T = TypeVar("T")
 N = TypeVar("N", int, Decimal)
@@ -70,6 +71,7 @@ class ParentRun(Protocol):
     """True if deltas are requested from models."""
     approver: Approver | None
     tracing: "Tracing | None"
+    known_secrets: "KnownSecrets | None"
     fence: WriteEpoch
 
     @property

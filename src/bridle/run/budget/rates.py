@@ -1,7 +1,7 @@
 """Makes calls wait for their rate limits, which all runs of one store share.
 
-Each limit has `RATE_LOGS` logs, used in turn, one for each period.  A call reads the logs of this period and of the
-one before, and appends itself, or waits.  Two processes that append at the same time get a conflict, and one of
+Each limit has `RATE_LOGS` logs, used in turn, one for each period.  A call reads them, appends itself to that of this
+period, or waits.  Two processes that append at the same time get a conflict, and one of
 them reads again.  A log whose records are all older than the period starts again, so that the store does not
 grow; a store that cannot start a log again (`RestartableStore`) has one log for each period.
 """
@@ -20,7 +20,7 @@ from bridle.values.usage import RateLimit
 
 RATE_WAIT = "waits {wait:.3g} s for the rate limit of {key}"
 RATE_LOGS = 3
-"""Two are read; the third keeps the calls of a process whose clock is late."""
+"""This period, the one before, and one more for the calls of a process whose clock is late."""
 
 LimitedKey = tuple[RateLimit, str]
 """A limit, and the name of what it counts: an endpoint, a tenant or a tool."""
@@ -41,6 +41,8 @@ class RateLimiter:
 
     def __init__(self, store: Store, clock: Clock, show: Callable[[Delta], None]) -> None:
         self._store, self._clock, self._show = store, clock, show
+        self._seen_ahead: dict[tuple[float, int, int], float] = {}
+        """Uses of a time that has not come yet, with the moment when each was first seen."""
 
     async def reserve(
         self,
@@ -77,7 +79,7 @@ class RateLimiter:
                 settled = BudgetSettled(id=call, amount=Amount(tokens=difference))
                 while True:
                     now = self._clock.now()
-                    name = self._name_logs(limit, key, now)[1]
+                    name = self._name_logs(limit, key, now)[-1]
                     if await self._append(limit, name, await self._store.read(name), settled, now):
                         break
 
@@ -86,25 +88,51 @@ class RateLimiter:
         while True:
             now = self._clock.now()
             names = self._name_logs(limit, key, now)
-            before, current = [await self._store.read(name) for name in names]
-            wait = limit.find_wait(list_rate_uses((*before, *current)), tokens, now)
+            *before, current = [await self._store.read(name) for name in names]
+            records = [record for log in before for record in log]
+            uses = self._date_uses(list_rate_uses((*records, *current)), limit, now)
+            wait = limit.find_wait(uses, tokens, now)
             if wait > 0:
                 return wait
             used = BudgetSettled(id=call, amount=Amount(steps=1, tokens=tokens))
-            if await self._append(limit, names[1], current, used, now):
+            if await self._append(limit, names[-1], current, used, now):
                 return 0.0
 
+    def _date_uses(
+        self, uses: Sequence[tuple[float, int, int]], limit: RateLimit, now: float
+    ) -> list[tuple[float, int, int]]:
+        """The uses, with those of a time that has not come yet dated to when they were first seen.
+
+        They are from before the clock was set back, by an unknown time: each counts for a whole period from now.
+        """
+        dated: list[tuple[float, int, int]] = []
+        for use in uses:
+            if use[0] - now >= limit.seconds:
+                moment = self._clock.monotonic()
+                seen = self._seen_ahead.setdefault(use, moment)
+                dated.append((now - (moment - seen), *use[1:]))
+            else:
+                dated.append(use)
+        return dated
+
     def _name_logs(self, limit: RateLimit, key: str, now: float) -> list[str]:
-        """The log of the period before, and that of the current one."""
+        """The logs to read, that of the current period last.
+
+        Of logs that are used in turn all are read: after the clock was set back, any may hold the latest calls.
+        """
         period = int(now // limit.seconds)
-        logs = RATE_LOGS if supports(self._store, RestartableStore) else period + 1
-        return [name_rate_log(limit, key, each % logs) for each in (period - 1, period)]
+        if supports(self._store, RestartableStore):
+            places = [(period + 1 + each) % RATE_LOGS for each in range(RATE_LOGS)]
+        else:
+            places = [period - 1, period]
+        return [name_rate_log(limit, key, each) for each in places]
 
     async def _append(
         self, limit: RateLimit, name: str, records: Sequence[Record], event: BudgetSettled, now: float
     ) -> bool:
         """Append the event, or start the log again with it if all its records have expired; False on a conflict."""
         head = records[-1].hash if records else GENESIS
+        # guard: rate-record-expiry
         expired = bool(records) and not any(abs(record.at - now) < limit.seconds for record in records)
         try:
             if expired and supports(self._store, RestartableStore):

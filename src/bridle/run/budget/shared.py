@@ -88,6 +88,7 @@ class SharedBudget:
                     return None
                 if isinstance(taken, Reservation):
                     self._open_count += 1
+                    # defect: pool-reservation
                     self.reserved += reserved_amount(taken)
                     used = budget_warning(self.limits, self.spent + self.reserved, self.name)
                     return OpenReservation(replace(taken, pool=self.name, budget_warning=used), self._close)

@@ -384,6 +384,7 @@ async def _reserve_everywhere(
     sources: Sequence[BudgetSource], state: State, wanted: Reservation, reservations: list[OpenReservation]
 ) -> BudgetSource | None:
     """Reserve in every source, appending to `reservations`; returns the source with too little left, if any."""
+    # guard: pool-reservation
     for source in sources[len(reservations) :]:
         timeout = asyncio.timeout(PRICE_VALID_SECONDS)
         try:

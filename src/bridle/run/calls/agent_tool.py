@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, cast
 import msgspec
 
 from bridle.ports.run_context import RunContext
+from bridle.ports.store import Store
 from bridle.ports.tool import Json
 from bridle.run.budget.nested import current_nested_run
 from bridle.tools.function.invoker import make_result_parts
 from bridle.tools.function.options import ToolBehavior, ToolOptions
+from bridle.tools.schema.output_type import OutputType
 from bridle.values.errors import BadTool, BridleError
 from bridle.values.message import Media, Text
 from bridle.values.request import ToolEffect
@@ -22,6 +24,8 @@ from bridle.values.result import Result
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from bridle.run.session import Session
 
     C_contra = TypeVar("C_contra", contravariant=True, default=object)
 else:
@@ -65,6 +69,8 @@ class AgentStopped(BridleError):
 
 RunPrompt = Callable[[str, str | None, object], Awaitable[Result[Any]]]
 """Runs a prompt in the session of that id (None for a new one) with that context."""
+OpenInner = Callable[[str, object, Store], "Session"]
+"""Opens the session of that id with that context; in that store, unless the agent has its own."""
 
 
 class AgentTool(Generic[C_contra]):
@@ -75,7 +81,10 @@ class AgentTool(Generic[C_contra]):
         run: RunPrompt,
         context_type: object,
         options: AgentToolOptions,
+        open_session: "OpenInner",
+        output_type: OutputType[Any] | None = None,
     ) -> None:
+        """`open_session` opens the session of an earlier call; `output_type` is that of the agent's answers."""
         if not name:
             raise BadTool('the agent has no name; write agent.as_tool(name="…") or Agent(name="…")')
         unknown = set(options) - set(AgentToolOptions.__annotations__)
@@ -86,7 +95,8 @@ class AgentTool(Generic[C_contra]):
         described = description or DEFAULT_DESCRIPTION.format(name=name)
         self.behavior = ToolBehavior(name, described, PARAMETERS, cast("ToolOptions", given))
         self.spec, self.claim_resource = self.behavior.spec, self.behavior.claim_resource
-        self.context_type, self._run = context_type, run
+        self.context_type, self._run, self.open_session = context_type, run, open_session
+        self._output_type = output_type
 
     async def run(
         self, arguments: Mapping[str, Json], context: RunContext[C_contra]
@@ -99,7 +109,8 @@ class AgentTool(Generic[C_contra]):
             return ()
         if not result.done:
             raise AgentStopped(_describe_stop(name, result))
-        return make_result_parts(result.output, name)
+        shown = result.output if self._output_type is None else self._output_type.show(result.output)
+        return make_result_parts(shown, name)
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"

@@ -25,7 +25,7 @@ from bridle.run.clock import SessionClock
 from bridle.run.validate_input import check_chosen, parse_prompt
 from bridle.values.calls import ApprovalVerdict, PendingApproval
 from bridle.values.errors import MisuseError
-from bridle.values.message import Media, Text, ToolCall, ToolResult
+from bridle.values.message import Media, PromptPart, Text, ToolCall, ToolResult
 
 Approver = Callable[[PendingApproval], Awaitable[ApprovalVerdict | None]]
 """Asks a person while the run waits and returns the answer; None leaves the question open and ends the run."""
@@ -49,6 +49,7 @@ def make_pending_approval(session: str, item: PendingCall, state: State) -> Pend
         return None
     is_in_doubt = bool(item.attempt) or question.question == "in_doubt"
     arguments = item.arguments if is_in_doubt else item.call.arguments
+    # guard: question-shows-defaults
     return PendingApproval(
         id=make_approval_id(session, question.binding),
         session=session,
@@ -90,7 +91,9 @@ def find_pending_approval(questions: Sequence[PendingApproval], wanted: str) -> 
     """Find a pending approval by its id, a prefix of it, or its call id; raises `MisuseError`."""
     if not wanted.strip():
         raise MisuseError("the approval id is empty; `bridle approvals` lists the pending ones")
+    # guard: answer-finds-question
     found = [item for item in questions if item.id.startswith(wanted) or item.call_id == wanted]
+    # guard: one-question-meant
     if len(found) == 1:
         return found[0]
     listed = ", ".join(f"{item.id} ({item.tool})" for item in questions) or "none"
@@ -121,6 +124,7 @@ def match_results(
     """The waiting calls with their results; raises `MisuseError` for a result that no call waits for."""
     waiting = {call.id: call for call in list_external_calls(state)}
     for call_id in given:
+        # guard: external-result-awaited
         if call_id not in waiting:
             listed = ", ".join(f"{call.id} ({call.name})" for call in waiting.values()) or "none"
             raise MisuseError(
@@ -138,7 +142,7 @@ def _make_result(call_id: str, given: CallResult) -> ToolResult:
 
 def _parse_parts(
     call_id: str, given: str | Text | Media | Sequence[str | Text | Media]
-) -> tuple[Text | Media, ...]:
+) -> tuple[PromptPart, ...]:
     try:
         return parse_prompt(list(given) if isinstance(given, tuple) else given)  # type: ignore[arg-type]
     except MisuseError as error:

@@ -68,6 +68,7 @@ def is_answer_proved(store: Store, session: str, state: State, event: ApprovalAn
     """True unless the answer approves a call without a valid proof."""
     if event.answer != "approve":
         return True
+    # guard: answer-proof-compare
     return hmac.compare_digest(prove_answer(store, session, state, event).encode(), event.proof.encode())
 
 
@@ -83,10 +84,12 @@ def review_calls(
         if item.result is not None:
             continue
         claim = find_resource_claim(tools, item.call)
+        # guard: resource-claim-changed
         changed = claim if claim is not None and claim != item.resource_claim else None
         discards = False
         if not trusts_approvals and item.answer is not None and item.answer.answer == "approve":
             key = key or read_key(store)
+            # guard: logged-approval-proof
             discards = bool(item.answer.binding) and not _is_proved(key, session, state, item)
         if discards or changed is not None:
             yield CallReviewed(
@@ -109,6 +112,7 @@ def _is_proved(key: bytes | None, session: str, state: State, item: PendingCall)
 
 def _sign(key: bytes, session: str, state: State, binding: str, arguments: str | None) -> str:
     """HMAC of an approval; `request_hash` covers the reply with the call and every record before it."""
+    # guard: approval-binds-session
     signed = msgspec.json.encode(("approve", session, state.calls.request_hash, binding, arguments))
     return hmac.new(key, signed, sha256).hexdigest()
 

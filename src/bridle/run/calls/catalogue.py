@@ -3,11 +3,14 @@
 A few tools are all visible, in the given order.  With too many, or too large ones, only these are visible:
 tools marked `always`, tools the provider runs itself, a tool whose call is forced, and then `search_tools`.
 The others are hidden until a search finds them.
+
+Tools that a client brings with its request (`is_brought`) are visible and count against no limit: the limits are the
+agent's own, and its own tools are laid out as without a client.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from typing import NamedTuple
 
@@ -20,11 +23,12 @@ from bridle.tools.search.search_tools import SEARCH_TOOL_NAME, SearchTools
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.memory import Memory
 from bridle.values.request import ToolChoice, ToolSpec
-from bridle.values.settings import ToolCatalogue
+from bridle.values.settings import Settings, ToolCatalogue
 from bridle.values.text import escape_text, locate_error
 
 BUILT_IN_TOOLS = (READ_RESULT,)
 """Bridle's own tools, hidden until they are useful."""
+NOTE_TOOLS = (REMEMBER_TOOL, FORGET_TOOL)
 LOG = logging.getLogger("bridle")
 FIND_SECONDS_MAX = 10.0
 """Time limit of the search for the first prompt; if it fails, the model still has `search_tools`."""
@@ -44,40 +48,60 @@ def make_tool_layout(
     limits: ToolCatalogue,
     index: ToolIndex | None,
     forced: ToolChoice,
-    output_name: str = "",
     memory: Memory | None = None,
+    program_tools: Collection[str] = (),
 ) -> ToolLayout:
-    """Split the tools into visible and hidden ones.  `output_name` is the name of the output type, if any."""
-    notes = (REMEMBER_TOOL, FORGET_TOOL) if memory is not None and memory.tools else ()
-    for spec in BUILT_IN_TOOLS:
-        if spec.name in tools:
-            raise BadTool(
-                f"tool `{spec.name}`: Bridle has a tool with that name;"
-                " give yours another name with @tool(name=…)"
-            )
-    built_in = tuple(spec for spec in BUILT_IN_TOOLS if spec.name != output_name)
-    # An agent may store notes elsewhere: its own tool with one of these names replaces ours.
-    specs = (
-        *(tool.spec for tool in tools.values()),
-        *(spec for spec in notes if spec.name not in (*tools, output_name)),
-    )
-    if len(specs) <= limits.shown_max and estimate_tool_tokens(specs) <= limits.tokens_max:
-        return ToolLayout(tools, specs, built_in)
-    if SEARCH_TOOL_NAME in tools:
+    """Split the tools into visible and hidden ones.  `program_tools` are names of tools that only programs call."""
+    names = {*tools, *program_tools}
+    notes = NOTE_TOOLS if memory is not None and memory.tools else ()
+    check_built_in_names(BUILT_IN_TOOLS, names)
+    check_built_in_names(notes, names, "Memory(tools=False) leaves ours out")
+    specs = (*(tool.spec for tool in tools.values()), *notes)
+    own = tuple(spec for spec in specs if not is_brought(spec))
+    if len(own) <= limits.shown_max and estimate_tool_tokens(own) <= limits.tokens_max:
+        return ToolLayout(tools, specs, BUILT_IN_TOOLS)
+    if SEARCH_TOOL_NAME in names:
         raise MisuseError(
-            f"{len(specs)} tools are too many to show at once, so Bridle adds a tool {SEARCH_TOOL_NAME!r};"
+            f"{len(own)} tools are too many to show at once, so Bridle adds a tool {SEARCH_TOOL_NAME!r};"
             f" rename your tool of that name, or raise tools_shown_max"
         )
-    always = tuple(spec for spec in specs if spec.always_visible or spec.native or _is_forced(forced, spec))
+    always = tuple(spec for spec in own if spec.always_visible or spec.native or _is_forced(forced, spec))
     kept = {spec.name for spec in always}
-    hidden = tuple(spec for spec in specs if spec.name not in kept)
+    hidden = tuple(spec for spec in own if spec.name not in kept)
     if not hidden:
-        return ToolLayout(tools, specs, built_in)
+        return ToolLayout(tools, specs, BUILT_IN_TOOLS)
     index = index or import_module("bridle.tools.search.lexical_index").LexicalIndex()
     search = SearchTools(index, hidden, limits.found_max)
     shown = (*always, search.spec)
     _check_visible_limits(shown, limits)
-    return ToolLayout({**tools, SEARCH_TOOL_NAME: search}, shown, (*hidden, *built_in), limits, search)
+    brought = tuple(spec for spec in specs if is_brought(spec))
+    return ToolLayout(
+        {**tools, SEARCH_TOOL_NAME: search}, (*shown, *brought), (*hidden, *BUILT_IN_TOOLS), limits, search
+    )
+
+
+def check_built_in_names(built_in: Iterable[ToolSpec], names: Collection[str], remedy: str = "") -> None:
+    """Raise `BadTool` if one of the names is that of a tool of Bridle, which it would replace."""
+    for spec in built_in:
+        # guard: built-in-tool-name
+        if spec.name in names:
+            more = f", or {remedy}" if remedy else ""
+            raise BadTool(
+                f"tool `{spec.name}`: Bridle has a tool with that name;"
+                f" give yours another name with @tool(name=…){more}"
+            )
+
+
+def list_taken_names(tools: Collection[str], settings: Settings) -> frozenset[str]:
+    """The names that no other tool of an agent may have: its own tools, the harness's, and the calls that answer."""
+    answers = settings.output.call_names if settings.output is not None else ()
+    # guard: names-of-session-tools
+    return frozenset((*tools, *settings.tool_names, *answers))
+
+
+def is_brought(spec: ToolSpec) -> bool:
+    """True for a tool that a client brings with its request and runs itself; such a tool is never hidden."""
+    return spec.external and spec.always_visible
 
 
 async def find_initial_tools(
@@ -91,6 +115,7 @@ async def find_initial_tools(
             return await search.find(query, limit), ""
     except Exception as error:  # noqa: BLE001 - an index is foreign code, and a guess is not worth a run
         text = f"the tool index raised {locate_error(error)}"
+        # guard: index-warning-escaped
         LOG.warning("%s; no tools are revealed for the first prompt", escape_text(text))
         return (), f"the index failed with {type(error).__name__}"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from bridle.ports.sandbox import MEBIBYTE, OUTPUT_BYTES_MAX, Sandbox
 from bridle.ports.tool import Tool
 from bridle.tools.names import check_tool_name
-from bridle.values.errors import MisuseError
+from bridle.values.errors import BadTool, MisuseError
 
 if TYPE_CHECKING:
     from bridle.run.agent_settings import AgentInputs
@@ -65,6 +65,7 @@ class CodeMode:
                 raise MisuseError(
                     f'CodeMode(sandbox={self.sandbox!r}) is invalid; use "auto", a sandbox or None'
                 )
+            # guard: program-needs-sandbox
             import_module("bridle.sandbox.local").find_sandbox(None)
 
 
@@ -81,6 +82,10 @@ class BoundCodeMode(NamedTuple):
         """The known tools that the model sees, and the one that runs programs, which call some of these `tools`."""
         if not isinstance(self.mode, CodeMode):
             raise MisuseError(f"`code_mode` must be a CodeMode(…), not {self.mode!r}")
+        if self.mode.name in known or self.mode.name in tools:
+            raise BadTool(
+                f"tool `{self.mode.name}`: code mode has a tool with that name; use CodeMode(name=…)"
+            )
         made: CodeTool = import_module("bridle.run.calls.code_tool").CodeTool(self, tools, inputs)
         return made.replace_tools(known)
 

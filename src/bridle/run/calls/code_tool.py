@@ -89,8 +89,6 @@ class CodeTool:
     def __init__(self, bound: BoundCodeMode, tools: Mapping[str, Tool], inputs: AgentInputs[Any]) -> None:
         mode = self._mode = bound.mode
         self._inputs = inputs
-        if mode.name in tools:
-            raise BadTool(f"tool `{mode.name}`: code mode has a tool with that name; use CodeMode(name=…)")
         prefixes = tuple(source.prefix for source in split_sources(inputs.tools)[1])
         self._resources, self._given = bound.resources, _choose_tools(mode.tools, tools, prefixes)
         functions = make_functions(self._given.values())
@@ -164,6 +162,7 @@ class CodeTool:
         return (Text(text=result.text),)
 
     def _open_sandbox(self) -> Sandbox | None:
+        # guard: program-sandbox
         if self._mode.sandbox != "auto":
             return self._mode.sandbox
         limits = SandboxLimits(memory_bytes=self._mode.memory_bytes, processes=PROCESSES_MAX)
@@ -217,6 +216,7 @@ def make_program_settings(settings: Settings, name: str, tools: tuple[ToolSpec, 
         (spec, tuple(point for point in spec.points if point in TOOL_POINTS)) for spec in settings.hooks
     )
     hooks: tuple[HookSpec, ...] = tuple(replace(spec, points=kept) for spec, kept in points if kept)
+    # guard: program-policy
     return Settings(
         model=PROGRAM_MODEL,
         name=name,

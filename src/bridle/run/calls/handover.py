@@ -157,6 +157,16 @@ def collect_handovers(
     return found
 
 
+def check_run_output(handovers: Iterable[Handover], settings: Settings) -> None:
+    """Raise `MisuseError` if an agent that may take over a run answers with another type than the run wants."""
+    for agent in list_successors(handovers):
+        if _output_schema(agent.settings) != _output_schema(settings):
+            raise MisuseError(
+                f"`output` of a run differs from that of the agent {agent.settings.name!r}, which may take it over;"
+                " make another agent"
+            )
+
+
 def list_successors(handovers: Iterable[Handover]) -> "Iterable[HandoverAgent]":
     """The agents of these hand-overs and of theirs."""
     for each in handovers:

@@ -91,9 +91,13 @@ class ProgramModel:
         return HttpReply(status=200, headers=headers, frames=(msgspec.json.encode(reply),))
 
     async def close(self) -> str:
-        """End the process; returns what it has printed."""
-        process, self._process = self._process, None
-        return repair_surrogates(await process.stop()) if process is not None else ""
+        """End the process; returns what it has printed.  If it is cancelled, a second call ends the process."""
+        process = self._process
+        if process is None:
+            return ""
+        output = await process.stop()
+        self._process = None
+        return repair_surrogates(output)
 
     async def make_reply(self, messages: Sequence[Message]) -> Reply:
         """The reply that follows a conversation."""
@@ -132,12 +136,14 @@ class ProgramModel:
         finally:
             self._seconds += monotonic() - began
         for call in self._message.calls:
+            # guard: program-tool-allowed
             if call.name not in self._tools or not bytes(call.arguments).startswith(b"{"):
                 raise ProgramStopped("it asked for a call that no function of it can make")
 
     def _check_same(self, batch: RecordedBatch, recorded: Sequence[RecordedBatch]) -> None:
         """Raise `ProgramStopped` unless the program asks for the recorded calls."""
         now = tuple(list_calls(self._message))
+        # guard: program-repeats-calls
         if now == batch.calls:
             return
         pairs = zip((*now, *[("nothing", "")] * len(batch.calls)), batch.calls, strict=False)
@@ -157,6 +163,7 @@ class ProgramModel:
             return await self._end(repair_surrogates(message.failed[-TRACEBACK_CHARACTERS_MAX:]))
         if not message.calls:
             return await self._end("")
+        # guard: program-call-limit
         if made + len(message.calls) > self._mode.calls_max:
             raise ProgramStopped(f"it made more than {self._mode.calls_max} tool calls")
         calls = (ToolCall(id="", name=name, arguments=given) for name, given in list_calls(message))

@@ -10,19 +10,23 @@ deadlines hold.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
 from bridle.core.effects import ProbeTool, RunTool
 from bridle.ports.run_context import RunContext
-from bridle.ports.tool import DEADLINE_CANCEL, ClaimingTool, Json, ProbingTool, Tool
+from bridle.ports.tool import DEADLINE_CANCEL, ClaimingTool, Json, NotStarted, ProbingTool, Tool
 from bridle.run.cancellation import is_interrupt
+from bridle.tools.function.threads import find_not_started, run_in_thread
 from bridle.values.calls import ResourceClaim
 from bridle.values.errors import ModelRetry, OutcomeUnknown
 from bridle.values.message import Media, Outcome, Text, ToolCall, ToolResult
 from bridle.values.text import describe_error, locate_error, repair_surrogates
+
+if TYPE_CHECKING:
+    from bridle.ports.timeout_pause import TimeoutPause
 
 ERROR_CHARACTERS_MAX = 2_000
 NO_PARTS: tuple[Text | Media, ...] = ()
@@ -41,10 +45,14 @@ async def run_tool(
     context: RunContext,
     seconds: float | None,
     is_cut_in_doubt: Callable[[], bool] = lambda: False,
+    run_seconds: Callable[[], float | None] = lambda: None,
 ) -> ToolResult:
-    """Run a call. A call that is cut at its time limit is a `timeout`, or `unknown` if `is_cut_in_doubt` says so."""
+    """Run a call. A call that is cut at its time limit is a `timeout`, or `unknown` if `is_cut_in_doubt` says so.
+
+    `run_seconds` is the time left for the run, which goes on while the timeout of the call is paused.
+    """
     call = effect.call
-    ended = await run_with_deadline(seconds, partial(_run_parts, tool, call, context), context)
+    ended = await run_with_deadline(seconds, partial(_run_parts, tool, call, context), context, run_seconds)
     if isinstance(ended, ToolFailure):
         in_doubt = ended.is_cut and is_cut_in_doubt()
         return _failed_result(call.id, "unknown" if in_doubt else ended.outcome, ended.message)
@@ -108,9 +116,9 @@ async def preview_call(tools: Mapping[str, Tool], call: ToolCall) -> str:
         return ""
     try:
         async with asyncio.timeout(PREVIEW_SECONDS):
-            shown = await asyncio.to_thread(show, _decode_arguments(call))
+            shown = await run_in_thread(partial(show, _decode_arguments(call)), "functions")
     except Exception as error:  # noqa: BLE001 - foreign code; the person is told that there is no preview
-        return f"no preview: {_describe_exception(error)}"
+        return f"no preview: {find_not_started(error) or _describe_exception(error)}"
     return repair_surrogates(str(shown))
 
 
@@ -121,13 +129,17 @@ class ToolFailure(NamedTuple):
     """Type and place of the exception, if there is one."""
     is_cut: bool = False
     """It was cut at its time limit and did not say what it had done."""
+    is_started: bool = True
 
 
 R = TypeVar("R")
 
 
 async def run_with_deadline(
-    seconds: float | None, work: Callable[[], Awaitable[R]], context: RunContext
+    seconds: float | None,
+    work: Callable[[], Awaitable[R]],
+    context: RunContext,
+    run_seconds: Callable[[], float | None] = lambda: None,
 ) -> R | ToolFailure:
     """The result of user code, or a description of its failure."""
     if seconds is not None and seconds <= 0:
@@ -135,6 +147,8 @@ async def run_with_deadline(
     running = asyncio.get_running_loop().create_task(_run_safely(work))
     try:
         await wait_for_task(running, seconds)
+        if context.pause is not None and not running.done():
+            await _wait_for_paused_task(running, context.pause, run_seconds)
     except asyncio.CancelledError:
         await _stop_task(running, context)
         raise
@@ -146,7 +160,7 @@ async def run_with_deadline(
         if running.done() and not running.cancelled()
         else ToolFailure("timeout", MAY_TAKE_EFFECT, is_cut=True)
     )
-    if isinstance(ended, ToolFailure):
+    if isinstance(ended, ToolFailure) and ended.is_started:
         # An exception raised on cancellation describes the timeout, not an error of the call.
         message = ended.message.removeprefix(f"{TimeoutError.__name__}: ")
         return ToolFailure("timeout", f"no result within {seconds:g} seconds; {message}", is_cut=ended.is_cut)
@@ -182,6 +196,29 @@ async def wait_for_task(task: "asyncio.Task[R]", seconds: float | None = None) -
             timer.cancel()
 
 
+async def _wait_for_paused_task(
+    task: "asyncio.Task[R]", pause: "TimeoutPause", run_seconds: Callable[[], float | None]
+) -> None:
+    """Wait on after the timeout for as long as it was paused, at most until the end of the run's time."""
+    loop = asyncio.get_running_loop()
+    expired_at = loop.time()
+    while not task.done():
+        run_left = run_seconds()
+        if run_left is not None and run_left <= 0:
+            return
+        if pause.is_open:
+            closing = asyncio.ensure_future(pause.wait_until_closed())
+            try:
+                await asyncio.wait((task, closing), timeout=run_left, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                closing.cancel()
+            continue
+        left = pause.seconds - (loop.time() - expired_at)
+        if left <= 0:
+            return
+        await wait_for_task(task, left if run_left is None else min(left, run_left))
+
+
 async def _run_safely(work: Callable[[], Awaitable[R]]) -> R | ToolFailure:
     try:
         return await work()
@@ -193,6 +230,8 @@ async def _run_safely(work: Callable[[], Awaitable[R]]) -> R | ToolFailure:
         if isinstance(error, OutcomeUnknown):
             message = repair_surrogates(describe_error(error)[:ERROR_CHARACTERS_MAX])
             return ToolFailure("unknown", message, locate_error(error))
+        if isinstance(error, NotStarted):
+            return ToolFailure("error", str(error), locate_error(error), is_started=False)
         if isinstance(error, ModelRetry):
             message = repair_surrogates(error.message[:ERROR_CHARACTERS_MAX])
             return ToolFailure("retry", message, locate_error(error))

@@ -54,10 +54,12 @@ from bridle.values.events import Event
 from bridle.values.message import Media, Stop, Text
 from bridle.values.request import Sampling, ToolSpec
 from bridle.values.result import History
+from bridle.values.settings import RunOverride
 from bridle.values.text import escape_text
 
 from .approval import Approver, encode_arguments, make_approval_id
 from .approval_proof import is_request_answer_proved, sign_request_answer
+from .verdicts import read_verdict
 
 if TYPE_CHECKING:
     from bridle.run.context.resources import RunResources
@@ -124,6 +126,7 @@ class ServerRequests:
         """The number of this request among equal ones of the attempt; raises `RequestRefused` if there are too many."""
         counts = self._counts.setdefault((item.call.id, item.attempt), Counter())
         counts[shown] += 1
+        # guard: server-request-limit
         if counts.total() > REQUESTS_MAX:
             raise RequestRefused(f"at most {REQUESTS_MAX} requests are answered during one call")
         return counts[shown]
@@ -134,6 +137,7 @@ class ServerRequests:
         run = self._run
         if found is not None and found.by == BY_POLICY:
             return None
+        # guard: request-answer-proof
         if found is None or not is_request_answer_proved(run.store, run.session, run.state, found):
             return None
         return found
@@ -208,6 +212,7 @@ class ServerRequests:
             verdict = check_chosen("approver", await given, ApprovalVerdict)
             if verdict is None:
                 return replace(unanswered, reason=LEFT_OPEN)
+            verdict = read_verdict(verdict)
             said = replace(unanswered, reason=verdict.reason, by=verdict.by)
             if verdict.answer != "approve":
                 return replace(said, action="decline")
@@ -271,7 +276,7 @@ def make_sampling_parts(parts: AgentParts[Any], request: SamplingRequest) -> Age
         retrieval=None,
     )
     options = Sampling(temperature=request.temperature, stop_sequences=request.stop_sequences)
-    return make_parts(
+    made = make_parts(
         replace_fields(
             inputs,
             settings=settings,
@@ -285,3 +290,6 @@ def make_sampling_parts(parts: AgentParts[Any], request: SamplingRequest) -> Age
             validate=None,
         )
     )
+    # The server wrote them: input hooks judge them as texts from outside.
+    foreign = tuple(RunOverride(option=option) for option in ("instructions", "sampling"))
+    return replace_fields(made, settings=replace(made.settings, overrides=foreign))

@@ -52,6 +52,7 @@ class ResultStore:
     async def fit_result(self, result: ToolResult) -> tuple[ToolResult, StoredResult | None]:
         """The result to record, and the reference to the whole result if that is an excerpt."""
         state = self._state()
+        # defect: long-result-shortened
         limit = state.settings.result_characters
         if limit is None or not is_long_result(result, limit):
             return result, None

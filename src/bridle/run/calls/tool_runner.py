@@ -37,6 +37,7 @@ from bridle.ports.tool import Tool, ToolSource
 from bridle.run.budget.nested import NestedRun, ParentBudget
 from bridle.run.clock import SessionClock
 from bridle.run.context.run_context import RunContexts
+from bridle.run.known_secrets import KnownSecrets
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values import events as e
 from bridle.values.calls import ApprovalVerdict, PendingApproval, ResourceClaim, StoredResult
@@ -52,12 +53,12 @@ from .approval import (
     Approver,
     PersonQuestions,
     describe_waiting,
-    encode_arguments,
     make_pending_approval,
 )
 from .catalogue import find_initial_tools
 from .run_tool import find_resource_claim, preview_call, probe_tool, run_tool, wait_for_task
 from .tool_sources import find_tool_changes
+from .verdicts import encode_edited, read_verdict
 
 LOG = logging.getLogger("bridle")
 INVALID_EDITS_MAX = 3
@@ -79,17 +80,19 @@ class ToolRunner:
         search: SearchTools | None = None,
         prove: Callable[[e.ApprovalAnswered], str] = lambda _: "",
         sources: Sequence[ToolSource] = (),
+        secrets: KnownSecrets | None = None,
     ) -> None:
         """Prepare the runner of one session.
 
         `contexts` makes the `RunContext` of each call.  `fit_result` stores long results and returns the
         excerpt to log.  `parent_budget` limits runs inside the tools.  `approver` asks a person during the
         run.  `search` finds hidden tools.  `prove` signs approvals.  `sources` may add tools during the run.
+        `secrets` are removed from results.
         """
         self._contexts, self._session, self._tools = contexts, contexts.session, tools
         self._clock, self._record = clock, record
         self._fit_result, self._parent_budget, self._prove = fit_result, parent_budget, prove
-        self._approver, self._search = approver, search
+        self._approver, self._search, self._secrets = approver, search, secrets
         self._sources, self._sources_lock = sources, asyncio.Lock()
         self.early_calls = EarlyCalls()
         self._edit_errors: dict[str, list[str]] = {}
@@ -128,6 +131,7 @@ class ToolRunner:
             result = await early
         else:
             nested = self._parent_budget.begin_call(call.id)
+            # guard: tool-run-once
             result = await self._run_tool(effect, nested)
             has_lost_run = nested.has_lost_run
         if call.id in self._parent_budget.waiting:
@@ -170,6 +174,8 @@ class ToolRunner:
         self, call: ToolCall, result: ToolResult, rule: str = "", source: ResultSource = "run"
     ) -> None:
         """Record the answer that an output function returned; the model only reads that it was accepted."""
+        if self._secrets is not None:
+            result = self._secrets.redact_result(result)
         accepted = replace(result, parts=(Text(text=OUTPUT_ACCEPTED),))
         await self._record(
             e.ToolFinished(
@@ -187,6 +193,9 @@ class ToolRunner:
         self, call: ToolCall, result: ToolResult, rule: str = "", source: ResultSource = "run"
     ) -> None:
         """Record a result; the size of the excerpt for the model is decided here, once."""
+        if self._secrets is not None:
+            # guard: tool-result-redacted
+            result = self._secrets.redact_result(result)
         excerpt, whole = await self._fit_result(result)
         await self._record(
             e.ToolFinished(
@@ -316,6 +325,7 @@ class ToolRunner:
         try:
             return self._prove(event)
         except Unusable as error:
+            # guard: approval-key-warning-escaped
             LOG.warning("%s", escape_text(f"session {self._session}: {error}"))
             return ""
 
@@ -323,7 +333,9 @@ class ToolRunner:
         self, question: PendingApproval, verdict: ApprovalVerdict, prove: Callable[[e.ApprovalAnswered], str]
     ) -> None:
         """Record an answer, with the tool's resource claim for edited arguments."""
-        arguments = encode_arguments(verdict.arguments)
+        # guard: verdict-form
+        verdict = read_verdict(verdict)
+        arguments = encode_edited(question.arguments, verdict.arguments)
         edited = None
         if arguments is not None:
             edited = ToolCall(id=question.call_id, name=question.tool, arguments=arguments)
@@ -352,7 +364,14 @@ class ToolRunner:
             tool, context = self._tools[effect.call.name], self._contexts.for_call(effect)
             nested.traceparent = context.traceparent
             left, run = self._call_seconds(effect), self._parent_budget
-            return await run_tool(tool, effect, context, left, lambda: is_cut_in_doubt(run.state, effect))
+            return await run_tool(
+                tool,
+                effect,
+                context,
+                left,
+                lambda: is_cut_in_doubt(run.state, effect),
+                lambda: self._clock.seconds_left(effect.deadline),
+            )
 
     def _call_seconds(self, effect: RunTool | ProbeTool) -> float | None:
         """The tool's timeout, or the time left for the run if that is shorter."""

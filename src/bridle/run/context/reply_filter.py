@@ -16,6 +16,7 @@ from bridle.values.hooks import HookDecided
 from bridle.values.message import Part, Reply, Stop, Text, ToolCall
 from bridle.values.result import CallReady, Delta, TextDelta, ToolCallDelta
 
+# guard: filter-joins-continuation
 CUT_OFF = (Stop.LENGTH, Stop.PAUSED)
 """Stops of a reply whose text the next reply continues."""
 
@@ -135,6 +136,7 @@ class ReplyFilter:
                 text = next(filtered)
                 parts += (replace(part, text=text),) if text or not part.text else ()
             elif isinstance(part, ToolCall) and part.name == self._answer_tool:
+                # guard: filter-structured-answer
                 parts.append(self._filter_answer(part, is_cut=is_cut))
             else:
                 parts.append(part)
@@ -149,6 +151,7 @@ class ReplyFilter:
         if not texts:
             return texts
         chain = FilterChain(self._hooks, is_json=is_json, before=before)
+        # guard: filter-joins-parts
         filtered = [chain.feed(text) for text in texts]
         if is_cut:
             return filtered

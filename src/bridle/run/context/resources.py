@@ -63,6 +63,9 @@ class RunResources:
         given = self.store_location
         return open_store(given) if isinstance(given, str | os.PathLike | None) else given
 
+    def use_store(self, store: Store) -> "RunResources":
+        return replace_fields(self, store_location=store)
+
     def open_session(
         self,
         session: str,

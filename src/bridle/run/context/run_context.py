@@ -26,6 +26,7 @@ from bridle.values.usage import Limits, Usage
 
 if TYPE_CHECKING:
     from bridle.run.context.telemetry import SessionTracer
+    from bridle.run.known_secrets import KnownSecrets
 
 
 class ContextNeed(NamedTuple):
@@ -131,6 +132,8 @@ class RunContexts:
         """Loop of the run, for progress that is reported from other threads."""
         self.answer_server: AnswerServer | None = None
         """Answers requests of servers during calls of their tools (run/calls/server_requests.py)."""
+        self.known_secrets: KnownSecrets | None = None
+        """Removed from progress that is shown."""
 
     def for_call(self, effect: RunTool | ProbeTool) -> RunContext:
         state, call, tracer = self._run.state, effect.call, self._run.tracer
@@ -186,6 +189,8 @@ class RunContexts:
         loop = self._loop
         if loop is None:
             return
+        if self.known_secrets is not None:
+            progress = self.known_secrets.redact_progress(progress)
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:

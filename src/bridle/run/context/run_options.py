@@ -11,32 +11,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace as replace_parts
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, Never, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Never, TypedDict, TypeVar, cast
 
 from msgspec.structs import replace
 
 from bridle.core.memory import is_instruction_due
 from bridle.core.state import State
-from bridle.ports.tool import Json, Tool, ToolSource
+from bridle.ports.tool import Tool, ToolSource
 from bridle.run.agent_settings import (
     AgentParts,
+    OutputLike,
     SamplingInput,
     ThinkingInput,
     ToolChoiceInput,
     make_parts,
+    parse_output,
 )
 from bridle.run.calls.code_mode import is_code_tool
 from bridle.run.calls.handover import SessionOptions
-from bridle.run.logged_settings import resolve_logged_model, take_logged_instructions
+from bridle.run.logged_settings import resolve_logged_model, take_logged_instructions, take_logged_output
 from bridle.run.model_connection import ModelLike
 from bridle.run.recovery.session_log import WriteEpoch
 from bridle.run.session import Session
 from bridle.run.stream import RunControl
-from bridle.run.validate_input import check_numbers
+from bridle.run.validate_input import check_given, check_numbers
 from bridle.tools.output_functions import OutputFunction
+from bridle.tools.schema.output_type import OutputType
 from bridle.tools.search.search_tools import SearchTools
 from bridle.values.errors import MisuseError
 from bridle.values.model import Model
+from bridle.values.request import Extra
 from bridle.values.settings import RunOverride, Settings
 from bridle.values.usage import Budget
 
@@ -49,8 +53,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class RunOptions(TypedDict, total=False):
-    """Settings of one run, in place of the agent's own."""
+class RunSettings(TypedDict, total=False):
+    """Settings of one run that do not change the type of its result."""
 
     model: ModelLike | Sequence[ModelLike]
     instructions: Instructions[Never] | None
@@ -60,17 +64,34 @@ class RunOptions(TypedDict, total=False):
     thinking: ThinkingInput
     sampling: SamplingInput
     max_tokens: int | None
-    output: Mapping[str, Json] | None
-    """JSON Schema of the answer, which is then the text of the result."""
+    extras: Sequence[Extra]
+    """Fields that only one provider understands, in place of the agent's own."""
+
+
+class RunOptions(RunSettings, total=False):
+    """Settings of one run, in place of the agent's own."""
+
+    output: OutputLike[Any] | None
+    """Type of the answer, or its JSON Schema; None for text."""
+
+
+OPTION_NAMES = (*RunSettings.__annotations__, "output")
+SETTINGS_OPTIONS = ("max_tokens", "extras")
+"""Options that depend on no other: fields of the agent's settings."""
 
 
 def override_parts(parts: AgentParts[T], options: RunOptions) -> AgentParts[T]:
     """The parts of an agent for a run with these options; raises `TypeError` for an unknown option."""
     for name in options:
-        if name not in RunOptions.__annotations__:
-            near = get_close_matches(name, RunOptions.__annotations__, n=1)
+        if name not in OPTION_NAMES:
+            near = get_close_matches(name, OPTION_NAMES, n=1)
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"a run has no option {name!r}{hint}")
+    if "output" in options and parts.output_checker.names and options["output"] is not parts.inputs.output:
+        raise MisuseError(
+            f"`output` of a run cannot replace that of an agent with validators ({parts.output_checker.names[0]}),"
+            " which check the agent's own; make another agent"
+        )
     given: RunOptions = {**options}
     if isinstance(options.get("tools"), list | tuple):
         # `agent.tools` contains tools of the harness and the output functions; they are made again if needed.
@@ -78,15 +99,29 @@ def override_parts(parts: AgentParts[T], options: RunOptions) -> AgentParts[T]:
         given["tools"] = [
             tool for tool in options["tools"] if not isinstance(tool, made_again) and not is_code_tool(tool)
         ]
-    inputs = {name: value for name, value in given.items() if name != "max_tokens"}
-    if "max_tokens" in given:
-        check_numbers(max_tokens=given["max_tokens"])
-        inputs["settings"] = replace(parts.inputs.settings, max_tokens=given["max_tokens"])
+    inputs = {name: value for name, value in given.items() if name not in SETTINGS_OPTIONS}
+    if changed := {name: value for name, value in given.items() if name in SETTINGS_OPTIONS}:
+        check_numbers(max_tokens=given.get("max_tokens"))
+        check_given(extras=given.get("extras", ()))
+        if "extras" in changed:
+            changed["extras"] = tuple(given["extras"])
+        inputs["settings"] = replace(parts.inputs.settings, **changed)
     made = make_parts(replace_parts(parts.inputs, **inputs))  # type: ignore[arg-type]
     overrides = tuple(
         RunOverride(option=name, code=_list_code(name, value, made)) for name, value in sorted(given.items())
     )
     return replace_parts(made, settings=replace(made.settings, overrides=overrides))
+
+
+def find_output_type(
+    parts: AgentParts[T], options: RunOptions, state: State | None = None
+) -> OutputType[Any] | None:
+    """The type of the answer of a run: given for it now, else as recorded for it, else the agent's own."""
+    if "output" in options:
+        return parse_output(options["output"])[0]
+    if state is not None and any(override.option == "output" for override in state.settings.overrides):
+        return take_logged_output(state.settings)
+    return parts.output_type
 
 
 def restore_overrides(parts: AgentParts[T], options: RunOptions, state: State) -> AgentParts[T]:
@@ -111,8 +146,12 @@ def open_to_resume(
     context: object,
     fence: WriteEpoch | None = None,
     gate: "EffectGate | None" = None,
+    on_restored: Callable[[AgentParts[T]], None] | None = None,
 ) -> Session:
-    """Open a session whose run is resumed with these options, and with those recorded for it."""
+    """Open a session whose run is resumed with these options, and with those recorded for it.
+
+    `on_restored` gets the parts of the agent with the recorded options, before the run goes on.
+    """
 
     fence = fence or WriteEpoch()
 
@@ -122,7 +161,14 @@ def open_to_resume(
         return resources.open_session(session, made, restore_overrides=restore, **own)
 
     own = override_parts(parts, options) if options else parts
-    return open_with(own, lambda state: open_with(restore_overrides(parts, options, state)))
+
+    def restore(state: State) -> Session:
+        made = restore_overrides(parts, options, state)
+        if on_restored is not None:
+            on_restored(made)
+        return open_with(made)
+
+    return open_with(own, restore)
 
 
 def _list_code(option: str, given: object, made: AgentParts[T]) -> tuple[str, ...]:
@@ -135,6 +181,9 @@ def _list_code(option: str, given: object, made: AgentParts[T]) -> tuple[str, ..
         )
     if option == "instructions":
         return tuple(function.name for function in made.instructions.functions)
+    if option == "output":
+        is_code = given is not None and not isinstance(given, Mapping)
+        return (str(getattr(given, "__name__", given)),) if is_code else ()
     is_function = option != "model" and callable(given)
     return (str(getattr(given, "__name__", type(given).__name__)),) if is_function else ()
 
@@ -157,7 +206,11 @@ def _take_recorded(parts: AgentParts[T], override: RunOverride, state: State) ->
         _require_code("instructions", [function.name for function in due])
         return take_logged_instructions(settings)
     if override.option == "output":
+        _require_code("output", override.code)
         return None if settings.output is None else json.loads(settings.output.parameters)
+    if override.option == "extras":
+        _require_code("extras", [extra.name for extra in settings.extras if extra.digest])
+        return settings.extras
     _require_code(override.option, override.code)
     return getattr(settings, override.option)
 

@@ -199,6 +199,7 @@ class StreamRedactor:
     def _take_text(self, delta: Streamed, shown: list[Delta]) -> None:
         if isinstance(delta, ToolCallDelta):
             delta = replace(delta, name=self._redactor.redact_text(delta.name))
+        # guard: stream-parts-separate
         if self._last is None or find_part_key(self._last) != find_part_key(delta):
             shown += self.flush()
         start, new = len(self._before), read_delta_text(delta)

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replace_settings
 from importlib import import_module
 from typing import Literal
@@ -29,6 +29,7 @@ from bridle.values.record import Record, Span, TraceContext
 from bridle.values.text import escape_text, locate_error
 from bridle.watchers.content_filter import ContentFilter, make_content_filter
 from bridle.watchers.otel.endpoint import is_disabled, read_export_settings
+from bridle.watchers.otel.provider import API, ProviderExporter, find_provider
 from bridle.watchers.otel.sampling import is_in_sample
 from bridle.watchers.otel.settings import Telemetry
 
@@ -72,7 +73,7 @@ class Tracing:
     @staticmethod
     def read_caller() -> str:
         """Position in a trace of a caller that uses the OpenTelemetry API; else an empty text."""
-        api = sys.modules.get("opentelemetry.trace")
+        api = sys.modules.get(API)
         context = api.get_current_span().get_span_context() if api is not None else None
         if context is None or not context.is_valid:
             return ""
@@ -153,6 +154,7 @@ class SessionTracer:
 
     def _give_up(self, error: Exception) -> None:
         self._has_failed = True
+        # guard: telemetry-warning-escaped
         LOG.warning("telemetry: a run continues without it: %s", escape_text(locate_error(error)))
 
     def call_traceparent(self, call_id: str, attempt: int) -> str:
@@ -185,7 +187,7 @@ def open_tracing(given: TelemetryInput, environment: Mapping[str, str] = os.envi
         return None
     if settings.content == "redacted" and settings.redact is None:
         settings = replace_settings(settings, redact=import_module("bridle.hooks.pii").redact_pii)
-    return Tracing(settings, settings.exporter or _open_exporter(settings, environment))
+    return Tracing(settings, settings.exporter or _find_exporter(settings, environment))
 
 
 def _read_variable(environment: Mapping[str, str]) -> Telemetry | None:
@@ -196,10 +198,62 @@ def _read_variable(environment: Mapping[str, str]) -> Telemetry | None:
     return VARIABLE_VALUES[value]
 
 
-def _open_exporter(settings: Telemetry, environment: Mapping[str, str]) -> SpanExporter:
+class ChosenExporter:
+    """Sends spans through the provider that the application has set up, else over OTLP.
+
+    Which one is decided with the first span: programs make agents before they set up OpenTelemetry.
+    """
+
+    def __init__(self, settings: Telemetry, environment: Mapping[str, str]) -> None:
+        self._settings, self._environment, self._lock = settings, environment, threading.Lock()
+        self._chosen: SpanExporter | None = None
+        is_used = API in sys.modules
+        self._otlp = None if is_used else _open_otlp(settings, environment)
+        if settings.provider is not None:
+            self._chosen = _open_provider(settings, settings.provider)
+
+    def export(self, spans: Sequence[Span]) -> None:
+        self._choose().export(spans)
+
+    def export_later(self, export_pending: Callable[[], None], *, is_urgent: bool) -> None:
+        chosen = self._choose()
+        if isinstance(chosen, DeferringExporter):
+            chosen.export_later(export_pending, is_urgent=is_urgent)
+        else:
+            export_pending()
+
+    def flush(self, seconds: float) -> bool:
+        return self._chosen.flush(seconds) if self._chosen is not None else True
+
+    def _choose(self) -> SpanExporter:
+        with self._lock:
+            if self._chosen is None:
+                provider = find_provider()
+                self._chosen = (
+                    _open_provider(self._settings, provider)
+                    if provider is not None
+                    else self._otlp or _open_otlp(self._settings, self._environment)
+                )
+            return self._chosen
+
+
+def _find_exporter(settings: Telemetry, environment: Mapping[str, str]) -> SpanExporter:
     for known, exporter in _exporters:
         if known == settings:
             return exporter
+    opened = _open_otlp(settings, environment) if settings.endpoint else ChosenExporter(settings, environment)
+    _exporters.append((settings, opened))
+    return opened
+
+
+def _open_provider(settings: Telemetry, provider: object) -> SpanExporter:
+    try:
+        return ProviderExporter(settings, provider)
+    except TypeError as error:
+        raise MisuseError(str(error)) from None
+
+
+def _open_otlp(settings: Telemetry, environment: Mapping[str, str]) -> SpanExporter:
     export_settings = read_export_settings(settings, environment)
     try:
         module = import_module("bridle.watchers.otel.exporter")
@@ -208,7 +262,6 @@ def _open_exporter(settings: Telemetry, environment: Mapping[str, str]) -> SpanE
             f"telemetry needs the package {error.name}; install it: pip install 'bridle[otel]'"
         ) from None
     opened: SpanExporter = module.OtlpExporter(settings, export_settings)
-    _exporters.append((settings, opened))
     return opened
 
 

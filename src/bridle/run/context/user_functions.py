@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from bridle.tools.function.threads import run_in_thread
+from bridle.tools.function.threads import find_not_started, run_in_thread
 from bridle.values.text import escape_text, locate_error, repair_surrogates
 
 T = TypeVar("T")
@@ -21,6 +21,12 @@ ERROR_CHARACTERS_KEPT = 500
 
 class FunctionError(str):
     """The description of a function's failure."""
+
+    __slots__ = ()
+
+
+class NotStartedError(FunctionError):
+    """The function had to wait for others until its time was up, so it did not run."""
 
     __slots__ = ()
 
@@ -37,6 +43,10 @@ async def call_with_deadline(name: str, work: Awaitable[T], seconds: float) -> T
             raise
         message = f"{name} was cancelled by its own code"  # the run itself was not cancelled
     except Exception as error:  # noqa: BLE001 - foreign code, and what it raises is for the log
+        if isinstance(error, TimeoutError) and (waited := find_not_started(error)) is not None:
+            message = f"{name} {waited}"
+            LOG.warning("%s", escape_text(message))
+            return NotStartedError(message)
         if isinstance(error, TimeoutError) and time.expired():
             message = f"{name} took longer than {seconds:g} seconds"
         else:
@@ -44,6 +54,7 @@ async def call_with_deadline(name: str, work: Awaitable[T], seconds: float) -> T
             description = traceback.format_exception_only(error)[-1].strip()
             message = repair_surrogates(f"{name} failed with {description}"[:ERROR_CHARACTERS_KEPT])
             warning = f"{name} failed with {locate_error(error)}; the session log has the message"
+    # guard: function-warning-escaped
     LOG.warning("%s", escape_text(warning or message))
     return FunctionError(message)
 
@@ -54,7 +65,7 @@ async def call_user_function(call: Callable[[], object], function: object) -> ob
     asynchronous = inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(
         getattr(inner, "__call__", None)  # noqa: B004 - an object whose call is a coroutine
     )
-    found = call() if asynchronous else await run_in_thread(call)
+    found = call() if asynchronous else await run_in_thread(call, "functions")
     return await found if inspect.isawaitable(found) else found
 
 

@@ -151,6 +151,7 @@ class ControlListener:
         questions = list_pending_approvals(self._session, driver.state)
         if answer is None or answer.binding not in {question.binding for question in questions}:
             raise MisuseError("the question is not open any more")
+        # guard: control-answer-proof
         if not is_answer_proved(self._store, self._session, driver.state, answer):
             raise MisuseError("the approval has no valid proof: it was not given with the key of this user")
         if not driver.tool_runner.person.claim(answer.binding):

@@ -111,6 +111,7 @@ class LivePublisher:
         except (BridleError, OSError) as error:
             LOG.debug("session %s: its replies are not shown to other processes: %s", session, error)
         finally:
+            # guard: live-text-removed
             if was_shown:
                 await self._remove(session)
 

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from bridle.core.state import State
 from bridle.ports.clock import Clock
 from bridle.ports.store import LeaseInspectable, Store, SupportsApprovalKey, WatchableStore, supports
-from bridle.run.calls.approval import encode_arguments, find_pending_approval, list_pending_approvals
+from bridle.run.calls.approval import find_pending_approval, list_pending_approvals
 from bridle.run.calls.approval_proof import prove_answer
+from bridle.run.calls.verdicts import encode_edited, read_verdict
 from bridle.run.clock import SystemClock
 from bridle.run.recovery.session_log import fold_records
 from bridle.run.validate_input import check_session, check_tenant
@@ -93,6 +94,7 @@ class SessionControl:
         self, wanted: str, verdict: ApprovalVerdict, *, wait_seconds: float = WAIT_SECONDS_DEFAULT
     ) -> PendingApproval:
         """Answer a question that the run waits for; raises `MisuseError` if it is not taken."""
+        verdict = read_verdict(verdict)
         state, length = await self._read_state()
         across = check_tenant(self._session, state, self._tenant)
         if across:
@@ -102,7 +104,7 @@ class SessionControl:
             call_id=question.call_id,
             binding=question.binding,
             answer=verdict.answer,
-            arguments=encode_arguments(verdict.arguments),
+            arguments=encode_edited(question.arguments, verdict.arguments),
             reason=verdict.reason,
             by=verdict.by,
             name=question.tool,

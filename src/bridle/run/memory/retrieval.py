@@ -1,8 +1,9 @@
 """Calls the user's functions that add context to a prompt: retrieved chunks, and facts.
 
 Both are foreign code.  They have a time limit, ordinary functions run in a thread, and an error becomes a
-sentence in the log: a failing search does not end a run, unless the agent sets `required`.  The amount of
-context is decided here, once, before anything is recorded.
+sentence in the log: a failing search does not end a run, unless the agent sets `required`.  A search that did
+not run, because all threads were busy, ends it.  The amount of context is decided here, once, before anything is
+recorded.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from bridle.core.memory import fit_chunks
 from bridle.core.state import State
 from bridle.run.context.user_functions import (
     FunctionError,
+    NotStartedError,
     call_user_function,
     call_with_deadline,
     shorter_time,
@@ -92,14 +94,14 @@ class Retriever:
         chunks: tuple[Chunk, ...] = ()
         facts: tuple[tuple[str, str], ...] = ()
         errors: list[str] = []
-        failed = False
+        failed = not_started = False
         if self.retrieval is not None:
             found = await call_with_deadline(
                 "retrieve", self._find_chunks(query), shorter_time(self.retrieval.seconds, left_seconds)
             )
             if isinstance(found, FunctionError):
                 errors.append(found)
-                failed = True
+                failed, not_started = True, isinstance(found, NotStartedError)
             else:
                 chunks = found
         if self.facts is not None:
@@ -108,11 +110,17 @@ class Retriever:
             )
             if isinstance(values, FunctionError):
                 errors.append(values)
+                not_started = not_started or isinstance(values, NotStartedError)
             else:
                 facts = values
         fitting, omitted = fit_chunks(chunks, self.settings.characters_max)
         return ContextRetrieved(
-            chunks=fitting, facts=facts, omitted_count=omitted, load_error="; ".join(errors), failed=failed
+            chunks=fitting,
+            facts=facts,
+            omitted_count=omitted,
+            load_error="; ".join(errors),
+            failed=failed,
+            not_started=not_started,
         )
 
     async def _find_chunks(self, query: Query) -> tuple[Chunk, ...]:

@@ -113,6 +113,7 @@ class CircuitBreakers:
         after = self._store_breaker(key, record_failure(before, now, failure.message))
         if after.opened_at is not None and after.opened_at != before.opened_at:
             seconds = admit_request(after, now)[1]
+            # guard: breaker-warning-escaped
             LOG.warning(
                 "%s failed %d times in a row and is skipped for %g s: %s; session logs have the provider's messages",
                 escape_text(key), after.failures, seconds, failure.kind,

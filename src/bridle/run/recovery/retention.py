@@ -3,7 +3,7 @@
 A session stays if it is newer than the limit, if a run of it is unfinished or waits for an answer, if a process drives
 it, or if another session that stays shares its records or has it inside a tool call. Budgets and notes always stay.
 The control log of a session goes with it: without its session, its requests would meet a new session of that name.
-An old control log without a session, which a crash or an older version left, goes too.
+An old control log without a session, which a crash left, goes too.
 """
 
 from collections.abc import Sequence

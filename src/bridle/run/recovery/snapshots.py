@@ -125,6 +125,7 @@ class LoadedRecords:
             return None
         key = self._find_key(creates=False)
         signed = _sign(key, self._session, stored) if key is not None else ""
+        # guard: snapshot-signature
         if not signed or not hmac.compare_digest(signed.encode(), stored.digest.encode()):
             self.unfit = UNSIGNED
             return None
@@ -142,6 +143,7 @@ class LoadedRecords:
         needed, count = snapshot.sources, 0
         contents: dict[int, tuple[Part, ...]] = {}
         for length, digest in snapshot.record_digests:
+            # guard: snapshot-matches-records
             if _digest_records(rows, length, count, needed, contents) != digest:
                 self.unfit = UNFIT
                 return None

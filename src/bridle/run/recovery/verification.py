@@ -135,6 +135,7 @@ async def verify_session(
     except BridleError as error:
         problems.append(Problem(kind="fold", session=session, text=f"the log cannot be folded: {error}"))
     hashes = {record.seq: record.hash for record in records}
+    # guard: anchor-matches
     wrong = [anchor for anchor in anchors if hashes.get(anchor.seq) != anchor.head]
     if wrong:
         problems.append(_explain_anchor(session, wrong[0], len(records), is_there=wrong[0].seq in hashes))

@@ -43,11 +43,13 @@ class LogWire:
         self.problem = ""
         try:
             encoded = self.encode_http(request)
-            losses = tuple(self.find_codec(request.model).list_losses(request))
+            codec = self.find_codec(request.model)
+            losses = tuple(codec.list_losses(request))
+            unsent = tuple(codec.list_unsent_media(request.messages, request.model))
         except (MisuseError, BadTool) as error:
             self.problem = str(error)
             return None
-        return EncodedCall(encoded.digest, losses)
+        return EncodedCall(encoded.digest, losses, unsent)
 
     def encode_http(self, request: Request) -> HttpRequest:
         """The request as it was sent; raises `MisuseError` or `BadTool` if the log does not hold all of it."""
@@ -68,6 +70,7 @@ class LogWire:
             body = (
                 Redactor(extras.credentials, HIDDEN_MARK).redact_bytes(body) if extras.credentials else body
             )
+            # guard: shown-request-redacted
             body = redact_json_strings(body, extras.texts, HIDDEN_MARK)
         return replace(encoded, body=body)
 

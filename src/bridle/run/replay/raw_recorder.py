@@ -37,6 +37,7 @@ class RawRecorder:
         if exchange is None:
             return None
         answer, is_filtered = exchange.answer, reply_filter is not None and reply_filter.is_active
+        # guard: filtered-bytes-withheld
         has_reply = bool(answer.body) and not is_filtered
         return RawCall(
             reply=await put_blob(answer.body[:limit]) if has_reply else "",

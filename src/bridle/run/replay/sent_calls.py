@@ -201,6 +201,7 @@ def _list_headers(model: Model, shown: HttpRequest) -> tuple[tuple[str, str], ..
 
 
 def _hide_credentials(name: str, value: str) -> str:
+    # guard: credential-header-hidden
     if is_credential_name(name):
         return HIDDEN_MARK
     return Redactor(find_header_secrets(name, value), HIDDEN_MARK).redact_text(value)
@@ -209,6 +210,7 @@ def _hide_credentials(name: str, value: str) -> str:
 def list_credentials(model: Model) -> tuple[tuple[str, str], ...]:
     """The headers that carry a credential, with the name of its variable as `$NAME`."""
     endpoint = model.endpoint
+    # guard: curl-key-variable
     return auth_headers(endpoint, f"${endpoint.key_env[0]}") if endpoint.key_env else ()
 
 

@@ -24,6 +24,7 @@ class LaunchError(Exception):
 
 
 def check_call(what: str, result: int) -> int:
+    # guard: kernel-call-failed
     if result < 0:
         raise LaunchError(f"{what}: {os.strerror(ctypes.get_errno())}")
     return result
@@ -50,6 +51,7 @@ def restrict_writes(writable: list[str]) -> None:
         check_call("landlock rule", LIBC.syscall(LANDLOCK_ADD, rules, LANDLOCK_PATH_BENEATH, rule, 0))
         os.close(folder)
     check_call("no_new_privs", LIBC.prctl(38, 1, 0, 0, 0))
+    # guard: landlock-rules
     check_call("landlock", LIBC.syscall(LANDLOCK_RESTRICT, rules, 0))
     os.close(rules)
 

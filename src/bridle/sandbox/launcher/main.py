@@ -26,6 +26,8 @@ from .settings_guard import SettingsGuard
 FAILED_CODE = 125
 """Exit code of a launch that failed; the command did not run."""
 NOT_FOUND_CODE = 127
+NOT_RUN = "bridle sandbox: the command was not run: "
+"""As in local.py, which this cannot import: it runs without site-packages."""
 OPEN_FILES_MAX = 4096
 WRITABLE_ALWAYS = ("/tmp", "/dev")  # noqa: S108 - private ones of the sandbox
 PROXY_MODULE = "bridle.sandbox.launcher.proxy"
@@ -39,15 +41,16 @@ def main(stage: str, text: str) -> NoReturn:
     spec: Spec = json.loads(text)
     try:
         if stage == "outer":
+            # guard: scan-outlives-launcher
             leave_session()
             os._exit(run_outer(spec))
         if stage == "container":
-            guard = SettingsGuard(spec["workspace"], spec["protected"])
+            guard = make_guard(spec, spec["protected"])
             run_container = import_module(CONTAINER_MODULE).run_container
             os._exit(run_container(spec["words"], spec["remove"], lambda: write_notes(*guard.undo_changes())))
         run_inner(spec)
     except (LaunchError, OSError) as error:
-        sys.stderr.write(f"bridle sandbox: the command was not run: {error}\n")
+        sys.stderr.write(f"{NOT_RUN}{error}\n")
         sys.stderr.flush()
     os._exit(FAILED_CODE)
 
@@ -70,6 +73,7 @@ def leave_session() -> None:
 def run_outer(spec: Spec) -> int:
     """Start the command isolated, wait for its end and return its exit code."""
     limits = spec["limits"]
+    # guard: sandbox-group-limits
     group = make_group(limits["memory_bytes"], limits["processes"])
     try:
         if os.getuid() == 0 and not group.limits_processes:
@@ -81,17 +85,21 @@ def run_outer(spec: Spec) -> int:
         guard = None
         if spec["workspace"]:
             protected = [target for kind, _, target in spec["mounts"] if kind == "read"]
-            guard = SettingsGuard(spec["workspace"], protected)
+            guard = make_guard(spec, protected)
         adopt_orphans()
+        seen, spec["started"] = os.pipe()
         signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
         child = os.fork()
         if child == 0:
             if guard is not None:
                 guard.close()
+            os.close(seen)
+            os.set_inheritable(spec["started"], True)
             if ends is not None:
                 spec["control"] = ends[1].detach()
                 os.set_inheritable(spec["control"], True)
             run_child(spec, group.join)
+        os.close(spec["started"])
         pass_signals_on(child)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
         proxy = start_proxy(spec, *ends) if ends is not None else None
@@ -99,10 +107,27 @@ def run_outer(spec: Spec) -> int:
         wait_for_rest()
         refused = proxy.describe_refusals() if proxy else ()
         settings = guard.undo_changes() if guard else ()
+        if status and not os.read(seen, 1):  # bubblewrap has said why, or nothing could be said
+            sys.stderr.write(f"{NOT_RUN}the sandbox ended before its first process\n")
         write_notes(*group.describe_limits_reached(), *refused, *settings)
         return status
     finally:
         group.remove()
+
+
+def make_guard(spec: Spec, protected: list[str]) -> SettingsGuard:
+    """Look at the settings of the workspace; fails if another folder is at its path now."""
+    guard = SettingsGuard(spec["workspace"], protected)
+    check_identity(spec, spec["workspace"], guard.stat_root())
+    return guard
+
+
+def check_identity(spec: Spec, path: str, about: os.stat_result) -> None:
+    """Fail if a path of the user's folders does not lead to what the sandbox was made for."""
+    wanted = spec["identities"].get(path, ())
+    # guard: mount-identity
+    if wanted != () and wanted != [about.st_dev, about.st_ino]:
+        raise LaunchError(f"{path} was moved or replaced; put it back")
 
 
 def write_notes(*notes: str) -> None:
@@ -131,7 +156,7 @@ def run_child(spec: Spec, join_group: "Any") -> NoReturn:
             os.execv(words[0], words)  # noqa: S606 - its purpose
         run_namespaces(spec)
     except (LaunchError, OSError) as error:
-        sys.stderr.write(f"bridle sandbox: the command was not run: {error}\n")
+        sys.stderr.write(f"{NOT_RUN}{error}\n")
         sys.stderr.flush()
     os._exit(FAILED_CODE)
 
@@ -143,6 +168,7 @@ def run_namespaces(spec: Spec) -> NoReturn:
     first = os.fork()
     if first:
         close_control(spec)
+        os.close(spec["started"])
         os._exit(wait_for(first))
     die_with_parent(0)
     os.setsid()
@@ -154,10 +180,11 @@ def run_namespaces(spec: Spec) -> NoReturn:
         try:
             run_inner(spec)
         except (LaunchError, OSError) as error:
-            sys.stderr.write(f"bridle sandbox: the command was not run: {error}\n")
+            sys.stderr.write(f"{NOT_RUN}{error}\n")
             sys.stderr.flush()
         os._exit(FAILED_CODE)
     close_control(spec)
+    os.close(spec["started"])
     os._exit(wait_for(command))
 
 
@@ -169,28 +196,35 @@ def close_control(spec: Spec) -> None:
 
 def run_inner(spec: Spec) -> NoReturn:
     """Give up the last rights, then become the command."""
+    os.write(spec["started"], b".")
+    os.close(spec["started"])
     if not has_filter():
         raise LaunchError(f"the system calls of this machine ({os.uname().machine}) are not known")
     if spec["hosts"]:
         import_module(PROXY_MODULE).open_port(spec["control"], spec["hosts"]["private"])
     limits = spec["limits"]
     set_limit(resource.RLIMIT_CORE, 0)
+    # guard: file-size-limit
     set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
     set_limit(resource.RLIMIT_NOFILE, OPEN_FILES_MAX)
     set_limit(resource.RLIMIT_NPROC, limits["processes"])
     if spec["per_process"]:
         set_limit(resource.RLIMIT_AS, limits["memory_bytes"])
+    for path in spec["identities"]:  # what was mounted can no longer change
+        check_identity(spec, path, os.lstat(path))
     os.chdir(spec["cwd"])
     os.umask(0o022)
     writable = [target for kind, _, target in spec["mounts"] if kind == "write"]
+    # guard: capabilities-dropped
     drop_capabilities()
     restrict_writes([*writable, *WRITABLE_ALWAYS])
+    # guard: seccomp-filter
     install_filter()
     argv = spec["argv"]
     try:
         os.execvp(argv[0], argv)  # noqa: S606 - its purpose
     except OSError as error:
-        sys.stderr.write(f"{argv[0]}: {error.strerror}\n")
+        sys.stderr.write(f"{NOT_RUN}{argv[0]}: {error.strerror}\n")
         sys.stderr.flush()
         os._exit(NOT_FOUND_CODE)
 

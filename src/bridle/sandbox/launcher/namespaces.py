@@ -72,8 +72,12 @@ def _add_mount(kind: str, source: str, link_target: str, target: str, tmp_bytes:
     if kind == "link":
         _make_parent(target)
         Path(target).symlink_to(link_target)
+    elif kind == "folder":
+        Path(target).mkdir(parents=True, exist_ok=True)
+        Path(target).chmod(0o1777)
     elif kind == "tmp":
         Path(target).mkdir(parents=True, exist_ok=True)
+        # guard: namespaces-tmp-size
         _mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={tmp_bytes}")
     else:
         _make_target(source, target)

@@ -101,13 +101,16 @@ class AllowListProxy:
         lines = head.decode("latin-1").split("\r\n")
         method, target, version = _parse_request_line(lines[0])
         is_tunnel = method == "CONNECT"
+        # guard: proxy-host-allowed
         parts, host, port = self._rules.parse_url(f"https://{target}" if is_tunnel else target)
         if is_tunnel and (parts.path or parts.query or parts.fragment or parts.port is None):
             raise BadRequest("CONNECT takes a host and a port")
+        # guard: proxy-plain-http
         if not is_tunnel and parts.scheme != "http":
             raise BadRequest("https:// needs CONNECT")
         headers = _parse_headers(lines[1:])
         body_bytes, address = _count_body(headers), self._rules.resolve_host(host, port)
+        # guard: proxy-checked-address
         with socket.create_connection((address, port), CONNECT_SECONDS) as server:
             server.settimeout(IDLE_SECONDS)
             if is_tunnel:
@@ -120,6 +123,7 @@ class AllowListProxy:
             name = shown if port == PORTS["http"] else f"{shown}:{port}"
             made = [f"{method} {path} HTTP/1.1", f"Host: {name}", *headers, "Connection: close"]
             server.sendall("\r\n".join((*made, "", "")).encode("latin-1"))
+            # guard: proxy-body-length
             _send_body(client, server, rest, body_bytes)
             _relay({server: client})
 
@@ -151,6 +155,7 @@ def _parse_headers(lines: list[str]) -> list[str]:
         if found is None:
             raise BadRequest("a header of the request is not valid")
         name = found[1].lower()
+        # guard: proxy-transfer-encoding
         if name == "transfer-encoding":
             raise BadRequest("a body needs Content-Length")
         if name not in HOP_HEADERS and not name.startswith("proxy-"):

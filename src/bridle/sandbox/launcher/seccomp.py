@@ -21,6 +21,7 @@ NAMESPACE_FLAGS = 0x7E020080
 """CLONE_NEW* of clone, all of them."""
 TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX."""
+# guard: socket-families
 SOCKET_FAMILIES = (1, 2, 10, 16)
 """Unix, IPv4, IPv6 and netlink.  VSOCK, which no namespace isolates, is not among them."""
 X32_CALLS = 0x40000000
@@ -89,6 +90,7 @@ def make_filter(machine: str) -> bytes:
         (JUMP_EQUAL, 0, 1, CLONE3),  # its flags are in memory; C libraries use clone instead
         (RETURN, 0, 0, ERRNO | errno.ENOSYS),
     ]
+    # guard: refused-system-calls
     for number in (*REFUSED_EVERYWHERE.values(), *REFUSED[machine].values()):
         steps += [(JUMP_EQUAL, 0, 1, number), (RETURN, 0, 0, eperm)]
     examined = EXAMINED[machine]

@@ -55,6 +55,10 @@ class SettingsGuard:
         self._known = frozenset(found.identity for found in files)
         """Those that existed before; what a link leads to may have changed."""
 
+    def stat_root(self) -> os.stat_result:
+        """The folder that was looked at."""
+        return os.fstat(self._root)
+
     def close(self) -> None:
         """Close the workspace; in the process that becomes the command, its descriptor would be a way out."""
         os.close(self._root)
@@ -92,12 +96,14 @@ class SettingsGuard:
     def _move_aside(self, path: str, old: OwnSettings | None) -> list[Renamed]:
         """Rename what is there now, unless it existed before, and write the former content."""
         folder, name = os.path.split(path)
+        # guard: settings-folder-opened
         fd = open_folder(self._root, folder)
         try:
             if identify(name, fd) in self._known:
                 return []
             other = f"{name}.refused-{secrets.token_hex(4)}"
             os.rename(name, other, src_dir_fd=fd, dst_dir_fd=fd)
+            # guard: link-target-not-copied
             if old is not None and old.data is not None and not old.target:
                 with os.fdopen(os.open(name, WRITE_FLAGS, 0o666, dir_fd=fd), "wb") as file:
                     file.write(old.data)
@@ -122,6 +128,7 @@ def adds_settings(data: bytes, old: bytes | None) -> bool:
     settings = read_settings(data)
     if settings is UNREADABLE:
         return data != old
+    # guard: project-settings-changed
     return settings is not None and settings != read_settings(old)
 
 
@@ -155,6 +162,7 @@ def _describe_renamed(renamed: list[Renamed]) -> list[str]:
 
 def _describe_others(before: FoundSettings, after: FoundSettings) -> list[str]:
     notes = []
+    # guard: other-settings-reported
     new = [
         f"{path!r} ({found[0]})" for path, found in after.others.items() if found != before.others.get(path)
     ]

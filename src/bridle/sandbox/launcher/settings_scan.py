@@ -7,22 +7,16 @@ The scan has limits of folders, bytes and time, outer folders first; what was no
 import os
 import stat
 import time
-import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
+
+from .startup_files import find_startup_program, fold_name, is_repository
 
 SETTINGS_FILE, PROJECT_FILE = "bridle.toml", "pyproject.toml"
 PROJECT_BYTES_MAX = 4 * 1024 * 1024
-REPORTED_NAMES: dict[str, str] = tomllib.loads(
-    Path(__file__).with_name("reported_settings.toml").read_text(encoding="utf-8")
-)
-"""Names in any folder, and the programs that run what they name."""
 REPOSITORIES = (".git", ".hg")
 """Folders that are not searched: they are large, and a new one is reported."""
-BARE_REPOSITORY = frozenset(("HEAD", "objects", "refs"))
-"""git takes a folder with these for a repository, with any name."""
 REPOSITORY_PARTS = ("config", "config.worktree", "commondir", "gitdir", "hooks", "hgrc")
 """Parts of a repository that name programs; the others change with every commit."""
 PARTS_MAX = 1_000
@@ -30,6 +24,7 @@ FOLDERS_MAX = 50_000
 PATH_CHARACTERS_MAX = 4_000
 ALL_FILES_BYTES_MAX = 64 * 1024 * 1024
 SECONDS_MAX = 5.0
+# guard: scan-follows-no-link
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 Identity = tuple[int, int, int]
@@ -108,6 +103,7 @@ class SettingsScan:
         os.close(self._outer_fd)
 
     def search(self) -> None:
+        # guard: settings-below-top
         for at, folder in enumerate(self.folders):  # grows: outer folders first
             if time.monotonic() > self._until:
                 self.limits[f"the search ended after {SECONDS_MAX:g} s and {at:,} folders"] = None
@@ -118,6 +114,7 @@ class SettingsScan:
             except FileNotFoundError:  # another process removed it
                 continue
             except OSError:
+                # guard: unread-folder-reported
                 self.unread.add(folder)
                 continue
             try:
@@ -138,15 +135,15 @@ class SettingsScan:
         return os.open(name, FOLDER_FLAGS, dir_fd=self._outer_fd)
 
     def _search_folder(self, folder: str, fd: int) -> None:
-        names = set()
+        may_be_repository = False
         with os.scandir(fd) as entries:
             for entry in entries:
                 name = entry.name
                 path = f"{folder}/{name}" if folder else name
-                if name in BARE_REPOSITORY:
-                    names.add(name)
-                if name in REPORTED_NAMES:
-                    self.others[path] = (REPORTED_NAMES[name], _read_version(fd, name))
+                may_be_repository = may_be_repository or fold_name(name) == "head"
+                if program := find_startup_program(folder, name):
+                    self.others[path] = (program, _read_version(fd, name))
+                # guard: settings-file-watched
                 elif name in (SETTINGS_FILE, PROJECT_FILE):
                     self._add_own(path, fd)
                 if name not in REPOSITORIES and entry.is_dir(follow_symlinks=False):
@@ -154,7 +151,7 @@ class SettingsScan:
                 if time.monotonic() > self._until:
                     self.unread.add(folder)
                     return
-        if names >= BARE_REPOSITORY:
+        if may_be_repository and is_repository(fd):
             self.others[folder or "."] = ("git", _read_version(fd, ""))
 
     def _add_folder(self, outer: str, path: str) -> None:
@@ -173,6 +170,7 @@ class SettingsScan:
         identity = identify(name, fd)
         with suppress(OSError):
             if stat.S_ISLNK(os.lstat(name, dir_fd=fd).st_mode):
+                # guard: linked-settings-found
                 target = os.path.realpath(f"{self._workspace}/{path}")
                 data = self._read_target(target)
             else:

@@ -9,8 +9,12 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Literal
 
+from msgspec.structs import replace
 from starlette.responses import Response
 
+from bridle.run.calls.approval import list_pending_approvals
+from bridle.run.calls.catalogue import list_taken_names
+from bridle.run.calls.verdicts import EXPECTED, check_names, encode_edited, read_verdict
 from bridle.run.context.run_options import RunOptions
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost, AnyAgent
@@ -20,17 +24,30 @@ from bridle.serve.streams.sse import EventStream, StreamAdapter
 from bridle.serve.streams.ui_messages import UiMessageAdapter
 from bridle.tools.external_tool import ExternalTool, external_tool
 from bridle.values.base import Value
+from bridle.values.errors import MisuseError
 from bridle.values.events import Prompted
-from bridle.values.message import Media, Outcome, Text, ToolResult
+from bridle.values.message import Media, MediaKind, Outcome, Text, ToolResult
 
 from .call import ApiCall
 from .chat_sessions import find_chat_session, fork_before_prompt
-from .control import answer, hold_answers, resume_answered
+from .control import WHOLE_ID, answer, hold_answers, is_no_id, resume_answered
 from .reading import read_session
 from .types import ApprovalBody, StartedRun
 
+AG_UI_STATUSES = ("resolved", "cancelled")
+UI_ANSWER_FIELDS = ("approved", "reason", "arguments")
+UNCLEAR = "unclear_answer"
 NO_QUESTION = "to answer a message again, the last message must be that one, of the user"
 QUESTION_HINT = "send the messages before the answer, as `regenerate()` of the AI SDK does"
+SDK_HEADER = "x-ai-sdk"
+SDK_VERSIONS = ("6", "5", "7")
+"""Versions that the header may name; the first if there is none, because the SDK itself sends no version."""
+NO_FILE_HANDLE = (
+    "must have its bytes or a URL: a handle of a file at the provider names any file of the server's account"
+)
+AG_UI_MEDIA: dict[str, MediaKind] = {
+    "image": "image", "audio": "audio", "video": "video", "document": "document",
+}  # fmt: skip
 NO_PROMPT = "the last message must be one of the user, a tool result, or answer an approval"
 
 
@@ -39,13 +56,14 @@ class ChatQuery(Value, kw_only=True, forbid_unknown_fields=True):
     """Effect on the run if the client disconnects before its end."""
 
 
-class UiApproval(Value, kw_only=True):
+class UiApproval(Value, kw_only=True, gc=True):
     id: str = ""
-    approved: bool = False
-    reason: str = ""
+    approved: object = None
+    reason: object = ""
+    arguments: object = None
 
 
-class UiPart(Value, kw_only=True, rename="camel"):
+class UiPart(Value, kw_only=True, gc=True, rename="camel"):
     type: str
     text: str = ""
     url: str = ""
@@ -55,12 +73,12 @@ class UiPart(Value, kw_only=True, rename="camel"):
     approval: UiApproval | None = None
 
 
-class UiMessage(Value, kw_only=True):
+class UiMessage(Value, kw_only=True, gc=True):
     role: str
     parts: tuple[UiPart, ...] = ()
 
 
-class UiChatBody(Value, kw_only=True, rename="camel"):
+class UiChatBody(Value, kw_only=True, gc=True, rename="camel"):
     """Request of the Vercel AI SDK; fields that it may have besides these are not used."""
 
     id: str
@@ -72,6 +90,7 @@ class UiChatBody(Value, kw_only=True, rename="camel"):
 
 async def stream_ui_messages(call: ApiCall, query: ChatQuery, body: UiChatBody) -> Response:
     """Run a chat request of the Vercel AI SDK and stream its UI messages."""
+    version = _read_version(call)
     last = body.messages[-1] if body.messages else UiMessage(role="")
     if last.role == "user":
         parts = [_read_part(part) for part in last.parts]
@@ -83,11 +102,23 @@ async def stream_ui_messages(call: ApiCall, query: ChatQuery, body: UiChatBody) 
             part.approval for part in last.parts if part.approval and part.state == "approval-responded"
         ]
         run = await _answer_all(
-            call.host,
+            call,
             await find_chat_session(call.host, body.id),
-            [(each.id, _make_answer(each.reason, is_approved=each.approved)) for each in answers],
+            [
+                (each.id, _read_answer({name: getattr(each, name) for name in UI_ANSWER_FIELDS}))
+                for each in answers
+            ],
         )
-    return _stream(call.host, run, query, UiMessageAdapter(run.session))
+    return _stream(call.host, run, query, UiMessageAdapter(run.session, version))
+
+
+def _read_version(call: ApiCall) -> int:
+    """Version of the AI SDK that reads the stream: parts that came with 7 are errors for an earlier one."""
+    given = call.request.headers.get(SDK_HEADER, SDK_VERSIONS[0])
+    if given not in SDK_VERSIONS:
+        problem = f"the header {SDK_HEADER} must be one of: {', '.join(SDK_VERSIONS)}; not {given!r}"
+        raise ServeError(400, "invalid_request", problem)
+    return int(given)
 
 
 async def _find_session(host: AgentHost, body: UiChatBody) -> str:
@@ -111,15 +142,30 @@ async def continue_ui_messages(call: ApiCall, query: ChatQuery) -> Response:
     records, _ = await read_session(host, session)
     starts = [record.seq - 1 for record in records if isinstance(record.event, Prompted)]
     run = StartedRun(session=session, agent="", after=starts[-1] if starts else 0)
-    return _stream(host, run, ChatQuery(on_leave="continue"), UiMessageAdapter(session))
+    adapter = UiMessageAdapter(session, _read_version(call))
+    return _stream(host, run, ChatQuery(on_leave="continue"), adapter)
 
 
-class AgUiContent(Value, kw_only=True):
+class AgUiSource(Value, kw_only=True, rename="camel"):
+    type: str
+    value: str = ""
+    mime_type: str = ""
+
+
+class AgUiContent(Value, kw_only=True, gc=True, rename="camel"):
+    """A part of a message; `binary` is the only one with media before version 1.0, with fields of its own."""
+
     type: str
     text: str = ""
+    source: AgUiSource | None = None
+    metadata: object = None
+    mime_type: str = ""
+    data: str = ""
+    url: str = ""
+    filename: str = ""
 
 
-class AgUiMessage(Value, kw_only=True, rename="camel"):
+class AgUiMessage(Value, kw_only=True, gc=True, rename="camel"):
     role: str
     content: str | tuple[AgUiContent, ...] | None = None
     tool_call_id: str = ""
@@ -134,7 +180,7 @@ class AgUiTool(Value, kw_only=True, gc=True):
 
 class AgUiResume(Value, kw_only=True, gc=True, rename="camel"):
     interrupt_id: str
-    status: str = "resolved"
+    status: str = ""
     payload: object = None
 
 
@@ -152,6 +198,9 @@ class AgUiBody(Value, kw_only=True, gc=True, rename="camel"):
 
     def list_ignored(self) -> list[str]:
         given = {"state": self.state, "context": self.context, "forwardedProps": self.forwarded_props}
+        content = self.messages[-1].content if self.messages else ()
+        has_metadata = any(part.metadata for part in content or () if isinstance(part, AgUiContent))
+        given["metadata of content"] = has_metadata
         return [name for name, value in given.items() if value]
 
 
@@ -160,55 +209,89 @@ async def stream_ag_ui(call: ApiCall, query: ChatQuery, body: AgUiBody) -> Respo
     last = body.messages[-1] if body.messages else AgUiMessage(role="")
     results = dict(_read_results(body.messages))
     if body.resume:
-        run = await _answer_all(call.host, body.thread_id, [_read_resume(each) for each in body.resume])
+        run = await _answer_all(call, body.thread_id, [_read_resume(each) for each in body.resume])
     elif last.role == "tool":
-        run = await call.host.resume(body.thread_id, results=results)
+        agent = await call.host.find_session_agent(body.thread_id)
+        now = RunOptions(tools=[*agent.parts.inputs.tools, *_read_tools(agent, body.tools)])
+        run = await call.host.resume(body.thread_id, agent=agent, results=results, **now)
     else:
         run = await _start(call, body.thread_id, _read_content(last), body.tools)
     return _stream(call.host, run, query, AgUiAdapter(run.session, body.run_id, body.list_ignored(), results))
 
 
 def _read_content(message: AgUiMessage) -> list[Text | Media]:
-    content = message.content
-    parts = (AgUiContent(type="text", text=content),) if isinstance(content, str) else content
+    parts = _read_ag_ui_parts(message)
     if message.role != "user" or not parts:
         raise ServeError(400, "invalid_request", NO_PROMPT)
-    if other := next((part.type for part in parts if part.type != "text"), ""):
-        raise ServeError(400, "not_supported", f"content of type {other!r} is not supported here")
-    return [Text(text=part.text) for part in parts]
+    return parts
+
+
+def _read_ag_ui_parts(message: AgUiMessage) -> list[Text | Media]:
+    content = message.content
+    if isinstance(content, str):
+        return [Text(text=content)] if content else []
+    return [_read_ag_ui_part(part) for part in content or ()]
+
+
+def _read_ag_ui_part(part: AgUiContent) -> Text | Media:
+    if part.type == "text":
+        return Text(text=part.text)
+    if part.type == "binary":
+        if not part.data and not part.url:
+            raise ServeError(400, "not_supported", f"content of type 'binary' {NO_FILE_HANDLE}")
+        return _read_media(part.data, part.url, part.mime_type, part.filename)
+    kind = AG_UI_MEDIA.get(part.type)
+    if kind is None:
+        raise ServeError(400, "not_supported", f"content of type {part.type!r} is not supported here")
+    source = part.source
+    if source is None or source.type not in ("data", "url"):
+        raise ServeError(400, "not_supported", f"content of type {part.type!r} {NO_FILE_HANDLE}")
+    encoded, url = (source.value, "") if source.type == "data" else ("", source.value)
+    return _read_media(encoded, url, source.mime_type, kind=kind)
 
 
 def _read_results(messages: Sequence[AgUiMessage]) -> Iterator[tuple[str, ToolResult]]:
     """Results of calls that the client ran: the last messages."""
     for message in takewhile(lambda each: each.role == "tool", reversed(messages)):
-        content = message.content
-        pieces = (content,) if isinstance(content, str) else [part.text for part in content or ()]
-        parts = tuple(Text(text=piece) for piece in (*pieces, message.error) if piece)
+        error = (Text(text=message.error),) if message.error else ()
         outcome: Outcome = "error" if message.error else "ok"
+        parts = (*_read_ag_ui_parts(message), *error)
         yield message.tool_call_id, ToolResult(call_id=message.tool_call_id, parts=parts, outcome=outcome)
 
 
 def _read_tools(agent: AnyAgent, tools: Sequence[AgUiTool]) -> Iterator[ExternalTool]:
     """Tools that the client runs."""
+    taken = list_taken_names(agent.tools, agent.settings)
     for each in tools:
-        if each.name in agent.tools:
+        # guard: ag-ui-tool-name-taken
+        if each.name in taken:
             problem = f"the agent has a tool {each.name!r} of its own; rename that of the client"
             raise ServeError(400, "invalid_request", problem)
-        yield external_tool(each.name, each.description, each.parameters or None)
+        made = external_tool(each.name, each.description, each.parameters or None)
+        yield ExternalTool(replace(made.spec, always_visible=True))
 
 
 def _read_resume(entry: AgUiResume) -> tuple[str, ApprovalBody]:
-    payload = entry.payload if isinstance(entry.payload, dict) else {"approved": entry.payload is not False}
-    reason, arguments = payload.get("reason", ""), payload.get("arguments")
-    is_approved = entry.status == "resolved" and payload.get("approved", True) is True
-    edited = arguments if is_approved and isinstance(arguments, dict) else None
-    return entry.interrupt_id, _make_answer(str(reason), is_approved=is_approved, arguments=edited)
+    if entry.status not in AG_UI_STATUSES:
+        raise ServeError(400, UNCLEAR, f"status must be one of {', '.join(AG_UI_STATUSES)}; {EXPECTED}")
+    is_cancelled = entry.status == "cancelled"
+    given = False if is_cancelled and entry.payload is None else entry.payload
+    answer = _read_answer(given)
+    if is_cancelled and answer.answer != "reject":
+        raise ServeError(400, UNCLEAR, f"a cancelled interrupt approves nothing; {EXPECTED}")
+    return entry.interrupt_id, answer
 
 
-def _make_answer(
-    reason: str, *, is_approved: bool, arguments: dict[str, object] | None = None
-) -> ApprovalBody:
-    return ApprovalBody(answer="approve" if is_approved else "reject", reason=reason, arguments=arguments)
+def _read_answer(given: object) -> ApprovalBody:
+    try:
+        verdict = read_verdict(given)
+    except MisuseError as error:
+        raise ServeError(400, UNCLEAR, str(error)) from None
+    if verdict.answer == "done":
+        raise ServeError(400, UNCLEAR, f"`done` has no meaning here; {EXPECTED}")
+    return ApprovalBody(
+        answer=verdict.answer, reason=verdict.reason, arguments=verdict.arguments, by=verdict.by
+    )
 
 
 async def _start(
@@ -221,13 +304,29 @@ async def _start(
     return await call.host.prompt(agent, tuple(parts), session, **options)
 
 
-async def _answer_all(
-    host: AgentHost, session: str, answers: Sequence[tuple[str, ApprovalBody]]
-) -> StartedRun:
+async def _answer_all(call: ApiCall, session: str, answers: Sequence[tuple[str, ApprovalBody]]) -> StartedRun:
+    """Record all answers and continue the run; if one of them is refused, none is recorded."""
+    host = call.host
     if not answers:
         raise ServeError(400, "invalid_request", NO_PROMPT)
+    try:
+        check_names(await call.request.body())
+    except MisuseError as error:
+        raise ServeError(400, UNCLEAR, str(error)) from None
+    ids = [approval for approval, _ in answers]
+    if len({*ids}) < len(ids):
+        raise ServeError(400, UNCLEAR, "a question is answered twice in one request; nothing is recorded")
     async with hold_answers(host, session) as outer:
+        _, state = await read_session(host, session)
+        pending = {each.id: each for each in list_pending_approvals(session, state)}
         for approval, given in answers:
+            if approval in pending:
+                encode_edited(pending[approval].arguments, given.arguments)
+            # guard: answer-names-question
+            if is_no_id(approval, [*pending.values()]):
+                raise ServeError(400, UNCLEAR, WHOLE_ID)
+        # One that is not asked is refused, before the others are recorded.
+        for approval, given in sorted(answers, key=lambda each: each[0] in pending):
             await answer(host, session, approval, given)
         run = await resume_answered(host, session, outer)
     if run is None:
@@ -248,13 +347,22 @@ def _read_part(part: UiPart) -> Text | Media:
         return Text(text=part.text)
     if part.type != "file":
         raise ServeError(400, "not_supported", f"a part of type {part.type!r} is not supported in a prompt")
-    if not part.url.startswith("data:"):
-        return Media.from_url(part.url, media_type=part.media_type, name=part.filename)
-    head, _, encoded = part.url.partition(",")
-    if not head.endswith(";base64"):
-        raise ServeError(400, "invalid_request", "a data URL must be in base64")
+    return _read_media("", part.url, part.media_type, part.filename)
+
+
+def _read_media(
+    encoded: str, url: str, media_type: str, name: str = "", kind: MediaKind | None = None
+) -> Media:
+    """Media from base64, or from a URL, which may contain it; `kind` if the protocol names it."""
+    if not encoded and not url.startswith("data:"):
+        return Media.from_url(url, media_type=media_type, name=name, kind=kind)
+    if not encoded:
+        head, _, encoded = url.partition(",")
+        if not head.endswith(";base64"):
+            raise ServeError(400, "invalid_request", "a data URL must be in base64")
+        media_type = media_type or head.removeprefix("data:").removesuffix(";base64")
     try:
         data = base64.b64decode(encoded, validate=True)
     except binascii.Error as error:
-        raise ServeError(400, "invalid_request", f"a data URL is not base64: {error}") from None
-    return Media.from_bytes(data, media_type=part.media_type, name=part.filename)
+        raise ServeError(400, "invalid_request", f"the data of a file is not base64: {error}") from None
+    return Media.from_bytes(data, media_type=media_type, name=name, kind=kind)

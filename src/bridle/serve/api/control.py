@@ -1,13 +1,16 @@
 """Requests of the API that change something: prompt, steer, cancel, pause, resume, answer, fork."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import cast
 from urllib.parse import quote
 
 from bridle.ports.store import SupportsApprovalKey, supports
+from bridle.ports.tool import Json
 from bridle.run.agent import Agent
 from bridle.run.archive.sessions import find_parent_session
-from bridle.run.calls.approval import encode_arguments, list_pending_approvals, make_approval_id
+from bridle.run.calls.approval import list_pending_approvals, make_approval_id
+from bridle.run.calls.verdicts import check_names
 from bridle.run.control.requests import ControlOutcome, SessionControl
 from bridle.run.lineage import fork_session
 from bridle.run.recovery.session_log import fold_records, has_engine
@@ -27,6 +30,7 @@ from .reading import read_session
 
 PLACEHOLDER_MODEL = "sim:"
 """Model of an agent that only records answers: no request is sent."""
+WHOLE_ID = "an answer names the whole id of its question; nothing is recorded"
 WAIT_SECONDS = 10.0
 """Time in which the process that runs a session should take a request."""
 
@@ -117,6 +121,11 @@ async def answer_approval(call: ApiCall, body: t.ApprovalBody) -> t.ApprovalRepl
     """Approve, edit or reject a call, and continue its run."""
     if body.arguments is not None and body.answer != "approve":
         raise ServeError(400, "invalid_request", "only `approve` takes arguments")
+    check_names(await call.request.body())
+    _, state = await read_session(call.host, call.session)
+    approval = call.path["approval"]
+    if is_no_id(approval, list_pending_approvals(call.session, state)):
+        raise ServeError(400, "invalid_request", WHOLE_ID)
     async with hold_answers(call.host, call.session, watches_again=body.resume) as outer:
         question = await answer(call.host, call.session, call.path["approval"], body)
         run = await resume_answered(call.host, call.session, outer, body.tenant) if body.resume else None
@@ -150,6 +159,16 @@ async def resume_answered(
         if error.detail.code != "agent_not_served":
             raise
         return None
+
+
+def is_no_id(approval: str, pending: Sequence[PendingApproval]) -> bool:
+    """True if this finds a question without being its id: the beginning of the id, or the id of the call.
+
+    A program knows the whole id, which says what the call would do; the next question about a call has another.
+    """
+    known = {each.id for each in pending}
+    found = any(each.call_id == approval or each.id.startswith(approval) for each in pending)
+    return approval not in known and found
 
 
 async def answer(host: AgentHost, session: str, approval: str, body: t.ApprovalBody) -> PendingApproval:
@@ -192,9 +211,13 @@ async def _record_answer(
     # The answer needs no code of the agent; the checks of its tools run when the call runs.
     agent: Agent[object, str] = Agent(PLACEHOLDER_MODEL, store=host.store)
     if body.answer == "approve":
-        edited = encode_arguments(body.arguments)
         return await agent.approve(
-            session, approval, arguments=edited, reason=body.reason, by=body.by, tenant=body.tenant
+            session,
+            approval,
+            arguments=cast("dict[str, Json] | str | None", body.arguments),
+            reason=body.reason,
+            by=body.by,
+            tenant=body.tenant,
         )
     if body.answer == "reject":
         return await agent.reject(session, approval, reason=body.reason, by=body.by, tenant=body.tenant)

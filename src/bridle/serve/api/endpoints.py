@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
 from bridle.run.validate_input import check_session
+from bridle.serve.body_limits import check_body_items
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost
 from bridle.serve.session_list import SessionList, is_running
@@ -135,6 +136,7 @@ def _make_endpoint(
 
 
 def _decode_body(body: bytes, type_: type[object]) -> object:
+    check_body_items(body)
     try:
         return msgspec.json.decode(body, type=type_)
     except RecursionError:

@@ -198,8 +198,8 @@ class ForkBody(Value, kw_only=True, forbid_unknown_fields=True):
 
 class ApprovalBody(Value, kw_only=True, gc=True, forbid_unknown_fields=True):
     answer: Literal["approve", "reject", "done"]
-    arguments: dict[str, object] | None = None
-    """Other arguments to run the call with."""
+    arguments: dict[str, object] | str | None = None
+    """Other arguments to run the call with: an object, or its JSON text, in which numbers stay as they are written."""
     reason: str = ""
     """For `done`: the result of the call."""
     by: str = ""

@@ -40,8 +40,6 @@ from .settings import OWN_TENANT_PREFIX, GatewayKey, GatewayModel, GatewaySettin
 
 NO_LIMITS = Limits()
 KEY_POOL_PREFIX = "key:"
-TOOLS_SHOWN_MAX = 10_000
-TOOL_TOKENS_MAX = 1_000_000
 
 
 class GatewayServer(WireServer):
@@ -54,6 +52,7 @@ class GatewayServer(WireServer):
     def list_models(self, caller: WireCaller) -> tuple[str, ...]:
         key = self._settings.keys.get(caller.name)
         allowed = key.models if key is not None else ()
+        # guard: gateway-key-models
         return tuple(name for name in self._settings.models if not allowed or name in allowed)
 
     def find_model(self, name: str, caller: WireCaller) -> ServedModel:
@@ -86,7 +85,8 @@ class GatewayServer(WireServer):
         codec = load_codec(settings.model.endpoint.family)
         noted = apply_model_constraints(settings, settings.tool_choice).notes
         sent = replace(request, model=settings.model, tools=settings.tools, output=settings.output, extras=())
-        return (*noted, *codec.list_losses(sent))
+        unsent = codec.list_unsent_media(sent.messages, settings.model)
+        return (*noted, *codec.list_losses(sent), *unsent)
 
     def _find_agent(self, model: str, key: str) -> Agent[Any, Any]:
         """The agent of a model and a key; another one in each period of the key's budget."""
@@ -118,6 +118,7 @@ def make_gateway_agent(
     """An agent that changes nothing: no tools, no instructions, no second try of an answer, no compaction."""
     limits = key.budget if key is not None else NO_LIMITS
     pool = None
+    # guard: gateway-key-budget
     if limits != NO_LIMITS:
         pool = StoredBudget(
             name=pool_name,
@@ -137,8 +138,6 @@ def make_gateway_agent(
         repeats_max=None,
         compaction=None,
         result_characters=None,
-        tools_shown_max=TOOLS_SHOWN_MAX,
-        tool_tokens_max=TOOL_TOKENS_MAX,
         keep_raw=KeepRaw(request=True) if settings.keep_raw else None,
     )
 

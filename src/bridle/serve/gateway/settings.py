@@ -1,7 +1,7 @@
 """The gateway's file: models, keys, tenants.
 
     [models.fast]
-    chain = ["anthropic:claude-haiku-4-5", "openai:gpt-6.1-mini"]
+    chain = ["anthropic:claude-haiku-4-5", "openai:gpt-6-luna"]
 
     [keys.alice]
     sha256 = "…"                  # `bridle gateway --new-key alice` prints the key and this line
@@ -81,6 +81,7 @@ class GatewaySettings(Value, kw_only=True, forbid_unknown_fields=True):
         """The name and entry of a key; every entry is compared, in constant time."""
         digest, found = digest_key(given), None
         for name, key in self.keys.items():
+            # guard: gateway-key-compare
             if hmac.compare_digest(key.sha256, digest):
                 found = name, key
         return found

@@ -23,6 +23,7 @@ FILES = {path.name: path for path in sorted(Path(__file__).parent.iterdir()) if 
 PAGE = "index.html"
 PUBLIC_PATHS = ("/", *(f"/inspector/{name}" for name in FILES if name != PAGE))
 """The pages hold no data of a session and need no token; what they show does."""
+# guard: inspector-trusted-types
 PAGE_POLICY = (
     f"{SECURITY_HEADERS['content-security-policy']}; require-trusted-types-for 'script'; trusted-types 'none'"
 )

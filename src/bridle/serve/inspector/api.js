@@ -4,9 +4,16 @@ const BASE = new URL("api/", document.baseURI);
 const TOKEN_KEY = "bridle-token";
 
 export class ApiError extends Error {
+  /**
+   * @param {number} status
+   * @param {string} code
+   * @param {string} message
+   * @param {string} [hint]
+   */
   constructor(status, code, message, hint) {
     super(hint ? `${message}; ${hint}` : message);
-    Object.assign(this, { status, code });
+    this.status = status;
+    this.code = code;
   }
 }
 
@@ -18,8 +25,10 @@ export function takeToken() {
   history.replaceState(null, "", `#${found[2] || "/"}`);
 }
 
+/** @param {string} token */
 export const setToken = (token) => sessionStorage.setItem(TOKEN_KEY, token);
 
+/** @param {string} text */
 export function decode(text) {
   try {
     return decodeURIComponent(text);
@@ -28,12 +37,19 @@ export function decode(text) {
   }
 }
 
-function headers(more = {}) {
+/**
+ * @param {Record<string, string>} more
+ * @returns {Record<string, string>}
+ */
+function headers(more) {
   const token = sessionStorage.getItem(TOKEN_KEY);
   return token ? { ...more, authorization: `Bearer ${token}` } : more;
 }
 
-/** A path of the API; every part is encoded. */
+/**
+ * A path of the API; every part is encoded.
+ * @param {(string | number)[]} parts
+ */
 export function path(...parts) {
   for (const part of parts) {
     // A browser resolves these two even when they are encoded.
@@ -42,20 +58,25 @@ export function path(...parts) {
   return parts.map((part) => encodeURIComponent(part)).join("/");
 }
 
+/** @type {(session: string, ...parts: (string | number)[]) => string} */
 export const sessionPath = (session, ...parts) => path("sessions", session, ...parts);
 
-async function request(method, where, { query, body, signal, accept } = {}) {
+/** @typedef {Record<string, string | number | null | undefined>} Query */
+
+/**
+ * @param {string} method
+ * @param {string} where
+ * @param {{ query?: Query, body?: unknown, signal?: AbortSignal, accept?: string }} options
+ */
+async function request(method, where, { query, body, signal, accept }) {
   const url = new URL(where, BASE);
   for (const [name, value] of Object.entries(query ?? {})) {
-    if (value !== "" && value !== undefined && value !== null) url.searchParams.set(name, value);
+    if (value !== "" && value !== undefined && value !== null) url.searchParams.set(name, `${value}`);
   }
-  const options = { method, signal, redirect: "error", credentials: "omit", cache: "no-store", headers: headers(accept ? { accept } : {}) };
-  if (body !== undefined) {
-    options.body = JSON.stringify(body);
-    options.headers["content-type"] = "application/json";
-  }
-  const reply = await fetch(url, options);
+  const sent = headers({ ...(accept && { accept }), ...(body !== undefined && { "content-type": "application/json" }) });
+  const reply = await fetch(url, { method, signal, redirect: "error", credentials: "omit", cache: "no-store", headers: sent, body: body === undefined ? undefined : JSON.stringify(body) });
   if (reply.ok) return reply;
+  /** @type {{ code?: string, message?: string, hint?: string }} */
   let error = {};
   try {
     error = (await reply.json()).error ?? {};
@@ -65,10 +86,17 @@ async function request(method, where, { query, body, signal, accept } = {}) {
   throw new ApiError(reply.status, error.code ?? "error", error.message ?? `the server answered ${reply.status}`, error.hint);
 }
 
+/** @type {(where: string, query?: Query, signal?: AbortSignal) => Promise<any>} */
 export const get = async (where, query, signal) => (await request("GET", where, { query, signal })).json();
+/** @type {(where: string, body?: object) => Promise<any>} */
 export const post = async (where, body = {}) => (await request("POST", where, { body })).json();
 
-/** Stream the events of a session after a record, and reconnect until `signal` ends it. */
+/**
+ * Stream the events of a session after a record, and reconnect until `signal` ends it.
+ * @param {string} session
+ * @param {number} after
+ * @param {{ onRecord: (record: LogRecord) => void, onDelta: (kind: string, delta: any) => void, onState: (state: string) => void, signal: AbortSignal }} options
+ */
 export async function follow(session, after, { onRecord, onDelta, onState, signal }) {
   let last = after;
   let failures = 0;
@@ -98,7 +126,12 @@ export async function follow(session, after, { onRecord, onDelta, onState, signa
   }
 }
 
+/**
+ * The events of a stream.
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>> | null} stream
+ */
 async function* readFrames(stream) {
+  if (!stream) return;
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let buffer = "";
   for (;;) {
@@ -106,8 +139,9 @@ async function* readFrames(stream) {
     if (done) return;
     buffer += value;
     const frames = buffer.split("\n\n");
-    buffer = frames.pop();
+    buffer = frames.pop() ?? "";
     for (const text of frames) {
+      /** @type {Record<string, string>} */
       const frame = { id: "", event: "", data: "" };
       for (const line of text.split("\n")) {
         const at = line.indexOf(":");

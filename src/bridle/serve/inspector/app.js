@@ -5,21 +5,29 @@ import { h, replace, icon, button, plain } from "./dom.js";
 import { SessionsView } from "./sessions.js";
 import { SessionView, TABS } from "./session.js";
 
-const main = document.getElementById("main");
-const panel = document.getElementById("panel");
+const main = find("main");
+const panel = find("panel");
 const THEME_KEY = "bridle-theme";
 
+/** @typedef {typeof app} App */
+
 export const app = {
+  /** @type {SessionView | SessionsView | null} */
   view: null,
+  /** @type {{ name: string }[] | null} */
   agents: null,
   main,
 
   async loadAgents() {
-    this.agents ??= (await get("agents")).agents;
-    return this.agents;
+    app.agents ??= /** @type {{ name: string }[]} */ ((await get("agents")).agents);
+    return app.agents;
   },
 
-  /** Show details beside the view. */
+  /**
+   * Show details beside the view.
+   * @param {string} title
+   * @param {Child[]} content
+   */
   openPanel(title, ...content) {
     panel.hidden = false;
     document.body.classList.add("has-panel");
@@ -36,46 +44,68 @@ export const app = {
     return true;
   },
 
+  /** @param {string} text */
   toast(text, kind = "") {
     const node = h(".toast", { class: kind }, text);
-    document.getElementById("toasts").append(node);
+    find("toasts").append(node);
     setTimeout(() => node.remove(), kind === "error" ? 8000 : 3500);
   },
 
+  /** @param {unknown} error */
   fail(error) {
-    if (error?.name === "AbortError") return;
+    if (error instanceof DOMException && error.name === "AbortError") return;
     if (error instanceof ApiError && error.status === 401) askToken();
     else app.toast(error instanceof ApiError ? error.message : `${error}`, "error");
     if (!(error instanceof ApiError)) console.error(error);
   },
 
-  /** Do something and show an error of it. */
+  /**
+   * Do something and show an error of it.
+   * @param {() => unknown} work
+   */
   async attempt(work) {
     try {
-      return await work();
+      await work();
     } catch (error) {
       app.fail(error);
-      return undefined;
     }
   },
 
+  /** @param {string[]} parts */
   go(...parts) {
     location.hash = `#/${parts.map(encodeURIComponent).join("/")}`;
   },
 
+  /** @param {Child[]} crumbs */
   setBar(...crumbs) {
     const home = h("a.brand", { href: "#/", title: "All sessions" }, h("span.mark", {}, "bridle"));
     const theme = button(icon("theme"), toggleTheme, { class: "ghost", "aria-label": "Switch theme", title: "Light or dark (t)" });
     const help = button(icon("help"), showHelp, { class: "ghost", "aria-label": "Keys", title: "Keys (?)" });
-    replace(document.getElementById("bar"), home, h("nav.crumbs", {}, ...crumbs), h(".grow"), theme, help);
+    replace(find("bar"), home, h("nav.crumbs", {}, ...crumbs), h(".grow"), theme, help);
   },
 
+  /** @param {string} text */
   setTitle(text) {
     document.title = plain(text);
   },
 };
 
-/** A dialog with a form; resolves with its values, or null. */
+/**
+ * An element that index.html has.
+ * @param {string} id
+ */
+function find(id) {
+  const node = document.getElementById(id);
+  if (!node) throw new Error(`the page has no element #${id}`);
+  return node;
+}
+
+/**
+ * A dialog with a form; resolves with its values, or null.
+ * @param {string} title
+ * @param {Field[]} fields
+ * @returns {Promise<Record<string, string> | null>}
+ */
 export function ask(title, fields, { submit = "OK", danger = false, text = "" } = {}) {
   return new Promise((resolve) => {
     const inputs = fields.map((field) => {
@@ -84,10 +114,11 @@ export function ask(title, fields, { submit = "OK", danger = false, text = "" } 
     });
     const form = h("form", { method: "dialog" }, h("h2", {}, title), text && h("p.muted", {}, text), ...inputs,
       h(".actions", {}, button("Cancel", () => dialog.close()), h("button", { type: "submit", value: "ok", class: danger ? "danger" : "primary" }, submit)));
+    /** @type {HTMLDialogElement} */
     const dialog = h("dialog", {}, form);
     dialog.addEventListener("close", () => {
       dialog.remove();
-      resolve(dialog.returnValue === "ok" ? Object.fromEntries(new FormData(form)) : null);
+      resolve(dialog.returnValue === "ok" ? Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, `${value}`])) : null);
     });
     document.body.append(dialog);
     dialog.showModal();
@@ -111,6 +142,7 @@ function toggleTheme() {
   setTheme(isDark ? "light" : "dark");
 }
 
+/** @param {string | null} theme */
 function setTheme(theme) {
   if (theme !== "dark" && theme !== "light") return;
   document.documentElement.dataset.theme = theme;
@@ -132,26 +164,30 @@ const KEYS = [
 function showHelp() {
   if (document.querySelector("dialog[open]")) return;
   const rows = KEYS.map(([keys, about]) => h("tr", {}, h("td", {}, keys.split(/\s+/).map((key) => h("kbd", {}, key))), h("td", {}, about)));
+  /** @type {HTMLDialogElement} */
   const dialog = h("dialog.help", {}, h("h2", {}, "Keys"), h("table", {}, h("tbody", {}, rows)), h(".actions", {}, button("Close", () => dialog.close(), { class: "primary" })));
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
 }
 
+/** @param {KeyboardEvent} event */
 function onKey(event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const field = event.target.closest?.("input, textarea, select");
+  const target = event.target instanceof Element ? event.target : null;
+  const field = target?.closest("input, textarea, select");
   if (event.key === "Escape") {
-    if (field) field.blur();
-    else if (!app.closePanel()) app.view?.leave?.();
+    if (field instanceof HTMLElement) field.blur();
+    else if (!app.closePanel()) app.view?.leave();
     return;
   }
-  if (field || (event.key === "Enter" && event.target.closest?.("button, a, summary"))) return;
+  if (field || (event.key === "Enter" && target?.closest("button, a, summary"))) return;
+  const tab = /^[1-9]$/.test(event.key) && TABS[Number(event.key) - 1];
   if (event.key === "?") showHelp();
   else if (event.key === "t") toggleTheme();
-  else if (event.key === "/") document.querySelector("input[type=search]")?.focus();
-  else if (/^[1-9]$/.test(event.key) && app.view?.showTab && TABS[event.key - 1]) app.view.showTab(TABS[event.key - 1][0]);
-  else if (!app.view?.handleKey?.(event.key)) return;
+  else if (event.key === "/") /** @type {HTMLInputElement | null} */ (document.querySelector("input[type=search]"))?.focus();
+  else if (tab && app.view instanceof SessionView) app.view.showTab(tab[0]);
+  else if (!app.view?.handleKey(event.key)) return;
   event.preventDefault();
 }
 
@@ -170,7 +206,10 @@ function route() {
   app.view.open().catch(showFailure);
 }
 
-/** A view that cannot be opened says why, in its place. */
+/**
+ * A view that cannot be opened says why, in its place.
+ * @param {unknown} error
+ */
 function showFailure(error) {
   if (!(error instanceof ApiError) || error.status === 401) app.fail(error);
   else replace(main, h(".list-status", {}, h("p.error", {}, error.message), h("p", {}, h("a", { href: "#/" }, "All sessions"))));

@@ -4,12 +4,23 @@ import { h } from "./dom.js";
 
 const MARGIN = 500;
 
+/** @template Item */
 export class VirtualList {
-  /** `render(item, index)` makes a row; `estimate` is the height of a row that was not seen yet. */
+  /**
+   * `render(item, index)` makes a row; `estimate` is the height of a row that was not seen yet.
+   * @param {HTMLElement} scroller
+   * @param {{ render: (item: Item, index: number) => HTMLElement, estimate: number, onOpen?: (item: Item, node: HTMLElement | undefined) => unknown, label?: string }} options
+   */
   constructor(scroller, { render, estimate, onOpen = () => {}, label = "" }) {
-    Object.assign(this, { scroller, render, estimate, onOpen });
+    this.scroller = scroller;
+    this.render = render;
+    this.estimate = estimate;
+    this.onOpen = onOpen;
+    /** @type {Item[]} */
     this.items = [];
+    /** @type {number[]} */
     this.heights = [];
+    /** @type {Map<number, HTMLElement>} */
     this.nodes = new Map();
     this.selected = -1;
     this.first = 0;
@@ -23,6 +34,7 @@ export class VirtualList {
     scroller.addEventListener("scroll", this.onScroll, { passive: true });
     this.resizer = new ResizeObserver(() => this.draw());
     this.resizer.observe(scroller);
+    /** @type {(first: number, end: number) => void} */
     this.onRange = () => {};
   }
 
@@ -32,7 +44,10 @@ export class VirtualList {
     this.resizer.disconnect();
   }
 
-  /** Show these items; the rows before the first difference are kept. */
+  /**
+   * Show these items; the rows before the first difference are kept.
+   * @param {Item[]} items
+   */
   setItems(items) {
     let same = 0;
     while (same < items.length && items[same] === this.items[same]) same += 1;
@@ -49,7 +64,10 @@ export class VirtualList {
     this.draw();
   }
 
-  /** Make the row of an item again. */
+  /**
+   * Make the row of an item again.
+   * @param {Item} item
+   */
   update(item) {
     const at = this.items.lastIndexOf(item);
     const node = this.nodes.get(at);
@@ -57,29 +75,34 @@ export class VirtualList {
     const made = this.make(at);
     // Folds that a person opened stay open.
     const open = [...node.querySelectorAll("details")].map((each) => each.open);
-    made.querySelectorAll("details").forEach((each, index) => (each.open = open[index] ?? each.open));
+    made.querySelectorAll("details").forEach((each, index) => {
+      each.open = open[index] ?? each.open;
+    });
     node.replaceWith(made);
   }
 
+  /** @param {number} at */
   heightOf(at) {
     return this.heights[at] || this.estimate;
   }
 
+  /** @param {number} at */
   make(at) {
     const old = this.nodes.get(at);
     if (old) this.observer.unobserve(old);
     const node = this.render(this.items[at], at);
-    node.dataset.index = at;
+    node.dataset.index = `${at}`;
     node.classList.toggle("selected", at === this.selected);
     this.nodes.set(at, node);
     this.observer.observe(node);
     return node;
   }
 
+  /** @param {ResizeObserverEntry[]} entries */
   measure(entries) {
     let changed = false;
     for (const entry of entries) {
-      const at = Number(entry.target.dataset.index);
+      const at = Number(entry.target.getAttribute("data-index"));
       const height = entry.borderBoxSize[0].blockSize;
       if (this.nodes.get(at) !== entry.target || !height || Math.abs(this.heights[at] - height) < 0.5) continue;
       this.heights[at] = height;
@@ -123,7 +146,12 @@ export class VirtualList {
 
   offset() {
     let y = 0;
-    for (let node = this.node; node && node !== this.scroller; node = node.offsetParent) y += node.offsetTop;
+    /** @type {Element | null} */
+    let node = this.node;
+    while (node instanceof HTMLElement && node !== this.scroller) {
+      y += node.offsetTop;
+      node = node.offsetParent;
+    }
     return y;
   }
 
@@ -137,6 +165,7 @@ export class VirtualList {
     this.scroller.scrollTop = this.scroller.scrollHeight;
   }
 
+  /** @param {number} at */
   select(at) {
     if (!this.items.length) return;
     const index = Math.max(0, Math.min(at, this.items.length - 1));
@@ -146,14 +175,18 @@ export class VirtualList {
     for (let each = 0; each < index; each++) y += this.heightOf(each);
     const { scrollTop, clientHeight } = this.scroller;
     const height = this.heightOf(index);
-    const sticky = this.scroller.querySelector(".sticky")?.offsetHeight ?? 0;
+    const bar = this.scroller.querySelector(".sticky");
+    const sticky = bar instanceof HTMLElement ? bar.offsetHeight : 0;
     if (y - sticky < scrollTop) this.scroller.scrollTop = y - sticky - 8;
     else if (y + height > scrollTop + clientHeight) this.scroller.scrollTop = Math.min(y - sticky - 8, y + height - clientHeight + 24);
     this.draw();
     this.nodes.get(index)?.classList.add("selected");
   }
 
-  /** Keys of a list: j and k move, Enter opens, g and G go to the ends. */
+  /**
+   * Keys of a list: j and k move, Enter opens, g and G go to the ends.
+   * @param {string} key
+   */
   handleKey(key) {
     if (key === "j" || key === "ArrowDown") this.select(this.selected + 1);
     else if (key === "k" || key === "ArrowUp") this.select(this.selected < 0 ? 0 : this.selected - 1);
@@ -165,7 +198,12 @@ export class VirtualList {
   }
 }
 
-/** A table whose rows are few. */
+/**
+ * A table whose rows are few.
+ * @param {{ name: string, class?: string }[]} columns
+ * @param {{ cells: Child[], props?: Props }[]} rows
+ * @param {Props} [props]
+ */
 export function table(columns, rows, props = {}) {
   const head = h("tr", {}, columns.map((column) => h("th", { class: column.class }, column.name)));
   const body = rows.map((row) => h("tr", row.props, columns.map((column, at) => h("td", { class: column.class, "data-name": column.name }, row.cells[at]))));

@@ -4,27 +4,40 @@
 import { usageOf } from "./dom.js";
 
 export class SessionLog {
-  /** The log of a session after a record; before it, the model is not known. */
+  /**
+   * The log of a session after a record; before it, the model is not known.
+   * @param {string} session
+   */
   constructor(session, start = 0, model = "") {
     this.session = session;
     this.isPart = start > 0;
+    /** @type {LogRecord[]} */
     this.events = [];
+    /** @type {Span[]} */
     this.spans = [];
+    /** @type {Entry[]} */
     this.entries = [];
+    /** @type {Map<string, ToolUse>} */
     this.calls = new Map();
+    /** @type {Map<string, Span>} */
     this.open = new Map();
     this.model = this.isPart ? model : "";
     this.shownModel = "";
     this.stepSeq = 0;
     this.run = 0;
     this.last = start;
+    /** @type {LiveReply | null} */
     this.live = null;
     this.failedAt = 0;
     this.isRunning = false;
+    /** @type {Set<Entry>} */
     this.changed = new Set();
   }
 
-  /** Add an event of the log; entries that it changed are in `changed`. */
+  /**
+   * Add an event of the log; entries that it changed are in `changed`.
+   * @param {LogRecord} record
+   */
   add(record) {
     if (record.seq <= this.last) return false;
     this.last = record.seq;
@@ -36,7 +49,11 @@ export class SessionLog {
     return true;
   }
 
-  /** Add a delta: text of a reply in progress. */
+  /**
+   * Add a delta: text of a reply in progress.
+   * @param {string} kind
+   * @param {any} delta
+   */
   addDelta(kind, delta) {
     if (kind === "attempt_restarted" || !["text_delta", "reasoning_delta", "tool_call_delta", "progress"].includes(kind)) {
       if (kind === "attempt_restarted") this.live = null;
@@ -50,7 +67,7 @@ export class SessionLog {
       }
       return;
     }
-    this.live ??= { kind: "live", text: "", reasoning: "", calls: new Map(), at: Date.now() / 1000 };
+    this.live ??= { text: "", reasoning: "", calls: new Map() };
     if (kind === "text_delta") this.live.text += delta.text;
     else if (kind === "reasoning_delta") this.live.reasoning += delta.reasoning;
     else {
@@ -61,13 +78,25 @@ export class SessionLog {
     }
   }
 
+  /**
+   * Begin something that has a duration.
+   * @param {string} key
+   * @param {Omit<Span, "end" | "status" | "run">} span
+   */
   begin(key, span) {
+    /** @type {Span} */
     const made = { end: null, status: "open", run: this.run, ...span };
     this.spans.push(made);
     this.open.set(key, made);
     return made;
   }
 
+  /**
+   * End it.
+   * @param {string} key
+   * @param {number} at
+   * @param {Partial<Span>} more
+   */
   finish(key, at, more) {
     const span = this.open.get(key);
     this.open.delete(key);
@@ -75,27 +104,51 @@ export class SessionLog {
     return span;
   }
 
+  /**
+   * Mark something that has no duration.
+   * @param {number} seq
+   * @param {number} at
+   * @param {string} name
+   */
   note(seq, at, name, text = "", status = "note", kind = "note") {
+    /** @type {Span} */
     const span = { kind, name, text, start: at, end: at, seq, status, run: this.run };
     this.spans.push(span);
     return span;
   }
 
+  /**
+   * Add a row to the transcript.
+   * @param {string} kind
+   * @param {number} seq
+   * @param {number} at
+   * @param {Record<string, unknown>} more
+   * @returns {Entry}
+   */
   entry(kind, seq, at, more) {
     const made = { kind, seq, at, run: this.run, ...more };
     this.entries.push(made);
     return made;
   }
 
+  /**
+   * Add a row that says what happened.
+   * @param {number} seq
+   * @param {number} at
+   * @param {string} title
+   */
   notice(seq, at, title, text = "", status = "note") {
     return this.entry("notice", seq, at, { title, text, status });
   }
 
 }
 
+/** @param {{ id: string, endpoint?: { name: string } } | null | undefined} model */
 const nameModel = (model) => (model ? [model.endpoint?.name, model.id].filter(Boolean).join(":") : "");
+/** @param {string} id */
 const callKey = (id, attempt = 1) => `tool:${id}:${attempt}`;
 
+/** @type {Handler} */
 function addReply(log, event, seq, at) {
   const { reply } = event;
   const entry = log.entry("assistant", seq, at, {
@@ -111,12 +164,24 @@ function addReply(log, event, seq, at) {
   for (const part of reply.parts) addCall(log, entry, part);
 }
 
+/**
+ * @param {SessionLog} log
+ * @param {Entry} entry
+ * @param {Part} part
+ */
 function addCall(log, entry, part) {
   if (part.type === "tool_call") log.calls.set(part.id, { id: part.id, name: part.name, arguments: part.arguments, entry, result: null });
 }
 
+/**
+ * @param {SessionLog} log
+ * @param {Partial<Part>} received
+ * @param {number} seq
+ * @param {number} at
+ * @param {Partial<LogEvent>} event
+ */
 function addResult(log, received, seq, at, event = {}) {
-  const result = { outcome: "ok", parts: [], ...received };
+  const result = { outcome: "ok", parts: [], call_id: "", ...received };
   const call = log.calls.get(result.call_id);
   if (!call) {
     log.entry("results", seq, at, { parts: [result] });
@@ -127,11 +192,13 @@ function addResult(log, received, seq, at, event = {}) {
   log.changed.add(call.entry);
 }
 
+/** @typedef {(log: SessionLog, event: LogEvent, seq: number, at: number) => void} Handler */
+
+/** @type {Record<string, Handler>} */
 const HANDLERS = {
   configured(log, event, seq, at) {
     const { settings } = event;
     log.model = nameModel(settings.model);
-    log.settings = settings;
     const name = event.handed_over_to ? `handed over to ${event.handed_over_to}` : "settings";
     log.note(seq, at, name, [settings.name, log.model].filter(Boolean).join(" · "));
     if (seq === 1 || event.handed_over_to) {
@@ -145,7 +212,7 @@ const HANDLERS = {
   imported(log, event, seq, at) {
     log.note(seq, at, "imported", `${event.messages.length} messages`);
     for (const message of event.messages) {
-      const entry = log.entry(message.role === "assistant" ? "assistant" : "user", seq, at, { parts: message.parts.filter((part) => part.type !== "tool_result"), model: "imported" });
+      const entry = log.entry(message.role === "assistant" ? "assistant" : "user", seq, at, { parts: message.parts.filter((/** @type {Part} */ part) => part.type !== "tool_result"), model: "imported" });
       for (const part of message.parts) {
         addCall(log, entry, part);
         if (part.type === "tool_result") addResult(log, part, seq, at);
@@ -233,12 +300,17 @@ const HANDLERS = {
     const status = event.answer === "reject" ? "error" : "ok";
     log.finish(`ask:${event.binding}`, at, { status, outcome: event.answer, by: event.by, endSeq: seq });
     const call = log.calls.get(event.call_id);
-    const words = { approve: event.arguments ? "approved with other arguments" : "approved", reject: "rejected", done: "settled" }[event.answer];
-    if (!call) return void log.notice(seq, at, `Call ${words}`, event.reason ?? "", status);
+    /** @type {Record<string, string>} */
+    const answers = { approve: event.arguments ? "approved with other arguments" : "approved", reject: "rejected", done: "settled" };
+    const words = answers[event.answer];
+    if (!call) {
+      log.notice(seq, at, `Call ${words}`, event.reason ?? "", status);
+      return;
+    }
     Object.assign(call, { waits: false, answer: words, answeredBy: event.by, answerReason: event.reason, edited: event.arguments });
     log.changed.add(call.entry);
   },
-  nudged(log, event, seq, at) {
+  reprompted(log, event, seq, at) {
     log.note(seq, at, "reprompted", event.why);
     log.entry("harness", seq, at, { title: event.why, text: event.message });
   },
@@ -275,7 +347,10 @@ const HANDLERS = {
   },
 };
 
-/** What parts say and call, for a line. */
+/**
+ * What parts say and call, for a line.
+ * @param {Part[] | undefined} parts
+ */
 function readParts(parts = []) {
   const calls = new Map();
   for (const part of parts) if (part.type === "tool_call") calls.set(part.name, (calls.get(part.name) ?? 0) + 1);
@@ -284,6 +359,7 @@ function readParts(parts = []) {
   return [...called, ...said].filter(Boolean).join(" · ").slice(0, 300);
 }
 
+/** @type {Record<string, (event: LogEvent) => string>} */
 const LINES = {
   configured: (event) => [event.settings.name, nameModel(event.settings.model)].filter(Boolean).join(" · "),
   prompted: (event) => readParts(event.parts),
@@ -294,7 +370,10 @@ const LINES = {
   tool_finished: (event) => [event.name, event.result.outcome ?? "ok", readParts(event.result.parts)].filter(Boolean).join(" · "),
 };
 
-/** An event in a line: what it says, or its short fields. */
+/**
+ * An event in a line: what it says, or its short fields.
+ * @param {LogEvent} event
+ */
 export function summarize(event) {
   if (LINES[event.type]) return LINES[event.type](event);
   const words = [];
@@ -310,12 +389,17 @@ export function summarize(event) {
 
 /** A time axis without the pauses in which neither a model nor a tool worked. */
 export class Axis {
+  /**
+   * @param {Span[]} spans
+   * @param {number} now
+   */
   constructor(spans, now) {
     const busy = spans
       .filter((span) => span.kind === "model" || span.kind === "tool" || span.kind === "wait")
       .map((span) => [span.start, span.end ?? now])
       .sort((a, b) => a[0] - b[0]);
     const edges = spans.flatMap((span) => [span.start, span.end ?? now]);
+    /** @type {number[][]} */
     const merged = [];
     for (const [start, end] of busy) {
       const last = merged.at(-1);
@@ -325,8 +409,11 @@ export class Axis {
     const active = merged.reduce((sum, [start, end]) => sum + end - start, 0) || 0.001;
     const gapMax = Math.max(active * Math.min(0.06, 0.5 / merged.length), 0.0005);
     const points = [...new Set([...edges, ...merged.flat()])].sort((a, b) => a - b);
+    /** @type {number[]} */
     this.times = [];
+    /** @type {number[]} */
     this.places = [];
+    /** @type {{ place: number, width: number, seconds: number }[]} */
     this.cuts = [];
     let place = 0;
     let at = 0;
@@ -345,7 +432,10 @@ export class Axis {
     this.active = active;
   }
 
-  /** Share of the width, 0 to 1. */
+  /**
+   * Share of the width, 0 to 1.
+   * @param {number} time
+   */
   place(time) {
     let low = 0;
     let high = this.times.length - 1;

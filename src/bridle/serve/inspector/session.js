@@ -13,6 +13,7 @@ import { BranchesTab } from "./branches.js";
 import { ApprovalsTab } from "./approvals.js";
 import { EventsTab } from "./events.js";
 
+/** @type {[string, string, new (view: SessionView, node: HTMLElement) => Tab][]} */
 export const TABS = [
   ["timeline", "Timeline", TimelineTab],
   ["transcript", "Transcript", TranscriptTab],
@@ -28,17 +29,50 @@ const PAGE = 5000;
 /** Records that the page holds; of a longer log it shows a part, the last one first. */
 const PART = 20_000;
 
+/** @implements {View} */
 export class SessionView {
+  /** @type {SessionDetail} */
+  detail;
+  /** @type {Tab | null} */
+  tab = null;
+  /** @type {HTMLElement} */
+  about;
+  /** @type {HTMLElement} */
+  actions;
+  /** @type {HTMLElement} */
+  banner;
+  /** @type {HTMLElement} */
+  tabs;
+  /** @type {HTMLElement} */
+  part;
+  /** @type {HTMLElement} */
+  body;
+  /** @type {HTMLButtonElement | undefined} */
+  copy;
+  /** @type {number | undefined} */
+  refreshing;
+  isServed = false;
+  frame = 0;
+
+  /**
+   * @param {import("./app.js").App} app
+   * @param {string} session
+   * @param {string | undefined} tab
+   * @param {URLSearchParams} params
+   */
   constructor(app, session, tab, params) {
-    Object.assign(this, { app, session, params });
-    this.tabName = TABS.some(([name]) => name === tab) ? tab : "timeline";
+    this.app = app;
+    this.session = session;
+    this.params = params;
+    this.tabName = tab && TABS.some(([name]) => name === tab) ? tab : "timeline";
     this.log = new SessionLog(session);
     this.ending = new AbortController();
     this.loading = new AbortController();
-    this.start = this.records = 0;
-    this.detail = null;
+    this.start = 0;
+    this.records = 0;
     this.isLoaded = false;
     this.stream = "loading";
+    /** @type {Map<HTMLElement, string>} */
     this.drawn = new Map();
   }
 
@@ -49,6 +83,7 @@ export class SessionView {
     this.tab?.dispose?.();
   }
 
+  /** @param {(string | number)[]} parts */
   path(...parts) {
     return sessionPath(this.session, ...parts);
   }
@@ -62,30 +97,37 @@ export class SessionView {
     this.app.setBar(h("a.crumb", { href: "#/" }, "Sessions"), h("span.crumb.here", {}, shorten(this.session, 80)));
     this.about = h(".about");
     this.actions = h(".controls");
-    this.head = h("header.session-head", {}, this.about, this.actions);
+    const head = h("header.session-head", {}, this.about, this.actions);
     this.banner = h(".banner", { hidden: true });
     this.tabs = h("nav.tabs", { role: "tablist" });
     this.part = h(".part", { hidden: true });
     this.body = h(".tab-body");
-    replace(this.app.main, h("section.session", {}, this.head, this.banner, h(".tab-bar.sticky", {}, this.tabs, this.part), this.body));
+    replace(this.app.main, h("section.session", {}, head, this.banner, h(".tab-bar.sticky", {}, this.tabs, this.part), this.body));
     this.detail = await get(this.path(), {}, this.signal);
     const agents = await this.app.loadAgents();
     this.isServed = agents.some((agent) => agent.name === this.detail.summary.agent);
     this.drawHead();
-    await this.load(this.findPart(Number(this.params?.get("seq")) || Infinity));
+    await this.load(this.findPart(Number(this.params.get("seq")) || Infinity));
   }
 
-  /** The record before the part that has this one. */
+  /**
+   * The record before the part that has this one.
+   * @param {number} seq
+   */
   findPart(seq) {
     return Math.max(0, Math.min(this.countRecords() - PART, seq - 1 - PART / 2));
   }
 
   /** Records of the log, as far as they are known: those of another part may be newer than the summary. */
   countRecords() {
-    return (this.records = Math.max(this.records, this.detail.summary.records, this.log.last));
+    this.records = Math.max(this.records, this.detail.summary.records, this.log.last);
+    return this.records;
   }
 
-  /** Show the part of the log after a record, and follow it if it is the last one. */
+  /**
+   * Show the part of the log after a record, and follow it if it is the last one.
+   * @param {number} start
+   */
   async load(start) {
     this.loading.abort();
     this.loading = new AbortController();
@@ -102,14 +144,24 @@ export class SessionView {
     follow(this.session, this.log.last, {
       signal,
       onRecord: (record) => this.add([record]),
-      onDelta: (kind, delta) => (this.log.addDelta(kind, delta), this.schedule()),
-      onState: (state) => ((this.stream = state), this.drawHead()),
+      onDelta: (kind, delta) => {
+        this.log.addDelta(kind, delta);
+        this.schedule();
+      },
+      onState: (state) => {
+        this.stream = state;
+        this.drawHead();
+      },
     }).catch(this.app.fail);
   }
 
-  /** Read the part; true if it has the end of the log. */
+  /**
+   * Read the part; true if it has the end of the log.
+   * @param {AbortSignal} signal
+   */
   async loadEvents(signal) {
     const { log, start } = this;
+    /** @type {{ events: LogRecord[], next: number | null }} */
     let page = await get(this.path("events"), { after: start, limit: FIRST_PAGE }, signal);
     for (const record of page.events) log.add(record);
     this.isLoaded = page.next === null;
@@ -124,21 +176,30 @@ export class SessionView {
       this.schedule();
     }
     this.drawPart(page.next === null);
-    if (log.last - start > FIRST_PAGE && this.params?.get("seq")) this.tab?.setParams?.(this.params);
+    if (log.last - start > FIRST_PAGE && this.params.get("seq")) this.tab?.setParams?.(this.params);
     return page.next === null;
   }
 
-  /** Which part of a long log is shown, with ways to the others. */
+  /**
+   * Which part of a long log is shown, with ways to the others.
+   * @param {boolean} isEnd
+   */
   drawPart(isEnd) {
     const records = this.countRecords();
     this.part.hidden = isEnd && this.start === 0;
     if (this.part.hidden) return;
-    const go = (label, start, isOff) => button(label, () => this.app.attempt(() => ((this.params = new URLSearchParams()), this.load(start))), { class: "small", disabled: isOff });
+    const show = (/** @type {number} */ start) => {
+      this.params = new URLSearchParams();
+      return this.load(start);
+    };
+    /** @type {(label: string, start: number, isOff: boolean) => HTMLElement} */
+    const go = (label, start, isOff) => button(label, () => this.app.attempt(() => show(start)), { class: "small", disabled: isOff });
     const before = this.start === 0;
     replace(this.part, h("span", {}, `Records ${count(this.start + 1)} to ${isEnd ? "the end" : count(this.log.last)} of ${count(records)}`),
       go("Start", 0, before), go("Earlier", Math.max(0, this.start - PART), before), go("Later", Math.min(this.start + PART, Math.max(0, records - PART)), isEnd), go("End", Math.max(0, records - PART), isEnd));
   }
 
+  /** @param {LogRecord[]} records */
   add(records) {
     for (const record of records) {
       if (!this.log.add(record)) continue;
@@ -171,26 +232,30 @@ export class SessionView {
     }, delay);
   }
 
+  /** @param {string | undefined} name */
   showTab(name, params = new URLSearchParams()) {
     const found = TABS.find(([each]) => each === name) ?? TABS[0];
     this.params = params;
     const seq = Number(params.get("seq"));
     if (this.isLoaded && seq && seq <= this.countRecords() && (seq <= this.start || seq > this.log.last)) {
       this.tabName = found[0];
-      return void this.app.attempt(() => this.load(this.findPart(seq)));
+      this.app.attempt(() => this.load(this.findPart(seq)));
+      return;
     }
-    if (!this.tab || this.tabName !== found[0]) {
-      this.tab?.dispose?.();
+    let { tab } = this;
+    if (!tab || this.tabName !== found[0]) {
+      tab?.dispose?.();
       this.app.closePanel();
       this.tabName = found[0];
       const hash = `#/session/${encodeURIComponent(this.session)}/${this.tabName}`;
       if (!location.hash.startsWith(hash)) history.replaceState(null, "", hash);
       replace(this.body);
       this.app.main.scrollTop = 0;
-      this.tab = new found[2](this, this.body);
-      this.app.attempt(async () => this.tab.open());
+      const made = new found[2](this, this.body);
+      this.tab = tab = made;
+      this.app.attempt(() => made.open());
     }
-    this.tab.setParams?.(params);
+    tab.setParams?.(params);
     this.drawTabs();
   }
 
@@ -202,7 +267,12 @@ export class SessionView {
     this.tabs.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
-  /** Draw a part again only if its key changed: a button must not be replaced between press and release. */
+  /**
+   * Draw a part again only if its key changed: a button must not be replaced between press and release.
+   * @param {HTMLElement} node
+   * @param {string} key
+   * @param {() => Child} make
+   */
   redraw(node, key, make) {
     if (this.drawn.get(node) === key) return;
     this.drawn.set(node, key);
@@ -214,6 +284,7 @@ export class SessionView {
     const { summary, approvals } = this.detail;
     const usage = usageOf(summary.usage);
     const prompt = promptOf(usage);
+    /** @type {(label: string, value: string, title?: string) => HTMLElement} */
     const figure = (label, value, title) => h(".figure", { title }, h("span.value", {}, value), h("span.label", {}, label));
     this.copy ??= button(icon("copy"), () => navigator.clipboard?.writeText(this.session).then(() => this.app.toast("Id copied")), { class: "ghost small", "aria-label": "Copy the id", title: "Copy the id" });
     const isLive = this.stream === "live" && this.detail.is_running;
@@ -235,6 +306,7 @@ export class SessionView {
 
   controls() {
     const { is_running: isRunning, summary, approvals } = this.detail;
+    /** @type {(label: string, work: () => unknown, props?: Props) => HTMLElement} */
     const act = (label, work, props) => button(label, () => this.app.attempt(work), props);
     if (isRunning) {
       return [
@@ -251,6 +323,7 @@ export class SessionView {
     ];
   }
 
+  /** @param {string} action */
   async control(action, body = {}) {
     const outcome = await post(this.path(action), body);
     this.app.toast(`${action}: ${outcome.status ?? "sent"}`);
@@ -274,24 +347,31 @@ export class SessionView {
     this.refreshDetail(0);
   }
 
-  /** Fork before a message, and run from there: a prompt may be changed, a reply is asked for again. */
+  /**
+   * Fork before a message, and run from there: a prompt may be changed, a reply is asked for again.
+   * @param {Entry} entry
+   */
   async runAgain({ kind, parts, before }) {
     const isPrompt = kind === "user";
-    const text = parts.filter((part) => part.type === "text").map((part) => part.text).join("\n");
+    const said = /** @type {Part[]} */ (parts);
+    const text = said.filter((part) => part.type === "text").map((part) => part.text).join("\n");
     const given = await ask("Run again from here", [
-      isPrompt && { name: "prompt", label: "Prompt", multiline: true, required: true, value: text },
+      ...(isPrompt ? [{ name: "prompt", label: "Prompt", multiline: true, required: true, value: text }] : []),
       { name: "model", label: "Model", placeholder: "as before" },
       { name: "session", label: "Name of the new session", placeholder: "made if empty" },
-    ].filter(Boolean), { submit: "Run", text: "Runs in a fork with the records before this message. This session stays as it is; actions that were done stay done." });
+    ], { submit: "Run", text: "Runs in a fork with the records before this message. This session stays as it is; actions that were done stay done." });
     if (!given) return;
     const made = await post(this.path("fork"), { at: before, session: given.session || null, model: given.model || null });
-    const media = parts.filter((part) => part.type === "media");
+    const media = said.filter((part) => part.type === "media");
     if (isPrompt) await post(sessionPath(made.session, "prompts"), { prompt: [{ type: "text", text: given.prompt }, ...media] });
     else await post(sessionPath(made.session, "resume"));
     this.app.go("session", made.session, "transcript");
   }
 
-  /** Fork at a record, and open the fork. */
+  /**
+   * Fork at a record, or at the end, and open the fork.
+   * @param {number | null} at
+   */
   async fork(at) {
     const place = at === null ? "at its end" : `after record ${at}`;
     const given = await ask(`Fork ${place}`, [
@@ -305,6 +385,7 @@ export class SessionView {
     this.app.go("session", made.session, "transcript");
   }
 
+  /** @param {string} key */
   handleKey(key) {
     return this.tab?.handleKey?.(key) ?? false;
   }

@@ -6,17 +6,46 @@ import { VirtualList } from "./list.js";
 
 const REFRESH_MS = 4000;
 const STATES = ["running", "waiting", "done", "failed", "cancelled", "paused", "budget", "steps", "seconds", "no_progress", "refused", "context", "unfinished", "new", "torn", "corrupt"];
+/** @type {[string, string][]} */
 const TIMES = [["", "any time"], ["3600", "last hour"], ["86400", "last day"], ["604800", "last week"], ["2592000", "last 30 days"]];
+/** @type {[string, string][]} */
 const COSTS = [["", "any cost"], ["0.01", "$0.01 or more"], ["0.1", "$0.10 or more"], ["1", "$1 or more"], ["10", "$10 or more"]];
 
+/** @param {string} status */
 export const badge = (status) => h("span.badge", { class: `is-${/^[a-z_]+$/.test(status) ? status : "other"}` }, status.replace("_", " "));
 
+/** @implements {View} */
 export class SessionsView {
+  /** @type {VirtualList<SessionSummary>} */
+  list;
+  /** @type {Record<string, HTMLSelectElement>} */
+  selects;
+  /** @type {HTMLInputElement} */
+  search;
+  /** @type {HTMLButtonElement} */
+  clear;
+  /** @type {HTMLButtonElement} */
+  more;
+  /** @type {HTMLElement} */
+  status;
+  /** @type {number | undefined} */
+  timer;
+  /** @type {number | undefined} */
+  typing;
+
+  /**
+   * @param {import("./app.js").App} app
+   * @param {URLSearchParams} params
+   */
   constructor(app, params) {
     this.app = app;
+    /** @type {Record<string, string>} */
     this.filter = Object.fromEntries(["text", "status", "agent", "model", "within", "usd_min"].map((name) => [name, params.get(name) ?? ""]));
+    /** @type {SessionSummary[]} */
     this.rows = [];
+    /** @type {number | null} */
     this.next = null;
+    this.turn = 0;
     this.seen = { agent: new Set(), model: new Set() };
     this.ending = new AbortController();
   }
@@ -31,7 +60,7 @@ export class SessionsView {
     this.app.setTitle("Sessions · Bridle");
     this.app.setBar(h("span.crumb", {}, "Sessions"));
     this.selects = {
-      status: this.select("status", STATES.map((state) => [state, state.replace("_", " ")]), "any state"),
+      status: this.select("status", STATES.map((state) => /** @type {[string, string]} */ ([state, state.replace("_", " ")])), "any state"),
       agent: this.select("agent", [], "any agent"),
       model: this.select("model", [], "any model"),
       usd_min: this.select("usd_min", COSTS.slice(1), COSTS[0][1]),
@@ -50,6 +79,11 @@ export class SessionsView {
     this.timer = setInterval(() => document.visibilityState === "visible" && this.load().catch(() => {}), REFRESH_MS);
   }
 
+  /**
+   * @param {string} name
+   * @param {[string, string][]} options
+   * @param {string} any
+   */
   select(name, options, any) {
     const node = h("select", { "aria-label": name, onchange: () => this.change(name, node.value) }, h("option", { value: "" }, any), options.map(([value, label]) => h("option", { value }, label)));
     if (this.filter[name] && !options.some(([value]) => value === this.filter[name])) node.append(h("option", { value: this.filter[name] }, this.filter[name]));
@@ -57,6 +91,10 @@ export class SessionsView {
     return node;
   }
 
+  /**
+   * @param {string} name
+   * @param {string} value
+   */
   change(name, value) {
     this.filter[name] = value;
     const query = new URLSearchParams(Object.entries(this.filter).filter(([, given]) => given));
@@ -69,12 +107,17 @@ export class SessionsView {
     const { within, ...filter } = this.filter;
     const limit = more ? 100 : Math.min(500, Math.max(100, this.rows.length));
     const query = { ...filter, limit, offset: more ? this.next : 0, since: within ? Date.now() / 1000 - Number(within) : "" };
-    const turn = (this.turn = (this.turn ?? 0) + 1);
+    this.turn += 1;
+    const { turn } = this;
+    /** @type {{ sessions: SessionSummary[], next: number | null }} */
     const page = await get("sessions", query, this.ending.signal);
     if (turn !== this.turn) return;
     const known = new Map(this.rows.map((row) => [row.session, row]));
     // A row that did not change stays the same object, so that its node stays too.
-    const rows = page.sessions.map((row) => (JSON.stringify(known.get(row.session)) === JSON.stringify(row) ? known.get(row.session) : row));
+    const rows = page.sessions.map((row) => {
+      const old = known.get(row.session);
+      return old && JSON.stringify(old) === JSON.stringify(row) ? old : row;
+    });
     this.rows = more ? [...this.rows, ...rows] : rows;
     this.next = page.next;
     for (const row of rows) this.offer(row);
@@ -86,9 +129,12 @@ export class SessionsView {
     replace(this.status, this.rows.length ? `${this.rows.length}${this.next === null ? "" : "+"} session${this.rows.length === 1 ? "" : "s"}` : none);
   }
 
-  /** Offer the agent and the model of a row as filters. */
+  /**
+   * Offer the agent and the model of a row as filters.
+   * @param {SessionSummary} row
+   */
   offer(row) {
-    for (const name of ["agent", "model"]) {
+    for (const name of /** @type {const} */ (["agent", "model"])) {
       if (!row[name] || this.seen[name].has(row[name])) continue;
       this.seen[name].add(row[name]);
       const select = this.selects[name];
@@ -100,6 +146,7 @@ export class SessionsView {
     }
   }
 
+  /** @param {SessionSummary} row */
   renderRow(row) {
     const total = totalOf(usageOf(row.usage));
     const about = row.problem || row.reason;
@@ -115,6 +162,7 @@ export class SessionsView {
       h("span.num.time", { title: `${moment(row.updated_at)}, ${row.records} records, ${seconds(row.updated_at - row.created_at)}` }, ago(row.updated_at)));
   }
 
+  /** @param {string} key */
   handleKey(key) {
     return this.list.handleKey(key);
   }

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from bridle.serve.feeds import FeedItem
 
 from .sse import join_frames
-from .steps import FrontEndStep, StepReader
+from .steps import FrontEndStep, StepReader, describe_question
 
 AgUiEvent = dict[str, object]
 EXPECTED_STOPS = ("done", "waiting", "cancelled", "paused", "refused")
@@ -73,6 +73,7 @@ class AgUiAdapter:
                     "reason": "tool_call",
                     "message": step.text,
                     "toolCallId": step.call_id,
+                    "metadata": describe_question(step.asked) if step.asked is not None else None,
                 }
                 self._interrupts.append({name: value for name, value in interrupt.items() if value})
             case "result" if step.id not in self._results:

@@ -105,7 +105,7 @@ def encode_item_frame(item: FeedItem) -> bytes:
             )  # fmt: skip
         else:
             assert item.delta is not None
-            item.frame = to_sse(item.delta).encode()
+            item.frame = to_sse(item.delta, full=True).encode()
     return item.frame
 
 

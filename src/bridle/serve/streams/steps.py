@@ -7,6 +7,7 @@ the rest of a text from the complete reply. Both front-end protocols are written
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from bridle.core.calls.argument_changes import show_arguments
 from bridle.run.calls.approval import make_approval_id
 from bridle.serve.feeds import FeedItem
 from bridle.values import events as e
@@ -15,7 +16,7 @@ from bridle.values.result import AttemptRestarted, CallReady, Delta, ReasoningDe
 
 StepKind = Literal[
     "run_started", "step_started", "text", "reasoning", "call_piece", "call", "reply_ended", "restarted", "asked",
-    "result", "run_ended",
+    "result", "steered", "run_ended",
 ]  # fmt: skip
 
 
@@ -24,9 +25,22 @@ class FrontEndStep(NamedTuple):
     id: str = ""
     """Id of the call; for `asked`, that of the approval."""
     name: str = ""
-    """Name of the tool; for `result`, the outcome; for `run_ended`, the stop reason."""
+    """Name of the tool; for `result`, the outcome; for `run_ended`, the stop reason; for `restarted`, `text` if the
+    calls of the reply stay."""
     text: str = ""
     call_id: str = ""
+    asked: e.ApprovalAsked | None = None
+    """For `asked`, the question."""
+
+
+def describe_question(asked: e.ApprovalAsked) -> dict[str, object]:
+    """What a person is asked about, exactly: the arguments are JSON text, because front ends round long numbers."""
+    told: dict[str, object] = {
+        "tool": asked.name,
+        "arguments": show_arguments(asked.arguments),
+        "question": asked.question,
+    }
+    return {**told, "preview": asked.preview} if asked.preview else told
 
 
 class StepReader:
@@ -86,10 +100,11 @@ class StepReader:
                 yield from self._read_reply(event)
             case e.ToolFinished(result=result):
                 yield FrontEndStep("result", result.call_id, result.outcome, result.text)
-            case e.ApprovalAsked(call_id=call_id, binding=binding, rule=rule):
-                yield FrontEndStep(
-                    "asked", make_approval_id(self._session, binding), text=rule, call_id=call_id
-                )
+            case e.ApprovalAsked(call_id=call_id, binding=binding, rule=rule, name=name):
+                approval = make_approval_id(self._session, binding)
+                yield FrontEndStep("asked", approval, name, rule, call_id, event)
+            case e.Steered(message=message):
+                yield FrontEndStep("steered", text=message)
             case e.RunEnded(stop=stop, reason=reason):
                 yield FrontEndStep("run_ended", name=stop, text=reason)
 
@@ -99,7 +114,9 @@ class StepReader:
         text = "".join(part.text for part in parts if isinstance(part, Text))
         rest_of_text = self._find_rest("text", text)
         if self._shown["text"] and rest_of_text is None:
-            yield FrontEndStep("restarted", text="the text that was shown is not that of the reply")
+            yield FrontEndStep(
+                "restarted", name="text", text="the text that was shown is not that of the reply"
+            )
             rest_of_text = text
         if rest := "" if self._shown["text"] else self._find_rest("reasoning", reasoning):
             yield FrontEndStep("reasoning", text=rest)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from bridle.core.hooks import change_reply
+from bridle.core.recovery.growing import settle_conversation
 from bridle.core.state import State
 from bridle.run.calls.approval import list_external_calls
 from bridle.run.recovery.session_log import fold_records
@@ -25,7 +26,7 @@ from bridle.values.events import (
     ToolFinished,
 )
 from bridle.values.hooks import HookDecided
-from bridle.values.message import Media, Message, Reply, Text
+from bridle.values.message import Message, PromptPart, Reply, Text
 from bridle.values.record import Record
 from bridle.values.result import AttemptRestarted
 from bridle.values.settings import Settings
@@ -81,6 +82,8 @@ class SeenReply(NamedTuple):
     """True for the end of an imported conversation, which other sessions may share."""
     is_broken: bool = False
     """True for the text before a failure: the client may keep it, or send its request again."""
+    loose_digest: str = ""
+    """Of the same conversation without the texts of the model beside calls."""
 
 
 class RecordedTurn:
@@ -89,7 +92,7 @@ class RecordedTurn:
     def __init__(self) -> None:
         self.results: dict[str, tuple[str, bool, list[str]]] = {}
         """Results of calls, described (`describe_result`), by our call id."""
-        self.prompt: tuple[Text | Media, ...] | None = None
+        self.prompt: tuple[PromptPart, ...] | None = None
         self.replies: list[Reply] = []
         """Replies of the model since then."""
         self.texts: list[str] = []
@@ -200,8 +203,11 @@ class ClientView:
             return
         message = Message(role="assistant", parts=(*parts, *calls))
         count = len(after.conversation.transcript.messages)
-        seen = SeenReply(self._digest.compute_with(message), count, is_broken=is_broken)
-        self.replies = [*(each for each in self.replies if not each.is_broken), seen]
+        loose = self._digest.compute_with(message, is_loose=True)
+        seen = SeenReply(self._digest.compute_with(message), count, is_broken=is_broken, loose_digest=loose)
+        if self.replies and self.replies[-1].is_broken:  # the client has the text of the next one
+            self.replies.pop()
+        self.replies.append(seen)
         if is_broken:
             self._broken, self.turn.partial = message, partial
             self.turn.texts = [reply.text for reply in self.turn.replies]
@@ -215,4 +221,5 @@ async def read_client_view(records: Sequence[Record]) -> ClientView:
     view = ClientView()
     await fold_records(records, view.observe)
     view.end_reply()
+    view.state = settle_conversation(view.state)
     return view

@@ -4,6 +4,9 @@ Clients are stateless: they send the whole conversation each time. What follows 
 results of calls, or a prompt, or both. The rest is compared with what a session knows by a digest, which leaves out
 what clients do not return unchanged: reasoning, white space around texts and in those of the model, the spelling of
 arguments, the bounds between messages of one side.
+
+Some clients also drop the text that a model writes beside calls, or write one of their own there. A second digest, the
+loose one, leaves out these texts; it counts only for the session that the ids of the calls name.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,9 +19,11 @@ from msgspec.structs import replace
 
 from bridle.core.context.excerpt import join_result_text
 from bridle.values.errors import Failure, ProviderError
-from bridle.values.message import Media, Message, Text, ToolCall, ToolResult
+from bridle.values.message import Media, Message, Part, PromptPart, Text, ToolCall, ToolResult
 from bridle.values.request import Request
 from bridle.values.text import parse_json
+
+from .client_members import describe_native
 
 NO_CALL = (
     "The result of the tool call '{call}' has no call before it; send the model's message that made it too."
@@ -40,7 +45,7 @@ class ClientTurn(NamedTuple):
     head: tuple[Message, ...]
     """The conversation up to the model's last message; empty at its beginning."""
     results: tuple[ClientResult, ...]
-    prompt: tuple[Text | Media, ...]
+    prompt: tuple[PromptPart, ...]
     tail: tuple[Message, ...]
     """The messages of `results` and `prompt`."""
 
@@ -76,9 +81,9 @@ def split_conversation(messages: Sequence[Message]) -> ClientTurn:
         for message in tail
         if message.role != "tool"
         for part in message.parts
-        if isinstance(part, Text | Media)
+        if isinstance(part, PromptPart)
     )
-    if not results and not any(isinstance(part, Media) or part.text.strip() for part in prompt):
+    if not results and not any(not isinstance(part, Text) or part.text.strip() for part in prompt):
         raise ProviderError(Failure(kind="invalid", message=NO_PROMPT, status=400))
     return ClientTurn(head, results, prompt, tail)
 
@@ -104,6 +109,7 @@ class ConversationDigest:
 
     def __init__(self, scope: Sequence[str]) -> None:
         self._hash = sha256(msgspec.json.encode(scope))
+        self._loose = self._hash.copy()
         self._turn = _Turn()
 
     def add(self, *messages: Message) -> Self:
@@ -121,19 +127,26 @@ class ConversationDigest:
     def _begin_turn(self, *, is_of_model: bool) -> None:
         if is_of_model != self._turn.is_of_model:
             self._hash.update(self._turn.encode())
+            self._loose.update(self._turn.encode(is_loose=True))
             self._turn = _Turn(is_of_model=is_of_model)
 
-    def compute_with(self, reply: Message) -> str:
+    def compute_with(self, reply: Message, *, is_loose: bool = False) -> str:
         """The hash after one more message of the model."""
-        ended = self._hash.copy()
-        for turn in (self._turn, _Turn(is_of_model=True).take(reply)):
-            ended.update(turn.encode())
-        return ended.hexdigest()
+        return self._compute((self._turn, _Turn(is_of_model=True).take(reply)), is_loose=is_loose)
 
     @property
     def value(self) -> str:
-        ended = self._hash.copy()
-        ended.update(self._turn.encode())
+        return self._compute((self._turn,), is_loose=False)
+
+    @property
+    def loose_value(self) -> str:
+        """The hash without the texts of the model beside calls."""
+        return self._compute((self._turn,), is_loose=True)
+
+    def _compute(self, turns: "Iterable[_Turn]", *, is_loose: bool) -> str:
+        ended = (self._loose if is_loose else self._hash).copy()
+        for turn in turns:
+            ended.update(turn.encode(is_loose=is_loose))
         return ended.hexdigest()
 
 
@@ -154,11 +167,15 @@ class _Turn:
         self.calls += [(call.name, _normalize(call.arguments)) for call in message.calls]
         self.results += map(describe_result, message.results)
         self.media += [_describe_media(part) for part in message.parts if isinstance(part, Media)]
+        if message.role != "assistant":
+            self.media += _describe_natives(message.parts)
         return self
 
-    def encode(self) -> bytes:
+    def encode(self, *, is_loose: bool = False) -> bytes:
         """The turn as JSON; empty if it has nothing. White space in texts of the model is partly ours."""
         texts = " ".join(self.texts).split() if self.is_of_model else self.texts
+        if is_loose and self.is_of_model and self.calls:
+            texts = []
         described = texts, self.calls, self.results, self.media
         return msgspec.json.encode((self.is_of_model, *described)) + b"\n" if any(described) else b""
 
@@ -168,8 +185,9 @@ def digest_conversation(scope: Sequence[str], messages: Iterable[Message]) -> st
 
 
 def digest_first_request(scope: Sequence[str], request: Request) -> str:
-    """Hash of a request without a conversation before it, with its system prompt and tools."""
-    given = msgspec.json.encode((request.system, request.tools)).decode()
+    """Hash of a request without a conversation before it, with everything that it asks for."""
+    asked = replace(request, messages=(), stream=False)
+    given = msgspec.json.encode(asked).decode()
     return digest_conversation(("first", *scope, given), request.messages)
 
 
@@ -181,7 +199,14 @@ def digest_opening(messages: Iterable[Message]) -> str:
 def describe_result(result: ToolResult, text_hash: str = "") -> tuple[str, bool, list[str]]:
     """The text by its hash, whether it is an error, and its media."""
     media = [_describe_media(part) for part in result.parts if isinstance(part, Media)]
+    media += _describe_natives((result, *result.parts))
     return text_hash or sha256(join_result_text(result).encode()).hexdigest(), result.is_error, media
+
+
+def _describe_natives(parts: Iterable[Part]) -> list[str]:
+    """What the client's wire alone has: a client that changes it has left the conversation."""
+    found = (describe_native(part) for part in parts if part.native is not None)
+    return [sha256(told.encode()).hexdigest() for told in found if told]
 
 
 def _describe_media(part: Media) -> str:

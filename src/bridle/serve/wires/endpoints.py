@@ -3,13 +3,14 @@
 A client that disconnects ends its run. Errors have the form and the status of the wire (`render_wire_error`).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request as HttpRequestIn
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -21,18 +22,21 @@ from bridle.core.context.token_estimate import (
     estimate_tool_tokens,
 )
 from bridle.ports.codec import HttpReply, HttpRequest
-from bridle.ports.served_wire import ServedWire, WireAction
+from bridle.ports.served_wire import ClientTool, ServedWire, WireAction
 from bridle.providers.families import list_served_wires, load_codec, load_served_wire
 from bridle.run.agent import Agent
 from bridle.run.stream import RunHandle
+from bridle.serve.body_limits import check_body_items
 from bridle.serve.errors import ServeError, describe_error
 from bridle.serve.host import WIRE_CALLER, AgentHost
 from bridle.values.errors import BridleError, Conflict, Failure, FailureKind, MisuseError, ProviderError
+from bridle.values.message import Message, Opaque, Text
 from bridle.values.request import Request
 
+from .client_members import list_members, mark_client_parts
 from .conversation import take_leading_system
-from .options import ClientOptions, read_options
-from .reply import ReplyCollector, describe_taken_over
+from .options import ClientOptions, ClientRequest, read_options
+from .reply import ReplyCollector, describe_taken_over, use_words_of_wire
 from .sessions import SESSION_HEADER, SessionIndex, SessionPlace, make_reply_id
 from .streaming import PieceReader, StreamedReply, end_run, unless_gone
 from .turn import ANSWERED_STOPS, ClientRun, NamedPlace, TurnOpener, WireCaller
@@ -41,6 +45,7 @@ DROPPED_HEADER = "x-bridle-dropped"
 HEADER_CHARACTERS_MAX = 2_000
 OPENING_SECONDS = 1.0
 """Time for a model to begin, or to fail; then a stream begins without it."""
+LOST_THREAD = "No usable thread state was found for previous_message_id {id}."
 # No row for 404: in the words of a wire, `not_found` is a model.
 STATUS_KINDS: dict[int, FailureKind] = {
     401: "unauthorized",
@@ -127,7 +132,7 @@ async def guard_request(
     try:
         return await handle(request)
     except ProviderError as error:
-        return _render(wire.encode_failure(error.failure))
+        return _render(wire.encode_failure(use_words_of_wire(wire, error.failure)))
     except (BridleError, ServeError, msgspec.MsgspecError) as error:
         return render_wire_error(wire.mount, describe_error(error))
 
@@ -151,31 +156,41 @@ def _render(reply: HttpReply) -> Response:
 
 async def _read_request(wire: ServedWire, request: HttpRequestIn) -> HttpRequest:
     path = request.url.path.removeprefix(request.scope.get("root_path", "")).removeprefix(wire.mount)
-    return HttpRequest(path=path, body=await request.body(), headers=tuple(request.headers.items()))
+    body = await request.body()
+    check_body_items(body)
+    return HttpRequest(path=path, body=body, headers=tuple(request.headers.items()))
 
 
 async def answer_request(wires: WireServer, wire: ServedWire, request: HttpRequestIn) -> Response:
     """Run the agent and reply, whole or as a stream."""
-    received = load_codec(wire.family).decode_request(await _read_request(wire, request))
-    received, tools = wire.take_tools(received)
-    decoded = take_leading_system(received)
+    raw = await _read_request(wire, request)
+    asked = _add_headers(wire, load_codec(wire.family).decode_request(raw), raw)
+    received, tools = wire.take_tools(asked)
     caller = wires.identify(request)
-    model = wires.find_model(decoded.model.id, caller)
-    options = read_options(model.agent, decoded, tools, carries_all=model.carries_all)
+    model = wires.find_model(received.model.id, caller)
+    if not (model.carries_all and model.agent.settings.model.endpoint.family == wire.family):
+        received = wire.read_output(received)
+    decoded, options = _read_client(wire, model, asked, take_leading_system(received), tools, raw)
     if model.is_strict:
-        lost = options.dropped or wires.list_losses(model, decoded, options)
+        lost = (*options.dropped, *options.elsewhere) or wires.list_losses(model, decoded, options)
         if lost:
             raise MisuseError(f"strict mode: this request cannot be carried as it is: {'; '.join(lost)}")
     host = wires.host
-    opener = TurnOpener(model.name, model.agent, wires.index, host.context, host.runs.__contains__)
-    named = NamedPlace(
-        unquote(request.headers.get(SESSION_HEADER, "")), _read_text(decoded, "previous_response_id")
+    opener = TurnOpener(
+        model.name,
+        model.agent,
+        wires.index,
+        host.context,
+        host.runs.__contains__,
+        forwards=model.carries_all,
     )
+    named = read_place(unquote(request.headers.get(SESSION_HEADER, "")), decoded)
     for is_in_use in (False, True):
         async with opener.open(decoded, options, caller, named, is_in_use=is_in_use) as turn:
             run = host.runs.open(model.name, turn.stream)
         try:
-            return await _WireRun(wires, wire, decoded, options, turn, run.handle, request).answer()
+            repeated = _list_repeated(wire, raw, model.agent.clock.now())
+            return await _WireRun(wires, wire, decoded, options, turn, run.handle, request, repeated).answer()
         except Conflict as error:  # a run of another server: from the same point, this is a fork
             if run.after is not None:  # this run has recorded, and its tools may have run
                 raise ProviderError(describe_taken_over(error)) from error
@@ -184,10 +199,89 @@ async def answer_request(wires: WireServer, wire: ServedWire, request: HttpReque
     raise AssertionError("the second attempt returns or raises")
 
 
-def _read_text(request: Request, name: str) -> str:
+def _add_headers(wire: ServedWire, asked: Request, raw: HttpRequest) -> Request:
+    """The request with the fields that are headers on its wire."""
+    try:
+        added = wire.read_headers(raw)
+    except ValueError as error:
+        raise ProviderError(Failure(kind="invalid", message=str(error), status=400)) from None
+    names = {extra.name for extra in added}
+    if twice := next((extra.name for extra in asked.extras if extra.name in names), ""):
+        message = f"'{twice}' is given twice: as a header and in the body."
+        raise ProviderError(Failure(kind="invalid", message=message, status=400))
+    return replace(asked, extras=(*asked.extras, *added)) if added else asked
+
+
+def _read_client(
+    wire: ServedWire,
+    model: ServedModel,
+    asked: Request,
+    decoded: Request,
+    tools: Sequence[ClientTool],
+    raw: HttpRequest,
+) -> tuple[Request, ClientOptions]:
+    """The request as it is carried, and its options; `decoded` is what is left of `asked` without its tools."""
+    settings = model.agent.settings
+    fields: dict[str, msgspec.Raw] = msgspec.json.decode(raw.body, type=dict[str, msgspec.Raw])
+    written = {name: bytes(value) for name, value in fields.items()}
+    try:
+        is_hooked = "before_model" in settings.hook_points
+        marked = mark_client_parts(decoded, wire.family, settings.model, is_hooked=is_hooked)
+        left = list_members(marked.messages)
+        withheld = tuple(name for name in list_members(decoded.messages) if name not in left)
+        given = (asked.messages, decoded.messages, decoded.system)
+        client = ClientRequest(
+            wire.family,
+            marked,
+            tools,
+            written,
+            wire.cache_mark,
+            withheld,
+            bool(asked.breakpoints),
+            _list_declarations(*given),
+        )
+        options = read_options(model.agent, client, carries_all=model.carries_all, is_strict=model.is_strict)
+        return marked, options
+    except ValueError as error:
+        raise ProviderError(Failure(kind="invalid", message=f"The request: {error}", status=400)) from None
+
+
+def _list_declarations(
+    asked: Sequence[Message], left: Sequence[Message], system: Sequence[Text]
+) -> tuple[str, ...]:
+    """Names of parts that were taken out of a conversation because they only declare tools."""
+    kept = {id(part) for message in left for part in message.parts} | {id(text) for text in system}
+    parts = (part for message in asked for part in message.parts if id(part) not in kept)
+    return tuple(dict.fromkeys(f"part {part.kind}" for part in parts if isinstance(part, Opaque)))
+
+
+def read_place(session: str, request: Request) -> NamedPlace:
+    """The place that a request names: by its session, by the response before it, or by a thread of Anthropic.
+
+    A thread keeps the system prompt and the tools of the request that created it.
+    """
+    if isinstance(previous := _read_extra(request, "previous_response_id"), str):
+        return NamedPlace(session, previous)
+    thread = _read_extra(request, "thread")
+    if isinstance(thread, dict) and isinstance(message := thread.get("previous_message_id"), str):
+        kept = frozenset({"tools", "instructions"})
+        return NamedPlace(session, message, kept, "thread_not_found", LOST_THREAD)
+    return NamedPlace(session)
+
+
+def _read_extra(request: Request, name: str) -> object:
     found = next((extra.json for extra in request.extras if extra.name == name), "null")
     value: object = msgspec.json.decode(found)
-    return value if isinstance(value, str) else ""
+    return value
+
+
+def _list_repeated(wire: ServedWire, raw: HttpRequest, now: float) -> dict[str, object]:
+    """Members of every response to a request: the time, and the fields that its wire repeats."""
+    found: dict[str, object] = {wire.created_field: int(now)} if wire.created_field else {}
+    if wire.repeated_fields:
+        given: dict[str, object] = msgspec.json.decode(raw.body)
+        found |= {name: given[name] for name in wire.repeated_fields if given.get(name) is not None}
+    return found
 
 
 class _WireRun:
@@ -202,11 +296,14 @@ class _WireRun:
         turn: ClientRun,
         run: "RunHandle[Any]",
         incoming: HttpRequestIn,
+        repeated: Mapping[str, object],
     ) -> None:
+        self._repeated = repeated
         self._wires, self._wire, self._request, self._turn, self._run = wires, wire, request, turn, run
         self._incoming, self._identity = incoming, make_reply_id(wire.id_prefix, run.session, turn.number)
-        dropped = (*options.dropped, *turn.notes)
-        writer = wire.make_stream(self._identity, request, incoming.query_params)
+        dropped = (*options.dropped, *options.replaced, *turn.notes)
+        writer = wire.make_stream(self._identity, request, incoming.query_params, repeated)
+        self._opening = writer.open() if request.stream else b""
         self._collector = ReplyCollector(writer, request, options._replace(dropped=dropped), run.session)
         self._pieces = PieceReader(self._collector.write(run.view(None), turn.replies, turn.partial))
 
@@ -219,9 +316,10 @@ class _WireRun:
             await end_run(run)
             raise
         failure = self._collector.failure
-        if failure is not None:
+        in_stream = self._wire.streamed_failures if self._request.stream else ()
+        if failure is not None and failure.kind not in in_stream:
             self._remember_failed()
-            response = _render(self._wire.encode_failure(failure))
+            response = _render(self._wire.encode_failure(use_words_of_wire(self._wire, failure)))
         elif self._request.stream:
             response = StreamedReply(self._stream(first), run)
             response.headers["content-type"] = self._collector.writer.content_type
@@ -249,7 +347,7 @@ class _WireRun:
     async def _stream(self, first: bytes) -> AsyncIterator[bytes]:
         writer = self._collector.writer
         try:
-            yield writer.open() + first
+            yield self._opening + first
             async for piece in self._pieces.read_all(writer.keep_alive):
                 yield piece
         except Conflict as error:
@@ -258,7 +356,7 @@ class _WireRun:
             self._pieces.close()
         if self._collector.failure is not None:
             self._remember_failed()
-            yield writer.fail(self._collector.failure)
+            yield writer.fail(use_words_of_wire(self._wire, self._collector.failure))
             return
         reply = self._collector.reply
         assert reply is not None
@@ -269,7 +367,11 @@ class _WireRun:
         reply = self._collector.reply
         assert reply is not None
         self._remember()
-        return _render(self._wire.encode_reply(reply, stream=False))
+        encoded = self._wire.encode_reply(reply, stream=False)
+        if self._repeated:
+            body = {**msgspec.json.decode(b"".join(encoded.frames)), **self._repeated}
+            encoded = replace(encoded, frames=(msgspec.json.encode(body),))
+        return _render(encoded)
 
     def _remember(self) -> None:
         """Remember the place after this reply before the client can refer to it."""

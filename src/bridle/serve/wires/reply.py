@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bridle.ports.served_wire import ReplyStream
-from bridle.values.errors import Conflict, Failure
-from bridle.values.events import ModelAsked, ModelReplied, RequestAdjusted
+from bridle.ports.served_wire import ReplyStream, ServedWire
+from bridle.values.errors import Conflict, Failure, FailureKind
+from bridle.values.events import ModelAsked, ModelReplied, ModelSwitched, RequestAdjusted, RunStop
 from bridle.values.hooks import HookDecided
 from bridle.values.message import Message, Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
@@ -34,6 +34,8 @@ from .sessions import make_call_id
 BETWEEN_STEPS = "\n\n"
 UNANSWERED_STOPS = ("steps", "seconds", "no_progress", "context", "paused", "cancelled", "failed")
 """Ends of a run without an answer that a client sees as a truncated reply, if the run said anything."""
+FAILURE_KINDS: dict[RunStop, FailureKind] = {"context": "context", "seconds": "timeout"}
+"""Kinds of failure for ends of a run without an answer or a text; the others are failures of the server."""
 
 
 NOT_AS_SENT = (
@@ -48,6 +50,7 @@ class ReplyCollector:
 
     def __init__(self, writer: ReplyStream, request: Request, options: ClientOptions, session: str) -> None:
         self.writer, self._request, self._options, self._session = writer, request, options, session
+        self._family = request.model.endpoint.family
         self.dropped = [*options.dropped]
         """Parts of the request that were not sent to the model, as far as known."""
         self.failure: Failure | None = None
@@ -111,6 +114,8 @@ class ReplyCollector:
                 return self._write_text(text) if self._is_streamed and self._request.output is None else b""
             case RequestAdjusted(adjustments=sentences) | ModelAsked(notes=sentences):
                 self.dropped += [sentence for sentence in sentences if sentence not in self.dropped]
+            case ModelSwitched(model=model) if model.endpoint.family != self._family:
+                self.dropped += [name for name in self._options.elsewhere if name not in self.dropped]
             case ModelReplied(summarizes_until="", reply=reply):
                 self._last, self._has_ended_step = reply, True
                 self._replies.append(reply)
@@ -218,6 +223,10 @@ class ReplyCollector:
             return last, Failure(kind="quota", message=message, should_retry=False)
         if result.failure is not None:
             return last, hide_provider(result.failure)
+        why = f"{result.stop}: {result.reason or 'the run ended without an answer'}"
+        failure = Failure(kind=FAILURE_KINDS.get(result.stop, "server"), message=why, should_retry=False)
+        if result.stop == "context" and not has_text:
+            return last, failure
         is_cut = result.stop in UNANSWERED_STOPS and self._last is not None
         if is_cut and last not in (
             Stop.DONE,
@@ -226,8 +235,7 @@ class ReplyCollector:
             return last, None
         if has_text and result.stop != "failed":
             return Stop.LENGTH, None
-        why = result.reason or "the run ended without an answer"
-        return last, Failure(kind="server", message=f"{result.stop}: {why}", should_retry=False)
+        return last, failure
 
     @property
     def message(self) -> Message:
@@ -241,8 +249,16 @@ def describe_taken_over(error: Conflict) -> Failure:
     return Failure(kind="invalid", message=str(error), status=409, should_retry=False)
 
 
+def use_words_of_wire(wire: ServedWire, failure: Failure) -> Failure:
+    """The failure with the words by which clients of a wire notice that a conversation is too long."""
+    if failure.kind != "context" or wire.overflow_words.lower() in failure.message.lower():
+        return failure
+    return replace(failure, message=f"{wire.overflow_words}: {failure.message}")
+
+
 def hide_provider(failure: Failure) -> Failure:
     """The failure of a provider as one of ours: a client must not take our credentials or limits for its own."""
+    # guard: provider-failure-hidden
     if failure.kind in ("unauthorized", "quota", "not_found"):
         return Failure(
             kind="server",

@@ -1,8 +1,9 @@
 """Finds the session that a request continues.
 
-    previous_response_id           named by the client; its messages are new
+    previous_response_id, thread   named by the client; its messages are new
     a digest of the conversation   what the client has seen decides, also if it names a session (`x-bridle-session`)
-    the ids of its tool calls      ours contain the session
+    the ids of its tool calls      ours contain the session; a conversation with them may differ from it in the texts
+                                   that the model wrote beside its calls
     the header `x-bridle-session`  for a request without a conversation: the end of that session
 
 A client that edits an earlier message or asks for another answer has left the session at that point: it gets a fork,
@@ -39,7 +40,7 @@ OPENING_RECORDS = 6
 REPLY_ID_BYTES = 8
 SESSION_HEADER = "x-bridle-session"
 _CALL_ID = re.compile(r"call_(?P<session>[0-9a-z-]+)_(?P<call>[a-z]\d+_\d+)")
-_REPLY_ID = re.compile(r"resp_(?P<session>[0-9a-z-]+)(_(?P<number>\d{1,9}))?_[0-9a-f]+")
+_REPLY_ID = re.compile(r"(resp|msg)_(?P<session>[0-9a-z-]+)_(?P<number>\d{1,9})_[0-9a-f]+")
 
 
 class SessionPlace(NamedTuple):
@@ -160,14 +161,11 @@ class SessionIndex:
         return found, has_room
 
     async def find_reply(self, reply_id: str) -> SessionPlace | None:
-        """The place after a reply; after a restart, by the session and the number that its id contains.
-
-        Ids of earlier versions have no number: they name the end of the session.
-        """
+        """The place after a reply; after a restart, by the session and the number that its id contains."""
         known, found = self.find(reply_id), _REPLY_ID.fullmatch(reply_id)
         if known is not None or found is None:
             return known
-        view = await read_view(self._store, found["session"]) if found["number"] else None
+        view = await read_view(self._store, found["session"])
         own = view.own_replies[int(found["number"]) :] if view is not None else []
         return SessionPlace(found["session"], own[0].messages if own else None)
 

@@ -10,7 +10,7 @@ from bridle.run.agent import Agent
 from bridle.run.calls.approval import list_external_calls
 from bridle.run.stream import Stream
 from bridle.run.validate_input import is_generated_id, new_session_id
-from bridle.values.errors import Failure, FailureKind, ProviderError
+from bridle.values.errors import Failure, FailureKind, MisuseError, ProviderError
 from bridle.values.message import Message, Reply, ToolResult
 from bridle.values.request import Request
 from bridle.values.result import History
@@ -28,7 +28,7 @@ from .conversation import (
     refuse_lone_results,
     split_conversation,
 )
-from .options import ClientOptions
+from .options import ClientOptions, complete_options, keep_options
 from .sessions import SessionIndex, SessionPlace, find_called_session, read_call_id, read_view
 
 BOTH_GIVEN = (
@@ -38,7 +38,9 @@ BOTH_GIVEN = (
 OTHER_AGENT = (
     "Session '{session}' belongs to the model '{agent}'; send the request to that model, or name no session."
 )
+IMPORT_LOSES = "strict mode: the conversation so far cannot be carried as it is"
 OTHER_HISTORY = "session {session!r}, which has another history: the conversation got a session of its own"
+CHANGED_TEXT = "text beside tool calls, which is not what the model wrote there"
 ANSWERED_STOPS = ("done", "refused", "waiting", "paused")
 """Ends of a run whose reply can be given again."""
 
@@ -56,6 +58,12 @@ class NamedPlace(NamedTuple):
 
     session: str = ""
     reply_id: str = ""
+    keeps: frozenset[str] = frozenset()
+    """Options of the run that a continuation by `reply_id` takes from the request before, and does not send again."""
+    lost_code: str = ""
+    """The vendor's code if there is no such reply."""
+    lost_words: str = "Previous response with id '{id}' not found."
+    """The vendor's message then."""
 
 
 class ClientRun(NamedTuple):
@@ -130,9 +138,12 @@ class TurnOpener:
         index: SessionIndex,
         context: object,
         is_busy: Callable[[str], bool],
+        *,
+        forwards: bool = False,
     ) -> None:
+        """`forwards`: the agent only forwards, and has done nothing that the client's conversation lacks."""
         self._name, self._agent, self._index, self._context = name, agent, index, context
-        self._is_busy = is_busy
+        self._is_busy, self._forwards = is_busy, forwards
 
     @asynccontextmanager
     async def open(
@@ -153,6 +164,10 @@ class TurnOpener:
         reply = await self._index.find_reply(named.reply_id) if named.reply_id else None
         is_used = await self._check_named(named, reply, turn, caller)
         place = reply if named.reply_id else await self._find_place(turn, scope, named)
+        is_changed = False
+        if place is None and not named.reply_id and not self._forwards:
+            place = await self._find_called(turn, scope, named)
+            is_changed = place is not None
         first_key = ""
         if place is None and not (named.reply_id or named.session or turn.head or turn.results):
             first_key = digest_first_request(scope, request)
@@ -169,14 +184,22 @@ class TurnOpener:
                 messages = len(view.state.conversation.transcript.messages)
                 is_sent = self._index.is_sent(place.session, messages)
                 found = _Found(place, view, turn, is_free, is_sent)
-                stream, said = await self._continue(found, options, caller)
+                kept = keep_options(self._agent, options, view.state.settings, named.keeps)
+                stream, said = await self._continue(found, kept, caller)
                 number = found.number if stream is not None else 0
+                notes = (CHANGED_TEXT,) if is_changed and stream is not None else ()
             elif named.reply_id:
-                message = f"Previous response with id '{named.reply_id}' not found."
-                raise _not_found("forgotten", message)
+                message = named.lost_words.format(id=named.reply_id)
+                kind: FailureKind = "not_found" if named.lost_code else "forgotten"
+                raise _not_found(kind, message, named.lost_code)
             if stream is None:
                 refuse_lone_results(turn)
                 notes = (OTHER_HISTORY.format(session=named.session),) if is_used else ()
+                if turn.head and options.imported:
+                    if options.is_strict:
+                        raise MisuseError(f"{IMPORT_LOSES}: {'; '.join(options.imported)}")
+                    notes += options.imported
+                notes += options.import_notes if turn.head else ()
                 stream = self._begin("" if is_used else named.session, turn, options, caller)
             digest = ConversationDigest(scope).add(*request.messages)
             names = tuple({stream.session: None, **({named.session: None} if named.session else {})})
@@ -215,6 +238,19 @@ class TurnOpener:
         called = named.session or find_called_session(result.wire_id for result in turn.results)
         return SessionPlace(called, None) if called else None
 
+    async def _find_called(
+        self, turn: ClientTurn, scope: tuple[str, ...], named: NamedPlace
+    ) -> SessionPlace | None:
+        """The place in the session that made the last calls of a conversation, if only texts beside calls differ."""
+        called = next((message.calls for message in reversed(turn.head) if message.calls), ())
+        session = find_called_session(call.wire_id for call in called)
+        view = await read_view(self._agent.store, session) if session else None
+        if view is None or (named.session and named.session not in view.names):
+            return None
+        loose = ConversationDigest(scope).add(*turn.head).loose_value
+        seen = next((each for each in reversed(view.replies) if each.loose_digest == loose), None)
+        return SessionPlace(session, seen.messages) if seen is not None else None
+
     async def _continue(self, found: _Found, options: ClientOptions, caller: WireCaller) -> "_Opened":
         """The run in the session or in a fork of it, and what it said so far; no run if the results do not fit."""
         place, view, turn = found.place, found.view, found.turn
@@ -224,9 +260,9 @@ class TurnOpener:
         if place.messages is None and left is None:
             left = turn
         if found.repeats_last_turn:
-            return _Opened(self._resume(session, {}, options, caller), view.ended)
+            return _Opened(self._resume(session, {}, state, options, caller), view.ended)
         if place.is_first and not found.is_free:  # sent twice at once: refused, because the session has a run
-            return _Opened(self._resume(session, {}, options, caller))
+            return _Opened(self._resume(session, {}, state, options, caller))
         if place.is_first and view.own_replies:  # the session went on without this client
             return _Opened(None)
         if left is None or (not found.is_free and place.messages is not None):
@@ -235,7 +271,7 @@ class TurnOpener:
             fork = await self._agent.fork(session, f"m{place.messages}", tenant=caller.tenant)
             return _Opened(self._prompt(fork.session, turn, options, caller))
         if left.is_empty:  # the run failed, or its process ended
-            return _Opened(self._resume(session, {}, options, caller), view.turn)
+            return _Opened(self._resume(session, {}, state, options, caller), view.turn)
         if place.is_imported:
             return _Opened(None)
         results = match_results(state, left.results)
@@ -244,19 +280,25 @@ class TurnOpener:
         if results and left.prompt:
             await self._agent.open_session(session).record_results(results, caller.tenant)
         elif not left.prompt:
-            return _Opened(self._resume(session, results, options, caller), view.turn)
+            return _Opened(self._resume(session, results, state, options, caller), view.turn)
         return _Opened(self._prompt(session, turn, options, caller))
 
     def _resume(
-        self, session: str, results: Mapping[str, ToolResult], options: ClientOptions, caller: WireCaller
+        self,
+        session: str,
+        results: Mapping[str, ToolResult],
+        state: State,
+        options: ClientOptions,
+        caller: WireCaller,
     ) -> Stream[Any]:
+        overridden = [override.option for override in state.settings.overrides]
         return self._agent.resume_stream(
             session,
             budget=caller.budget,
             tenant=caller.tenant,
             results=results,
             context=self._context,
-            **options.run,
+            **complete_options(self._agent, options.run, overridden),
         )
 
     def _begin(
@@ -299,8 +341,8 @@ def _is_own(state: State, caller: WireCaller) -> bool:
     return owner == caller.tenant or (owner is None and not caller.tenant)
 
 
-def _not_found(kind: FailureKind, message: str) -> ProviderError:
-    return ProviderError(Failure(kind=kind, message=message, status=404))
+def _not_found(kind: FailureKind, message: str, code: str = "") -> ProviderError:
+    return ProviderError(Failure(kind=kind, message=message, status=404, code=code))
 
 
 def find_unrecorded(recorded: RecordedTurn, turn: ClientTurn) -> ClientTurn | None:

@@ -92,7 +92,9 @@ def _describe_model(model: Model) -> Json:
     }
 
 
-def add_service_tier(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+def add_service_tier(
+    reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str], profile: str
+) -> HttpReply:
     """Add the service tier to the usage of a reply."""
     first, *rest = reply.frames
     if TIER in first or reply.status != OK:

@@ -31,12 +31,12 @@ VERSIONS = ("2023-01-01", OLD_VERSION, NEW_VERSION)
 
 
 BODY_FIELDS = (
-        "anthropic_beta", "anthropic_version", "cache_control", "compaction", "container",
+        "anthropic_beta", "anthropic_version", "billing_policy", "cache_control", "compaction", "container",
         "context_management",
         "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo", "max_tokens", "mcp_servers",
         "messages", "metadata", "model", "output_config", "output_format", "service_tier", "speed",
         "stop_sequences", "stream", "system", "temperature", "thinking", "thread", "tool_choice", "tools",
-        "top_k", "top_p", "user_profile_id", "workspace_id",
+        "top_k", "top_p",
 )  # fmt: skip
 """Every field of a request, in any version and any preview, here or on another cloud."""
 

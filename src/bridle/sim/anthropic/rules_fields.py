@@ -23,13 +23,15 @@ NOT_REQUIRED_AT = {"model": ("/models/", "/model/"), "max_tokens": ("/count_toke
 limit."""
 MESSAGE = ("role", "content", "output_config", "clear_at")
 PREVIEWS = {
-    "fallback_credit_token": "server-side-fallback-",
-    "fallbacks": "server-side-fallback-",
-    "mcp_servers": "mcp-client-",
-    "output_format": "structured-outputs-",
-    "thread": "message-threads-",
+    "billing_policy": ("user-profiles-billing-",),
+    "context_management": ("context-management-", "compact-"),
+    "fallback_credit_token": ("server-side-fallback-",),
+    "fallbacks": ("server-side-fallback-",),
+    "mcp_servers": ("mcp-client-",),
+    "output_format": ("structured-outputs-",),
+    "thread": ("message-threads-",),
 }
-"""Fields that are unknown without a preview, with the prefix of its beta name."""
+"""Fields that are unknown without a preview, with the prefixes of the beta names that switch it on."""
 
 
 def _join_with_or(values: Sequence[object]) -> str:
@@ -85,8 +87,8 @@ def _is_not_required(request: RawRequest, name: str) -> bool:
 def _check_preview_fields(request: RawRequest) -> RuleFinding | None:
     """Refuse fields of previews that are not enabled; other clouds name them in the body."""
     betas = f"{request.headers.get('anthropic-beta', '')} {field(request, 'anthropic_beta')}"
-    for name, preview in PREVIEWS.items():
-        if name in request.body and preview not in betas:
+    for name, previews in PREVIEWS.items():
+        if name in request.body and not any(preview in betas for preview in previews):
             return {"name": name}
     return None
 

@@ -46,6 +46,10 @@ BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _HEADER = f" That setting requires the `{BINDING_BETA}` value in the `anthropic-beta` header."
 
 
+DELIVERY_FIELDS = ("eager_input_streaming",)
+"""Members of a tool that say how its calls are streamed; reasoning is not bound to them."""
+
+
 def sign_reply(request: RawRequest, reply: Reply) -> Reply:
     conversation, first = read_conversation(request), next(iter(reply.parts), None)
     if isinstance(first, Opaque) and first.kind == COMPACTION:
@@ -80,7 +84,11 @@ def make_summary_block(request: RawRequest, words: str) -> JsonObject:
 
 
 def read_conversation(request: RawRequest) -> SentConversation:
-    visible = [tool for tool in tools(request) if tool.get("defer_loading") is not True]
+    visible = [
+        {name: value for name, value in tool.items() if name not in DELIVERY_FIELDS}
+        for tool in tools(request)
+        if tool.get("defer_loading") is not True
+    ]
     head = [blocks(request.body, "system"), visible]
     return SentConversation(
         family=FAMILY,

@@ -71,7 +71,9 @@ def get_model(state: ServerState, call: EndpointCall) -> Json | Failure:
     return _describe_model(found)
 
 
-def adapt_reply(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+def adapt_reply(
+    reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str], profile: str
+) -> HttpReply:
     config = body.get("generationConfig") or body.get("generation_config")
     wanted = config.get("candidateCount", config.get("candidate_count")) if isinstance(config, dict) else 1
     reply = repeat_answers(reply, wanted, CHOICE_FIELDS)

@@ -18,7 +18,9 @@ from bridle.sim.rules.raw_request import JsonObject, as_mapping, make_rule, tool
 from bridle.values.base import Value
 from bridle.values.message import Message
 
-METHOD_PATH = re.compile(r".*/(?:models|tunedModels|endpoints)/(?P<model>[^/:]+):(?P<method>\w+)")
+METHOD_PATH = re.compile(
+    r"(?!.*/models/.*/models/).*/(?:models|tunedModels|endpoints)/(?P<model>[^/:]+):(?P<method>\w+)"
+)
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 

@@ -1,8 +1,8 @@
 """Thought signatures on the generateContent wire.
 
 A signature is on a part: on the first call of a reply, or on its text, or, in a stream, on an empty part
-after the text. It is bound to that part and to the model. A signature that cannot be read is refused
-anywhere; that it belongs to its part and model is checked since the last user message. Documented
+after the text. It is bound to that call or to the text up to there, and to the model. A signature that cannot
+be read is refused anywhere; that it belongs to its part and model is checked since the last user message. Documented
 placeholders for calls from elsewhere are accepted. Only models with thinking levels check any of this.
 
 Reasoning has its own parts, which are sent only with `includeThoughts`.
@@ -55,14 +55,15 @@ def sign_reply(request: RawRequest, reply: Reply) -> Reply:
     else:
         place = len(parts_sent)
         parts_sent.append(Text(text=""))
-    parts_sent[place] = _sign_part(parts_sent[place], name)
+    said = "".join(part.text for part in parts_sent[: place + 1] if isinstance(part, Text))
+    parts_sent[place] = _sign_part(parts_sent[place], name, said)
     return replace(reply, parts=tuple(parts_sent))
 
 
-def _sign_part(part: Part, name: str) -> Part:
+def _sign_part(part: Part, name: str, said: str) -> Part:
     if not isinstance(part, ToolCall | Text):
         return part
-    bound = digest_value(part.text) if isinstance(part, Text) else _digest_call(part)
+    bound = digest_value(said) if isinstance(part, Text) else _digest_call(part)
     blob = sign_note(SIGNATURE_KIND, FAMILY, name, part=bound)
     return replace(part, native=msgspec.json.encode({SIGNATURE_FIELD: blob}).decode())
 
@@ -75,11 +76,12 @@ def _digest_call(call: ToolCall) -> str:
     return digest_value([call.name, args]) if isinstance(args, dict) else UNBOUND
 
 
-def _digest_part(part: JsonObject) -> str:
+def _digest_part(part: JsonObject, said: str) -> str:
+    """The digest that a part is signed with; `said` is the text of its content up to and with it."""
     call = member(part, "functionCall")
     if isinstance(call, dict):
         return digest_value([call.get("name"), call.get("args") or {}])
-    return digest_value(part.get("text") or "")
+    return digest_value(said)
 
 
 def _checked_signature(part: JsonObject) -> str:
@@ -113,11 +115,14 @@ def _check_sealed_part(request: RawRequest) -> RuleFinding | None:
     sent = contents(request)
     spoke = [index for index, content in enumerate(sent) if is_user_content(content)]
     for content in sent[spoke[-1] if spoke else 0 :]:
+        said = ""
         for part in parts(content):
+            text = part.get("text")
+            said += text if isinstance(text, str) and not part.get("thought") else ""
             note = open_signature(_checked_signature(part))
             if note is not None and (note.model, note.bound.get("part")) not in (
                 (name, UNBOUND),
-                (name, _digest_part(part)),
+                (name, _digest_part(part, said)),
             ):
                 return {}
     return None

@@ -5,9 +5,10 @@ sent only if `stream_options` asks for it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
+import msgspec
 from msgspec.structs import replace
 
 from bridle.ports.codec import HttpReply
@@ -23,11 +24,14 @@ from bridle.sim.openai.endpoints import (
     pad_frame,
     wants_padding,
 )
+from bridle.sim.rules.profiles import SHORT_IDS
 from bridle.values.errors import Failure
 from bridle.values.model import Model
 
 DELTA_FIELD = b'"delta":'
 USAGE_CHUNK = b'"choices":[],'
+SSE_DATA, FRAME_END = b"data: ", b"\n\n"
+FINISHED = b'"finish_reason":"'
 CREATED = 1_767_225_600
 CREATED_FIELD, TIER_FIELD = re.compile(rb'"created":\d+(?=,)'), b'"service_tier":'
 CHOICE_FIELDS = ChoiceFields("choices", "usage", "completion_tokens", "total_tokens")
@@ -50,16 +54,33 @@ def get_model(state: ServerState, call: EndpointCall) -> Json | Failure:
     return _describe_model(found)
 
 
-def adapt_reply(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+def adapt_reply(
+    reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str], profile: str
+) -> HttpReply:
     reply = repeat_answers(_add_service_tier(reply, body), body.get("n"), CHOICE_FIELDS)
     if len(reply.frames) == 1:
         return reply
     options = body.get("stream_options")
     counts = isinstance(options, dict) and options.get("include_usage")
     frames = [frame for frame in reply.frames if counts or USAGE_CHUNK not in frame]
+    if profile == SHORT_IDS:
+        frames = _move_counts(reply.frames)
     if wants_padding(body):
         frames = [pad_frame(frame) if DELTA_FIELD in frame else frame for frame in frames]
     return replace(reply, frames=tuple(frames))
+
+
+def _move_counts(frames: Sequence[bytes]) -> list[bytes]:
+    """The frames of a server that sends the counts unasked, in the chunk with the finish reason."""
+    kept = [frame for frame in frames if USAGE_CHUNK not in frame]
+    counted = [frame for frame in frames if USAGE_CHUNK in frame]
+    finished = [at for at, frame in enumerate(kept) if FINISHED in frame]
+    if counted and finished:
+        counts, last = (
+            msgspec.json.decode(each.removeprefix(SSE_DATA)) for each in (counted[0], kept[finished[-1]])
+        )
+        kept[finished[-1]] = SSE_DATA + msgspec.json.encode({**last, "usage": counts["usage"]}) + FRAME_END
+    return kept
 
 
 def _add_service_tier(reply: HttpReply, body: Mapping[str, object]) -> HttpReply:

@@ -84,7 +84,9 @@ def expand_request(
     return body
 
 
-def adapt_reply(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+def adapt_reply(
+    reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str], profile: str
+) -> HttpReply:
     """Add the fields of its request that a reply repeats."""
     echo = {**ECHO_DEFAULTS, **{name: body[name] for name in ECHOED_FIELDS if body.get(name) is not None}}
     echo["service_tier"] = find_tier(body)

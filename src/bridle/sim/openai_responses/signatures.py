@@ -83,8 +83,9 @@ def sign_reply(request: RawRequest, reply: Reply) -> Reply:
 def _call_members(call: ToolCall, place: ItemPosition) -> Json:
     """Return the wire members of a call beyond its name and arguments, in the form of its tool."""
     formed = msgspec.json.decode(call.native, type=Json) if call.native else {}
-    prefix = "ctc" if formed.get("type") == "custom_tool_call" else "fc"
-    return {"id": place.make_id(prefix), "status": "completed", **formed}
+    if formed.get("type") == "custom_tool_call":  # such an item has no status
+        return {"id": place.make_id("ctc"), **formed}
+    return {"id": place.make_id("fc"), "status": "completed", **formed}
 
 
 def make_summary_item(model: str, id_: str, words: str = "") -> Json:

@@ -10,12 +10,12 @@ facts about the machine, project instructions) are ignored, and scripts in them 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from bridle.core.evaluate_reply import ANSWER_UNUSABLE
 from bridle.values.base import Value
 from bridle.values.message import Message, Opaque, Text, ToolCall, ToolResult
 from bridle.values.request import Request, ToolSpec
 from bridle.values.text import parse_json
 
+from .harness_notices import is_harness_notice
 from .script import parse_script
 from .script_position import is_reply, messages_since, read_position, remaining_script
 
@@ -128,13 +128,13 @@ def _is_client_tool(tool: ToolSpec) -> bool:
 
 
 def _find_prompt(messages: Sequence[Message]) -> int:
-    """Index of the last message with user text, ignoring requests to correct an answer during a script."""
+    """Index of the last message with user text, ignoring notices of an agent harness during a script."""
     user_messages = [
         at for at, each in enumerate(messages) if each.role == "user" and _user_text(each).strip()
     ]
     if not user_messages:
         return -1
-    prompts = [at for at in user_messages if not _user_text(messages[at]).startswith(ANSWER_UNUSABLE)]
+    prompts = [at for at in user_messages if not is_harness_notice(_user_text(messages[at]))]
     return prompts[-1] if prompts and _is_unfinished_script(messages[prompts[-1] :]) else user_messages[-1]
 
 

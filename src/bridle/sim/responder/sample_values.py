@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import jsonschema_rs
 import msgspec
 
+from bridle.values.schema_limits import BACKTRACKS_MAX, check_schema_limits
+
 _NUMBER_PATTERN = r"(-?\d+(?:\.\d+)?)"
 _PHRASES = (
     ("minItems", rf"at least {_NUMBER_PATTERN} of them"),
@@ -77,6 +79,10 @@ DEPTH_MAX = 4
 """Depth limit for optional content: below it only required properties are built, and recursion ends."""
 DEPTH_END = 10
 """Depth at which a schema that requires itself is cut off, because it has no finite instance."""
+VALUES_MAX = 5_000
+"""Values built for one schema; what it wants beyond them is left out."""
+TEXT_CHARACTERS_MAX = 100_000
+"""Characters of one text, whatever `minLength` says."""
 FILLER = "simulated"
 FORMAT_SAMPLES = {
     "date": "2026-01-01",
@@ -120,8 +126,16 @@ Schema = Mapping[str, object]
 
 
 def fill_schema(schema: str, about: str = "", answer: str = "") -> str:
-    """Return JSON that fits the schema, using facts from the conversation and the answer."""
-    root = add_described_bounds(msgspec.json.decode(schema, type=dict[str, object]))
+    """Return JSON that fits the schema, using facts from the conversation and the answer.
+
+    For a schema beyond the limits of schemas from outside it is the empty object.
+    """
+    root = msgspec.json.decode(schema, type=dict[str, object])
+    try:
+        check_schema_limits(root, len(schema))
+    except ValueError:
+        return "{}"
+    root = add_described_bounds(root)
     value = _ValueBuilder(root, _KnownFacts(about, answer)).build(root)
     if not _is_valid(root, value):
         value = _ValueBuilder(root, None).build(root)
@@ -142,6 +156,7 @@ class _KnownFacts:
         self.about = about
         self.answer = answer
         self.text = f"{about}\n{answer}".strip()
+        self._folded = self.text.lower()
         self.known = _find_json_objects(self.text)
         self.numbers = [_parse_number(text) for text in NUMBER.findall(self.text)]
         self.names = list(dict.fromkeys(PROPER_NAME.findall(self.text)))
@@ -151,16 +166,10 @@ class _KnownFacts:
             return self.known[name]
         spaced_name = re.sub(r"[_-]|(?<=[a-z])(?=[A-Z])", " ", name).lower()
         name_pattern = re.escape(spaced_name).replace(r"\ ", "[ _-]")
-        stated = next(
-            filter(
-                None,
-                (
-                    re.search(p.format(name_pattern), self.text, re.IGNORECASE)
-                    for p in (QUOTED_VALUE, STATED_VALUE)
-                ),
-            ),
-            None,
-        )
+        is_named = all(word in self._folded for word in spaced_name.split())  # far cheaper than a pattern
+        patterns = (QUOTED_VALUE, STATED_VALUE) if is_named else ()
+        searches = (re.search(p.format(name_pattern), self.text, re.IGNORECASE) for p in patterns)
+        stated = next(filter(None, searches), None)
         if stated:
             return _convert_text(kind, stated.group(1).strip(" .\"'`"))
         if kind in ("integer", "number"):
@@ -188,9 +197,11 @@ class _ValueBuilder:
     def __init__(self, root: Schema, facts: _KnownFacts | None) -> None:
         self.root = root
         self.facts = facts
+        self.left = VALUES_MAX
 
     def build(self, schema: object, name: str = "", depth: int = 0) -> object:
-        if not isinstance(schema, Mapping):
+        self.left -= 1
+        if not isinstance(schema, Mapping) or self.left < 0:
             return FILLER
         schema = self._resolve_schema(schema, depth)
         for key in ("const", "default"):
@@ -250,7 +261,9 @@ class _ValueBuilder:
         if self.facts and depth < DEPTH_MAX:
             built |= {name: self.facts.known[name] for name in known_properties if name in self.facts.known}
         properties_min = schema.get("minProperties")
-        for number in range(int(properties_min) if isinstance(properties_min, int) else 0):
+        for number in range(
+            min(int(properties_min), max(self.left, 0)) if isinstance(properties_min, int) else 0
+        ):
             if len(built) < int(str(properties_min)):
                 built[f"key{number + 1}"] = self.build(schema.get("additionalProperties"), "", depth + 1)
         return built
@@ -264,7 +277,9 @@ class _ValueBuilder:
         )
         count = min(wanted, int(items_max)) if isinstance(items_max, int) else wanted
         first = [self.build(item, name, depth + 1) for item in _as_list(schema.get("prefixItems"))]
-        rest = [self.build(schema.get("items", {}), name, depth + 1) for _ in range(count - len(first))]
+        rest = list[object]()
+        while len(first) + len(rest) < count and self.left > 0:
+            rest.append(self.build(schema.get("items", {}), name, depth + 1))
         return _make_distinct(first + rest) if schema.get("uniqueItems") else first + rest
 
 
@@ -323,7 +338,7 @@ def _make_string(schema: Schema, fact: str) -> str:
     )
     length_min, length_max = schema.get("minLength"), schema.get("maxLength")
     if isinstance(length_min, int):
-        text = text.ljust(length_min, ".")
+        text = text.ljust(max(0, min(length_min, TEXT_CHARACTERS_MAX)), ".")
     return text[:length_max] if isinstance(length_max, int) else text
 
 
@@ -331,12 +346,14 @@ def _match_pattern(pattern: object, text: str) -> str:
     """Return the text, or the first sample that matches the pattern if the text does not."""
     if not isinstance(pattern, str):
         return text
+    # The pattern is from outside: `re` has no limit for the time that a search may take.
+    options = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS_MAX)
     try:
-        regex = re.compile(pattern)
-    except re.error:
+        regex = jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options)
+    except ValueError:
         return text
     return next(
-        (sample for sample in (text, *PATTERN_SAMPLES, *FORMAT_SAMPLES.values()) if regex.search(sample)),
+        (sample for sample in (text, *PATTERN_SAMPLES, *FORMAT_SAMPLES.values()) if regex.is_valid(sample)),
         text,
     )
 

@@ -61,6 +61,7 @@ def parse_address(url: str) -> Address:
             f"the schema of a PostgreSQL store has 1 to {SCHEMA_BYTES_MAX} bytes: ?schema={DEFAULT_SCHEMA}"
         )
     kept = urlencode([(key, value) for key, value in options if key != "schema"])
+    # guard: database-url-password
     name = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if schema != DEFAULT_SCHEMA:
         name += f"?schema={schema}"

@@ -75,6 +75,7 @@ class Connections:
             )
         except ssl.SSLError as error:  # a wrong certificate is a ValueError too
             raise explain_error(name, error) from error
+        # guard: driver-error-hidden
         except (pg.ClientConfigurationError, ValueError, OverflowError):
             # The driver's text may repeat parts of the URL.
             raise MisuseError(

@@ -96,6 +96,7 @@ class Leases:
         if key in self._held and (self._connection is None or self._connection.is_closed()):
             async with self._turn:
                 await self._connect()
+        # guard: lost-lease
         if key in self._lost:
             raise session_in_use(key[0])
 

@@ -194,7 +194,9 @@ WITH RECURSIVE job AS (
         seq = job.seq, head = job.head, updated = job.last_at, touched = nextval('touches'),
         created = CASE WHEN s.seq = s.fork_seq THEN job.first_at ELSE s.created END
     FROM job
-    WHERE s.uid = job.uid AND s.seq = job.after AND s.head = job.prev AND s.epoch = coalesce(job.epoch, s.epoch)
+    WHERE s.uid = job.uid AND s.seq = job.after AND s.head = job.prev
+        -- guard: postgres-append-epoch
+        AND s.epoch = coalesce(job.epoch, s.epoch)
         AND NOT EXISTS (SELECT 1 FROM refused WHERE refused.place = job.place)
     RETURNING s.sid, job.place
 ), made AS (

@@ -230,6 +230,7 @@ class SessionRows:
 
     def find_redaction(self, key: str) -> Event | None:
         """Return the event with this unique key; it comes after what it redacts."""
+        # guard: postgres-redaction-key
         data = self._data_by_key.get(escape_nul(key))
         return decode_event(data) if data is not None else self.other_redactions.get(key)
 
@@ -242,6 +243,7 @@ class SessionRows:
         anchored = (self.forked_at if self.parent else 1) if self.exists else 0
         if anchored and len(rows) >= anchored:
             anchor = rows[anchored - 1][3]
+            # guard: postgres-identity-hash
             if hash_identity(self.session, self.parent, self.forked_at, anchor) != self.seal:
                 raise Corrupt("its records belong to another session")
 

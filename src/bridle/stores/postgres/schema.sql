@@ -6,7 +6,6 @@
 CREATE TABLE format (
     version integer NOT NULL   -- of these tables; a Bridle that knows only older ones refuses them
 );
-INSERT INTO format VALUES (1);
 
 CREATE SEQUENCE touches;       -- order of the writes, without a clock
 
@@ -49,4 +48,15 @@ CREATE TABLE removals (
     head   text NOT NULL,
     at     double precision NOT NULL,
     reason text NOT NULL
+);
+
+-- A log as it was folded once: derived from the records up to `seq`, and removed with any of them.
+CREATE TABLE snapshots (
+    sid          bigint PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,
+    seq          bigint NOT NULL,
+    head         text NOT NULL,
+    fold_version text NOT NULL,
+    digest       text NOT NULL,
+    replaced     text NOT NULL,
+    data         bytea NOT NULL
 );

@@ -92,13 +92,13 @@ class PostgresStore:
     async def append(
         self, session: str, after: int, records: Sequence[Record], *, epoch: int | None = None
     ) -> None:
-        """Append records. After a cancellation or a lost connection, only reading tells if they were stored."""
+        """Append records. After a lost connection, only reading tells if they were stored."""
         if not records:
             return
         check_session_name(session)
         names = check_batch(session, after, records)
         job = rows.AppendJob(session, after, records, tuple(names), epoch)
-        await self._loop.run(self._append(job))
+        await self._loop.write(self._append(job))
         if self._anchors is not None:
             self._anchors.write_heads(session, records)
 
@@ -143,7 +143,10 @@ class PostgresStore:
     async def repair(self, session: str, record: Record, *, epoch: int | None = None) -> None:
         check_session_name(session)
         with self._locate(session):
-            await self._use(lambda db: rows.repair_tail(db, session, record, epoch), retry=False)
+            repair = self._connections.use(
+                lambda db: rows.repair_tail(db, session, record, epoch), retry=False
+            )
+            await self._loop.write(repair)
 
     async def restart(self, session: str, head: str, record: Record) -> None:
         check_restart(session, record)

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import TypeVar
 
+from bridle.stores.finished_writes import finish_write
 from bridle.values.errors import MisuseError
 
 T = TypeVar("T")
@@ -54,6 +55,10 @@ class StoreLoop:
     async def run(self, work: Coroutine[object, object, T]) -> T:
         """Run a coroutine there. Cancelling the caller cancels it."""
         return await asyncio.wrap_future(self.submit(work))
+
+    async def write(self, work: Coroutine[object, object, T]) -> T:
+        """Run a coroutine there that writes: a cancelled caller does not cancel it and waits for its end."""
+        return await finish_write(asyncio.wrap_future(self.submit(work)))
 
     def submit(self, work: Coroutine[object, object, T]) -> "Future[T]":
         """Start a coroutine there."""

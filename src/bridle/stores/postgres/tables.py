@@ -1,4 +1,4 @@
-"""Checks the server of a PostgreSQL store, and creates its tables or brings them to this version's format."""
+"""Checks the server of a PostgreSQL store, and creates its tables."""
 
 from hashlib import blake2b
 from pathlib import Path
@@ -11,8 +11,8 @@ from .address import Address
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-FORMAT_SCRIPTS = ("schema.sql", "format_2.sql")
-"""Script n makes format n + 1 of the tables out of format n."""
+FORMAT = 1
+"""Version of the tables; raised only if older versions of Bridle could not use the new tables."""
 
 SERVER_MIN = 14
 
@@ -46,6 +46,7 @@ async def check_server(connection: "Connection", name: str) -> None:
         )
     if encoding != "UTF8":
         raise Unusable(f"store {name}: the database is encoded in {encoding}; create one with UTF8")
+    # guard: durable-commit
     if commit == "off" or fsync == "off":
         setting = "synchronous_commit" if commit == "off" else "fsync"
         remedy = (
@@ -60,23 +61,18 @@ async def check_server(connection: "Connection", name: str) -> None:
 
 
 async def prepare_tables(connection: "Connection", address: Address) -> None:
-    """Create the tables or bring them to this version's format, one process at a time; refuse newer ones."""
-    name, schema = address.name, address.schema
-    if await _read_format(connection, address) == len(FORMAT_SCRIPTS):
+    """Create the tables if there are none, one process at a time; refuse those of a newer version."""
+    if await _read_format(connection, address):
         return
     async with connection.transaction():
         await _lock_tables(connection, address)
-        version = await _read_format(connection, address)
-        if version > len(FORMAT_SCRIPTS):
-            raise Unusable(
-                f"store {name}: it was written by a newer Bridle (format {version}, this one knows "
-                f"{len(FORMAT_SCRIPTS)}); upgrade Bridle or choose another schema with ?schema=NAME"
-            )
-        if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", quote_name(schema)):
-            await connection.execute(f"CREATE SCHEMA {quote_name(schema)}")
-        for script in FORMAT_SCRIPTS[version:]:
-            await _run_script(connection, script)
-        await connection.execute("UPDATE format SET version = $1", len(FORMAT_SCRIPTS))
+        if await _read_format(connection, address):
+            return
+        schema = quote_name(address.schema)
+        if not await connection.fetchval("SELECT to_regnamespace($1) IS NOT NULL", schema):
+            await connection.execute(f"CREATE SCHEMA {schema}")
+        await _run_script(connection, "schema.sql")
+        await connection.execute("INSERT INTO format VALUES ($1)", FORMAT)
 
 
 async def prepare_live(connection: "Connection", address: Address) -> bool:
@@ -106,7 +102,7 @@ async def _list_tables(connection: "Connection", address: Address) -> list[str]:
 
 
 async def _read_format(connection: "Connection", address: Address) -> int:
-    """Return the format of the tables; 0 if there are none. Raises `Unusable` for tables of another program."""
+    """Return the format of the tables; 0 if there are none. Raises `Unusable` if this version cannot use them."""
     tables = await _list_tables(connection, address)
     if not tables:
         return 0
@@ -120,12 +116,17 @@ async def _read_format(connection: "Connection", address: Address) -> int:
             f"store {address.name}: the user lacks a privilege; GRANT USAGE ON SCHEMA {address.schema} to it"
         )
     version = await connection.fetchval("SELECT version FROM format")
-    if version is None or version < 1:
+    if version is None or version < FORMAT:
         raise Unusable(
-            f"store {address.name}: its table format says {version}, and its tables have at least format 1: another "
+            f"store {address.name}: its table format says {version}, and there is no format before {FORMAT}: another "
             f"program changed it; restore it from a backup, or correct the row in {quote_name(address.schema)}.format"
         )
-    return int(version)
+    if version > FORMAT:
+        raise Unusable(
+            f"store {address.name}: it was written by a newer Bridle (format {version}, this one knows {FORMAT}); "
+            "upgrade Bridle or choose another schema with ?schema=NAME"
+        )
+    return FORMAT
 
 
 def quote_name(name: str) -> str:

@@ -62,10 +62,13 @@ class DatabaseConnection:
             self._db = self._inodes = None
 
     def _open(self) -> sqlite3.Connection:
+        before = self._files.inodes()[0]
         self._db = open_connection(self.path, self._busy_milliseconds)
         self._times_opened += 1
         # SQLite has opened all three files by now, and keeps them open until the last connection is closed.
         self._inodes = self._files.inodes()
+        if self._inodes[0] != before:  # a restore: the connection may be to the file that was here before
+            raise Unusable(f"store {self.path}: the file was replaced while it was opened; try again")
         return self._db
 
     def _check_file_exists(self) -> None:

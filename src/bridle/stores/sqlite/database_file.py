@@ -13,40 +13,21 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from contextlib import closing
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 
 from bridle.values.errors import Corrupt, StoreError, Unusable
 
+from .leftovers import check_leftovers
+
 T = TypeVar("T")
 
 SHA256 = re.compile(rb"[0-9a-f]{64}")
 APPLICATION = int.from_bytes(b"BRDL", "big")
-FORMAT = 4
-"""File format version; raised only if older versions of Bridle could not use the new files."""
-
-SCHEMA_STATEMENTS = "schema"
-"""Stands for all statements of the schema, in a migration that makes a table again."""
-
-MIGRATIONS: dict[int, tuple[str, ...]] = {
-    1: ("ALTER TABLE sessions ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0",),
-    2: (),
-    3: (
-        "ALTER TABLE events RENAME TO events_of_format_3",
-        "DROP INDEX events_once",
-        SCHEMA_STATEMENTS,
-        """INSERT INTO events SELECT gseq, sid, seq, at, once, pack_hash(CAST(hash AS BLOB)), blob, data
-            FROM events_of_format_3 ORDER BY gseq""",
-        "DROP TABLE events_of_format_3",
-    ),
-}
-"""Statements that turn a file of a format into one of the next, after the missing tables were added.
-
-Format 2: sessions have an epoch. A version that knows format 1 only would write without checking it.
-Format 3: the table `snapshots`. A version that does not know it would redact content and leave it there.
-Format 4: `events.hash` has 32 bytes in place of 64 hexadecimal digits. Older versions cannot read it.
-"""
+FORMAT = 1
+"""Version of the file format; raised only if older versions of Bridle could not use the new files."""
 
 SQLITE_MIN = (3, 37, 0)
 """First version with STRICT tables."""
@@ -86,7 +67,7 @@ _ERRORS_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
         "it cannot be opened; check that it exists and that you may write there",
     ),
     sqlite3.SQLITE_CONSTRAINT: (Corrupt, "its rows contradict one another; restore it from a backup"),
-    sqlite3.SQLITE_CORRUPT: (Corrupt, "the file is damaged; restore it from a backup"),
+    sqlite3.SQLITE_CORRUPT: (Corrupt, "the file is damaged; restore it from a backup: bridle restore FILE"),
     sqlite3.SQLITE_FULL: (Unusable, "the disk is full; make room and resume"),
     sqlite3.SQLITE_IOERR: (
         Unusable,
@@ -106,6 +87,7 @@ _creation_lock = threading.Lock()
 def find_file(path: Path) -> Path:
     """Return the absolute path of the file, with symbolic links resolved."""
     try:
+        # guard: store-path-resolved
         return path.resolve()
     except (OSError, RuntimeError) as error:
         raise Unusable(f"store {path}: its symbolic links lead nowhere; choose another path") from error
@@ -118,6 +100,7 @@ def prepare_file(path: Path) -> None:
             f"SQLite {sqlite3.sqlite_version} of this Python is too old for stores; 3.37 is needed"
         )
     with _creation_lock:
+        check_leftovers(path)
         _create_database(path)
         try:
             db = open_connection(path, POLL_MILLISECONDS)
@@ -284,24 +267,35 @@ def _create_tables(db: sqlite3.Connection, path: Path) -> None:
     application, version, tables = retry_while_locked(lambda: _read_file_marks(db))
     if application != APPLICATION and (application or version or tables):
         raise Unusable(f"store {path}: it is the database of another program; choose another path")
+    is_new = not (version or tables)
+    if not is_new:
+        _check_version(path, version)
+    mode = retry_while_locked(lambda: db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+    if mode != "wal":
+        raise Unusable(f"store {path}: its file system has no shared memory; choose a path on a local disk")
+    if is_new:
+        retry_while_locked(lambda: _fill_file(db))
+    _check_tables(db, path)
+
+
+def _check_version(path: Path, version: int) -> None:
+    """Refuse a file of a format that this version does not know."""
     if version > FORMAT:
         raise Unusable(
             f"store {path}: it was written by a newer Bridle (format {version}, this one knows {FORMAT}); "
             "upgrade Bridle or choose another path"
         )
-    mode = retry_while_locked(lambda: db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
-    if mode != "wal":
-        raise Unusable(f"store {path}: its file system has no shared memory; choose a path on a local disk")
     if version < FORMAT:
-        retry_while_locked(lambda: _migrate(db, path))
-    else:
-        _check_tables(db, path)
-        _check_format(db, path, version)
+        raise Unusable(
+            f"store {path}: it says that it has format {version}, which does not exist: another program changed it; "
+            f"restore it from a backup, or correct it with: PRAGMA user_version = {FORMAT}"
+        )
 
 
 def _check_tables(db: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file of this format that lacks a table. That of the snapshots is added: they are derived."""
-    missing = TABLES - {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    """Refuse a file whose tables are not those of the format. That of the snapshots is added: they are derived."""
+    found = _list_columns(db)
+    missing = TABLES - {table for table, _, _ in found}
     if missing - {"snapshots"}:
         names = ", ".join(sorted(missing))
         raise Unusable(
@@ -310,26 +304,22 @@ def _check_tables(db: sqlite3.Connection, path: Path) -> None:
     if missing:
         for statement in _read_schema():
             retry_while_locked(partial(db.execute, statement))
+    unlike = sorted({table for table, _, _ in _list_own_columns() - found} - missing)
+    if unlike:
+        raise Unusable(
+            f"store {path}: the columns of {', '.join(unlike)} are not those of format {FORMAT}: another program "
+            "changed them; restore it from a backup or choose another path"
+        )
 
 
-def _migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Create the tables, or bring those of an older file to this format, in one transaction."""
-    # Rows are copied as they are. If some refer to none, `bridle verify` reports them.
-    db.execute("PRAGMA foreign_keys = OFF")
-    # A table that is made again leaves no content in free pages, where a later redaction would not find it.
-    db.execute("PRAGMA secure_delete = ON")
+def _fill_file(db: sqlite3.Connection) -> None:
+    """Create the tables of a new file in one transaction."""
     db.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have done it since.
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version < FORMAT:
-            _check_format(db, path, version)
-            steps = [step for older in range(version or FORMAT, FORMAT) for step in MIGRATIONS[older]]
-            if steps:
-                db.create_function("pack_hash", 1, _pack_hash, deterministic=True)
-            for step in (SCHEMA_STATEMENTS, *steps):
-                for statement in _read_schema() if step == SCHEMA_STATEMENTS else (step,):
-                    db.execute(statement)
+        if not db.execute("PRAGMA user_version").fetchone()[0]:
+            for statement in _read_schema():
+                db.execute(statement)
             db.execute(f"PRAGMA application_id = {APPLICATION}")
             db.execute(f"PRAGMA user_version = {FORMAT}")
         db.execute("COMMIT")
@@ -339,23 +329,23 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
         raise
 
 
-def _check_format(db: sqlite3.Connection, path: Path, version: int) -> None:
-    """Refuse a file whose tables are not of the format that it names: their migration would fail or damage them."""
-    columns = [row[1] for row in db.execute("PRAGMA table_info(sessions)")]
-    has_snapshots = bool(db.execute("PRAGMA table_info(snapshots)").fetchall())
-    hash_type = {row[1]: row[2] for row in db.execute("PRAGMA table_info(events)")}.get("hash")
-    found = 0 if not columns else 1 if "epoch" not in columns else 2 if not has_snapshots else 3
-    found = 4 if found == 3 and hash_type == "BLOB" else found
-    if found != min(version, FORMAT):
-        raise Unusable(
-            f"store {path}: it says that it has format {version}, and its tables have format {found}: another program "
-            f"changed it; restore it from a backup, or correct it with: PRAGMA user_version = {found}"
+def _list_columns(db: sqlite3.Connection) -> frozenset[tuple[str, str, str]]:
+    """Table, name and type of every column."""
+    return frozenset(
+        db.execute(
+            "SELECT tables.name, columns.name, columns.type"
+            " FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'"
         )
+    )
 
 
-def _pack_hash(text: bytes) -> bytes:
-    """Return the bytes of a hash. A text that is none was changed by another program and stays as it is: no match."""
-    return bytes.fromhex(text.decode()) if SHA256.fullmatch(text) else text
+@cache
+def _list_own_columns() -> frozenset[tuple[str, str, str]]:
+    """Columns of a new file."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        for statement in _read_schema():
+            db.execute(statement)
+        return _list_columns(db)
 
 
 def _read_schema() -> Iterator[str]:

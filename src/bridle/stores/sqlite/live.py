@@ -32,6 +32,7 @@ class LiveFiles:
         try:
             status = os.fstat(descriptor)
             if not data:
+                # guard: live-file-erased
                 _erase(descriptor, status.st_size)
             elif time.time() - status.st_mtime > READ_SECONDS:
                 return False

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,6 +22,7 @@ from .database_file import (
 )
 from .origins import find_row
 
+SEAL = "PRAGMA journal_mode = DELETE"
 PROBLEMS_MAX = 100
 """Problems of the file that SQLite lists at most."""
 
@@ -82,36 +84,72 @@ def shrink_file(path: Path) -> None:
 
 
 def copy_file(path: Path, target: Path) -> None:
-    """Copy a database that is in use: one snapshot, durable before it gets its name. `target` must not exist."""
-    partial = target.with_name(f"{target.name}.partial")
-    if os.path.lexists(target):
-        raise MisuseError(f"{target} exists; choose another file for the copy")
+    """Copy a database that is in use: one snapshot, durable before it gets its name.
+
+    Nothing that exists is written or removed: `target` must not exist, nor a file that SQLite would use with it.
+    """
+    for ending in ("", "-wal", "-shm", "-journal"):
+        if os.path.lexists(f"{target}{ending}"):
+            raise MisuseError(f"{target}{ending} exists; choose another file for the copy, or remove it")
+    # guard: backup-draft-name
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}.partial")
     try:
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-        with (
-            _explain_errors(path),
-            closing(open_connection(path, LOCK_MILLISECONDS)) as source,
-            closing(sqlite3.connect(partial)) as copy,
-        ):
-            try:
-                source.backup(copy)
-                # They are derived from the records, so a copy does not need them.
-                copy.execute("PRAGMA secure_delete = ON")
-                copy.execute("DELETE FROM snapshots")
-                copy.commit()
-            except sqlite3.Error as error:
-                if is_disk_full(partial, error):
-                    raise OSError(errno.ENOSPC, "the disk is full; make room") from error
-                raise
-        with partial.open("rb") as written:
-            os.fsync(written.fileno())
-        partial.rename(target)
+        # Of an unknown name, and never one that exists: a link there would lead elsewhere.
+        made = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            _copy_rows(path, partial)
+            os.fsync(made)
+            if not os.path.samestat(os.fstat(made), os.lstat(partial)):
+                raise Unusable(
+                    f"{partial} was replaced by another program; choose another folder for the copy"
+                )
+        finally:
+            os.close(made)
+        _give_name(partial, target)
         sync_folder(target.parent)
+    except FileExistsError:
+        raise MisuseError(f"{target} exists; choose another file for the copy") from None
     except OSError as error:
         raise Unusable(f"{target} cannot be written ({error.strerror}); choose another file") from error
     finally:
         for ending in ("", "-journal", "-wal", "-shm"):
             partial.with_name(f"{partial.name}{ending}").unlink(missing_ok=True)
+
+
+def _copy_rows(path: Path, partial: Path) -> None:
+    with (
+        _explain_errors(path),
+        closing(open_connection(path, LOCK_MILLISECONDS)) as source,
+        closing(sqlite3.connect(partial)) as copy,
+    ):
+        try:
+            source.backup(copy)
+            # They are derived from the records, so a copy does not need them.
+            copy.execute("PRAGMA secure_delete = ON")
+            copy.execute("DELETE FROM snapshots")
+            copy.commit()
+            copy.execute(SEAL)
+        except sqlite3.Error as error:
+            if is_disk_full(partial, error):
+                raise OSError(errno.ENOSPC, "the disk is full; make room") from error
+            raise
+
+
+def _give_name(partial: Path, target: Path) -> None:
+    """Rename a file to a name that does not exist; raises FileExistsError if another program has made it."""
+    try:
+        os.link(partial, target, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+        partial.replace(target)
+
+
+def seal_file(path: Path) -> None:
+    """Say in the header of a copy that it has no write-ahead log: one that is beside it later is not its own."""
+    with _explain_errors(path), closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(SEAL)
 
 
 @contextmanager

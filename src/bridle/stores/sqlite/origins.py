@@ -5,8 +5,8 @@ row in `origins`, written with the session and never changed, holds the id it wa
 that id, the parent and the record its own part begins with. A session that was renamed, exchanged or deleted
 does not match it; neither do times in its row that differ from its records.
 
-Sessions of older versions have no such row and are not checked. A program that changes `origins` as well is
-not detected.
+A session without such a row is refused: another program removed it. A program that changes `origins` as well
+is not detected.
 """
 
 import sqlite3
@@ -26,9 +26,9 @@ class SessionRow(NamedTuple):
     head: str
     created: float
     updated: float
-    origin: str | None
-    """Id the session was created with; None in a log of an older version."""
-    origin_hash: str | None
+    origin: str
+    """Id the session was created with."""
+    origin_hash: str
 
 
 def find_row(session: str, db: sqlite3.Connection) -> SessionRow | None:
@@ -38,7 +38,9 @@ def find_row(session: str, db: sqlite3.Connection) -> SessionRow | None:
         check_not_deleted(session, db)
         return None
     row = SessionRow(*found)
-    if row.origin not in (None, session):
+    if row.origin is None:
+        raise Corrupt("its row in the table origins was removed by another program; restore it from a backup")
+    if row.origin != session:
         raise Corrupt(f"it was recorded as session {row.origin!r} and renamed by another program")
     return row
 
@@ -66,18 +68,19 @@ def move_origin(session: str, row: SessionRow, first: Record, db: sqlite3.Connec
 
 def check_origin(session: str, row: SessionRow, count: int, hash_at: Callable[[int], str]) -> None:
     """Check the records, of which there are `count` from the first one on, against the origin of the session."""
-    if row.origin_hash is None or not count:
+    if not count:
         return
     anchored = row.forked_at if row.parent is not None else 1
     if anchored and count >= anchored:
         anchor = hash_at(anchored - 1)
+        # guard: sqlite-origin-hash
         if _hash_origin(session, row.sid, row.parent, row.forked_at, anchor) != row.origin_hash:
             raise Corrupt("its records belong to another session")
 
 
 def check_times(row: SessionRow, count: int, time_at: Callable[[int], float]) -> None:
     """Check the times of the row against those of its records."""
-    if row.origin_hash is None or not count:
+    if not count:
         return
     if (row.created, row.updated) != (time_at(min(row.forked_at, count - 1)), time_at(count - 1)):
         raise Corrupt("its times differ from those of its records: another program changed them")

@@ -67,6 +67,7 @@ def insert_records(
     if found is None:
         _find_row(session, db)
     sid, parent, length, head, stored_epoch = found or (None, None, 0, GENESIS, 0)
+    # guard: sqlite-append-epoch
     if epoch is not None and epoch != stored_epoch:
         raise taken_over(session)
     if length != after:
@@ -318,6 +319,7 @@ def _find_redaction(
     the redactions of those logs.
     """
     for sid, _, hi in segments:
+        # guard: sqlite-redaction-key
         for (data,) in db.execute(_SELECT_BY_KEY, (sid, key, hi)):
             return decode_event(data)
     if not inherited:

@@ -1,7 +1,7 @@
 -- One file holds many sessions. A record is written once and never changed. Only the session's own row
 -- changes: it holds the number and hash of the last record.
 --
--- database_file.py runs these statements in one transaction, also on older files, which may lack tables.
+-- database_file.py runs these statements in one transaction, also on a file that lacks only the snapshots.
 
 CREATE TABLE IF NOT EXISTS sessions (
     sid      INTEGER PRIMARY KEY,

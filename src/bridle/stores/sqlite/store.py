@@ -35,6 +35,7 @@ from bridle.values.record import Record
 from . import maintenance, rows, snapshots
 from .connection import DatabaseConnection, DatabaseFiles
 from .database_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, find_file, prepare_file
+from .leftovers import note_closed_store, note_open_store
 from .live import LiveFiles
 from .redaction import redact_record, truncate_write_ahead_log
 from .watching import RecordWaiters
@@ -53,6 +54,7 @@ class SqliteStore:
         # Symbolic links are resolved once, here: the lock file is beside the database itself.
         self.path = find_file(Path(path))
         prepare_file(self.path)
+        note_open_store(self.path, self)
         anchor_file = find_anchor_file(self.path, anchors)
         self._anchors = AnchorFile(anchor_file) if anchor_file is not None else None
         if self._anchors is not None:
@@ -82,7 +84,7 @@ class SqliteStore:
         check_session_name(session)
         names = check_batch(session, after, records)
         write = partial(rows.insert_records, session, after, records, names, epoch)
-        await self._writer.run(write if epoch is None else self._check_lease(session, epoch, write))
+        await self._writer.write(write if epoch is None else self._check_lease(session, epoch, write))
         if self._anchors is not None:
             self._anchors.write_heads(session, records)
 
@@ -104,7 +106,7 @@ class SqliteStore:
 
     async def write_snapshot(self, session: str, snapshot: StoredSnapshot) -> None:
         check_session_name(session)
-        await self._writer.run(partial(snapshots.insert_snapshot, session, snapshot))
+        await self._writer.write(partial(snapshots.insert_snapshot, session, snapshot))
 
     def explain_snapshot_removal(self, session: str) -> str:
         return explain_snapshot_removal("", session)
@@ -116,17 +118,17 @@ class SqliteStore:
     async def repair(self, session: str, record: Record, *, epoch: int | None = None) -> None:
         check_session_name(session)
         write = partial(rows.repair_tail, session, record, epoch)
-        await self._writer.run(write if epoch is None else self._check_lease(session, epoch, write))
+        await self._writer.write(write if epoch is None else self._check_lease(session, epoch, write))
 
     async def restart(self, session: str, head: str, record: Record) -> None:
         check_restart(session, record)
-        await self._writer.run(partial(rows.restart_log, session, head, record))
+        await self._writer.write(partial(rows.restart_log, session, head, record))
 
     async def redact(
         self, session: str, seq: int, data: bytes, evidence: Mapping[str, Record], blobs: Sequence[str] = ()
     ) -> None:
         check_session_name(session)
-        await self._writer.run(partial(redact_record, session, seq, data, evidence, blobs))
+        await self._writer.write(partial(redact_record, session, seq, data, evidence, blobs))
         if self._anchors is not None:
             for name, record in evidence.items():
                 self._anchors.write_heads(name, (record,))
@@ -136,10 +138,10 @@ class SqliteStore:
     async def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(session)
         check_session_name(new)
-        await self._writer.run(partial(rows.insert_fork, session, at, new))
+        await self._writer.write(partial(rows.insert_fork, session, at, new))
 
     async def put_blob(self, data: bytes) -> str:
-        return await self._writer.run(partial(rows.insert_blob, bytes(data)))
+        return await self._writer.write(partial(rows.insert_blob, bytes(data)))
 
     async def get_blob(self, hash_: str) -> bytes | None:
         return await self._reader.run(partial(rows.select_blob, hash_))
@@ -160,7 +162,7 @@ class SqliteStore:
         return await self._reader.run(partial(rows.select_epoch, session))
 
     async def raise_epoch(self, session: str, epoch: int) -> None:
-        await self._writer.run(partial(rows.raise_epoch, session, epoch))
+        await self._writer.write(partial(rows.raise_epoch, session, epoch))
 
     async def wait_for_records(self, session: str, after: int) -> None:
         check_session_name(session)
@@ -187,7 +189,7 @@ class SqliteStore:
     async def remove_session(self, session: str, head: str, *, at: float, reason: str) -> None:
         """Remove a session, in one atomic step, and record that in the file and in the anchors."""
         check_session_name(session)
-        await self._writer.run(partial(maintenance.delete_session, session, head, at, reason))
+        await self._writer.write(partial(maintenance.delete_session, session, head, at, reason))
         if self._anchors is not None:
             self._anchors.write(Anchor(session=session, seq=0, head=head, at=at, removed=True))
         await remove_live_text(self, session)
@@ -198,7 +200,7 @@ class SqliteStore:
             return await self._reader.run(maintenance.find_unused_blobs)
         # A run puts a blob before the record that refers to it.
         with lock_all_sessions(str(self.path), self._lock_file):
-            return await self._writer.run(maintenance.delete_unused_blobs)
+            return await self._writer.write(maintenance.delete_unused_blobs)
 
     async def shrink_file(self) -> None:
         """Give unused space back to the disk."""
@@ -215,6 +217,7 @@ class SqliteStore:
         for worker in (self._reader, self._writer):
             worker.stop()
             await asyncio.to_thread(worker.join)
+        note_closed_store(self.path, self)
         if self._anchors is not None:
             self._anchors.close()
 

@@ -24,6 +24,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TypeVar, cast
 
+from bridle.stores.finished_writes import finish_write
 from bridle.values.errors import MisuseError
 
 T = TypeVar("T")
@@ -73,6 +74,14 @@ class Worker:
         self._process = os.getpid()
 
     async def run(self, ask: Callable[..., T]) -> T:
+        """The result of a job, which runs even if the caller is cancelled."""
+        return cast("T", await self._queue_job(ask))
+
+    async def write(self, ask: Callable[..., T]) -> T:
+        """`run`, for a job that writes: a cancelled caller waits for its end."""
+        return cast("T", await finish_write(self._queue_job(ask)))
+
+    def _queue_job(self, ask: Callable[..., object]) -> "asyncio.Future[object]":
         loop = asyncio.get_running_loop()
         job = Job(ask, loop.create_future())
         if os.getpid() != self._process:
@@ -84,7 +93,7 @@ class Worker:
             if self._thread is None:
                 self._start()
             self._queue.put(job)
-        return cast("T", await job.future)
+        return job.future
 
     def stop(self) -> None:
         """Run the waiting jobs, then end the thread; returns at once."""

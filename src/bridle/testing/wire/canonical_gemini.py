@@ -6,6 +6,7 @@ Each rule is a claim about the provider, taken from its documentation and record
   - one object equals a list of one; a content without a role, or with role `function` or `tool`, is the user's
   - adjacent contents of one side equal one content; a response in it is matched to its call by id, then by name,
     then by position
+  - data may be in either alphabet of base64, with or without padding
   - null, `thought: false`, empty objects and lists, and blank text without a signature equal an absent field
   - the role of the system instruction has no effect; nor has tool choice `AUTO`, or any choice without tools
   - it does not matter which tool object declares a tool
@@ -93,6 +94,9 @@ def _canonical_part(part: Block) -> Block | None:
         return None
     if plain.keys() == {"text", SIGNATURE} and plain["text"] == "":
         del plain["text"]
+    if isinstance(inline := plain.get("inlineData"), dict) and isinstance(data := inline.get("data"), str):
+        standard = data.replace("-", "+").replace("_", "/").rstrip("=")
+        plain["inlineData"] = {**inline, "data": standard}
     for name in ("functionCall", "functionResponse"):
         if isinstance(inner := plain.get(name), dict):
             plain[name] = {key: value for key, value in inner.items() if value not in _EMPTY_VALUES}

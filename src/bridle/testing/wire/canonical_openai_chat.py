@@ -8,6 +8,7 @@ Each rule is a claim about the protocol, taken from its documentation:
   - a call without arguments has an empty object; the index of a call is its position in the list
   - an empty description or name equals an absent one
   - tool choice `auto` and parallel calls are the defaults; a tool choice has no effect without tools
+  - the tool choice `any` equals `required`: servers that take the first, such as Mistral's, take both
   - the limit on output tokens has two names
   - a single stop sequence need not be in a list
   - the path may name the model instead of the body
@@ -39,6 +40,8 @@ def canonical_request(request: HttpRequest) -> object:
     body["tools"] = [_canonical_tool(drop_nulls(tool)) for tool in body.get("tools", [])]
     if not body["tools"] or body.get("tool_choice") == "auto":
         body.pop("tool_choice", None)
+    if body.get("tool_choice") == "any":
+        body["tool_choice"] = "required"
     if not body["tools"] or body.get("parallel_tool_calls") is True:
         body.pop("parallel_tool_calls", None)
     if "max_completion_tokens" not in body and "max_tokens" in body:

@@ -24,6 +24,7 @@ from .reference_decoder import (
 STOPS = {
     "STOP": "done",
     "MAX_TOKENS": "length",
+    "CONTINUATION": "paused",
     "SAFETY": "refused",
     "PROHIBITED_CONTENT": "refused",
     "IMAGE_SAFETY": "refused",
@@ -49,7 +50,7 @@ def read_gemini(documents: Sequence[NamedDocument]) -> ReferenceReply | None:
     parts: list[dict[str, Any]] = []
     reason: Any = None
     usage: Any = None
-    blocked = False
+    blocked = can_continue = False
     for _, piece in documents:
         if get_path(piece, "error"):
             return None
@@ -58,6 +59,7 @@ def read_gemini(documents: Sequence[NamedDocument]) -> ReferenceReply | None:
         )
         parts += as_objects(get_path(candidate, "content", "parts"))
         reason = candidate.get("finishReason") or reason
+        can_continue = can_continue or bool(as_text(candidate.get("continuationToken")))
         if isinstance(counted := get_path(piece, "usageMetadata"), dict):
             usage = {**(usage or {}), **{name: value for name, value in counted.items() if value is not None}}
         feedback = get_path(piece, "promptFeedback")
@@ -72,6 +74,8 @@ def read_gemini(documents: Sequence[NamedDocument]) -> ReferenceReply | None:
         return None
     calls = [part["functionCall"] for part in parts if isinstance(part.get("functionCall"), dict)]
     stop = STOPS.get(_NUMBERED_STOPS.get(reason, reason), "other") if reason or not blocked else "refused"
+    if stop == "paused" and not can_continue:
+        stop = "length"  # a pause that nothing continues
     in_pieces = any("partialArgs" in call or "willContinue" in call for call in calls)
     return ReferenceReply(
         text=join_pieces([as_text(part.get("text")) for part in parts if part.get("thought") is not True]),

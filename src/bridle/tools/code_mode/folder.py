@@ -67,6 +67,7 @@ def _lock(path: Path) -> int:
     except FileNotFoundError:
         return -1
     try:
+        # guard: program-folder-lock
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.lstat(path), os.fstat(held)):
             owned, held = held, -1

@@ -78,7 +78,7 @@ class ProgramProcess:
     async def start(self, code: str, functions: Sequence[ProgramFunction]) -> None:
         """Start the program; raises OSError if it cannot be started."""
         async with start_in_turn():
-            self._running = RunningProcess(
+            running = self._running = RunningProcess(
                 [sys.executable, "-s", "-P", "-B", "-c", PROGRAM_SOURCE],
                 stdin=None,
                 cwd=self._cwd,
@@ -89,7 +89,9 @@ class ProgramProcess:
                 on_message=self._take,
                 sandbox=self._sandbox,
             )
-            self._ending = asyncio.create_task(self._wait_for_end(self._running))
+            self._ending = asyncio.create_task(self._wait_for_end(running))
+            # A task that is cancelled before its first step does not end the process itself.
+            self._ending.add_done_callback(lambda _: running.close())
         sources = [function.source for function in functions]
         self.send({"code": code, "functions": sources, "batch_max": BATCH_CALLS_MAX})
 
@@ -113,14 +115,14 @@ class ProgramProcess:
         """End the program and everything it started; returns what it has printed."""
         if self._running is None or self._ending is None:
             return ""
-        await asyncio.sleep(0)  # a task that is cancelled before its first step would not end the process
-        self._ending.cancel()
+        self._ending.cancel()  # nothing is awaited before: a cancellation there would leave the process running
         await asyncio.wait((self._ending,))
         return self._running.result(timed_out=False).stderr
 
     async def _wait_for_end(self, running: RunningProcess) -> None:
         ended = await running.wait_for_end(None)
-        self._fail(f"its process ended with exit code {ended.exit_code}")
+        why = f"the sandbox could not run Python: {ended.not_run}" if ended.not_run else ""
+        self._fail(why or f"its process ended with exit code {ended.exit_code}")
 
     def _take(self, data: bytes) -> None:
         if self._problem:
@@ -133,6 +135,7 @@ class ProgramProcess:
             self._parse(self._awaited)
 
     def _parse(self, awaited: "asyncio.Future[ProgramMessage]") -> None:
+        # guard: program-turn
         if not self._turn.startswith(self._buffer[:TURN_BYTES]):
             self._fail(FOREIGN_MESSAGE)
             return
@@ -140,6 +143,7 @@ class ProgramProcess:
             return
         length = int.from_bytes(self._buffer[TURN_BYTES:HEADER_BYTES], "big")
         end = HEADER_BYTES + length
+        # guard: program-message-limit
         if length > MESSAGE_BYTES_MAX:
             self._fail(FOREIGN_MESSAGE)
         elif len(self._buffer) >= end:

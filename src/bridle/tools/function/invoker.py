@@ -9,7 +9,7 @@ A return value becomes parts that a model can read:
     str                       the text
     Text, Media, or a list    unchanged (strings allowed in the list)
     None                      "done" if the function is annotated to return nothing, otherwise "null"
-    JSON-compatible value     compact JSON
+    JSON-compatible value     compact JSON; each `Media` in it becomes a part, with a short text in its place
 
 The two forms of None differ because a search without results must not read as "done".  Blank text is shown in
 quotes, because several wires reject a blank block.  Bytes are rejected: the author must decode them or use
@@ -22,8 +22,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+import msgspec
+
 from bridle.ports.run_context import RunContext
-from bridle.tools.schema.json_form import to_json_text
+from bridle.tools.schema.json_form import lift_media, to_json_text
 from bridle.values.message import Media, Text
 from bridle.values.text import repair_surrogates
 
@@ -33,7 +35,7 @@ DONE_TEXT = "done"
 
 
 class FunctionInvoker:
-    __slots__ = ("_awaits", "_context", "_function", "_returns_nothing", "_tool", "context_type")
+    __slots__ = ("_awaits", "_context", "_function", "_lane", "_returns_nothing", "_tool", "context_type")
 
     def __init__(
         self,
@@ -42,19 +44,22 @@ class FunctionInvoker:
         context: ContextParameter | None,
         *,
         returns_nothing: bool,
+        lane: str = "tools",
     ) -> None:
-        """`context` is the parameter that receives the `RunContext`, if any."""
+        """`context` is the parameter that receives the `RunContext`, if any; `lane` is a `ThreadLane`."""
         self._tool = tool
         self._function = function
         self._context = context.name if context is not None else None
         self.context_type = context.type if context is not None else None
         self._returns_nothing = returns_nothing
-        self._awaits = is_async(function)
+        self._awaits, self._lane = is_async(function), lane
 
     def with_function(self, function: Callable[..., object]) -> "FunctionInvoker":
         """A copy for another function, such as a bound method."""
         context = ContextParameter(self._context, self.context_type) if self._context is not None else None
-        return FunctionInvoker(self._tool, function, context, returns_nothing=self._returns_nothing)
+        return FunctionInvoker(
+            self._tool, function, context, returns_nothing=self._returns_nothing, lane=self._lane
+        )
 
     async def __call__(
         self, positional: Sequence[Any], named: Mapping[str, Any], context: RunContext
@@ -73,11 +78,11 @@ class FunctionInvoker:
                 self._function(*positional, **named)
             )
             return awaited
-        return _call_in_thread(functools.partial(self._function, *positional, **named))
+        return _call_in_thread(functools.partial(self._function, *positional, **named), self._lane)
 
 
-async def _call_in_thread(function: Callable[[], object]) -> object:
-    value = await _load_threads().run_in_thread(function)
+async def _call_in_thread(function: Callable[[], object], lane: str) -> object:
+    value = await _load_threads().run_in_thread(function, lane)
     if inspect.isawaitable(value):
         value = await _load_threads().await_value(value)
     return value
@@ -113,8 +118,10 @@ def make_result_parts(value: object, tool: str, *, returns_nothing: bool = False
     if isinstance(value, list | tuple) and any(isinstance(item, Text | Media) for item in value):
         return tuple(_make_part(item, tool) for item in value)
     try:
-        return (Text(text=to_json_text(value)),)
+        form, media = lift_media(value)
+        return (Text(text=msgspec.json.encode(form).decode()), *media)
     except TypeError as error:
+        # guard: unreadable-result-refused
         raise TypeError(f"tool `{tool}` returned {error}; {_suggest_type(value)}") from None
 
 

@@ -23,7 +23,7 @@ from bridle.values.request import TOOL_SECONDS_DEFAULT
 from bridle.values.text import escape_text
 
 from .oauth import OAuth
-from .server import CONNECT_SECONDS_DEFAULT, McpServer, server
+from .server import CONNECT_SECONDS_DEFAULT, WAIT_SECONDS_DEFAULT, McpServer, server
 
 LOG = logging.getLogger("bridle")
 SERVER_KEYS = ("mcpServers", "servers")
@@ -66,6 +66,7 @@ class ServerEntry(Value, kw_only=True):
     disabled: bool = False
     timeout: float | None = TOOL_SECONDS_DEFAULT
     connect_timeout: float = CONNECT_SECONDS_DEFAULT
+    wait: float = WAIT_SECONDS_DEFAULT
 
 
 def load_servers(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> list[McpServer]:
@@ -128,6 +129,7 @@ def _make_server(name: str, entry: ServerEntry, folder: Path, environ: Mapping[s
         required=entry.required,
         timeout=entry.timeout,
         connect_timeout=entry.connect_timeout,
+        wait=entry.wait,
     )
 
 

@@ -19,7 +19,6 @@ import mcp_types as types
 from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPError
 
 from bridle.ports.run_context import RunContext
@@ -33,9 +32,10 @@ from .oauth import OAuth
 from .requests import RequestHandler
 from .results import make_call_parts, make_error_text
 from .server_settings import ConnectionLost, RequestNotSent, ServerSettings, ToolRefusal
-from .sign_in import describe_sign_in_error, make_provider
+from .sign_in import SignInClient, describe_sign_in_error, find_sign_in_problem, make_provider
 from .stdio import ServerLog, open_process
 from .tool_filter import filter_tools
+from .unsent_calls import CURRENT_CALL, UnsentCall, UnsentCalls
 
 CLOSE_SECONDS = 10.0
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024
@@ -63,8 +63,10 @@ class _Request(Generic[R]):
 class Connection:
     """An open connection; `open_connection` makes one."""
 
-    def __init__(self, settings: ServerSettings, on_tools_changed: Callable[[], None]) -> None:
-        self._settings, self._on_tools_changed = settings, on_tools_changed
+    def __init__(
+        self, settings: ServerSettings, on_tools_changed: Callable[[], None], unsent: UnsentCalls
+    ) -> None:
+        self._settings, self._on_tools_changed, self._unsent = settings, on_tools_changed, unsent
         self._queue: asyncio.Queue[_Request[Any] | None] = asyncio.Queue()
         self._active: set[asyncio.Task[None]] = set()
         self._log = ServerLog()
@@ -190,6 +192,8 @@ class Connection:
     def _classify(self, error: Exception) -> Exception:
         hide = self._settings.hide_secrets
         if isinstance(error, MCPError):
+            if problem := find_sign_in_problem(error.message):
+                return ToolRefusal(hide(f"{problem}. The call was not run."))
             if error.code == types.CONNECTION_CLOSED:
                 if error.message != CONNECTION_CLOSED:
                     self._lost_reason = self._lost_reason or error.message
@@ -205,8 +209,11 @@ class Connection:
     async def _open_client(self, stack: AsyncExitStack, limit: asyncio.Timeout) -> Client:
         auth = self._settings.auth
         if isinstance(auth, OAuth):
-            auth = await make_provider(self._settings, auth, partial(_extend, limit, auth.timeout))
+            auth = make_provider(
+                self._settings, auth, partial(self._extend, limit, auth.timeout), self._unsent
+            )
         assert auth is None or isinstance(auth, httpx2.Auth)
+        # guard: sampling-announced
         client = Client(
             filter_tools(self._open_transport(auth), self.list_notes),
             mode=self._settings.protocol,
@@ -232,8 +239,23 @@ class Connection:
             )
         headers = dict(settings.headers)
         if settings.transport == "sse":
-            return sse_client(settings.url, headers=headers, auth=auth)
-        return _open_http(settings.url, headers, auth, self._log)
+            return sse_client(
+                settings.url, headers=headers, auth=auth, httpx_client_factory=self._make_http_client
+            )
+        return _open_http(settings.url, self._make_http_client(headers, auth=auth), self._log)
+
+    def _make_http_client(
+        self,
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return SignInClient(self._opened.done, headers, timeout, auth)
+
+    def _extend(self, limit: asyncio.Timeout, seconds: float) -> None:
+        """Give a person the time to sign in, in place of the time to connect, unless it is connected already."""
+        if not self._opened.done() and not limit.expired():
+            limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
     def _on_end(self) -> None:
         self.is_open = False
@@ -245,11 +267,9 @@ class Connection:
 
 
 @asynccontextmanager
-async def _open_http(
-    url: str, headers: dict[str, str], auth: httpx2.Auth | None, log: ServerLog
-) -> AsyncGenerator[Any]:
+async def _open_http(url: str, made: httpx2.AsyncClient, log: ServerLog) -> AsyncGenerator[Any]:
     """Streamable HTTP with a client of our own: it has the headers, and limits the size of a response."""
-    async with create_mcp_http_client(headers=headers, auth=auth) as client:
+    async with made as client:
         client.event_hooks = {"request": [], "response": [partial(_limit_size, log)]}
         async with streamable_http_client(
             url, http_client=client, max_sse_event_size=RESPONSE_BYTES_MAX
@@ -272,6 +292,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
         size = 0
         async for chunk in self._stream:
             size += len(chunk)
+            # guard: mcp-response-limit
             if size > RESPONSE_BYTES_MAX:
                 # The call ends before the owner sees the exception.
                 self._log.problem = f"it sent a response of more than {RESPONSE_BYTES_MAX:,} bytes"
@@ -280,11 +301,6 @@ class _LimitedStream(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-
-def _extend(limit: asyncio.Timeout, seconds: float) -> None:
-    """Give a person the time to sign in, in place of the time to connect."""
-    limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 def describe_leaves(error: BaseException) -> str:
@@ -323,9 +339,10 @@ def _make_listed_tool(tool: types.Tool) -> ListedTool:
 
 
 async def call_tool(
-    client: Client, name: str, arguments: dict[str, Any], context: RunContext
+    client: Client, name: str, arguments: dict[str, Any], context: RunContext, call: UnsentCall
 ) -> tuple[Text | Media, ...]:
     """The result of a call as parts; raises `ToolRefusal` if the tool reports an error."""
+    CURRENT_CALL.set(call)  # in the task of this request
 
     async def show_progress(progress: float, total: float | None, message: str | None) -> None:
         fraction = progress / total if total and 0 <= progress <= total else None

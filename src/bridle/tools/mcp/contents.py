@@ -18,9 +18,9 @@ from .offers import (
     join_messages,
 )
 from .results import make_prompt_parts, make_resource_parts
+from .tool_filter import ITEMS_MAX
 
 PAGES_MAX = 100
-ITEMS_MAX = 2_000
 
 T = TypeVar("T")
 
@@ -119,4 +119,5 @@ async def get_prompt(client: Client, name: str, arguments: Mapping[str, str]) ->
 
 def clean(text: str | None) -> str:
     """A text of the server, with visible characters only and of limited length."""
+    # guard: resource-text-escaped
     return clean_description(text or "")[0]

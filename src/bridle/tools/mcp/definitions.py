@@ -50,6 +50,7 @@ def make_definitions(
         notes.append(f"only the first {TOOLS_MAX:,} of {len(listed):,} tools are used")
     for tool in listed[:TOOLS_MAX]:
         name, shown = make_tool_name(server, tool.name), show_name(tool.name)
+        # guard: duplicate-tool-name
         if name in specs:
             notes.append(f"the tool {shown} is listed twice; the first one is used")
             continue
@@ -63,6 +64,7 @@ def make_definitions(
         description, change = clean_description(tool.description)
         if change:
             notes.append(f"the description of {shown} {change}")
+        # guard: untrusted-annotations
         effect, on_unknown = read_annotations(tool) if trust else ("write", "report")
         specs[name] = ToolSpec(
             name=name,
@@ -84,8 +86,10 @@ def show_name(name: str) -> str:
 def clean_description(text: str) -> tuple[str, str]:
     """The description with visible characters only, and what was changed or ""."""
     whole = repair_surrogates(text).replace("\r\n", "\n")
+    # guard: description-escaped
     visible = escape_text(whole, prose=True)
     changes = ["had invisible characters, which are written as escapes"] if visible != whole else []
+    # guard: description-length-limit
     if len(visible) > DESCRIPTION_CHARACTERS_MAX:
         changes.append(f"was cut from {len(visible):,} to {DESCRIPTION_CHARACTERS_MAX:,} characters")
         visible = f"{visible[:DESCRIPTION_CHARACTERS_MAX]} [cut]"

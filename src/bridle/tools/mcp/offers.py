@@ -19,6 +19,7 @@ from bridle.values.result import History
 from bridle.values.text import escape_text
 
 from .names import make_tool_name
+from .unsent_calls import RESOURCE_CALL
 
 LIST_TOOL, READ_TOOL = "list_resources", "read_resource"
 LIST_DESCRIPTION = "Lists the resources of the MCP server {server}: addresses and address templates to read."
@@ -150,6 +151,7 @@ class ResourceTool:
         self.spec, self._owner = spec, owner
 
     async def run(self, arguments: Mapping[str, Json], context: RunContext) -> Parts:
+        RESOURCE_CALL.set(context)  # in the task of this call
         if "uri" in arguments:
             return await self._owner.read_resource(str(arguments["uri"]))
         resources = await self._owner.list_resources()

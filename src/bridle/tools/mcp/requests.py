@@ -152,11 +152,13 @@ def read_sampling(params: types.CreateMessageRequestParams, settings: ServerSett
 
 def read_elicitation(params: types.ElicitRequestParams, settings: ServerSettings) -> ElicitationRequest:
     """The question with its limits checked; raises `RequestRefused`."""
+    # guard: server-question-escaped
     message = escape_text(repair_surrogates(params.message), prose=True)
     if len(message) > MESSAGE_CHARACTERS_MAX:
         raise RequestRefused(f"a question may have at most {MESSAGE_CHARACTERS_MAX:,} characters")
     if isinstance(params, types.ElicitRequestURLParams):
         url = params.url
+        # guard: server-address-scheme
         if (
             not url.startswith(URL_SCHEMES)
             or len(url) > URL_CHARACTERS_MAX

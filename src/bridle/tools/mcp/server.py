@@ -41,6 +41,7 @@ from .server_settings import SANDBOX_OFF, SandboxChoice, ServerSettings, ToolRef
 
 INSTALL_HINT = "MCP servers need the extra: pip install 'bridle[mcp]'"
 CONNECT_SECONDS_DEFAULT = 30.0
+WAIT_SECONDS_DEFAULT = 10.0
 
 
 def server(
@@ -62,6 +63,7 @@ def server(
     sandbox: SandboxChoice = None,
     timeout: float | None = TOOL_SECONDS_DEFAULT,
     connect_timeout: float = CONNECT_SECONDS_DEFAULT,
+    wait: float = WAIT_SECONDS_DEFAULT,
 ) -> "McpServer":
     """An MCP server for `Agent(tools=[…])`: a command, as a text or a list of words, or an http(s) address.
 
@@ -73,6 +75,9 @@ def server(
     `resources` gives the model tools to list and read the server's resources.  `sampling` lets the server ask the
     agent's model, each time within that budget; `elicitation` lets it ask the agent's approver.  Both are refused
     without it.  `sandbox` isolates a command; without one, that of the agent is used, unless it is "off".
+
+    A run waits `wait` seconds for a server that is still connecting, then goes on; its tools join the run when they
+    are there.  A `required` server, or one with `OAuth`, is waited for.
     """
     if find_spec("mcp") is None:
         raise MisuseError(INSTALL_HINT)
@@ -90,7 +95,7 @@ def server(
         suggested = name or suggest_command_name(words)
     if (kind == "stdio") != bool(words):
         raise MisuseError(f"transport={kind!r} does not fit {target!r}")
-    _check_options(auth, sampling, timeout=timeout, connect_timeout=connect_timeout)
+    _check_options(auth, sampling, timeout=timeout, connect_timeout=connect_timeout, wait=wait)
     return McpServer(
         ServerSettings(
             name=check_server_name(suggested),
@@ -111,6 +116,7 @@ def server(
             sandbox=sandbox,
             call_seconds=timeout,
             connect_seconds=connect_timeout,
+            wait_seconds=wait,
         )
     )
 
@@ -154,6 +160,11 @@ class McpServer:
     def prefix(self) -> str:
         """Start of the names of its tools."""
         return make_prefix(self._settings.name)
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Credentials that no result may contain."""
+        return self._settings.secrets
 
     @property
     def is_required(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from bridle.ports.sandbox import Sandbox, SandboxedCommand
 from bridle.values.errors import BridleError
+from bridle.values.redaction import find_header_secrets
 from bridle.values.usage import Budget
 
 from .oauth import OAuth
@@ -67,16 +68,31 @@ class ServerSettings:
     sandbox: SandboxChoice = None
     call_seconds: float | None = None
     connect_seconds: float = 30.0
+    wait_seconds: float = 10.0
+    """Time that a run waits for the tools of a server that is being connected."""
     protocol: str = "auto"
     client_version: str = ""
     stderr_characters: int = 1_000
+
+    @property
+    def list_wait_seconds(self) -> float | None:
+        """Time that a run waits for the tools; None for as long as connecting may take."""
+        return None if self.required or isinstance(self.auth, OAuth) else self.wait_seconds
 
     def wrap_command(self, environment: Mapping[str, str]) -> SandboxedCommand:
         """The program to start, in the sandbox if there is one."""
         if self.sandbox is None or self.sandbox == SANDBOX_OFF:
             return SandboxedCommand(argv=self.argv, environment=environment)
         folder = None if self.cwd is None else os.fspath(self.cwd)
+        # guard: mcp-server-sandboxed
         return self.sandbox.wrap(self.argv, cwd=folder, environment=environment)
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Credentials in the variables and headers, and those that a person's sign-in gave."""
+        given = (*self.env.items(), *self.headers.items())
+        known = self.auth.secrets if isinstance(self.auth, OAuth) else ()
+        return frozenset(known).union(*(find_header_secrets(name, value) for name, value in given))
 
     def hide_secrets(self, text: str) -> str:
         """The text without values of the variables and headers that were given for this server."""
@@ -84,5 +100,6 @@ class ServerSettings:
         for value in (*self.env.values(), *self.headers.values(), *known):
             for secret in (value, value.rpartition(" ")[2]):
                 if len(secret) >= SECRET_CHARACTERS_MIN:
+                    # guard: server-error-redacted
                     text = text.replace(secret, HIDDEN)
         return text

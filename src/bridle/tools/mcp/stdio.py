@@ -157,6 +157,7 @@ class ServerProcess:
         while data := await self._stdout.read(READ_BYTES):
             buffer += data
             if b"\n" not in data:
+                # guard: mcp-stdio-message-limit
                 if len(buffer) > MESSAGE_BYTES_MAX:
                     self._log.problem = f"it sent a message of more than {MESSAGE_BYTES_MAX:,} bytes"
                     return

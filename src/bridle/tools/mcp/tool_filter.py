@@ -14,13 +14,15 @@ from mcp.shared.message import SessionMessage
 
 from bridle.values.text import escape_text
 
-from .definitions import show_name
+from .definitions import TOOLS_MAX, show_name
 
 LOG = logging.getLogger("bridle")
 TEXT_FIELDS = ("title", "description")
 LISTS = {"resources": ("uri", "name"), "resourceTemplates": ("uriTemplate", "name"), "prompts": ("name",)}
 """Required fields of the items of the lists besides that of tools; only these and texts about them are used."""
 ARGUMENTS_MAX = 100
+ITEMS_MAX = 2_000
+"""Resources, templates or prompts that are read of one server."""
 TOOL_FIELDS = ("name", *TEXT_FIELDS, "inputSchema", "annotations")
 KEYWORDS: dict[str, tuple[type, type | tuple[type, ...]]] = {
     "properties": (dict, (dict, bool)),
@@ -63,6 +65,7 @@ class FilteredStream:
                 result["content"] = replace_unknown_content(result["content"])
             for name, required in LISTS.items():
                 if isinstance(listed := result.get(name), list):
+                    listed = listed[: ITEMS_MAX + 1]
                     result[name] = kept = keep_valid_items(listed, required)
                     if len(kept) < len(listed):
                         LOG.warning(
@@ -134,9 +137,16 @@ def replace_unknown_content(items: list[Any]) -> list[Any]:
     ]
 
 
+def _needs_task(tool: dict[str, Any]) -> bool:
+    execution = tool.get("execution")
+    return isinstance(execution, dict) and execution.get("taskSupport") == "required"
+
+
 def keep_valid_tools(tools: list[Any], notes: list[str]) -> list[Any]:
     kept: list[Any] = []
-    for tool in tools:
+    if len(tools) > TOOLS_MAX:
+        notes.append(f"only the first {TOOLS_MAX:,} of {len(tools):,} tools are used")
+    for tool in tools[:TOOLS_MAX]:
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str):
             notes.append("a tool without a name is left out")
@@ -144,6 +154,11 @@ def keep_valid_tools(tools: list[Any], notes: list[str]) -> list[Any]:
         schema = tool.get("inputSchema")
         if not isinstance(schema, dict) or schema.setdefault("type", "object") != "object":
             notes.append(f"the tool {show_name(name)} is left out: its schema does not describe an object")
+            continue
+        if _needs_task(tool):
+            notes.append(
+                f"the tool {show_name(name)} is left out: it can only be called as a task, which is not supported"
+            )
             continue
         for field in TEXT_FIELDS:
             if not isinstance(tool.get(field), str):

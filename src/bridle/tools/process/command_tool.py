@@ -105,6 +105,7 @@ class CommandTool(DeclaredTool):
     @property
     def workspace(self) -> Path | None:
         """The folder that the program can write, if it runs in a sandbox."""
+        # guard: command-workspace
         return None if self._sandbox is None else self._sandbox.workspace
 
     def with_sandbox(self, sandbox: Sandbox) -> "CommandTool":
@@ -112,6 +113,7 @@ class CommandTool(DeclaredTool):
         if self._sandbox is not None:
             return self
         made = copy.copy(self)
+        # guard: agent-sandbox-used
         made._sandbox = sandbox
         return made
 
@@ -142,6 +144,8 @@ class CommandTool(DeclaredTool):
             raise TimeoutError(_append_output_ends(stopped, program.result(timed_out=True))) from None
         finally:
             tail.close()
+        if ended.not_run:  # whatever `exits` lists: no program has ended with this code
+            raise ChildProcessError(_append_output_ends(f"the sandbox could not run `{argv[0]}`", ended))
         if ended.exit_code not in self._exits:
             raise ChildProcessError(
                 _append_output_ends(f"`{argv[0]}` {_describe_exit(ended.exit_code)}", ended)
@@ -167,6 +171,7 @@ class CommandTool(DeclaredTool):
         return made
 
     def _check_not_option(self, text: str, what: str) -> None:
+        # guard: option-like-text
         if text.startswith("-"):
             raise ValueError(
                 f"`{what}` is {text!r}, which `{self._argv[0]}` would read as an option; nothing was run"

@@ -33,12 +33,14 @@ end_trees() {
         [ -z "${tree#*/}" ] && continue
         for found in $(grep -lsF -e "${tree#*/}" /proc/[0-9]*/environ); do
             found=${found#/proc/}
+            # guard: crash-guard-marked-process
             kill "-$1" "${found%/environ}"
         done
     done
 }
 end_trees TERM
 sleep 1
+# guard: crash-guard-kill
 end_trees KILL
 """
 CLOSE_SECONDS = 1.0

@@ -75,9 +75,18 @@ class ProcessTree:
         guard.ensure_running()
         self._mark = secrets.token_hex(MARK_BYTES) if is_marked else ""
         marks = f"{os.environ.get(MARK_VARIABLE, '')}:{self._mark}".lstrip(":")
-        self.leader = leader = start({MARK_VARIABLE: marks} if is_marked else {})
-        self.ends_services = ends_services
         self._owner = os.getpid()
+        self.ends_services = ends_services
+        starting = (self._owner, self)
+        _starting_trees.add(starting)
+        try:
+            self.leader = start({MARK_VARIABLE: marks} if is_marked else {})
+            self._register(guard)
+        finally:
+            _starting_trees.discard(starting)
+
+    def _register(self, guard: CrashGuard) -> None:
+        leader = self.leader
         self._groups = {leader.pid}
         self._started = _read_start(leader.pid)
         self._is_gone = False
@@ -152,6 +161,7 @@ class ProcessTree:
         if self._has_number and self.leader.returncode is not None:
             number = self.leader.pid
             is_used = _is_found(os.killpg, number) or any(member.is_inside for member in members)
+            # guard: reaped-group-signalled
             if not is_used or _is_found(os.kill, number):  # the leader was reaped: this is another process
                 self._has_number = False
                 guard = _get_guard()
@@ -187,6 +197,7 @@ class ProcessTree:
 
     def _list_members(self) -> list[SessionProcess]:
         """The other processes of the session, and with `ends_services` those that left it; none without /proc."""
+        # guard: service-left-session
         leader, looks_further = self.leader.pid, self.ends_services and bool(self._mark)
         found: list[SessionProcess] = []
         others: list[SessionProcess] = []
@@ -279,6 +290,8 @@ def _signal_process(process: SessionProcess, number: int) -> None:
 
 
 _live_trees: set[ProcessTree] = set()
+_starting_trees: set[tuple[int, ProcessTree]] = set()
+"""Trees whose leader is being started, with the process that starts them: they are not in `_live_trees` yet."""
 _guards: dict[int, CrashGuard] = {}
 
 
@@ -292,7 +305,13 @@ def _get_guard() -> CrashGuard:
 
 
 def end_all_trees() -> None:
-    """Send TERM to every tree of this process, wait, then send KILL."""
+    """Send TERM to every tree of this process, wait, then send KILL.
+
+    Waits first for trees that another thread is starting: a leader that runs but is not registered would stay alive.
+    """
+    until = time.monotonic() + EXIT_GRACE_SECONDS
+    while any(owner == os.getpid() for owner, _ in tuple(_starting_trees)) and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
     trees = [tree for tree in tuple(_live_trees) if tree.is_own and not tree.check_gone()]
     for tree in trees:
         tree.ends_services = True

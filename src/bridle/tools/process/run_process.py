@@ -72,6 +72,8 @@ class ProcessResult(Value, kw_only=True):
     stderr: str
     timed_out: bool = False
     """Stopped at its deadline; the output up to then is here."""
+    not_run: str = ""
+    """Why the sandbox could not start the program; empty if it ran."""
 
     @property
     def ok(self) -> bool:
@@ -152,11 +154,13 @@ class RunningProcess:
             raise MisuseError("running programs needs process groups, which this system does not have")
         if isinstance(argv, str | bytes) or not argv:
             raise MisuseError(f'a command must be a list of strings, like ["ls", "-l"], not {argv!r}')
+        self._not_run_mark = ""
         if sandbox is not None:
             folder = None if cwd is None else os.fspath(cwd)
             words = [os.fspath(each) for each in argv]
             made = sandbox.wrap(words, cwd=folder, environment=environment)
             argv, environment, cwd = made.argv, made.environment, None
+            self._not_run_mark = made.not_run
         self._is_sandboxed = sandbox is not None
         self._grace, self._on_output, self._on_message = grace, on_output, on_message
         self._loop = asyncio.get_running_loop()
@@ -179,7 +183,7 @@ class RunningProcess:
         try:
             self._watch_streams()
         except BaseException:
-            self._close()
+            self.close()
             raise
 
     def send(self, data: bytes) -> None:
@@ -216,16 +220,24 @@ class RunningProcess:
         finally:
             for fd in tuple(self._streams):
                 self._drain(fd)
-            self._close()
+            self.close()
         return self.result(timed_out=timed_out)
 
     def result(self, *, timed_out: bool) -> ProcessResult:
         """The result so far."""
         stdout, stderr = (captured.text() for captured in self._streams.values())
+        not_run = ""
+        if self._not_run_mark and self._process_tree.exit_code:
+            lines = [line for line in stderr.split("\n") if line.startswith(self._not_run_mark)]
+            not_run = lines[0].removeprefix(self._not_run_mark) if lines else ""
         if self._is_sandboxed and self._process_tree.exit_code == -signal.SIGKILL:
             stderr += UNCHECKED_NOTE
         return ProcessResult(
-            exit_code=self._process_tree.exit_code, stdout=stdout, stderr=stderr, timed_out=timed_out
+            exit_code=self._process_tree.exit_code,
+            stdout=stdout,
+            stderr=stderr,
+            timed_out=timed_out,
+            not_run=not_run,
         )
 
     async def _stop(self) -> None:
@@ -302,7 +314,8 @@ class RunningProcess:
             if not self._read(fd):
                 return
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Kill what is left of the program and close its pipes; does nothing the second time."""
         self._process_tree.abandon()
         if self._pidfd >= 0:
             self._on_exit()
@@ -325,6 +338,7 @@ def _start_process(
         if stdin:
             given.write(stdin.encode() if isinstance(stdin, str) else stdin)
             given.seek(0)
+        # guard: program-without-shell
         return subprocess.Popen(  # noqa: S603 - running a program is the purpose; no shell is involved
             [os.fspath(word) for word in argv],
             stdin=subprocess.PIPE if interactive else given if stdin else subprocess.DEVNULL,

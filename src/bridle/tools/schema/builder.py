@@ -13,10 +13,11 @@ Standard library types that are JSON strings are recognized by name, so that the
 
 import collections.abc
 import enum
+import itertools
 import os
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -31,11 +32,21 @@ from .document import (
     rewrite_references,
 )
 from .json_form import qualified_type_name, to_json_form
-from .json_types import JsonLoader, JsonMismatch, JsonType
+from .json_types import JsonDumper, JsonLoader, JsonMismatch, JsonType
 from .object_types import NO_DEFAULT, ObjectField, ObjectType, read_object_type
+from .open_values import OPEN_TYPES, remove_marks
+from .overlap import (
+    JsonSketch,
+    Sketcher,
+    describe_type,
+    find_confusable,
+    find_pydantic_confusion,
+    has_pydantic_union,
+    holds_objects,
+)
 from .pydantic_types import (
     PydanticType,
-    encode_strict_json,
+    check_strictly,
     list_unknown_fields,
     list_validation_errors,
     read_pydantic_type,
@@ -112,13 +123,22 @@ _SUPPORTED_TYPES = (
 class SchemaBuilder:
     """Builds one document and collects its named types."""
 
-    def __init__(self, names: Mapping[str, Any] | None = None) -> None:
-        """`names` resolves annotations that are strings."""
+    def __init__(self, names: Mapping[str, Any] | None = None, *, exact_unions: bool = False) -> None:
+        """`names` resolves annotations that are strings.
+
+        `exact_unions`: every value of a union is loaded as the type that it was written as, or the union is refused.
+        Otherwise this holds for object types, and a text or a number is loaded as the narrowest type that accepts it.
+        """
         self._visible_names = names or {}
+        self._exact_unions = exact_unions
+        self._sketcher = Sketcher(self._visible_names, exact_unions=exact_unions)
+        self.has_unions = False
+        """A type that was read has a choice between several types besides null."""
         self._names: dict[Any, str] = {}
         self._pydantic_types: dict[Any, JsonType] = {}
         self._definitions: dict[str, Schema] = {}
         self._loads: dict[str, JsonLoader] = {}
+        self._dumps: dict[str, JsonDumper] = {}
         self._unseen_defaults: set[str] = set()
 
     @property
@@ -133,7 +153,7 @@ class SchemaBuilder:
         bare, notes = unwrap_annotation(annotation)
         if notes.needs_pydantic:
             met = read_pydantic_type(annotation, by_notes=True)
-            return _reject_type(bare) if met is None else self._adopt_definitions(met)
+            return _reject_type(bare) if met is None else self._adopt_definitions(met, annotation)
         shape = made.apply_bounds(
             self._read_bare(bare, notes), {k: v for k, v in notes.bounds.items() if k != "tz"}
         )
@@ -146,6 +166,7 @@ class SchemaBuilder:
             name: made.constant_type([(value, value)]).schema for name, value in form.constants.items()
         }
         loads: dict[str, tuple[str, JsonLoader]] = {}
+        dumps: dict[str, tuple[str, JsonDumper]] = {}
         for field in form.fields:
             try:
                 shape = self.read_type(field.annotation)
@@ -153,6 +174,7 @@ class SchemaBuilder:
             except NoJsonForm as refusal:
                 raise refusal.prefix_path(field.name) from None
             loads[field.name] = (field.attribute or field.name, shape.load)
+            dumps[field.name] = (field.attribute or field.name, shape.dump)
             if not (field.required or field.may_be_absent or "default" in properties[field.name]):
                 self._unseen_defaults.add(field.name)
         required = [*form.constants, *(field.name for field in form.fields if field.required)]
@@ -160,7 +182,8 @@ class SchemaBuilder:
         if form.description:
             schema["description"] = form.description
         schema |= {"properties": properties, "required": required, "additionalProperties": False}
-        return JsonType(schema, _make_object_loader(form, loads, frozenset(required)))
+        load = _make_object_loader(form, loads, frozenset(required))
+        return JsonType(schema, load, dump=_make_object_dumper(form, dumps))
 
     def _read_bare(self, bare: Any, notes: AnnotationNotes) -> JsonType:
         if _is_hashable(bare) and bare in _SCALAR_TYPES:
@@ -212,7 +235,93 @@ class SchemaBuilder:
     def _read_union(self, bare: Any, _: AnnotationNotes) -> JsonType | None:
         if get_origin(bare) not in (Union, types.UnionType):
             return None
-        return made.union_type([self.read_type(option) for option in get_args(bare)])
+        args = get_args(bare)
+        sketches = [self._sketcher.sketch(option) for option in args]
+        self.has_unions |= sum(sketch.kind != "null" for sketch in sketches) > 1
+        objects = [sketch.is_closed and not sketch.options for sketch in sketches]
+        pairs = self._sketcher.find_tagged(sketches)
+        for pair in find_confusable(sketches):
+            if pair not in pairs and all(holds_objects(sketches[at]) for at in pair):
+                first, second = (describe_type(args[at]) for at in pair)
+                raise NoJsonForm(
+                    f"is a union in which `{first}` and `{second}` can be the same JSON; make it one list or dict of"
+                    " a union of classes, or use types with other fields"
+                )
+        if not pairs:
+            shapes = [self.read_type(option) for option in args]
+            if sum(objects) > 1:
+                shapes = [
+                    _add_title(shape, describe_type(option)) if is_object else shape
+                    for shape, option, is_object in zip(shapes, args, objects, strict=True)
+                ]
+            return made.union_type(shapes, sketches)
+        for pair in pairs:
+            if all(sketches[at].is_dict for at in pair):
+                first, second = (describe_type(args[at]) for at in pair)
+                raise NoJsonForm(
+                    f"is a union in which `{first}` and `{second}` can be the same dict; tell them apart by a"
+                    " `Literal` field, or make them dataclasses"
+                )
+        return self._tag_union(args, sketches, {at for pair in pairs for at in pair})
+
+    def _tag_union(self, args: Sequence[Any], sketches: Sequence[JsonSketch], confused: set[int]) -> JsonType:
+        """Read a union with a field that names the type in all of its objects; other types in doubt become objects."""
+        used = {name for sketch in sketches for name in sketch.fields}
+        tag = next(name for name in _list_tag_fields() if name not in used)
+        names = _name_options(args)
+        shapes, given = [], []
+        for at, (option, sketch) in enumerate(zip(args, sketches, strict=True)):
+            is_open = {"any", "object"} & {each.kind for each in sketch.options or (sketch,)}
+            if sketch.is_closed and not sketch.options:
+                shapes.append(self._read_tagged(option, tag, names[at]))
+                given.append(names[at])
+            elif self._exact_unions and (at in confused or is_open):
+                held = ObjectField("value", option)
+                form = ObjectType(
+                    names[at], (held,), lambda given: given["value"], "", {tag: names[at]},
+                    lambda value, _: value,
+                )  # fmt: skip
+                shapes.append(self.read_object(form))
+                given.append(names[at])
+            else:
+                shapes.append(self.read_type(option))
+                given.append("")
+        return made.union_type(shapes, sketches, made.UnionTag(tag, tuple(given)))
+
+    def _read_tagged(self, annotation: Any, tag: str, name: str) -> JsonType:
+        """Read an object type with a further field that holds its name."""
+        bare, notes = unwrap_annotation(annotation)
+        key = ("tagged", tag, name, bare)
+        if key in self._names:
+            shape = self._make_reference(self._names[key])
+        elif read_pydantic_type(bare) is not None:
+            shape = self._define(
+                key, name, made.load_object, lambda: self._tag_pydantic_type(bare, tag, name)
+            )
+        else:
+            form = read_object_type(bare, self._visible_names)
+            assert form is not None, "a closed object is of pydantic or has an object type"
+            tagged = form._replace(constants={tag: name, **form.constants})
+            shape = self._define(key, form.name, made.load_object, lambda: self.read_object(tagged))
+        return shape._replace(
+            schema=_add_description({**shape.schema, **notes.keywords}, notes.description, "")
+        )
+
+    def _tag_pydantic_type(self, bare: Any, tag: str, name: str) -> JsonType:
+        shape = self._read_bare(bare, AnnotationNotes())
+        reference = str(shape.schema.get("$ref", "")).removeprefix(REFERENCE_PREFIX)
+        schema = self._definitions.get(reference, shape.schema)
+        schema = {
+            **schema,
+            "properties": {tag: made.constant_type([(name, name)]).schema, **schema.get("properties", {})},
+            "required": [tag, *schema.get("required", ())],
+        }
+
+        def load(value: Any) -> Any:
+            held = made.load_object(value)
+            return shape.load(type(held)({key: each for key, each in held.items() if key != tag}))  # type: ignore[call-arg]
+
+        return JsonType(schema, load, dump=lambda value: {tag: name, **shape.dump(value)})
 
     def _read_array(self, bare: Any, _: AnnotationNotes) -> JsonType | None:
         origin = get_origin(bare) or bare
@@ -245,7 +354,7 @@ class SchemaBuilder:
             return self._pydantic_types[bare]
         found = read_pydantic_type(bare)
         if found is not None:
-            return self._pydantic_types.setdefault(bare, self._adopt_definitions(found))
+            return self._pydantic_types.setdefault(bare, self._adopt_definitions(found, bare))
         form = read_object_type(bare, self._visible_names)
         if form is not None:
             return self._define(bare, form.name, made.load_object, lambda: self.read_object(form))
@@ -268,16 +377,23 @@ class SchemaBuilder:
         shape = build()
         self._definitions[name] = shape.schema
         self._loads[name] = shape.load
+        self._dumps[name] = shape.dump
         return self._make_reference(name, shape.kind)
 
     def _make_reference(self, name: str, kind: str = "") -> JsonType:
         def load(value: Any) -> Any:
             return self._loads[name](value)  # looked up on call: the type may be recursive
 
-        return JsonType({"$ref": REFERENCE_PREFIX + name}, load, kind)
+        def dump(value: Any) -> Any:
+            return self._dumps.get(name, to_json_form)(value)
 
-    def _adopt_definitions(self, met: PydanticType) -> JsonType:
+        return JsonType({"$ref": REFERENCE_PREFIX + name}, load, kind, dump=dump)
+
+    def _adopt_definitions(self, met: PydanticType, annotation: Any) -> JsonType:
         """Merge the definitions of a pydantic schema; equal definitions with the same name are shared."""
+        has_union = has_pydantic_union(met.schema)
+        self.has_unions |= has_union
+        find_pydantic_confusion(annotation, self._visible_names, objects_only=not self._exact_unions)
         self._unseen_defaults |= optional_without_default(met.schema)
         own: dict[str, Schema] = met.schema.get("$defs", {})
         root = {key: held for key, held in met.schema.items() if key != "$defs"}
@@ -298,7 +414,8 @@ class SchemaBuilder:
             name = met.name if self._definitions.get(met.name) == schema else self._free_name(met.name)
             self._definitions[name] = schema
             schema = {"$ref": REFERENCE_PREFIX + name}
-        return JsonType(schema, _make_pydantic_loader(met, top))
+        load = _make_pydantic_loader(met, top, has_union=has_union)
+        return JsonType(schema, load, dump=_make_pydantic_dumper(annotation))
 
     def _free_name(self, wanted: str) -> str:
         plain = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in wanted).strip(
@@ -316,7 +433,7 @@ def _field_schema(field: ObjectField, shape: JsonType) -> Schema:
     schema = _add_description(dict(shape.schema), words, shape.hint)
     if field.default is not NO_DEFAULT:
         try:
-            schema["default"] = to_json_form(field.default)
+            schema["default"] = shape.dump(field.default)
             shape.load(schema["default"])
         except (TypeError, JsonMismatch):
             instead = "write `… | None`" if field.default is None else "change the default or the annotation"
@@ -359,13 +476,65 @@ def _make_object_loader(
     return load
 
 
-def _make_pydantic_loader(met: PydanticType, top: Schema) -> JsonLoader:
+def _make_object_dumper(form: ObjectType, dumps: Mapping[str, tuple[str, JsonDumper]]) -> JsonDumper:
+    def dump(value: Any) -> Any:
+        if form.instance_of is not None and not isinstance(value, form.instance_of):
+            raise TypeError(f"a {type(value).__name__}, which is not a {form.name}")
+        if form.makes_dict and not value.keys() <= dumps.keys():
+            raise TypeError(f"a dict with other fields than a {form.name}")
+        given = (
+            (name, write, form.get_value(value, attribute)) for name, (attribute, write) in dumps.items()
+        )
+        return {
+            **form.constants,
+            **{name: write(held) for name, write, held in given if held is not NO_DEFAULT},
+        }
+
+    return dump
+
+
+def _add_title(shape: JsonType, name: str) -> JsonType:
+    return shape._replace(schema={**shape.schema, "title": name})
+
+
+def _list_tag_fields() -> Iterator[str]:
+    """Names for the field that names a type, in order of preference."""
+    yield from ("type", "kind", "type_name")
+    yield from (f"type_name_{count}" for count in itertools.count(2))
+
+
+def _name_options(args: Sequence[Any]) -> list[str]:
+    """A name for each type of a union; raises `NoJsonForm` if two cannot be told apart."""
+    names = [describe_type(arg) for arg in args]
+    if len(set(names)) < len(names):
+        full = [qualified_type_name(arg) if isinstance(arg, type) else str(arg) for arg in args]
+        names = [long if names.count(name) > 1 else name for name, long in zip(names, full, strict=True)]
+    for name in names:
+        if names.count(name) > 1:
+            raise NoJsonForm(f"is a union of two types named `{name}` that can be the same JSON; rename one")
+    return names
+
+
+def _make_pydantic_dumper(annotation: Any) -> JsonDumper:
+    def dump(value: Any) -> Any:
+        if isinstance(annotation, type) and not isinstance(value, annotation):
+            raise TypeError(f"a {type(value).__name__}, which is not a {annotation.__name__}")
+        return to_json_form(value)
+
+    return dump
+
+
+def _make_pydantic_loader(met: PydanticType, top: Schema, *, has_union: bool) -> JsonLoader:
     def load(value: Any) -> Any:
+        if isinstance(value, OPEN_TYPES):
+            if has_union:
+                raise JsonMismatch("not enough of it has arrived to tell its types")
+            value = remove_marks(value)
         unknown = list_unknown_fields(top, value)
         if unknown:
             raise JsonMismatch("unknown field", (unknown[0],))
         try:
-            return met.check(encode_strict_json(value))
+            return check_strictly(met.check, value)
         except ValueError as error:
             first = list_validation_errors(error)[0]
             raise JsonMismatch(first[1], first[0]) from error

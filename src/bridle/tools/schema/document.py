@@ -94,7 +94,8 @@ def place_definitions(root: Schema, definitions: dict[str, Schema]) -> Schema:
     def placed(part: Schema) -> Schema:
         name = _reference_name(part)
         if name not in inlined:
-            return part
+            # The name of the definition says what the title says.
+            return {key: held for key, held in part.items() if key != "title"} if name else part
         beside = {key: held for key, held in part.items() if key != "$ref"}
         return {**map_schema(definitions[name], placed), **beside}
 

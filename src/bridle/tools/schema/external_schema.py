@@ -1,17 +1,24 @@
 """Validates JSON Schemas from outside.
 
 The text is kept unchanged: it is sent with every request, and arguments are validated against it.  Nothing is
-fetched: a schema that refers to a network address is rejected.
+fetched: a schema that refers to a network address is rejected.  So is one that would cause too much work
+(values/schema_limits.py).
 """
 
 import functools
 import importlib
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
+from bridle.values.schema_limits import check_schema_limits
+
 from .document import Schema, encode_schema
+
+_ANNOTATIONS = ("title", "description", "$comment", "examples", "default")
+"""Keywords that restrict nothing."""
 
 
 def parse_schema(schema: Mapping[str, Any] | str) -> tuple[Schema, str]:
@@ -21,8 +28,12 @@ def parse_schema(schema: Mapping[str, Any] | str) -> tuple[Schema, str]:
         data = msgspec.json.decode(text)
     except (msgspec.MsgspecError, TypeError) as error:
         raise ValueError(f"is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("is nested too deep") from None
     if not isinstance(data, dict):
         raise ValueError("must be a JSON object")
+    # guard: external-schema-limits
+    check_schema_limits(data, len(text))
     _check_schema(text)
     return data, text
 
@@ -30,9 +41,42 @@ def parse_schema(schema: Mapping[str, Any] | str) -> tuple[Schema, str]:
 def parse_parameters_schema(schema: Mapping[str, Any] | str) -> str:
     """The text of a schema for arguments; raises ValueError unless it describes an object."""
     data, text = parse_schema(schema)
-    if data.get("type") != "object":
+    resolved = resolve_root(data)
+    if resolved.get("type") != "object":
         raise ValueError('must have "type": "object" at the top, because arguments are an object')
-    return text
+    return text if resolved is data else encode_schema(resolved)
+
+
+def resolve_root(schema: Schema) -> Schema:
+    """The schema with the definition that its root refers to at the top; the schema itself if it refers to none.
+
+    Definitions stay where they are. Raises ValueError if the reference leads nowhere or back to itself.
+    """
+    root, seen = schema, set[str]()
+    while isinstance(reference := root.get("$ref"), str) and reference.startswith("#"):
+        if reference in seen or reference == "#":
+            raise ValueError(f"refers to itself with {reference!r} at the top")
+        seen.add(reference)
+        target = _follow_pointer(schema, reference)
+        beside = {key: held for key, held in root.items() if key != "$ref"}
+        if any(
+            key in target and target[key] != held for key, held in beside.items() if key not in _ANNOTATIONS
+        ):
+            # Both apply, and one schema has room for only one value of a keyword.
+            kind = {"type": target["type"]} if "type" in target else {}
+            return {**kind, **beside, "allOf": [{"$ref": reference}, *beside.get("allOf", ())]}
+        root = {**target, **beside}
+    return root
+
+
+def _follow_pointer(schema: Schema, reference: str) -> Schema:
+    found: Any = schema
+    for step in unquote(reference.removeprefix("#")).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        found = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        raise ValueError(f"refers to {reference!r} at the top, where there is no schema")
+    return found
 
 
 @functools.lru_cache(maxsize=512)

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextvars import ContextVar
 from datetime import date, datetime, time
 from decimal import Decimal
 from importlib import import_module
@@ -20,6 +21,7 @@ from typing import cast
 import msgspec
 
 from bridle.ports.tool import Json
+from bridle.values.message import Media
 from bridle.values.text import repair_surrogates
 
 qualified_type_name = "{0.__module__}.{0.__qualname__}".format
@@ -29,7 +31,33 @@ def to_json_form(value: object) -> Json:
     try:
         return _convert(value)
     except RecursionError:
+        # guard: cyclic-result-refused
         raise TypeError(f"a {type(value).__name__} that is nested too deeply, or contains itself") from None
+
+
+def lift_media(value: object) -> tuple[Json, tuple[Media, ...]]:
+    """The value as JSON in which a short text stands for each `Media`, and these media in order."""
+    found: list[Media] = []
+    token = _LIFTED.set(found)
+    try:
+        return to_json_form(value), tuple(found)
+    finally:
+        _LIFTED.reset(token)
+
+
+_LIFTED: ContextVar[list[Media] | None] = ContextVar("lifted_media", default=None)
+"""The media found so far, while they are taken out of a value."""
+
+
+def _convert_media(value: object) -> Json:
+    """A reference to a medium that is sent beside the JSON; as base64 in it, it would be paid for as text."""
+    found, media = _LIFTED.get(), cast("Media", value)
+    if found is None:
+        raise TypeError("a Media, which has no JSON form")
+    if media not in found:
+        found.append(media)
+    described = " ".join(filter(None, (media.media_type, media.name)))
+    return f"[{media.kind} {found.index(media) + 1} of this result{': ' if described else ''}{described}]"
 
 
 def to_json_text(value: object) -> str:
@@ -97,7 +125,31 @@ def _convert_struct(value: object) -> Json:
 
 def _convert_model(value: object) -> Json:
     """Convert a pydantic model, which is recognized by its method; pydantic is never imported."""
-    return _convert(cast("Callable[..., object]", getattr(value, "model_dump"))(mode="json", by_alias=True))  # noqa: B009
+    dump = cast("Callable[..., object]", getattr(value, "model_dump"))  # noqa: B009
+    held = dump(mode="python", by_alias=True)
+    return _convert(held if _has_binary(held) else dump(mode="json", by_alias=True))
+
+
+def _has_binary(value: object) -> bool:
+    """True if a dumped model holds media, or bytes that are not text."""
+    if isinstance(value, Mapping):
+        return any(map(_has_binary, value.values()))
+    if isinstance(value, list | tuple | AbstractSet):
+        return any(map(_has_binary, value))
+    if isinstance(value, bytes | bytearray | memoryview):
+        try:
+            bytes(value).decode()
+        except UnicodeDecodeError:
+            return True
+    return isinstance(value, Media)
+
+
+def _is_byte_array(value: object) -> bool:
+    """True for a sequence of single bytes, such as `array("B")`."""
+    try:
+        return memoryview(value).itemsize == 1  # type: ignore[arg-type]
+    except TypeError:
+        return False
 
 
 def _is_struct(value: object) -> bool:
@@ -129,6 +181,7 @@ _KIND_CONVERTERS: tuple[tuple[Callable[[object], bool], Callable[[object], Json]
         ),
         str,
     ),
+    (lambda value: isinstance(value, Media), _convert_media),
     (_is_struct, _convert_struct),
     (lambda value: hasattr(type(value), "__dataclass_fields__"), _convert_dataclass),
     (lambda value: not isinstance(value, type) and hasattr(value, "model_dump"), _convert_model),
@@ -136,7 +189,7 @@ _KIND_CONVERTERS: tuple[tuple[Callable[[object], bool], Callable[[object], Json]
     (lambda value: isinstance(value, Mapping), _convert_mapping),
     (lambda value: isinstance(value, AbstractSet), _convert_set),
     (
-        lambda value: isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview),
+        lambda value: isinstance(value, Sequence) and not _is_byte_array(value),
         _convert_sequence,
     ),
 )

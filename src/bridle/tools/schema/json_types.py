@@ -2,13 +2,14 @@
 
 Schema and loader are created together, so that they never disagree.  `load` is strict: "3" is not 3, True is not
 1, an unknown field is an error.  The one exception is JSON's own: 3.0 is an integer.  It raises only
-`JsonMismatch`.
+`JsonMismatch`.  `dump` is its inverse.
 
 This module has the types of single values and their combinations; builder.py maps Python types to them.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -16,8 +17,12 @@ import msgspec
 
 from .annotations import NoJsonForm
 from .document import Schema
+from .json_form import to_json_form
+from .open_values import OPEN_TYPES, OpenText, remove_marks
+from .overlap import JsonSketch, is_plain, may_become
 
 JsonLoader = Callable[[Any], Any]
+JsonDumper = Callable[[Any], Any]
 VALUE_CHARACTERS_MAX = 60
 
 
@@ -42,6 +47,10 @@ class JsonType(NamedTuple):
     """The members, if this is a union."""
     hint: str = ""
     """Added to the description, for what the schema cannot express."""
+    dump: JsonDumper = to_json_form
+    """The JSON of a value, which `load` turns into an equal one; raises TypeError for a value of another type."""
+    combine: Callable[[Sequence["JsonType"]], "JsonType"] | None = None
+    """Makes the union of other members in place of these."""
 
 
 def _format_value_path(path: tuple[str | int, ...]) -> str:
@@ -60,10 +69,12 @@ _JSON_TYPES = (str, int, float, bool, type(None), list, dict)
 
 
 def load_any(value: Any) -> Any:
-    return value
+    return remove_marks(value) if isinstance(value, OPEN_TYPES) else value
 
 
 def load_text(value: Any) -> str:
+    if type(value) is OpenText:
+        return str.__str__(value)
     if isinstance(value, str):
         return value
     raise make_mismatch("a string", value)
@@ -120,7 +131,7 @@ def constant_type(members: Sequence[tuple[Any, Any]]) -> JsonType:
     expected = "one of " + ", ".join(msgspec.json.encode(constant).decode() for constant, _ in members)
 
     def load(value: Any) -> Any:
-        for constant, member in members:
+        for constant, member in members if type(value) is not OpenText else ():
             if constant == value and isinstance(constant, bool) == isinstance(value, bool):
                 return member
         raise make_mismatch(expected, value)
@@ -143,7 +154,12 @@ def array_type(item: JsonType, make: Callable[[list[Any]], Any]) -> JsonType:
         schema["items"] = item.schema
     if make in (set, frozenset):
         schema["uniqueItems"] = True
-    return JsonType(schema, load, "array")
+
+    def dump(value: Any) -> Any:
+        form = [item.dump(held) for held in _check_instance(value, Collection)]
+        return sorted(form, key=msgspec.json.encode) if make in (set, frozenset) else form
+
+    return JsonType(schema, load, "array", dump=dump)
 
 
 def fixed_array_type(items: Sequence[JsonType]) -> JsonType:
@@ -158,7 +174,20 @@ def fixed_array_type(items: Sequence[JsonType]) -> JsonType:
     schema: Schema = {"type": "array", "minItems": count, "maxItems": count}
     if items:
         schema |= {"prefixItems": [item.schema for item in items], "items": False}
-    return JsonType(schema, load)
+
+    def dump(value: Any) -> Any:
+        held = _check_instance(value, Collection)
+        if len(held) != count:
+            raise TypeError(f"{len(held)} items, where {count} are expected")
+        return [item.dump(each) for item, each in zip(items, held, strict=True)]
+
+    return JsonType(schema, load, dump=dump)
+
+
+def _check_instance(value: Any, wanted: type) -> Any:
+    if isinstance(value, wanted) and not isinstance(value, str | bytes):
+        return value
+    raise TypeError(f"a {type(value).__name__}, which is not of the expected type")
 
 
 def mapping_type(key: JsonType, item: JsonType) -> JsonType:
@@ -177,32 +206,146 @@ def mapping_type(key: JsonType, item: JsonType) -> JsonType:
                 raise mismatch.prefix_path(name) from None
         return made
 
-    return JsonType(schema, load, "object")
+    def dump(value: Any) -> Any:
+        held = _check_instance(value, Mapping)
+        names = to_json_form(dict.fromkeys(held))
+        assert isinstance(names, dict), "a mapping is an object"
+        return dict(zip(names, map(item.dump, held.values()), strict=True))
+
+    return JsonType(schema, load, "object", dump=dump)
 
 
-def union_type(options: Sequence[JsonType]) -> JsonType:
-    """A union; a value is loaded by the narrowest option that accepts it."""
+class UnionTag(NamedTuple):
+    """The field that names the type of an object in a union."""
+
+    field: str
+    names: tuple[str, ...]
+    """Name of each option; empty for one without the field."""
+
+
+def union_type(
+    options: Sequence[JsonType], sketches: Sequence[JsonSketch], tag: UnionTag | None = None
+) -> JsonType:
+    """A union; a value is loaded by the option that its tag names, else by the narrowest that accepts it.
+
+    `sketches` describe the options.  The loader of an option may accept more: pydantic takes 1 for `Literal[True]`,
+    and a validator converts what it likes.  Such a value is one of another option.  An open value is loaded only
+    once the sketches leave no doubt which it will be.
+    """
     narrow_first = sorted(options, key=lambda option: _schema_breadth(option.schema))
+    # 3.0 is a float where both are possible.
+    floats_first = sorted(narrow_first, key=lambda option: option.schema.get("type") != "number")
+    tagged = {name: option for name, option in zip(tag.names, options, strict=True) if name} if tag else {}
+    untagged = [option for option in narrow_first if not any(option is each for each in tagged.values())]
+
+    def find_options(value: Any) -> Sequence[JsonType]:
+        if isinstance(value, float):
+            return floats_first
+        if tag is not None and isinstance(value, Mapping):
+            name = value.get(tag.field)
+            if type(name) is not OpenText and isinstance(name, str) and name in tagged:
+                return [tagged[name]]
+            if untagged and not isinstance(value, OPEN_TYPES):
+                return untagged
+            raise JsonMismatch(f"expected one of {', '.join(tagged)}", (tag.field,))
+        return _list_open_options(options, sketches, value) if isinstance(value, OPEN_TYPES) else narrow_first
+
+    def may_be(option: JsonType, value: Any) -> bool:
+        if any(option is each for each in tagged.values()):
+            return True
+        return any(
+            option is each and may_become(sketch, value)
+            for each, sketch in zip(options, sketches, strict=True)
+        )
 
     def load(value: Any) -> Any:
         closest: JsonMismatch | None = None
-        for option in narrow_first:
+        for option in find_options(value):
             try:
-                return option.load(value)
+                loaded = option.load(value)
             except JsonMismatch as mismatch:
                 if closest is None or len(mismatch.path) > len(closest.path):
                     closest = mismatch
-        assert closest is not None, "a union has options"
-        raise closest if closest.path else make_mismatch("another type", value)
+            else:
+                if may_be(option, value):
+                    return loaded
+        if closest is not None and closest.path:
+            raise closest
+        raise make_mismatch("another type", value)
+
+    def dump(value: Any) -> Any:
+        forms = [(option, _try_dump(option, value)) for option in floats_first]
+        for is_exact in (True, False):
+            for option, form in forms:
+                if form is not None and _is_dump_of(option, form[0], value, is_exact=is_exact):
+                    return form[0]
+        raise TypeError(f"a {type(value).__name__}, which is none of the types of the union")
+
+    def combine(others: Sequence[JsonType]) -> JsonType:
+        return union_type(others, sketches, tag)
 
     bare = [option.schema["type"] for option in options if set(option.schema) == {"type"}]
     if len(bare) == len(options):
         # Shorter than anyOf, and errors name all types at once.
-        return JsonType({"type": list(dict.fromkeys(bare))}, load, "", tuple(options))
+        schema: Schema = {"type": list(dict.fromkeys(bare))}
+        return JsonType(schema, load, "", tuple(options), "", dump, combine)
     schema = {"anyOf": [option.schema for option in options]}
-    return JsonType(
-        schema, load, "", tuple(options), " ".join(option.hint for option in options if option.hint)
-    )
+    hint = " ".join(option.hint for option in options if option.hint)
+    return JsonType(schema, load, "", tuple(options), hint, dump, combine)
+
+
+def _list_open_options(
+    options: Sequence[JsonType], sketches: Sequence[JsonSketch], value: Any
+) -> Sequence[JsonType]:
+    """The options that load an open value as what it will be; raises `JsonMismatch` while that is not certain."""
+    possible = [
+        (option, sketch)
+        for option, sketch in zip(options, sketches, strict=True)
+        if may_become(sketch, value)
+    ]
+    if len(possible) == 1 or (possible and all(is_plain(sketch) for _, sketch in possible)):
+        return [option for option, _ in possible]
+    raise JsonMismatch("not enough of it has arrived to tell its type")
+
+
+def _try_dump(option: JsonType, value: Any) -> tuple[Any] | None:
+    try:
+        return (option.dump(value),)
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+def _is_dump_of(option: JsonType, form: Any, value: Any, *, is_exact: bool) -> bool:
+    """True if the option loads the JSON as a value of the same type; unless exact, of a base of it."""
+    try:
+        loaded = option.load(form)
+    except JsonMismatch:
+        return False
+    return _has_same_types(loaded, value) if is_exact else isinstance(value, type(loaded))
+
+
+_FIELD_MARKS = ("__dataclass_fields__", "__struct_fields__", "__pydantic_fields__")
+"""Where classes keep the names of their fields."""
+
+
+def _has_same_types(loaded: Any, value: Any) -> bool:
+    """True if two values, and what their containers and fields hold, have the same types."""
+    if type(loaded) is not type(value):
+        return False
+    fields = next((found for mark in _FIELD_MARKS if (found := getattr(type(value), mark, None))), ())
+    if fields:
+        return all(
+            _has_same_types(getattr(loaded, name, None), getattr(value, name, None)) for name in fields
+        )
+    if isinstance(value, dict):
+        return loaded.keys() == value.keys() and all(
+            _has_same_types(held, value[name]) for name, held in loaded.items()
+        )
+    if isinstance(value, list | tuple):
+        return all(map(_has_same_types, loaded, value))
+    if isinstance(value, set | frozenset):
+        return Counter(map(type, loaded)) == Counter(map(type, value))
+    return True
 
 
 def _schema_breadth(schema: Schema) -> int:
@@ -262,7 +405,7 @@ def apply_bounds(shape: JsonType, bounds: Mapping[str, Any]) -> JsonType:
         _limit_type(option, {name: bounds[name] for name in bounds if name in fit})
         for option, fit in zip(options, fits, strict=True)
     ]
-    return union_type(limited) if shape.options else limited[0]
+    return shape.combine(limited) if shape.combine is not None else limited[0]
 
 
 def _limit_type(shape: JsonType, bounds: Mapping[str, Any]) -> JsonType:

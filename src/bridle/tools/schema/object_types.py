@@ -39,6 +39,15 @@ class ObjectType(NamedTuple):
     description: str = ""
     constants: Mapping[str, str | int] = {}
     """Tag fields with their fixed values, which distinguish this type from others."""
+    get_value: Callable[[Any, str], Any] = getattr
+    """The field of a value, by its name in Python; `NO_DEFAULT` if it is absent."""
+    instance_of: type | None = None
+    """Class of the values."""
+
+    @property
+    def makes_dict(self) -> bool:
+        """True if the values are plain dicts, which do not tell their type."""
+        return self.instance_of is dict
 
 
 def read_object_type(annotation: Any, names: Mapping[str, Any]) -> ObjectType | None:
@@ -70,7 +79,7 @@ def _read_dataclass(cls: Any, annotation: Any, names: Mapping[str, Any]) -> Obje
             fields.append(
                 ObjectField(field.name, hints[field.name], required, _visible_default(default, factory))
             )
-    return ObjectType(_type_name(annotation), tuple(fields), lambda given: cls(**given))
+    return ObjectType(_type_name(annotation), tuple(fields), lambda given: cls(**given), instance_of=cls)
 
 
 def _read_typed_dict(cls: Any, annotation: Any, names: Mapping[str, Any]) -> ObjectType:
@@ -79,7 +88,10 @@ def _read_typed_dict(cls: Any, annotation: Any, names: Mapping[str, Any]) -> Obj
         ObjectField(name, hint, name in cls.__required_keys__, may_be_absent=True)
         for name, hint in hints.items()
     )
-    return ObjectType(_type_name(annotation), tuple(fields), dict)
+    return ObjectType(
+        _type_name(annotation), tuple(fields), dict,
+        get_value=lambda value, name: value.get(name, NO_DEFAULT), instance_of=dict,
+    )  # fmt: skip
 
 
 def _read_named_tuple(cls: Any, annotation: Any, names: Mapping[str, Any]) -> ObjectType:
@@ -90,7 +102,7 @@ def _read_named_tuple(cls: Any, annotation: Any, names: Mapping[str, Any]) -> Ob
         if name not in hints:
             raise NoJsonForm("has no annotation; make it a `typing.NamedTuple` with annotated fields", name)
         fields.append(ObjectField(name, hints[name], name not in defaults, defaults.get(name, NO_DEFAULT)))
-    return ObjectType(_type_name(annotation), tuple(fields), lambda given: cls(**given))
+    return ObjectType(_type_name(annotation), tuple(fields), lambda given: cls(**given), instance_of=cls)
 
 
 def _read_struct(cls: Any, annotation: Any, _: Mapping[str, Any]) -> ObjectType:
@@ -114,7 +126,14 @@ def _read_struct(cls: Any, annotation: Any, _: Mapping[str, Any]) -> ObjectType:
         for info in infos
     )  # fmt: skip
     constants = {} if config.tag is None else {str(config.tag_field): config.tag}
-    return ObjectType(_type_name(annotation), fields, lambda given: cls(**given), "", constants)
+    return ObjectType(
+        _type_name(annotation), fields, lambda given: cls(**given), "", constants, _get_struct_field, cls
+    )
+
+
+def _get_struct_field(value: Any, name: str) -> Any:
+    held = getattr(value, name)
+    return NO_DEFAULT if held is msgspec.UNSET else held
 
 
 def _is_typed_dict(cls: type) -> bool:

@@ -16,7 +16,8 @@ from bridle.values.errors import MisuseError
 from .annotations import NoJsonForm
 from .builder import SchemaBuilder
 from .document import Schema, encode_schema, rewrite_references
-from .external_schema import parse_schema
+from .external_schema import parse_schema, resolve_root
+from .json_form import to_json_form
 from .json_types import JsonMismatch, load_object
 
 T = TypeVar("T")
@@ -38,11 +39,30 @@ class OutputType(NamedTuple, Generic[T]):
     """The answer is the field `value` of an object."""
     functions: Mapping[str, "OutputType[T]"] = {}
     """Types of the answers that output functions return, by the name of the function."""
+    dump: Callable[[Any], Json] = to_json_form
+    """The JSON that `convert` turns into an equal value; raises TypeError for a value of another type."""
+    has_unions: bool = False
+    """An answer that is still arriving may be of another type than it seems."""
 
     def load(self, answer: str, function: str = "") -> T:
         """The answer, given as JSON text and returned by an output function or not; raises what the type raises."""
         wanted = self.functions[function] if function else self
         return wanted.convert(msgspec.json.decode(answer))
+
+    def dump_text(self, value: object) -> str:
+        """The answer as JSON text, from which `load` reads an equal value; raises TypeError if there is none."""
+        return msgspec.json.encode(self.dump(value)).decode()
+
+    def show(self, value: object) -> object:
+        """The answer for a reader that knows the type by its JSON alone: with the tags of unions, and not wrapped."""
+        for each in (self, *self.functions.values()):
+            if each.has_unions:
+                try:
+                    shown = each.dump(value)
+                except TypeError:  # returned by another function
+                    continue
+                return shown["value"] if each.is_wrapped and isinstance(shown, dict) else shown
+        return value
 
 
 @overload
@@ -67,28 +87,31 @@ def make_output_type(wanted: object) -> OutputType[Any]:
         return _output_from_schema(wanted)
     named = str(getattr(wanted, "__name__", ""))
     try:
-        builder = SchemaBuilder()
+        builder = SchemaBuilder(exact_unions=True)
         loadable = builder.read_type(wanted)
         schema = builder.make_document(loadable.schema)
     except NoJsonForm as error:
         where = f"field `{error.path}` " if error.path else "it "
         raise MisuseError(f"output type `{named or wanted}`: {where}{error.what}") from None
-    return _make_output(schema, named, loadable.load)
+    made = _make_output(schema, named, loadable.load, loadable.dump)
+    return made._replace(has_unions=builder.has_unions)
 
 
 def _output_from_schema(wanted: Mapping[str, object]) -> OutputType[Any]:
     try:
-        schema, _ = parse_schema(wanted)
+        schema = resolve_root(parse_schema(wanted)[0])
     except ValueError as error:
         raise MisuseError(f"output schema {error}") from None
     title = schema.get("title")
-    return _make_output(schema, title if isinstance(title, str) else "", lambda value: value)
+    return _make_output(schema, title if isinstance(title, str) else "", lambda value: value, to_json_form)
 
 
-def _make_output(schema: Schema, name: str, load: Callable[[Any], Any]) -> OutputType[Any]:
+def _make_output(
+    schema: Schema, name: str, load: Callable[[Any], Any], dump: Callable[[Any], Json]
+) -> OutputType[Any]:
     description = schema.get("description", "")
     if schema.get("type") == "object":
-        return OutputType(encode_schema(schema), _legal_name(name), description, load)
+        return OutputType(encode_schema(schema), _legal_name(name), description, load, dump=dump)
 
     def unwrapped(value: Json) -> Any:
         held = load_object(value)
@@ -100,8 +123,9 @@ def _make_output(schema: Schema, name: str, load: Callable[[Any], Any]) -> Outpu
             raise mismatch.prefix_path("value") from None
 
     return OutputType(
-        encode_schema(_wrap_schema(schema)), OUTPUT_NAME_DEFAULT, description, unwrapped, is_wrapped=True
-    )
+        encode_schema(_wrap_schema(schema)), OUTPUT_NAME_DEFAULT, description, unwrapped, is_wrapped=True,
+        dump=lambda value: {"value": dump(value)},
+    )  # fmt: skip
 
 
 def _wrap_schema(schema: Schema) -> Schema:

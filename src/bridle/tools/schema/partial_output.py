@@ -14,8 +14,11 @@ from bridle.ports.tool import Json
 from bridle.values.events import ModelReplied
 from bridle.values.message import Stop
 from bridle.values.result import AttemptRestarted, PartialOutput, Result, TextDelta, ToolCallDelta
+
+# guard: partial-answer-nesting
 from bridle.values.text import NESTING_MAX, parse_json
 
+from .open_values import mark_open
 from .output_type import OutputType
 
 T = TypeVar("T")
@@ -45,6 +48,12 @@ class PartialJson:
             self._read(character, place)
         self._pieces.append(piece)
         self._length += len(piece)
+
+    def marked_value(self) -> Json:
+        """The object so far, with the parts marked whose end has not arrived (`open_values`)."""
+        value = self.value()
+        in_text = self._expected == "string"
+        return mark_open(value, len(self._closers), in_text=in_text)
 
     def value(self) -> Json:
         """The object so far; None if it has not begun, is not JSON or is nested too deeply."""
@@ -152,6 +161,8 @@ class PartialTracker(Generic[T]):
         if not isinstance(found, dict) or (self._output_type.is_wrapped and "value" not in found):
             return None
         value = found["value"] if self._output_type.is_wrapped else found
+        if self._output_type.has_unions:
+            found = self._json.marked_value()
         return PartialOutput(value=value, output=_try_convert(self._output_type, found), answer=self._answer)
 
     def finish(self, result: Result[T]) -> PartialOutput[T]:
@@ -182,6 +193,7 @@ class PartialTracker(Generic[T]):
         """Count new text; True if the answer is to be read."""
         self._size += len(text)
         self._unread += len(text)
+        # guard: partial-read-share
         return self._unread >= self._size // REFRESH_SHARE and self._take_unread()
 
     def _take_unread(self) -> bool:

@@ -7,9 +7,11 @@ Validation is strict, on JSON: a string never becomes a number, but a date may b
 unknown fields by default; schemas made here forbid them, unless the model allows them explicitly.
 """
 
+import json
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from enum import Enum
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -35,40 +37,67 @@ def read_pydantic_type(annotation: Any, *, by_notes: bool = False) -> PydanticTy
         model: Any = annotation
         schema = _describe_schema(model.model_json_schema)
         return PydanticType(
-            name, schema, lambda data: _check_field_names(model.model_validate_json(data, strict=True), data)
+            name, schema, lambda data: _check_strictness(model.model_validate_json(data, strict=True), data)
         )
     if by_notes or any(hasattr(annotation, mark) for mark in _PYDANTIC_METHODS):
         pydantic = sys.modules.get("pydantic")
         if pydantic is not None:
             schema = _describe_schema(lambda: pydantic.TypeAdapter(annotation).json_schema())
             check = pydantic.TypeAdapter(annotation).validate_json
-            return PydanticType(name, schema, lambda data: _check_field_names(check(data, strict=True), data))
+            return PydanticType(
+                name, schema, lambda data: _check_strictness(check(data, strict=True), data, annotation)
+            )
     return None
 
 
-def _check_field_names(made: Any, data: bytes) -> Any:
-    """Return the model; raises ValueError for a field given by a name that is not in the schema.
+def _check_strictness(made: Any, data: bytes, annotation: Any = Any) -> Any:
+    """Return the model; raises ValueError for what pydantic accepts although the schema does not allow it.
 
-    A model that allows unknown fields may accept a second name for a field (`populate_by_name`,
-    `AliasChoices`).  Permission rules check the schema's names only, so other names are rejected.
+    A field by another name: a model that allows unknown fields may accept a second name for a field
+    (`populate_by_name`, `AliasChoices`).  Permission rules check the schema's names only, so other names are
+    rejected.
+
+    `true` for the number 1 of an enum or a literal: in a union it would be taken for a value of another type.
     """
-    waiting: list[tuple[Any, Any]] = [(made, msgspec.json.decode(data))]
+    waiting: list[tuple[Any, Any, Any]] = [(made, msgspec.json.decode(data), annotation)]
     while waiting:
-        value, given = waiting.pop()
+        value, given, declared = waiting.pop()
         fields = getattr(type(value), "model_fields", None)
-        if isinstance(given, list) and isinstance(value, list | tuple):
-            waiting.extend(zip(value, given, strict=False))
+        if isinstance(given, bool):
+            _check_boolean(value, given, declared)
+        elif isinstance(given, list) and isinstance(value, list | tuple):
+            waiting.extend((*pair, declared) for pair in zip(value, given, strict=False))
+        elif isinstance(given, list) and isinstance(value, set | frozenset):
+            waiting.extend((each, held, declared) for held in given for each in value if each == held)
         elif isinstance(given, dict) and isinstance(value, Mapping):
-            waiting.extend((value[name], held) for name, held in given.items() if name in value)
+            waiting.extend((value[name], held, declared) for name, held in given.items() if name in value)
         elif isinstance(given, dict) and isinstance(fields, Mapping):
             names = {_schema_name(name, field): name for name, field in fields.items()}
             extra = getattr(value, "model_extra", None)
             for name, held in given.items():
                 if name in names:
-                    waiting.append((getattr(value, names[name]), held))
+                    field = fields[names[name]]
+                    waiting.append((getattr(value, names[name]), held, getattr(field, "annotation", Any)))
                 elif extra is not None and name not in extra:
+                    # guard: unknown-field-refused
                     raise ValueError(f"unknown field `{name}`; the fields are {', '.join(names)}")
     return made
+
+
+def _check_boolean(value: Any, given: bool, annotation: Any) -> None:  # noqa: FBT001 - the value itself
+    """Raise ValueError if a boolean became a number, or a member of an enum, that no boolean is declared for."""
+    plain = value.value if isinstance(value, Enum) else value
+    if isinstance(plain, int | float) and not isinstance(plain, bool) and not _allows_booleans(annotation):
+        raise ValueError(f"expected {plain!r}, not {json.dumps(given)}")
+
+
+def _allows_booleans(annotation: Any) -> bool:
+    """True if a boolean may be a value of the annotation, also if that is unknown."""
+    if inner := get_args(annotation):
+        return any(_allows_booleans(each) for each in inner if each is not ...)
+    if isinstance(annotation, type):
+        return annotation in (bool, object)
+    return isinstance(annotation, bool) or not isinstance(annotation, int | str | bytes | Enum | None)
 
 
 def _schema_name(name: str, field: Any) -> str:
@@ -94,9 +123,15 @@ def _pydantic_errors() -> tuple[type[Exception], ...]:
     return tuple(getattr(pydantic, name) for name in names if hasattr(pydantic, name))
 
 
-def encode_strict_json(value: Any) -> bytes:
-    """JSON text in which integral floats are integers: 3.0 becomes 3."""
-    return msgspec.json.encode(_integers_from_floats(value))
+def check_strictly(check: Callable[[bytes], Any], value: Any) -> Any:
+    """Validate a JSON value; integral floats may be integers, so 3.0 becomes 3 where only 3 is accepted."""
+    data, whole = msgspec.json.encode(value), _integers_from_floats(value)
+    try:
+        return check(data)
+    except ValueError:
+        if (other := msgspec.json.encode(whole)) == data:
+            raise
+    return check(other)
 
 
 def list_validation_errors(error: ValueError) -> list[tuple[tuple[str | int, ...], str]]:

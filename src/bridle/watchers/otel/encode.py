@@ -1,10 +1,6 @@
 """Encodes metrics as OTLP messages, with the classes of opentelemetry-proto; span_bytes.py encodes spans."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -15,24 +11,10 @@ from opentelemetry.proto.trace.v1 import trace_pb2 as trace
 
 from bridle.values.record import AttributeValue
 
-from .metrics import Counter, Histogram, MetricsSnapshot
+from .metrics import Counter, Gauge, Histogram, MetricsSnapshot, SeriesKey
+from .names import PROVIDER, SCOPE, package_version, rename_provider, to_nanoseconds
 
-SCOPE = "bridle"
 KINDS = {"internal": trace.Span.SPAN_KIND_INTERNAL, "client": trace.Span.SPAN_KIND_CLIENT}
-NANOSECONDS = 1_000_000_000
-PROVIDER = "gen_ai.provider.name"
-
-
-@cache
-def package_version() -> str:
-    return version("bridle")
-
-
-@cache
-def rename_provider(name: str) -> str:
-    """Name of a provider in the conventions; ours if they have none."""
-    text = (Path(__file__).parent / "provider_names.toml").read_text(encoding="utf-8")
-    return str(tomllib.loads(text).get(name, name))
 
 
 def make_resource(attributes: Mapping[str, str]) -> Resource:
@@ -68,10 +50,6 @@ def make_attribute(name: str, value: AttributeValue) -> KeyValue:
     return made
 
 
-def to_nanoseconds(seconds: float) -> int:
-    return max(0, round(seconds * NANOSECONDS))
-
-
 def count_rejected(response: bytes) -> int:
     """Number of spans that the receiver rejected according to its response."""
     rejected: int = ExportTraceServiceResponse.FromString(response).partial_success.rejected_spans
@@ -90,6 +68,8 @@ def encode_metrics(snapshot: MetricsSnapshot, resource: Resource) -> bytes:
         metric.name, metric.unit, metric.description = series.name, series.unit, series.description
         if isinstance(series, Histogram):
             _add_histogram(metric.histogram, series, times)
+        elif isinstance(series, Gauge):
+            _add_numbers(metric.gauge, series.points, times)
         else:
             _add_counter(metric.sum, series, times)
     encoded: bytes = request.SerializeToString()
@@ -109,7 +89,13 @@ def _add_histogram(data: metrics.Histogram, series: Histogram, times: tuple[int,
 
 def _add_counter(data: metrics.Sum, series: Counter, times: tuple[int, int]) -> None:
     data.aggregation_temporality, data.is_monotonic = metrics.AGGREGATION_TEMPORALITY_CUMULATIVE, True
-    for attributes, value in series.points.items():
+    _add_numbers(data, series.points, times)
+
+
+def _add_numbers(
+    data: "metrics.Sum | metrics.Gauge", points: Mapping[SeriesKey, float], times: tuple[int, int]
+) -> None:
+    for attributes, value in points.items():
         point = data.data_points.add()
         point.start_time_unix_nano, point.time_unix_nano = times
         add_attributes(point.attributes, dict(attributes))

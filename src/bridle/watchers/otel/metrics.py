@@ -1,13 +1,16 @@
 """Sums spans into the metrics of the OpenTelemetry conventions, for as long as the process lives.
 
 Every span counts, whether or not its trace is sampled. Attributes are names with few values: provider, model, tool,
-outcome. Sessions and tenants are not among them, because each would be a series of its own.
+outcome. Sessions are not among them, because each would be a series of its own. Agents and tenants are if a user turns
+the label on: the number of their values is limited, and the rest is counted together as `other`.
 """
 
 import time
 from bisect import bisect_left
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, get_args
 
+from bridle.values.errors import MisuseError
 from bridle.values.record import Attributes, AttributeValue, Span
 
 TOKEN_BOUNDS = tuple(float(4**power) for power in range(14))
@@ -20,16 +23,29 @@ OPERATION, PROVIDER, MODEL = "gen_ai.operation.name", "gen_ai.provider.name", "g
 CALL_LABELS = (OPERATION, PROVIDER, MODEL, "gen_ai.response.model", "error.type")
 TOOL_LABELS = (OPERATION, "gen_ai.tool.name", "bridle.tool.outcome", "error.type")
 RUN_LABELS = (OPERATION, "gen_ai.agent.name", "bridle.stop")
+INPUT_TOKENS, CACHED_TOKENS = "gen_ai.usage.input_tokens", "gen_ai.usage.cache_read.input_tokens"
 TOKEN_TYPES = (
-    ("input", "gen_ai.usage.input_tokens"),
+    ("input", INPUT_TOKENS),
     ("output", "gen_ai.usage.output_tokens"),
-    ("cache_read", "gen_ai.usage.cache_read.input_tokens"),
+    ("cache_read", CACHED_TOKENS),
     ("cache_creation", "gen_ai.usage.cache_creation.input_tokens"),
 )
 """Types of tokens; the last two are part of `input`."""
 SERIES_MAX = 2_000
 """Points of one metric; further combinations of attributes are counted together."""
+MetricLabel = Literal["agent", "tenant"]
+LABEL_ATTRIBUTES: dict[MetricLabel, str] = {"agent": "gen_ai.agent.name", "tenant": "bridle.tenant"}
+LABEL_VALUES_DEFAULT, LABEL_VALUES_MAX = 100, 1_000
+"""Values of one label that are counted on their own."""
+OTHER = "other"
+"""Value of a label for all after the last that is counted on its own."""
+NONE = "none"
+"""Value of a label for a run without one, such as a run of no tenant."""
 OVERFLOW: SeriesKey = (("otel.metric.overflow", True),)
+
+
+HIT_RATE = "bridle.cache.hit_rate"
+HIT_RATE_DESCRIPTION = "Share of the input tokens that was read from a cache"
 
 
 class Distribution:
@@ -64,30 +80,88 @@ class Counter:
         self.points[key] = self.points.get(key, 0.0) + value
 
 
+class Gauge:
+    """Latest values, each computed from sums."""
+
+    def __init__(self, name: str, unit: str, description: str) -> None:
+        self.name, self.unit, self.description = name, unit, description
+        self.points: dict[SeriesKey, float] = {}
+
+
 class MetricsSnapshot(NamedTuple):
     start: float
     at: float
-    series: tuple[Histogram | Counter, ...]
+    series: tuple[Histogram | Counter | Gauge, ...]
+
+
+class Sum(Protocol):
+    """A metric that values are added to."""
+
+    def add(self, key: SeriesKey, value: float) -> None: ...
+
+
+class LabelValues:
+    """The values of the labels that are turned on, limited in number."""
+
+    def __init__(self, labels: Sequence[MetricLabel], values_max: int) -> None:
+        self.names = tuple(LABEL_ATTRIBUTES[label] for label in check_labels(labels, values_max))
+        self._max = values_max
+        self._known: dict[str, set[AttributeValue]] = {name: set() for name in self.names}
+
+    def select(self, found: Attributes) -> SeriesKey:
+        """The labels of a span; a value beyond the limit is `other`."""
+        return tuple([(name, self._limit(name, found.get(name, NONE))) for name in self.names])
+
+    def _limit(self, name: str, value: AttributeValue) -> AttributeValue:
+        known = self._known[name]
+        if value not in known and len(known) >= self._max:
+            return OTHER
+        known.add(value)
+        return value
+
+
+def check_labels(labels: Sequence[MetricLabel], values_max: int) -> Sequence[MetricLabel]:
+    """Raise `MisuseError` for an unknown label, or a limit that is none."""
+    if isinstance(labels, str) or any(label not in get_args(MetricLabel) for label in labels):
+        choices = ", ".join(map(repr, get_args(MetricLabel)))
+        raise MisuseError(f"metric_labels must be a list of {choices}; not {labels!r}")
+    if not 1 <= values_max <= LABEL_VALUES_MAX:
+        raise MisuseError(f"label_values_max must be from 1 to {LABEL_VALUES_MAX:,}, not {values_max!r}")
+    return tuple(dict.fromkeys(labels))
 
 
 class Metrics:
     """All metrics of one exporter."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        labels: Sequence[MetricLabel] = (),
+        values_max: int = LABEL_VALUES_DEFAULT,
+        make_histogram: Callable[[str, str, str, tuple[float, ...]], Sum] = Histogram,
+        make_counter: Callable[[str, str, str], Sum] = Counter,
+    ) -> None:
         self._start = time.time()
-        self.tokens = Histogram("gen_ai.client.token.usage", "{token}", "Tokens of model calls", TOKEN_BOUNDS)
-        self.durations = Histogram(
+        self._labels = LabelValues(labels, values_max)
+        self._prompts: dict[SeriesKey, list[int]] = {}
+        """Input tokens by labels, and those of them that were read from a cache."""
+        self.tokens = make_histogram(
+            "gen_ai.client.token.usage", "{token}", "Tokens of model calls", TOKEN_BOUNDS
+        )
+        self.durations = make_histogram(
             "gen_ai.client.operation.duration",
             "s",
             "Duration of model calls, tools and runs",
             DURATION_BOUNDS,
         )
-        self.first_chunks = Histogram(
+        self.first_chunks = make_histogram(
             "gen_ai.client.operation.time_to_first_chunk", "s", "Time to first output", FIRST_CHUNK_BOUNDS
         )
-        self.cost = Counter("bridle.cost", "USD", "Cost of model calls and stored prompts")
-        self.retries = Counter("bridle.retries", "{retry}", "Model calls that were repeated after a failure")
-        self.dropped = Counter("bridle.telemetry.dropped", "{span}", "Spans that were not exported")
+        self.cost = make_counter("bridle.cost", "USD", "Cost of model calls and stored prompts")
+        self.retries = make_counter(
+            "bridle.retries", "{retry}", "Model calls that were repeated after a failure"
+        )
+        self.dropped = make_counter("bridle.telemetry.dropped", "{span}", "Spans that were not exported")
+        self.hit_rates = Gauge(HIT_RATE, "1", HIT_RATE_DESCRIPTION)
 
     def count_span(self, span: Span) -> None:
         found = span.attributes
@@ -97,14 +171,18 @@ class Metrics:
         elif operation == "execute_tool":
             self.durations.add(_select(found, TOOL_LABELS), span.end - span.start)
         elif operation is not None:
-            self.durations.add(_select(found, RUN_LABELS), span.end - span.start)
+            key = _add_labels(_select(found, RUN_LABELS), self._labels.select(found))
+            self.durations.add(key, span.end - span.start)
         elif span.name == "retry":
             self.retries.add((), 1)
         elif isinstance(usd := found.get("bridle.cost.usd"), float):
-            self.cost.add((), usd)
+            self.cost.add(self._labels.select(found), usd)
 
     def _count_call(self, span: Span, found: Attributes) -> None:
-        key = _select(found, CALL_LABELS)
+        labels = self._labels.select(found)
+        key = _add_labels(_select(found, CALL_LABELS), labels)
+        if labels:
+            self._count_prompt(labels, found)
         self.durations.add(key, span.end - span.start)
         for type_, name in TOKEN_TYPES:
             if isinstance(count := found.get(name), int) and count:
@@ -114,14 +192,33 @@ class Metrics:
         if isinstance(usd := found.get("bridle.cost.usd"), float):
             self.cost.add(key, usd)
 
+    def _count_prompt(self, labels: SeriesKey, found: Attributes) -> None:
+        read, cached = (found.get(name) for name in (INPUT_TOKENS, CACHED_TOKENS))
+        sums = self._prompts.setdefault(labels, [0, 0])
+        sums[0] += read if isinstance(read, int) else 0
+        sums[1] += cached if isinstance(cached, int) else 0
+
+    def compute_hit_rates(self) -> dict[SeriesKey, float]:
+        """Share of the input tokens that was read from a cache, by the labels that are turned on."""
+        return {key: cached / read for key, (read, cached) in self._prompts.items() if read}
+
     def snapshot(self) -> MetricsSnapshot | None:
         """The sums so far; None before the first span."""
-        every: tuple[Histogram | Counter, ...] = (
-            self.tokens, self.durations, self.first_chunks, self.cost, self.retries, self.dropped,
+        self.hit_rates.points = self.compute_hit_rates()
+        every = (
+            self.tokens, self.durations, self.first_chunks, self.cost, self.retries, self.dropped, self.hit_rates,
         )  # fmt: skip
-        series = tuple(each for each in every if each.points)
+        series = tuple(
+            each for each in every if isinstance(each, Histogram | Counter | Gauge) and each.points
+        )
         return MetricsSnapshot(self._start, time.time(), series) if series else None
 
 
 def _select(found: Attributes, names: tuple[str, ...]) -> SeriesKey:
     return tuple([(name, found[name]) for name in names if name in found])
+
+
+def _add_labels(key: SeriesKey, labels: SeriesKey) -> SeriesKey:
+    """The key with these labels, in the place of attributes of their names."""
+    names = [name for name, _ in labels]
+    return (*(pair for pair in key if pair[0] not in names), *labels) if labels else key

@@ -11,10 +11,18 @@ from collections.abc import Iterator, Sequence
 
 from bridle.values.record import Span
 
-from .metrics import Counter, Histogram, Metrics, SeriesKey
+from .metrics import (
+    LABEL_VALUES_DEFAULT,
+    Counter,
+    Gauge,
+    Histogram,
+    MetricLabel,
+    Metrics,
+    SeriesKey,
+)
 
 NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
-UNITS = {"s": "seconds", "USD": "usd", "{token}": "", "{retry}": "", "{span}": ""}
+UNITS = {"s": "seconds", "USD": "usd", "{token}": "", "{retry}": "", "{span}": "", "1": ""}
 """Ends of names by unit, as Prometheus writes them."""
 
 
@@ -23,8 +31,14 @@ class PrometheusMetrics:
 
     CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-    def __init__(self) -> None:
-        self._metrics, self._lock = Metrics(), threading.Lock()
+    def __init__(
+        self, *, labels: Sequence[MetricLabel] = (), label_values_max: int = LABEL_VALUES_DEFAULT
+    ) -> None:
+        """`labels`: count calls and runs by agent, by tenant or by both, with a hit rate of the cache for each.
+
+        Of each label at most `label_values_max` values are counted on their own, and the rest as `other`.
+        """
+        self._metrics, self._lock = Metrics(labels, label_values_max), threading.Lock()
 
     def export(self, spans: Sequence[Span]) -> None:
         with self._lock:
@@ -43,15 +57,15 @@ class PrometheusMetrics:
             return "".join(line + "\n" for each in series for line in render_series(each))
 
 
-def render_series(series: Histogram | Counter) -> Iterator[str]:
+def render_series(series: Histogram | Counter | Gauge) -> Iterator[str]:
     """The lines of one metric."""
     unit = UNITS[series.unit]
     name = NOT_IN_NAMES.sub("_", series.name) + (f"_{unit}" if unit else "")
     if isinstance(series, Counter):
         name += "_total"
     yield f"# HELP {name} {series.description}"
-    yield f"# TYPE {name} {'counter' if isinstance(series, Counter) else 'histogram'}"
-    if isinstance(series, Counter):
+    yield f"# TYPE {name} {type(series).__name__.lower()}"
+    if not isinstance(series, Histogram):
         for key, value in series.points.items():
             yield f"{name}{format_labels(key)} {value!r}"
         return

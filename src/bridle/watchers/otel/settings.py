@@ -17,6 +17,8 @@ from bridle.watchers.content_filter import (
     combine_rules,
 )
 
+from .metrics import LABEL_VALUES_DEFAULT, MetricLabel, check_labels
+
 
 @dataclass(frozen=True, kw_only=True)
 class Telemetry:
@@ -44,13 +46,28 @@ class Telemetry:
     headers: Mapping[str, str] = field(default_factory=dict)
     service_name: str = ""
     metrics: bool = True
+    metric_labels: Sequence[MetricLabel] = ()
+    """Count calls and runs by `agent`, by `tenant` or by both, with a hit rate of the cache for each."""
+    label_values_max: int = LABEL_VALUES_DEFAULT
+    """Values of one label that are counted on their own; the rest is counted together as `other`."""
     exporter: SpanExporter | None = None
     """Receives the spans instead of OTLP."""
+    provider: object | None = None
+    """A `TracerProvider` of OpenTelemetry that the spans go through; by default the one that the application has set,
+    if it has set one and `endpoint` is empty."""
 
     def __post_init__(self) -> None:
         if self.content not in get_args(ContentLevel):
             choices = ", ".join(get_args(ContentLevel))
             raise MisuseError(f"Telemetry(content={self.content!r}) is invalid; choose one of: {choices}")
+        check_labels(self.metric_labels, self.label_values_max)
+        if self.provider is not None and not callable(getattr(self.provider, "get_tracer", None)):
+            raise MisuseError(
+                f"Telemetry(provider=…) must be a TracerProvider of OpenTelemetry, not {self.provider!r}"
+            )
+        given = [name for name in ("endpoint", "exporter", "provider") if getattr(self, name)]
+        if len(given) > 1:
+            raise MisuseError(f"Telemetry takes one place to send spans to, not {' and '.join(given)}")
         if self.redact:
             combine_rules(self.redact)
         if not 0 <= self.sample <= 1:

@@ -14,7 +14,8 @@ from opentelemetry.proto.trace.v1 import trace_pb2 as trace
 
 from bridle.values.record import NO_SPAN, AttributeValue, Span
 
-from .encode import KINDS, PROVIDER, SCOPE, add_attributes, package_version, rename_provider, to_nanoseconds
+from .encode import KINDS, add_attributes
+from .names import PROVIDER, SCOPE, package_version, rename_provider, to_nanoseconds
 
 SPAN_EVENTS_MAX = 128
 REPEATED_ATTRIBUTES_MAX, REPEATED_CHARACTERS_MAX = 2_048, 48

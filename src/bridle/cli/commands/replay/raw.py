@@ -233,6 +233,7 @@ def make_curl(call: RecordedCall) -> str:
     lines = [f"curl -X {quote(call.method)}{globs} {quote(call.url)}"]
     for name, value in call.headers:
         is_safe = is_credential_name(name) and _CREDENTIAL_HEADER.fullmatch(f"{name}: {value}")
+        # guard: curl-expands-nothing
         lines.append("-H " + _quote_word(f"{name}: {value}", is_expanded=bool(is_safe)))
     if call.signing:
         service, region, key, secret = call.signing

@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import secrets
 import threading
-import webbrowser
 from urllib.parse import quote
 
 import msgspec
@@ -19,6 +18,7 @@ from bridle.cli.format.printing import print_text
 from bridle.cli.log_access import add_store_option, read_session, store_path, use_log
 from bridle.cli.option_values import parse_port
 from bridle.serve.options import ServeOptions
+from bridle.tools.process.open_browser import open_privately
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +35,7 @@ def execute(options: argparse.Namespace) -> int:
     asyncio.run(_check_log(options))
     # Other users of this machine reach its ports too; the token in the address is what lets a browser in.
     token = secrets.token_urlsafe(24)
+    # guard: inspect-needs-token
     serving = ServeOptions(token=token, resumes_runs=False)
     listening = process.open_socket(serving.host, options.port)
 
@@ -46,7 +47,7 @@ def execute(options: argparse.Namespace) -> int:
             return
         print_text(f"inspector at {address} (Ctrl-C stops it)", flush=True)
         if not options.no_open:
-            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+            threading.Thread(target=open_privately, args=(address,), daemon=True).start()
 
     place = store_path(options.store)
     asyncio.run(process.serve_agents({}, place, serving, listening, print_ready, print_stopping))

@@ -24,6 +24,9 @@ from bridle.values.errors import MisuseError
 
 PORT_DEFAULT = 8420
 TOKEN_VARIABLE = "BRIDLE_SERVE_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN_VISIBLE = (
+    f"note: other users of this machine see a token in the command; use --token-file or ${TOKEN_VARIABLE}"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=parse_port, default=PORT_DEFAULT, help=f"0 chooses a free one (default {PORT_DEFAULT})"
     )
     add("--host", default="127.0.0.1", help="address to listen on; others than loopback need a token")
-    add("--token", metavar="T", help=f"secret that requests must carry (default: ${TOKEN_VARIABLE})")
+    add(
+        "--token",
+        metavar="T",
+        help=f"secret that requests must carry, visible to other users of the machine (default: ${TOKEN_VARIABLE})",
+    )
     add("--token-file", type=Path, metavar="FILE", help="file that holds the token")
     add(
         "--allow-host",
@@ -128,6 +135,8 @@ def read_token(options: argparse.Namespace) -> str:
     if options.token is not None and options.token_file is not None:
         raise MisuseError("give --token or --token-file, not both")
     if options.token_file is None:
+        if options.token is not None:
+            sys.stderr.write(f"{TOKEN_VISIBLE}\n")
         return str(options.token if options.token is not None else os.environ.get(TOKEN_VARIABLE, ""))
     try:
         token = str(options.token_file.read_text(encoding="utf-8").strip())

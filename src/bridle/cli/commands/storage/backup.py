@@ -8,6 +8,7 @@ from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_store_option, use_log
 from bridle.ports.store import PrunableStore, supports
 from bridle.run.recovery.verification import verify_store
+from bridle.stores.sqlite.maintenance import seal_file
 from bridle.stores.sqlite.store import SqliteStore
 from bridle.values.errors import Corrupt, MisuseError, Unusable
 from bridle.watchers.console import format_count
@@ -36,12 +37,18 @@ async def _back_up(given: str | None, target: Path) -> tuple[int, int]:
         if not supports(store, PrunableStore):
             raise MisuseError("this store is not a file; back it up with the tools of its database")
         await store.back_up(target)
+    return await verify_copy(target)
+
+
+async def verify_copy(target: Path) -> tuple[int, int]:
+    """The sessions and records of a copy; raises `Corrupt` if it is damaged, and removes one that cannot be read."""
     try:
         copy = SqliteStore(target)
         try:
             sessions, problems = await verify_store(copy, {})
         finally:
             await copy.close()
+        seal_file(target)
     except Unusable:
         # A full disk, perhaps: a copy that could not be verified is none.
         for ending in ("", "-wal", "-shm"):

@@ -6,12 +6,12 @@ Every record is verified against the hash chain before anything is written. A se
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_store_option, use_log
-from bridle.run.archive.transfer import ImportedSession, import_session
+from bridle.run.archive.transfer import ImportedSession, import_session, limit_lines
 from bridle.values.errors import MisuseError
 
 STANDARD_INPUT = "-"
@@ -45,6 +45,6 @@ def execute(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _read(options: argparse.Namespace, lines: Iterable[bytes]) -> ImportedSession:
+async def _read(options: argparse.Namespace, file: BinaryIO) -> ImportedSession:
     async with use_log(options.store, to_read=False) as store:
-        return await import_session(store, lines, name=options.name)
+        return await import_session(store, limit_lines(file), name=options.name)

@@ -18,6 +18,12 @@ POWER_MAX = 10_000
 
 OPERATOR_WORDS = (
     (re.compile(r"(?<=\d),(?=\d{3}\b)"), ""),
+    (
+        re.compile(
+            r"(?<=[\d)])(?:,\s*(?:and\s+)?(?:then\s+)?|\s+(?:and\s+)?then\s+)(?=(?:plus|minus|less|times|multiplied|divided)\b)"
+        ),
+        "\x1f",
+    ),
     (re.compile(r"\bto the power of\b|\^"), "**"),
     (re.compile(r"\bsquared\b"), "** 2"),
     (re.compile(r"\b(?:multiplied by|times)\b|[\u00d7\u00b7]|(?<=\d)\s*x\s*(?=\d)"), " * "),
@@ -25,7 +31,9 @@ OPERATOR_WORDS = (
     (re.compile(r"\bplus\b"), " + "),
     (re.compile(r"\b(?:minus|less)\b|[\u2212\u2013]"), " - "),
 )
-EXPRESSION = re.compile(r"[-(\s]*\d[\d\s.+*/()-]*")
+EXPRESSION = re.compile(r"[-(\s]*\d[\d\s.+*/()\x1f-]*")
+SO_FAR = "\x1f"
+"""Separates what has been said of an expression from an operation with its value: `17 * 23, minus 100`."""
 TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+|\*\*|[-+*/()])")
 RANGE = re.compile(r"\d+(?:[-/]\d+)+")
 """A date, a range or a ratio; treated as an expression only if the prompt asks for a calculation."""
@@ -54,13 +62,23 @@ def find_expression(prompt: str) -> tuple[str, OperationNode] | None:
         text = pattern.sub(sign, text)
     spans = sorted((match.group().strip() for match in EXPRESSION.finditer(text)), key=len, reverse=True)
     for span in spans:
-        written = " ".join(span.rstrip(" .+*/-(").split())
+        written = _bracket_so_far(span.rstrip(f" .+*/-({SO_FAR}"))
         tree = parse_expression(written)
         if isinstance(tree, OperationNode) and (
             not RANGE.fullmatch(written) or _is_meant_as_sum(prompt, written)
         ):
             return written, tree
     return None
+
+
+def _bracket_so_far(span: str) -> str:
+    """The expression with what comes before each comma in brackets, if the operation after it would change it."""
+    first, *rest = (" ".join(part.split()) for part in span.split(SO_FAR))
+    for part in rest:
+        first = (
+            f"({first}) {part}" if re.search(r"\d\s*[-+]", first) and part[0] in "*/" else f"{first} {part}"
+        )
+    return first
 
 
 def parse_expression(text: str) -> Expression | None:

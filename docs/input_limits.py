@@ -1,0 +1,338 @@
+"""The entries of data from outside, each with its limit and the test that goes beyond it.
+
+`docs/generate.py` writes the table into docs/limits.md with the values of the constants.
+"""
+
+from importlib import import_module
+from typing import NamedTuple
+
+
+class InputLimit(NamedTuple):
+    entry: str
+    """Where data from outside comes in."""
+    constant: str
+    """Module and name of the limit, below `bridle`."""
+    unit: str
+    test: str
+    """File below tests/ and name of a test that goes beyond the limit."""
+
+    @property
+    def value(self) -> float:
+        module, _, name = self.constant.rpartition(".")
+        found: float = getattr(import_module(f"bridle.{module}"), name)
+        return found
+
+
+BEYOND = "docs/test_beyond_limits.py::test_what_is_beyond_a_limit_is_refused_or_cut"
+
+INPUT_LIMITS = (
+    InputLimit(
+        "head of a provider's response",
+        "transports.http1.HEAD_BYTES_MAX",
+        "bytes",
+        "transports/test_http1.py::test_what_is_no_response_is_one_line",
+    ),
+    InputLimit(
+        "trailers of a provider's response",
+        "transports.http1.HEAD_BYTES_MAX",
+        "bytes",
+        "transports/test_http_limits.py::test_what_follows_the_body_has_a_limit",
+    ),
+    InputLimit(
+        "compressed piece of a provider's response",
+        "transports.http1.INFLATED_BYTES_MAX",
+        "bytes",
+        "transports/test_http1.py::test_a_compressed_answer_is_handed_out_in_bounded_pieces",
+    ),
+    InputLimit("body of a provider's response", "providers.wire.decoder.BODY_BYTES_MAX", "bytes", BEYOND),
+    InputLimit(
+        "stream of a provider's reply (default)",
+        "values.settings.REPLY_BYTES_DEFAULT",
+        "bytes",
+        "run/test_bounds.py::test_a_reply_that_is_too_long_is_given_up_and_not_asked_for_again",
+    ),
+    InputLimit(
+        "body of a provider's error",
+        "providers.wire.decoder.ERROR_BYTES_MAX",
+        "bytes",
+        "providers/wire/test_decoder.py::test_an_error_page_is_read_as_far_as_it_tells_anything",
+    ),
+    InputLimit(
+        "response to a request besides model calls",
+        "run.model_connection.RESPONSE_BYTES_MAX",
+        "bytes",
+        BEYOND,
+    ),
+    InputLimit(
+        "one event of a stream (SSE)",
+        "providers.wire.sse.EVENT_BYTES_MAX",
+        "bytes",
+        "providers/wire/test_sse.py::test_an_event_may_not_grow_without_end",
+    ),
+    InputLimit(
+        "one message of a stream (AWS)", "providers.wire.eventstream.MESSAGE_BYTES_MAX", "bytes", BEYOND
+    ),
+    InputLimit(
+        "one element of a stream (Gemini)",
+        "providers.gemini.json_array.ELEMENT_BYTES_MAX",
+        "bytes",
+        "providers/wire/test_json_array.py::test_an_element_may_not_grow_without_end",
+    ),
+    InputLimit(
+        "head of a served request",
+        "serve.http_protocol.HEAD_BYTES_MAX",
+        "bytes",
+        "serve/test_serve_limits.py::test_a_head_without_end_is_refused_before_a_token_is_needed",
+    ),
+    InputLimit(
+        "headers of a served request",
+        "serve.http_protocol.HEADERS_MAX",
+        "headers",
+        "serve/test_serve_limits.py::test_a_head_without_end_is_refused_before_a_token_is_needed",
+    ),
+    InputLimit(
+        "time of the head of a served request",
+        "serve.http_protocol.HEAD_SECONDS_MAX",
+        "seconds",
+        "serve/test_serve_limits.py::test_a_head_that_never_ends_is_given_up_after_its_time",
+    ),
+    InputLimit(
+        "body of a served request (default)",
+        "serve.options.BODY_BYTES_DEFAULT",
+        "bytes",
+        "serve/test_serve_security.py::test_large_and_slow_bodies_are_refused",
+    ),
+    InputLimit(
+        "messages or tools of a served request",
+        "serve.body_limits.MESSAGES_MAX",
+        "items",
+        "serve/test_serve_limits.py::test_a_request_of_many_tiny_messages_is_refused_before_they_are_read",
+    ),
+    InputLimit(
+        "time of the body of a served request (default)",
+        "serve.options.BODY_SECONDS_DEFAULT",
+        "seconds",
+        "serve/test_serve_security.py::test_large_and_slow_bodies_are_refused",
+    ),
+    InputLimit(
+        "bodies of all served requests (default)",
+        "serve.options.BODIES_BYTES_DEFAULT",
+        "bytes",
+        "serve/test_serve_security.py::test_the_bodies_of_all_requests_are_limited",
+    ),
+    InputLimit(
+        "parts of a served request",
+        "serve.body_limits.PARTS_MAX",
+        "items",
+        "serve/test_serve_limits.py::test_parts_are_counted_over_all_messages",
+    ),
+    InputLimit(
+        "streams of MCP clients (`GET /mcp`)",
+        "serve.mcp.STREAMS_MAX",
+        "streams",
+        "serve/test_serve_limits.py::test_streams_of_mcp_clients_are_limited_in_number",
+    ),
+    InputLimit(
+        "open requests of an HTTP/2 connection to the simulator",
+        "sim.http2.STREAMS_MAX",
+        "requests",
+        "sim/test_http2.py::test_requests_of_one_connection_are_limited_in_number",
+    ),
+    InputLimit(
+        "message of an MCP server over a pipe",
+        "tools.mcp.stdio.MESSAGE_BYTES_MAX",
+        "bytes",
+        "tools/mcp/test_mcp_connection.py::test_a_message_without_end_ends_the_connection_only",
+    ),
+    InputLimit(
+        "response of an MCP server over HTTP",
+        "tools.mcp.connection.RESPONSE_BYTES_MAX",
+        "bytes",
+        "tools/mcp/test_mcp_http.py::test_a_response_without_end_is_not_read_to_its_end",
+    ),
+    InputLimit(
+        "tools of an MCP server",
+        "tools.mcp.definitions.TOOLS_MAX",
+        "tools",
+        "tools/mcp/test_mcp_offers.py::test_of_countless_tools_the_first_are_used",
+    ),
+    InputLimit("resources or prompts of an MCP server", "tools.mcp.tool_filter.ITEMS_MAX", "items", BEYOND),
+    InputLimit("schema of an MCP tool", "tools.mcp.definitions.SCHEMA_CHARACTERS_MAX", "characters", BEYOND),
+    InputLimit(
+        "sampling request of an MCP server",
+        "tools.mcp.requests.SAMPLING_CHARACTERS_MAX",
+        "characters",
+        BEYOND,
+    ),
+    InputLimit(
+        "requests of an MCP server during one call",
+        "core.calls.server_requests.REQUESTS_MAX",
+        "requests",
+        "tools/mcp/test_mcp_requests.py::test_a_server_cannot_spend_more_than_its_budget_or_ask_without_end",
+    ),
+    InputLimit("response of an OAuth server", "tools.mcp.connection.RESPONSE_BYTES_MAX", "bytes", BEYOND),
+    InputLimit("callback of an OAuth sign-in", "tools.mcp.sign_in.REQUEST_BYTES_MAX", "bytes", BEYOND),
+    InputLimit("file of OAuth tokens", "tools.mcp.token_store.FILE_BYTES_MAX", "bytes", BEYOND),
+    InputLimit(
+        "schema: text",
+        "values.schema_limits.CHARACTERS_MAX",
+        "characters",
+        "values/test_schema_limits.py::test_each_limit_is_checked",
+    ),
+    InputLimit(
+        "schema: values",
+        "values.schema_limits.VALUES_MAX",
+        "values",
+        "values/test_schema_limits.py::test_each_limit_is_checked",
+    ),
+    InputLimit(
+        "schema: nesting",
+        "values.schema_limits.NESTING_MAX",
+        "levels",
+        "values/test_schema_limits.py::test_nesting_has_a_limit",
+    ),
+    InputLimit(
+        "schema: references",
+        "values.schema_limits.REFERENCES_MAX",
+        "targets",
+        "values/test_schema_limits.py::test_each_limit_is_checked",
+    ),
+    InputLimit(
+        "schema: combinations",
+        "values.schema_limits.APPLIED_MAX",
+        "schemas",
+        "values/test_schema_limits.py::test_definitions_that_refer_twice_to_the_next_are_refused_at_once",
+    ),
+    InputLimit(
+        "schema: fields that are listed at references",
+        "values.schema_limits.FIELDS_MAX",
+        "fields",
+        "values/test_schema_limits.py::test_many_references_to_many_fields_end_in_bounded_time",
+    ),
+    InputLimit(
+        "schema: numbers",
+        "values.schema_limits.NUMBER_BITS_MAX",
+        "bits",
+        "values/test_schema_limits.py::test_each_limit_is_checked",
+    ),
+    InputLimit(
+        "schema: steps of errors that are listed",
+        "values.schema_limits.STEPS_MAX",
+        "steps",
+        "values/test_schema_limits.py::test_errors_of_a_recursive_union_are_not_listed_when_that_is_exponential",
+    ),
+    InputLimit(
+        "schema: values in errors that are listed",
+        "values.schema_limits.COPIED_MAX",
+        "values",
+        "values/test_schema_limits.py::test_errors_that_each_hold_a_large_value_are_not_listed",
+    ),
+    InputLimit(
+        "schema: one `pattern` on one text",
+        "values.schema_limits.BACKTRACKS_MAX",
+        "steps back",
+        "values/test_schema_limits.py::test_a_pattern_for_names_cannot_backtrack_without_end",
+    ),
+    InputLimit(
+        "arguments of a call: nesting",
+        "values.text.NESTING_MAX",
+        "levels",
+        "run/test_bounds.py::test_arguments_nested_too_deeply_are_an_error_for_the_model",
+    ),
+    InputLimit(
+        "calls of one reply (default)",
+        "values.settings.REPLY_CALLS_DEFAULT",
+        "calls",
+        "run/test_bounds.py::test_a_reply_with_more_calls_than_allowed_ends_the_run_and_runs_none",
+    ),
+    InputLimit(
+        "result of a tool that the model is sent (default)",
+        "values.settings.RESULT_CHARACTERS_DEFAULT",
+        "characters",
+        "run/calls/test_stored_results.py::test_the_model_gets_an_excerpt_and_reads_the_rest",
+    ),
+    InputLimit("error text of a tool", "run.calls.run_tool.ERROR_CHARACTERS_MAX", "characters", BEYOND),
+    InputLimit("output of a program", "ports.sandbox.OUTPUT_BYTES_MAX", "bytes", BEYOND),
+    InputLimit(
+        "message of a program of code mode",
+        "tools.code_mode.process.MESSAGE_BYTES_MAX",
+        "bytes",
+        "tools/code_mode/test_program_process.py::test_a_large_result_arrives_and_a_large_call_is_refused",
+    ),
+    InputLimit(
+        "progress and deltas of a run that nobody has read",
+        "run.stream.DELTAS_BUFFERED_MAX",
+        "items",
+        "run/stream/test_viewers.py::test_who_falls_behind_loses_pieces_and_is_told_and_no_event",
+    ),
+    InputLimit(
+        "page that `fetch_page` reads",
+        "toolkit.fetch_tool.BODY_BYTES_MAX",
+        "bytes",
+        "toolkit/test_fetch.py::test_endless_and_slow_pages_end",
+    ),
+    InputLimit(
+        "file that a file tool reads",
+        "toolkit.workspace.FILE_BYTES_MAX",
+        "bytes",
+        "toolkit/test_workspace.py::test_binary_and_large_files_are_said_to_be_that",
+    ),
+    InputLimit("file of a `Media`", "values.media.FILE_BYTES_MAX", "bytes", BEYOND),
+    InputLimit(
+        "project instructions",
+        "toolkit.instruction_files.PROJECT_BYTES_MAX",
+        "bytes",
+        "toolkit/test_instruction_files.py::test_wrong_files_are_refused_at_once",
+    ),
+    InputLimit(
+        "text of a skill",
+        "toolkit.skill_tool.TEXT_CHARACTERS_MAX",
+        "characters",
+        "toolkit/test_skills.py::test_wrong_files_are_refused_with_their_line",
+    ),
+    InputLimit(
+        "files of a skill",
+        "toolkit.skill_tool.FILES_MAX",
+        "files",
+        "toolkit/test_skills.py::test_sizes_are_bounded",
+    ),
+    InputLimit("text of a note of memory", "values.memory.NOTE_CHARACTERS_MAX", "characters", BEYOND),
+    InputLimit(
+        "facts of a prompt",
+        "values.memory.FACTS_CHARACTERS_MAX",
+        "characters",
+        "run/memory/test_retrieval.py::test_facts_may_fail_too_and_have_a_limit",
+    ),
+    InputLimit(
+        "steering message of another process",
+        "run.control.listener.STEER_CHARACTERS_MAX",
+        "characters",
+        BEYOND,
+    ),
+    InputLimit("configuration, agent and suite files", "config.toml_file.FILE_BYTES_MAX", "bytes", BEYOND),
+    InputLimit("recorded traffic", "transports.recorded.FILE_BYTES_MAX", "bytes", BEYOND),
+    InputLimit(
+        "line of an imported session",
+        "run.archive.transfer.LINE_BYTES_MAX",
+        "bytes",
+        "run/archive/test_hostile_imports.py::test_a_line_without_end_is_not_read_whole",
+    ),
+    InputLimit(
+        "snapshot of a log",
+        "run.recovery.snapshots.PLAIN_BYTES_MAX",
+        "bytes",
+        "run/recovery/test_log_snapshots.py::test_a_snapshot_that_is_too_long_is_not_kept",
+    ),
+    InputLimit(
+        "digits of a budget's limit",
+        "values.usage.LIMIT_DIGITS_MAX",
+        "digits",
+        "values/test_budget_numbers.py::test_a_limit_is_a_number_that_can_be_added",
+    ),
+    InputLimit(
+        "amount of a rate limit",
+        "values.usage.AMOUNT_MAX",
+        "units",
+        "values/test_budget_numbers.py::test_a_rate_limit_is_a_number_that_can_be_added",
+    ),
+)
