@@ -662,6 +662,14 @@ BOUNDARIES = (
                 "never",
                 ("toolkit/test_planted_files.py::test_a_repository_that_exists_is_read_and_not_written",),
             ),
+            Guard(
+                "repository-by-two-writers",
+                "never",
+                (
+                    "toolkit/test_planted_files.py"
+                    "::test_a_piece_is_removed_if_another_process_adds_the_rest_while_it_is_written",
+                ),
+            ),
         ),
     ),
     Boundary(
@@ -672,6 +680,15 @@ BOUNDARIES = (
                 "mount-identity",
                 "never",
                 ("toolkit/test_held_roots.py::test_what_is_swapped_after_the_command_was_made_is_not_shown",),
+            ),
+            Guard(
+                "working-folder-held",
+                "removed",
+                (
+                    "toolkit/test_held_roots.py::test_an_mcp_server_is_not_started_in_a_folder_that_was_moved",
+                    "toolkit/test_held_roots.py"
+                    "::test_no_program_outside_of_a_sandbox_follows_a_folder_that_was_moved",
+                ),
             ),
         ),
     ),
