@@ -666,8 +666,7 @@ BOUNDARIES = (
                 "repository-by-two-writers",
                 "never",
                 (
-                    "toolkit/test_planted_files.py"
-                    "::test_a_piece_is_removed_if_another_process_adds_the_rest_while_it_is_written",
+                    "toolkit/test_planted_files.py::test_a_piece_is_removed_if_another_process_adds_the_rest_while_it_is_written",
                 ),
             ),
         ),
@@ -686,8 +685,7 @@ BOUNDARIES = (
                 "removed",
                 (
                     "toolkit/test_held_roots.py::test_an_mcp_server_is_not_started_in_a_folder_that_was_moved",
-                    "toolkit/test_held_roots.py"
-                    "::test_no_program_outside_of_a_sandbox_follows_a_folder_that_was_moved",
+                    "toolkit/test_held_roots.py::test_no_program_outside_of_a_sandbox_follows_a_folder_that_was_moved",
                 ),
             ),
         ),
