@@ -1332,6 +1332,11 @@ BOUNDARIES = (
                 'argument compile 0 rb"\\{"',
                 ("serve/test_serve_limits.py::test_parts_are_counted_over_all_messages",),
             ),
+            Guard(
+                "value-count-limit",
+                "never",
+                ("serve/test_serve_limits.py::test_objects_are_counted_at_any_depth",),
+            ),
         ),
     ),
     Boundary(
