@@ -26,7 +26,14 @@ class ServerMetrics:
             "bridle.serve.first_token", "s", "Time to the first token of a model call", FIRST_CHUNK_BOUNDS
         )
         self.replies = Histogram("bridle.serve.reply", "s", "Duration of model calls", DURATION_BOUNDS)
+        self.adoptions = Counter(
+            "bridle.serve.adoptions", "{run}", "Runs that were continued because their process had ended"
+        )
         self.requests = Counter("bridle.serve.requests", "{token}", "HTTP requests, by status")
+
+    def count_adoption(self, reason: str) -> None:
+        """Count a run that this server continues for another one, or after its own failure."""
+        self.adoptions.add((("reason", reason),), 1)
 
     def on_event(self, session: str, happening: Record | Delta) -> None:
         event = happening.event if isinstance(happening, Record) else None
@@ -44,7 +51,15 @@ class ServerMetrics:
                     self.first_tokens.add((), event.latency.first_token_seconds)
 
     def render(self, host: "AgentHost") -> str:
-        series = (self.runs, self.tokens, self.cost, self.first_tokens, self.replies, self.requests)
+        series = (
+            self.runs,
+            self.tokens,
+            self.cost,
+            self.first_tokens,
+            self.replies,
+            self.requests,
+            self.adoptions,
+        )
         lines = [line for each in series for line in render_series(each)]
         return "".join(f"{line}\n" for line in (*lines, *_render_gauges(host)))
 

@@ -15,9 +15,10 @@ from bridle.values.errors import Corrupt
 from bridle.values.record import Record
 from bridle.values.usage import Usage
 
+from .adoption import SESSIONS_SEARCHED_MAX
 from .api import types as t
 from .errors import ServeError
-from .host import SESSIONS_SEARCHED_MAX, AgentHost
+from .host import AgentHost
 
 PROMPT_CHARACTERS_MAX = 500
 """Part of the first prompt that a list shows and searches."""

@@ -9,7 +9,7 @@ import pytest
 from bridle import Agent, Budget, CodeMode, Memory, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
-from bridle.serve.host import WIRE_CALLER
+from bridle.serve.adoption import WIRE_CALLER
 from bridle.serve.options import ServeOptions
 from bridle.serve.runs import SERVER_NAME
 from bridle.serve.wires.conversation import digest_conversation
@@ -386,8 +386,8 @@ def test_client_that_hangs_up_ends_the_run(stream):
 
 async def wait_until_idle(served):
     async with asyncio.timeout(PATIENCE_SECONDS):
-        if served.host._resuming is not None:
-            await served.host._resuming
+        if served.host.adoption.resuming is not None:
+            await served.host.adoption.resuming
         while len(served.host.runs):
             await asyncio.sleep(0)
 

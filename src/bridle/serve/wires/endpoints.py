@@ -26,9 +26,10 @@ from bridle.ports.served_wire import ClientTool, ServedWire, WireAction
 from bridle.providers.families import list_served_wires, load_codec, load_served_wire
 from bridle.run.agent import Agent
 from bridle.run.stream import RunHandle
+from bridle.serve.adoption import WIRE_CALLER
 from bridle.serve.body_limits import check_body_items
 from bridle.serve.errors import ServeError, describe_error
-from bridle.serve.host import WIRE_CALLER, AgentHost
+from bridle.serve.host import AgentHost
 from bridle.values.errors import BridleError, Conflict, Failure, FailureKind, MisuseError, ProviderError
 from bridle.values.message import Message, Opaque, Text
 from bridle.values.request import Request
