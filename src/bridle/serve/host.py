@@ -6,11 +6,13 @@ from typing import Any, Unpack
 
 from bridle.config.agent_loader import find_agents_store
 from bridle.core.state import State
-from bridle.ports.store import Store
+from bridle.ports.store import LiveStore, Store, SupportsApprovalKey, supports
+from bridle.ports.watcher import Watcher
 from bridle.run.agent import Agent
 from bridle.run.context.resources import StoreLike, copy_agent
 from bridle.run.context.run_context import check_context, list_certain_needs
 from bridle.run.context.run_options import RunOptions
+from bridle.run.control.live import LivePublisher
 from bridle.run.recovery.session_log import fold_records, has_engine
 from bridle.run.replay.replay_session import read_records
 from bridle.stores import open_store
@@ -49,6 +51,9 @@ class AgentHost:
         self.metrics = ServerMetrics()
         self.runs = RunTable(self.store, self.options.runs_max, self._on_run_end)
         self.feeds = FeedTable(self.store, self.runs.__contains__)
+        self._live: tuple[LivePublisher, ...] = ()
+        if supports(self.store, LiveStore) and not supports(self.store, SupportsApprovalKey):
+            self._live = (LivePublisher(self.store),)  # another process cannot open a store in memory
         self.answers = AnswerWatch(self.store, self.runs, self._resume_answered)
         self.agents = {name: self.bind(name, agent) for name, agent in agents.items()}
         self.closers: list[Callable[[], Awaitable[None]]] = []
@@ -79,7 +84,7 @@ class AgentHost:
             check_context(list_certain_needs(agent.parts.context_needs), self.context, "run")
         except BridleError as error:
             raise MisuseError(f"agent {name!r} cannot be served: {error}") from None
-        watchers = (self.runs, self.feeds, self.metrics)
+        watchers: list[Watcher] = [self.runs, self.feeds, self.metrics, *self._live]
         return copy_agent(agent, store=self.store, watchers=watchers, name=name)
 
     def find_agent(self, name: str) -> AnyAgent:

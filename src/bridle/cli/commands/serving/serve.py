@@ -68,7 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="time for steps to end (default 10)",
     )
-    add("--no-resume", action="store_true", help="do not continue runs whose process ended, at the start or later")
+    add(
+        "--no-resume",
+        action="store_true",
+        help="do not continue runs whose process ended, at the start or later",
+    )
     add("--mcp", action="store_true", help="be an MCP server on standard input and output, not on a port")
     add("--json", action="store_true", help="print the address as JSON")
     add_store_option(parser)
