@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from bridle.run.context.made_context import MakeContext
 from bridle.run.context.resources import StoreLike
 from bridle.values.errors import BridleError
 
@@ -85,12 +86,16 @@ def make_app(
     store: StoreLike = None,
     options: ServeOptions | None = None,
     context: object = None,
+    make_context: MakeContext | None = None,
 ) -> Starlette:
     """The application that serves these agents by name, with their sessions in `store`.
 
-    The agents are copied: each uses this store instead of its own. `context` is given to every run.
+    The agents are copied: each uses this store instead of its own. `context` is given to every run, or
+    `make_context` makes one for each from its tenant and caller.
     """
-    return make_host_app(AgentHost(agents, store=store, options=options, context=context))
+    return make_host_app(
+        AgentHost(agents, store=store, options=options, context=context, make_context=make_context)
+    )
 
 
 def make_host_app(host: AgentHost, mounts: Sequence[Mount] = MOUNTS) -> Starlette:
@@ -133,6 +138,7 @@ def router(
     store: StoreLike = None,
     options: ServeOptions | None = None,
     context: object = None,
+    make_context: MakeContext | None = None,
 ) -> Starlette:
     """An application to mount in one of yours: `app.mount("/agents", bridle.serve.router(agent))`.
 
@@ -142,7 +148,7 @@ def router(
     """
     options = options or ServeOptions(trusts_callers=True)
     agents = agent if isinstance(agent, Mapping) else {agent.settings.name or "agent": agent}
-    return make_app(agents, store=store, options=options, context=context)
+    return make_app(agents, store=store, options=options, context=context, make_context=make_context)
 
 
 def _as_serve_error(error: Exception, *, has_api: bool) -> ServeError:

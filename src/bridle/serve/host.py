@@ -9,6 +9,7 @@ from bridle.core.state import State
 from bridle.ports.store import LiveStore, Store, SupportsApprovalKey, supports
 from bridle.ports.watcher import Watcher
 from bridle.run.agent import Agent
+from bridle.run.context.made_context import MakeContext, Owner, find_owner_of, make_run_context
 from bridle.run.context.resources import StoreLike, copy_agent
 from bridle.run.context.run_context import check_context, list_certain_needs
 from bridle.run.context.run_options import RunOptions
@@ -42,12 +43,16 @@ class AgentHost:
         store: StoreLike = None,
         options: ServeOptions | None = None,
         context: object = None,
+        make_context: MakeContext | None = None,
     ) -> None:
+        """`context` is given to every run, or `make_context` makes one for each from its owner."""
+        if context is not None and make_context is not None:
+            raise MisuseError("give context= for all runs, or make_context= for each, not both")
         self.options = check_options(options or ServeOptions())
         place = find_agents_store(agents) if store is None else store
         self._owns_store = isinstance(place, str | os.PathLike | None)
         self.store: Store = open_store(place) if isinstance(place, str | os.PathLike | None) else place
-        self.context = context
+        self.context, self._make_context = context, make_context
         self.metrics = ServerMetrics()
         self.runs = RunTable(self.store, self.options.runs_max, self._on_run_end)
         self.feeds = FeedTable(self.store, self.runs.__contains__)
@@ -81,7 +86,8 @@ class AgentHost:
             own = agent.settings.name
             raise MisuseError(f"the agent {own!r} is served as {name!r}; use one name, which sessions record")
         try:
-            check_context(list_certain_needs(agent.parts.context_needs), self.context, "run")
+            if self._make_context is None:  # else each run has its own
+                check_context(list_certain_needs(agent.parts.context_needs), self.context, "run")
         except BridleError as error:
             raise MisuseError(f"agent {name!r} cannot be served: {error}") from None
         watchers: list[Watcher] = [self.runs, self.feeds, self.metrics, *self._live]
@@ -146,10 +152,22 @@ class AgentHost:
             budget=budget,
             caller=caller,
             tenant=tenant,
-            context=self.context,
+            context=await self.find_context(Owner(tenant, caller)),
             **options,
         )
         return await self.runs.start(self.name_agent(agent), stream)
+
+    async def find_context(self, owner: Owner) -> object:
+        """The context of a run of this owner."""
+        if self._make_context is None:
+            return self.context
+        return await make_run_context(self._make_context, owner)
+
+    async def _find_resume_context(self, session: str) -> object:
+        if self._make_context is None:
+            return self.context
+        state = (await fold_records(await read_records(self.store, session))).state
+        return await self.find_context(find_owner_of(state))
 
     async def resume(
         self,
@@ -163,7 +181,8 @@ class AgentHost:
     ) -> StartedRun:
         """Continue the unfinished run of a session here; `results` are those of calls that the client ran, by id."""
         agent = agent or await self.find_session_agent(session)
-        given = {"budget": budget, "tenant": tenant, "results": results, "context": self.context, **options}
+        context = await self._find_resume_context(session)
+        given = {"budget": budget, "tenant": tenant, "results": results, "context": context, **options}
         stream = agent.resume_stream(session, **given)  # type: ignore[arg-type]
         return await self.runs.start(self.name_agent(agent), stream)
 
