@@ -24,6 +24,7 @@ from bridle.values.usage import Budget
 from .adoption import WIRE_CALLER, Adoption, name_first_agent
 from .answers import AnswerWatch
 from .api.types import StartedRun
+from .census import Census
 from .errors import ServeError
 from .feeds import FeedTable
 from .metrics import ServerMetrics
@@ -53,8 +54,9 @@ class AgentHost:
         self._owns_store = isinstance(place, str | os.PathLike | None)
         self.store: Store = open_store(place) if isinstance(place, str | os.PathLike | None) else place
         self.context, self._make_context = context, make_context
-        self.metrics = ServerMetrics()
+        self.metrics = ServerMetrics(self.options.metric_labels)
         self.runs = RunTable(self.store, self.options.runs_max, self._on_run_end)
+        self.census = Census(self.store, self.runs.__contains__)
         self.feeds = FeedTable(self.store, self.runs.__contains__)
         self._live: tuple[LivePublisher, ...] = ()
         if supports(self.store, LiveStore) and not supports(self.store, SupportsApprovalKey):

@@ -76,6 +76,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not continue runs whose process ended, at the start or later",
     )
     add_context_option(parser)
+    add(
+        "--metric-label",
+        action="append",
+        default=[],
+        choices=["agent", "tenant"],
+        help="count runs and open work by this; repeatable",
+    )
     add("--mcp", action="store_true", help="be an MCP server on standard input and output, not on a port")
     add("--json", action="store_true", help="print the address as JSON")
     add_store_option(parser)
@@ -91,6 +98,7 @@ def execute(options: argparse.Namespace) -> int:
             allowed_hosts=tuple(options.allow_host),
             allowed_origins=tuple(options.allow_origin),
             resumes_runs=not options.no_resume,
+            metric_labels=tuple(options.metric_label),
             **{name: value for name, value in limits.items() if value is not None},
         )
     )
