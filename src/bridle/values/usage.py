@@ -459,6 +459,13 @@ class Budget(Limits, kw_only=True, dict=True):
                 raise MisuseError(f"Budget({name}=…) takes Limits(usd=…, tokens=…, …), not {given!r}")
 
 
+class BudgetParts(Value, kw_only=True):
+    """Who set the limits of a run's session and tenant, which a budget has merged."""
+
+    agent: Budget
+    run: Budget
+
+
 _LIMIT_TYPES: dict[str, type[int] | type[float] | type[Decimal]] = {
     name: get_args(annotation)[0] for name, annotation in Limits.__annotations__.items()
 }

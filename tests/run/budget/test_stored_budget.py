@@ -184,8 +184,8 @@ def test_a_tenant_has_one_budget_in_all_its_sessions():
         agents[0].run_sync("!say Hi", tenant="acme", budget=Budget(tenant=Limits(seconds=1)))
     stopped = agents[0].run_sync("!say Hi", tenant="acme", session="s")
     assert "'tenant:acme', 3 of 3 steps taken" in stopped.reason
-    raised = asyncio.run(agents[0].resume("s", budget=Budget(tenant=Limits(steps=9))))
-    assert raised.stop == "done"
+    raised = Agent("sim:", store=store, budget=Budget(tenant=Limits(steps=9)))
+    assert asyncio.run(raised.resume("s")).stop == "done"
 
 
 @pytest.mark.parametrize("kind", [SharedBudget, StoredBudget])

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from decimal import Decimal
 from functools import cached_property, partial
 from typing import Any
@@ -28,6 +29,7 @@ from bridle.core.budget.limits import (
     price_partial_reply,
     worst_case_reservation,
 )
+from bridle.core.budget.scopes import merge_limits
 from bridle.core.budget.shared import list_model_limits, list_tool_limits
 from bridle.core.compaction.summary import state_for_summarizer
 from bridle.core.context.assemble import limit_output
@@ -48,7 +50,7 @@ from .nested import NestedRun, SourceFactory
 from .rates import RateLimiter, RateWait
 from .shared import SharedBudget
 from .source import ADMITTED_CALL, AdmittedCall, BudgetSource, CallCost, OpenReservation
-from .stored import BudgetReserver, StoredBudget, open_budget_log
+from .stored import BudgetLog, BudgetReserver, StoredBudget, open_budget_log
 
 BudgetPool = SharedBudget | StoredBudget | None
 RATE_TOO_SLOW = "the run's time is up before the rate limit allows the next call"
@@ -97,13 +99,11 @@ class BudgetSources:
 
     def _add_stored(self, found: dict[object, SourceFactory], name: str, limits: Limits) -> None:
         log = open_budget_log(self._store, name)
-        session, driver_start = self._session, self._driver_start
-
-        def make_source(by: str) -> BudgetSource:
-            nested_session = "" if by == session else by
-            return BudgetReserver(log, limits, self._clock, session, driver_start, nested_session)
-
-        found.setdefault(log, make_source)
+        around = found.get(log)
+        if isinstance(around, StoredSource):
+            found[log] = replace_fields(around, limits=merge_limits(around.limits, limits))
+        else:
+            found[log] = StoredSource(log, limits, self._clock, self._session, self._driver_start)
 
     def _has_sources(self, state: State) -> bool:
         return self.nested_run is not None or bool(self._pools) or state.run.budget.limits.tenant is not None
@@ -188,6 +188,23 @@ class BudgetSources:
     def make_call_id(self, length: int) -> str:
         """The id of a model call sent when the log has this many records."""
         return f"{self._session}#{length}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSource:
+    """A budget in the store, with the limits of all runs and agents that name it."""
+
+    log: BudgetLog
+    limits: Limits
+    clock: Clock
+    session: str
+    driver_start: int
+
+    def __call__(self, by: str) -> BudgetSource:
+        nested_session = "" if by == self.session else by
+        return BudgetReserver(
+            self.log, self.limits, self.clock, self.session, self.driver_start, nested_session
+        )
 
 
 def _share_pool(pool: SharedBudget, by: str) -> BudgetSource:
