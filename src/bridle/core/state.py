@@ -147,7 +147,7 @@ class BudgetUse(Value, kw_only=True):
 
     limits: Budget = Budget()
     parts: BudgetParts | None = None
-    """Limits of the agent and of the run for session and tenant, if the run sets any."""
+    """Limits that agent and run set for session, tenant and caller, if the run sets any."""
     spent: Spending = Spending()
     nested_spent: Spending = Spending()
     """Spending of runs inside this run's tools; not part of `spent`."""

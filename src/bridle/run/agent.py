@@ -646,7 +646,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         limits = self.budget, budget
         given = runtime.make_prompted(prompt, limits, caller, tenant, traceparent, history)
         prompted = runtime.apply_parent_context(given)
-        runtime.check_tenant_budget(prompted.budget, prompted.tenant)
+        runtime.check_shared_limits(prompted.budget, prompted.tenant, prompted.caller)
         name, fresh = runtime.resolve_session(session, new=new, now=self._clock.now())
         # A run inside a tool inherits the tenant of the outer run unless it names another.
         owner = tenant if isinstance(tenant, CrossTenant) else prompted.tenant

@@ -25,7 +25,7 @@ from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock
 from bridle.ports.store import Store, SupportsApprovalKey, WatchableStore, supports
 from bridle.run.budget.nested import current_nested_run
-from bridle.run.budget.sources import check_tenant_budget
+from bridle.run.budget.sources import check_shared_limits
 from bridle.run.calls.approval import (
     CallResult,
     find_pending_approval,
@@ -237,9 +237,11 @@ class Session:
         is_finished = state.phase is Phase.IDLE and state.run.end.stop in FINISHED_STOPS
         if is_finished and not state.run.prompt.steering.waiting:
             return await self._finish_hooks(driver)
-        check_tenant_budget(budget or state.run.budget.limits, state.run.origin.tenant)
-        used, has_tenant = state.run.budget, bool(state.run.origin.tenant)
-        limits, parts = resume_budget(used.limits, used.parts, agent_budget, budget, has_tenant=has_tenant)
+        used, origin = state.run.budget, state.run.origin
+        check_shared_limits(budget or used.limits, origin.tenant, origin.caller)
+        owners = {"session": self.session, "tenant": origin.tenant, "caller": origin.caller}
+        scopes = [name for name, owner in owners.items() if owner]
+        limits, parts = resume_budget(used.limits, used.parts, agent_budget, budget, scopes)
         opened = self
         if state.settings.overrides and self.restore_overrides is not None:
             opened = self.restore_overrides(state)

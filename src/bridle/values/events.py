@@ -147,7 +147,7 @@ class Prompted(EventBase, kw_only=True, tag="prompted"):
     """The caller's position in a trace, as a W3C header; the run and its resumed parts join that trace."""
     engine: bool = False  # an engine performs the run, in parts
     budget_parts: BudgetParts | None = None
-    """Limits of the agent and of the run for session and tenant, if the run sets any; `budget` has both merged."""
+    """Limits that agent and run set for session, tenant and caller, if the run sets any; `budget` has both merged."""
 
 
 class Imported(EventBase, kw_only=True, tag="imported"):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from bridle import Agent, Budget, Limits, MisuseError, Policy, StoredBudget, tool
 from bridle.cli.commands.cost import list_all_entries
-from bridle.core.budget.scopes import OWN_KINDS, merge_budgets, resume_budget
+from bridle.core.budget.scopes import merge_budgets, resume_budget
 from bridle.run.budget.stored import BudgetLog
 from bridle.run.model_connection import find_model_by_name
 from bridle.serve.api import types as t
@@ -20,7 +20,7 @@ from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
 from bridle.values.budget import Amount
 from bridle.values.calls import PermissionRule
-from bridle.values.usage import BudgetParts
+from bridle.values.usage import BUDGET_SCOPES, MERGED_KINDS, BudgetParts
 from tests.serve.serving import serve_agents
 from tests.suite.campaign import list_seeds
 from tests.suite.in_loop import in_loop
@@ -91,10 +91,12 @@ def test_a_run_lowers_each_limit_of_its_agent_and_lifts_none(own, given, stop):
 
 
 def test_the_budget_of_a_run_holds_as_it_is_if_the_agent_has_none():
-    agent = Agent("sim:", tools=[look], repeats_max=None)
+    store = MemoryStore()
+    agent = Agent("sim:", store=store)
     assert agent.budget is None
-    result = agent.run_sync(f"{LOOK * 120}!say Sunny", budget=Budget(steps=200))
-    assert (result.stop, result.steps) == ("done", 121)
+    agent.run_sync("!say Hi", "s", budget=Budget(steps=200))
+    (prompted,) = list_events(store, "s", e.Prompted)
+    assert prompted.budget == Budget(steps=200)
 
 
 def test_a_run_without_a_tenant_is_refused_if_the_agent_limits_tenants():
@@ -296,7 +298,7 @@ def make_random_budget(dice, *, always=False):
     if not always and dice.random() < 0.3:
         return None
     given = make_random_limits(dice)
-    for scope in ("tenant", "session"):
+    for scope in BUDGET_SCOPES:
         if always or dice.random() < 0.4:
             given[scope] = Limits(**make_random_limits(dice))
     return Budget(**given)
@@ -322,7 +324,7 @@ def test_each_scope_counts_the_runs_that_it_covers_and_none_exceeds_its_lowest_l
             return await agent.resume(session, budget=given)
         began.add(session)
         prompt = LOOK * dice.randrange(4) + "!say Sunny"
-        return await agent.run(prompt, session, tenant=tenant, budget=given)
+        return await agent.run(prompt, session, tenant=tenant, caller=session, budget=given)
 
     async def run_all():
         for _ in range(6):
@@ -337,6 +339,13 @@ def test_each_scope_counts_the_runs_that_it_covers_and_none_exceeds_its_lowest_l
         account = find_account(store, f"tenant:{tenant}")
         assert (account.spent.usd, account.spent.tokens) == sum_costs(store, tenant)
         assert account.reserved == account.excess == Amount()
+    for session, tenant in sessions:
+        account = find_account(store, f"caller:{tenant}/{session}")
+        usd = sum(
+            (entry.usd for entry in asyncio.run(list_all_entries(store)) if entry.caller == session),
+            Decimal(0),
+        )
+        assert (account.spent.usd, account.reserved, account.excess) == (usd, Amount(), Amount())
     for session in began:
         check_limits(session, asyncio.run(store.read(session)))
 
@@ -364,7 +373,7 @@ def check_limits(session, records):
 
 def is_within(lower, upper):
     """True if the first limits have each kind of the second, and none of them higher."""
-    limited = [kind for kind in OWN_KINDS if getattr(upper, kind) is not None]
+    limited = [kind for kind in MERGED_KINDS if getattr(upper, kind) is not None]
     return all(
         getattr(lower, kind) is not None and getattr(lower, kind) <= getattr(upper, kind) for kind in limited
     )
@@ -380,11 +389,12 @@ def test_merging_never_lifts_a_limit(seed):
         assert is_within(merged, one)
         assert is_within(merged.session, one.session)
         assert is_within(merged.tenant, one.tenant)
+        assert is_within(merged.caller, one.caller)
     assert merged == merge_budgets(run, agent)
     later, given = make_random_budget(dice, always=True), make_random_budget(dice)
-    resumed, _ = resume_budget(merged, None, later, given, has_tenant=True)
-    for scope in ("session", "tenant"):
+    resumed, _ = resume_budget(merged, None, later, given)
+    for scope in BUDGET_SCOPES:
         assert is_within(getattr(resumed, scope), getattr(later, scope))
         # An agent without limits, such as that of `bridle resume` without -a, leaves the recorded ones.
-        unnamed, _ = resume_budget(merged, None, None, given, has_tenant=True)
+        unnamed, _ = resume_budget(merged, None, None, given)
         assert is_within(getattr(unnamed, scope), getattr(merged, scope))

@@ -123,6 +123,8 @@ def make_gateway_agent(
             tokens=limits.tokens,
             steps=limits.steps,
             tool_calls=limits.tool_calls,
+            period=limits.period,
+            zone=limits.zone,
         )
     tenant = settings.tenants.get(key.tenant) if key is not None else None
     shared = tenant.budget if tenant is not None and tenant.budget != NO_LIMITS else None
