@@ -211,6 +211,7 @@ def make_output_spec(
         parameters=shape.schema,
         description=shape.description,
         functions=tuple(shape.functions),
+        is_wrapped=shape.is_wrapped,
     )
     native = [model for model in models if spec.mode_for(model) == "native"]
     reasons = [

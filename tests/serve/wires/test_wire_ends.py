@@ -263,6 +263,60 @@ def test_a_schema_of_the_answer_is_carried_in_every_form(form, kind):
             assert "format" not in reply.headers.get("x-bridle-dropped", ""), name
 
 
+CITIES = [{"city": "Rome"}, {"city": "Oslo"}]
+ITEM = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+NO_OBJECTS = {
+    "array": ({"type": "array", "items": ITEM}, CITIES),
+    "number": ({"type": "integer"}, 1234567890123456789),
+    "text": ({"type": "string", "enum": ["sun", "rain"]}, "sun"),
+    "union": ({"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "string"}]}, [4]),
+    "reference": ({"$ref": "#/$defs/all", "$defs": {"all": {"type": "array", "items": ITEM}}}, CITIES),
+}
+"""Schemas of answers that are no objects, which models write in one, with a value."""
+
+
+@pytest.mark.parametrize("shape", NO_OBJECTS)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["served", "own tool", "gateway"])
+@pytest.mark.parametrize("form", ["openai_chat", "openai_responses", "anthropic", "gemini"])
+def test_an_answer_that_is_no_object_has_the_schema_of_the_client(form, kind, stream, shape):
+    """`response_schema=list[City]` of google-genai got `{"value": [...]}`, which is not what it had asked for."""
+    wire = WIRES[form]
+    schema, value = NO_OBJECTS[shape]
+    written = WRITTEN.get(form, WRITTEN.get(f"{form} strict True", WRITTEN.get(f"{form} json")))(schema)
+    model = "sim:bedrock/anthropic.claude-sonnet-5-5"  # of no served wire: nothing is passed on as it is
+    chain = {"models": {"helper": {"chain": [model]}}}
+    agent = Agent(model, tools=[look] if kind == "own tool" else [])
+    with serving_gateway(chain) if kind == "gateway" else serving({"helper": agent}) as served:
+        path = (
+            wire.path.replace(":generateContent", ":streamGenerateContent?alt=sse") if stream else wire.path
+        )
+        messages = [wire.user(f"!say {json.dumps({'value': value})}")]
+        reply = send(served.url + path, {**wire.body(messages, stream), **written})
+        assert reply.status == 200, reply.body
+        text = streamed_text(form, reply) if stream else wire.read(reply.json)[2]
+        assert json.loads(text) == value
+        if not stream:  # the client sends back what it got: the session goes on
+            messages += [*wire.read(reply.json)[0], wire.user("!say fine")]
+            again = send(served.url + path, wire.body(messages, False))
+            assert wire.read(again.json)[2] == "fine"
+            assert again.headers["x-bridle-session"] == reply.headers["x-bridle-session"]
+
+
+@wires
+def test_an_output_type_that_is_no_object_is_shown_as_it_is(name):
+    """The object is how the model is asked; a client of the agent does not know it."""
+    wire = WIRES[name]
+    with serving({"helper": Agent("sim:", output=list[int])}) as served:
+        reply = post(served, wire, [wire.user('!say {"value": [1, 2]}')])
+        assert json.loads(wire.read(reply.json)[2]) == [1, 2]
+
+
 @wires
 def test_the_answer_is_checked_against_the_response_format(name):
     """The agent asks its model again, as for an output type of its own."""
