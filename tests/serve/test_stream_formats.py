@@ -444,6 +444,42 @@ def test_parts_that_came_with_version_7_are_sent_to_it_only(version):
         assert "steering-message" not in chunks
 
 
+def test_a_message_of_a_person_stays_when_version_7_takes_a_step_back():
+    """`reset-step` removes all parts of the step: the message was shown, and gone after the next attempt."""
+    items = [
+        record(e.Prompted(parts=(Text(text="go"),))),
+        record(e.ModelAsked(step=1, attempt=1, digest="d")),
+        delta(TextDelta(text="void")),
+        record(e.Steered(message="be brief", by="ann")),
+        delta(AttemptRestarted(attempt=2, reason="cut", is_text_void=True)),
+        delta(AttemptRestarted(attempt=3, reason="cut", is_text_void=True)),
+        record(e.ModelReplied(reply=Reply(parts=(Text(text="ok"),), stop=Stop.DONE, origin=ORIGIN))),
+        record(e.RunEnded(stop="done")),
+    ]
+    chunks = frames(UiMessageAdapter("s", 7), items)
+    last = max(at for at, chunk in enumerate(chunks) if chunk["type"] == "reset-step")
+    steering = [chunk for chunk in chunks[last:] if chunk["type"] == "steering-message"]
+    assert [chunk["parts"][0]["text"] for chunk in steering] == ["be brief"]
+    assert len({chunk["id"] for chunk in chunks if chunk["type"] == "steering-message"}) == 1
+
+
+@pytest.mark.parametrize(("answer", "approved"), [("approve", True), ("reject", False), ("done", True)])
+@pytest.mark.parametrize("version", [6, 7])
+def test_an_answer_that_was_given_elsewhere_is_shown_to_version_7(version, answer, approved):
+    """A page that reconnects showed buttons for a call that somebody had approved and that was running."""
+    items = [
+        record(e.Prompted(parts=(Text(text="go"),))),
+        record(e.ApprovalAsked(call_id="c0", binding="b", rule="asks")),
+        record(e.ApprovalAnswered(call_id="c0", binding="b", answer=answer, reason="why", by="ann")),
+        record(e.ApprovalAnswered(call_id="c9", binding="of an earlier message", answer=answer)),
+    ]
+    chunks = frames(UiMessageAdapter("s", version), items)
+    [asked] = [chunk for chunk in chunks if chunk["type"] == "tool-approval-request"]
+    shown = [chunk for chunk in chunks if chunk["type"] == "tool-approval-response"]
+    response = {"type": "tool-approval-response", "approvalId": asked["approvalId"], "approved": approved}
+    assert shown == ([{**response, "reason": "why"}] if version == 7 else [])
+
+
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PDF = "JVBERi0xLjQKJSVFT0YK"
 WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
