@@ -94,12 +94,9 @@ class UiMessageAdapter:
                     **reason,
                 }
             case "answered" if self._can_reset and step.id in self._asked:
-                shown = {"approvalId": step.id, "approved": step.name != "reject"}
-                yield {
-                    "type": "tool-approval-response",
-                    **shown,
-                    **({"reason": step.text} if step.text else {}),
-                }
+                answered: Chunk = {"approvalId": step.id, "approved": step.name != "reject"}
+                answered |= {"reason": step.text} if step.text else {}
+                yield {"type": "tool-approval-response", **answered}
             case "steered" if self._can_reset:
                 self._steered += 1
                 self._step_steering.append(
