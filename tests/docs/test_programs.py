@@ -104,6 +104,7 @@ asyncio.run(main())
     assert ("event: final_answer" in shown) is not peer.startswith("pydantic")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not all(map(HERE, ("nbclient", "ipykernel"))), reason="no notebook kernel; `make oracles` installs one"
 )

@@ -211,7 +211,7 @@ def make_output_spec(
         parameters=shape.schema,
         description=shape.description,
         functions=tuple(shape.functions),
-        is_wrapped=shape.is_wrapped,
+        is_wrapped=shape.is_wrapped and shape.is_of_client,
     )
     native = [model for model in models if spec.mode_for(model) == "native"]
     reasons = [

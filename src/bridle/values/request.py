@@ -132,7 +132,7 @@ class OutputSpec(Value, kw_only=True):
     functions: tuple[str, ...] = ()
     """Tools whose return value is the answer; `name` is empty if no type is accepted beside them."""
     is_wrapped: bool = False
-    """The answer is the field `value` of an object, because providers require an object at the top."""
+    """The answer is the field `value` of an object, and the client that brought the schema gets the field alone."""
 
     @property
     def call_names(self) -> tuple[str, ...]:

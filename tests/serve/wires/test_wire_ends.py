@@ -309,15 +309,6 @@ def test_an_answer_that_is_no_object_has_the_schema_of_the_client(form, kind, st
 
 
 @wires
-def test_an_output_type_that_is_no_object_is_shown_as_it_is(name):
-    """The object is how the model is asked; a client of the agent does not know it."""
-    wire = WIRES[name]
-    with serving({"helper": Agent("sim:", output=list[int])}) as served:
-        reply = post(served, wire, [wire.user('!say {"value": [1, 2]}')])
-        assert json.loads(wire.read(reply.json)[2]) == [1, 2]
-
-
-@wires
 def test_the_answer_is_checked_against_the_response_format(name):
     """The agent asks its model again, as for an output type of its own."""
     wire = WIRES[name]

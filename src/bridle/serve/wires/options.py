@@ -191,12 +191,12 @@ def read_options(
         dropped += [RAISED_LIMIT] if request.max_tokens < OUTPUT_TOKENS_MIN else []
     settings = agent.settings
     carries_output = carries_all or (settings.output is None and not agent.handovers)
-    is_wrapped = settings.output is not None and settings.output.is_wrapped
+    is_wrapped = False
     if request.output is not None and carries_output:
         told = {"description": request.output.description} if request.output.description else {}
         title = {"title": request.output.name or "answer"}
         made = make_output_type({**title, **told, **json.loads(request.output.parameters)})
-        run["output"], is_wrapped = made, made.is_wrapped
+        run["output"], is_wrapped = made._replace(is_of_client=True), made.is_wrapped
     elif request.output is not None:
         dropped.append("response format")
     natives = {tool.spec.name: tool.call_native for tool in reversed(client_tools) if tool.call_native}
