@@ -12,7 +12,7 @@ READY  := $(VENV)/.ready
 
 help:
 	@echo "make demo       watch an agent be killed, resumed, stopped and switched: no key, no network"
-	@echo "make test       format, lint, strict types, tests; a tenth of every campaign"
+	@echo "make test       format, lint, types, tests; a tenth of every campaign"
 	@echo "make test-all   everything, with this Python and a newer one; before a release (an hour)"
 	@echo "make campaign   whole campaigns with new seeds; what fails is written to build/regressions"
 	@echo "make quick      format, lint and a quick selection of the tests, for the inner loop"

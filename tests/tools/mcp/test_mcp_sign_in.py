@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from typing import Any
 
 import httpx2
 import pytest
@@ -78,7 +79,7 @@ def test_a_storage_that_mixes_servers_up_is_noticed(tmp_path):
 
 
 def test_a_file_that_names_no_server_is_refused(tmp_path):
-    tokens = tmp_path / "tokens.json"
+    tokens: Any = tmp_path / "tokens.json"
     tokens.write_text('{"tokens": {"access_token": "access-of-somebody"}}')
     tokens.chmod(0o600)
     with protected() as url:
@@ -89,7 +90,7 @@ def test_a_file_that_names_no_server_is_refused(tmp_path):
         assert "it is no list of servers" in asyncio.run(main()).error
         assert not control(url, "seen")
     with pytest.raises(MisuseError, match="must be a path"):
-        OAuth(tokens=object())
+        OAuth(tokens=object())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("is_said", [True, False], ids=["expiry said", "expiry not said"])
