@@ -126,7 +126,11 @@ def exports():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", LINES)
+@pytest.mark.parametrize(
+    "page",
+    # test_readme.py runs the lines of the README one after the other
+    [pytest.param(page, marks=pytest.mark.full) if page == "README.md" else page for page in LINES],
+)
 def test_lines_of_the_page_run(page, exports, tmp_path, monkeypatch, capsys):
     if any("--toolkit" in line for line in LINES[page]):
         try:

@@ -85,6 +85,9 @@ CASES = {
     "choice": (CLAUDE, {"tools": [look], "tool_choice": "look"}, "!say Hi.", "became 'auto'"),
     "chain": (CLAUDE, {"chain": True}, "!say Hi.", "the conversation is sent whole"),
     "chain, chat": (CHAT, {"chain": True}, "!say Hi.", "the conversation is sent whole"),
+    "conversation": (CLAUDE, {"chain": "conversation"}, "!say Hi.", "the conversation is sent whole"),
+    "conversation, chat": (CHAT, {"chain": "conversation"}, "!say Hi.", "the conversation is sent whole"),
+    "conversation, Gemini": (GEMINI, {"chain": "conversation"}, "!say Hi.", "the conversation is sent whole"),
     "display": (CHAT, {"thinking": Thinking(display="omitted")}, "!say Hi.", "the display of reasoning"),
     "document": (
         CLAUDE,
@@ -194,6 +197,64 @@ def test_a_forced_tool_that_the_model_ignores_is_not_silent(choice, strict):
     assert words in result.reason
 
 
+ANSWER = {"title": "City", "type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("choice", ["any", "look"])
+def test_a_forced_tool_that_is_ignored_for_an_answer_of_a_type_is_not_silent(choice, strict, validated):
+    store = MemoryStore()
+    agent = Agent(
+        scripted('{"name": "Rome"}', model="sim:openai/gpt-6-sol"),
+        tools=[look],
+        tool_choice=choice,
+        output=ANSWER,
+        validate=[lambda answer: answer] if validated else [],
+        store=store,
+        on_adjusted="error" if strict else "event",
+    )
+    assert agent.settings.output.mode == "native"
+    result = agent.run_sync("?", session="s")
+    words = f"tool choice {choice!r} was not followed: the reply has no call"
+    assert list_adjustments(events_of(store)).count(words) == 1
+    assert result.stop == ("failed" if strict else "done")
+    assert strict or result.output == {"name": "Rome"}
+    assert (words in result.reason) == (strict or not validated)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("mode", ["auto", "any"])
+def test_several_calls_where_one_was_allowed_are_not_silent(mode, strict):
+    store, runs = MemoryStore(), []
+
+    @tool
+    def count(number: int) -> str:
+        """Count."""
+        runs.append(number)
+        return "counted"
+
+    agent = Agent(
+        scripted(
+            call_reply(("count", {"number": 1}), ("count", {"number": 2})),
+            "done",
+            model="sim:openai/gpt-6-sol",
+        ),
+        tools=[count],
+        tool_choice=ToolChoice(mode=mode, parallel=False),
+        store=store,
+        on_adjusted="error" if strict else "event",
+    )
+    result = agent.run_sync("?", session="s")
+    words = "parallel=False was not followed: the reply has several calls"
+    assert list_adjustments(events_of(store)).count(words) == 1
+    if strict:
+        assert (result.stop, words in result.reason, runs) == ("failed", True, [])
+    else:
+        assert (result.stop, sorted(runs)) == ("done", [1, 2])
+    assert strict or replay_sync("s", store=store).is_equal
+
+
 FORCEABLE = {model.endpoint.name: model.id for model in known_models() if model.abilities.forced_tools}
 
 
@@ -266,6 +327,20 @@ def test_a_word_that_does_not_exist_is_refused_when_the_agent_is_made(model, opt
     agent = Agent(model)
     with pytest.raises(MisuseError, match=words):
         agent.run_sync("?", thinking=Thinking(**option))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("name", ["temperature", "top_p"])
+@pytest.mark.parametrize("model", [CLAUDE, GPT, CHAT, GEMINI])
+def test_a_number_that_json_cannot_hold_is_refused(model, name, number):
+    """Written as JSON it would be null, so that the model's default applied without a word."""
+    given = Sampling(**{name: number})
+    with pytest.raises(MisuseError, match=f"{name}={number}"):
+        Agent(model, sampling=given)
+    with pytest.raises(MisuseError, match=f"{name}={number}"):
+        Agent(model).run_sync("?", sampling=given)
+    with pytest.raises(MisuseError, match=f"{name}={number}"):
+        Agent(model, sampling=lambda step: given).run_sync("?")
 
 
 def test_a_word_of_a_vendor_of_its_own_is_accepted():

@@ -454,6 +454,7 @@ def test_postgres_does_what_the_oracle_does(postgres):
         "lists all",
     ],
 )
+@pytest.mark.full
 @pytest.mark.slow
 def test_the_model_finds_a_store_that(bug):
     class Machine(StoreMachine):

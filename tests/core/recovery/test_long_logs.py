@@ -90,6 +90,7 @@ def apply_to_trace(trace, record, before, after):
     return [*trace.apply(record, before, after)]
 
 
+@pytest.mark.sampled
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_of_a_log_is_linear(records, reader):

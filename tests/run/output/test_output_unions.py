@@ -42,6 +42,28 @@ def test_a_list_is_the_union_of_its_types():
     assert Agent("sim:", output=[Refund]).settings.output == Agent("sim:", output=Refund).settings.output
 
 
+SCHEMA = {"title": "Refund", "type": "object", "properties": {"order": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        [SCHEMA],
+        [SCHEMA, SCHEMA],
+        [Refund, SCHEMA],
+        (Refund, {}),
+        [[Refund]],
+        [Refund, {Escalation}],
+    ],
+)
+def test_a_list_with_something_that_is_no_type_is_refused(output):
+    with pytest.raises(MisuseError, match="a list names types and functions") as caught:
+        Agent("sim:", output=output)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(MisuseError, match="a list names types and functions"):
+        Agent("sim:").run_sync("?", output=output)
+
+
 def test_an_empty_list_is_refused():
     with pytest.raises(MisuseError, match="`output` is an empty list; name at least one type"):
         Agent("sim:", output=[])

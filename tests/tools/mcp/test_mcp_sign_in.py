@@ -204,6 +204,11 @@ def test_a_registered_port_that_is_in_use_is_replaced(tmp_path):
 
 
 PUBLIC, OTHER = "https://93.184.216.34/mcp", "https://93.184.215.14/x"
+SPELLINGS = ("0.0.0.0", "[::]", "127.1", "[fe80::1]", "[fd00:ec2::254]", "100.100.100.200", "168.63.129.16")
+"""This machine and places of credentials, beside a server in a private network."""
+PREFIXES = ("::ffff:", "64:ff9b::", "::", "::ffff:0:")
+INNER = ("169.254.169.254", "127.0.0.1", "0.0.0.0", "100.100.100.200")
+"""The same inside of other addresses."""
 HOSTS = [
     (PUBLIC, OTHER, True),
     (PUBLIC, "https://93.184.216.34/anything", True),
@@ -227,6 +232,16 @@ HOSTS = [
     ("https://10.0.0.1/mcp", "https://127.0.0.1/x", False),
     ("https://10.0.0.1/mcp", "https://169.254.169.254/x", False),
     ("http://169.254.1.1/mcp", "http://169.254.1.1:8080/x", True),
+    ("https://10.0.0.1/mcp", "https://[::ffff:10.0.0.2]/x", True),
+    ("http://127.0.0.1:1/mcp", "http://0.0.0.0:2/x", True),
+    *(("https://10.0.0.1/mcp", f"https://{host}/x", False) for host in SPELLINGS),
+    *(
+        ("https://10.0.0.1/mcp", f"https://[{prefix}{inner}]/x", False)
+        for prefix in PREFIXES
+        for inner in INNER
+    ),
+    ("https://10.0.0.1/mcp", "https://[2002:a9fe:a9fe::1]/x", False),
+    ("https://10.0.0.1/mcp", "https://[2002:7f00:1::1]/x", False),
 ]
 
 
