@@ -6,6 +6,7 @@ With `on_adjusted="error"` the run ends instead of going on.
 import asyncio
 import json
 from base64 import b64encode
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -197,7 +198,12 @@ def test_a_forced_tool_that_the_model_ignores_is_not_silent(choice, strict):
     assert words in result.reason
 
 
-ANSWER = {"title": "City", "type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+ANSWER: dict[str, Any] = {
+    "title": "City",
+    "type": "object",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+}
 
 
 @pytest.mark.parametrize("validated", [False, True])
