@@ -4,6 +4,7 @@
 """
 
 import json
+from typing import Any
 
 import aiohttp
 import pytest
@@ -23,7 +24,8 @@ from bridle.serve.streams.ag_ui import AgUiAdapter
 from bridle.serve.streams.ui_messages import UiMessageAdapter
 from bridle.stores.memory import MemoryStore
 from bridle.values import events as e
-from bridle.values.message import Origin, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
+from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall, ToolResult
+from bridle.values.model import Origin
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.result import AttemptRestarted, CallReady, ReasoningDelta, TextDelta, ToolCallDelta
 from tests.serve.serving import serve_agents
@@ -50,7 +52,7 @@ def make_run(reasoning, text, calls, *, restarts=False):
             pieces.append(delta(ToolCallDelta(index=index, name="look", arguments=part, call_id=f"c{index}")))
         call = ToolCall(id=f"c{index}", name="look", arguments=ARGUMENTS)
         pieces.append(delta(CallReady(index=index, call=call)))
-    parts = [Reasoning(text="".join(reasoning))] if reasoning else []
+    parts: Any = [Reasoning(text="".join(reasoning))] if reasoning else []
     parts += [Text(text="".join(text))] if text else []
     parts += [ToolCall(id=f"c{index}", name="look", arguments=ARGUMENTS) for index in range(calls)]
     reply = Reply(parts=tuple(parts), stop=Stop.DONE, origin=ORIGIN)
@@ -226,7 +228,7 @@ async def test_a_router_is_mounted_in_another_application(tmp_path):
     mounted = router(Agent("sim:", name="shop", tools=[look]), store=tmp_path / "log.db")
     app = Starlette(
         routes=[StarletteMount("/agents", mounted)],
-        lifespan=lambda app: mounted.router.lifespan_context(mounted),
+        lifespan=lambda app: mounted.router.lifespan_context(mounted),  # type: ignore[arg-type]
     )
     async with serve(app) as url:
         client = Client(f"{url}/agents")
@@ -386,12 +388,12 @@ def shown_by_version_7(chunks):
                 del parts[len(parts) - parts[::-1].index("step") :]
                 inputs.clear()
             case "text-start" | "reasoning-start":
-                parts.append({"id": chunk["id"], "kind": chunk["type"].partition("-")[0], "text": ""})
+                parts.append({"id": chunk["id"], "kind": chunk["type"].partition("-")[0], "text": ""})  # type: ignore[arg-type]
             case "text-delta" | "reasoning-delta":
-                [part] = [each for each in parts if each != "step" and each.get("id") == chunk["id"]]
+                [part] = [each for each in parts if each != "step" and each.get("id") == chunk["id"]]  # type: ignore[attr-defined]
                 part["text"] += chunk["delta"]
             case "tool-input-start":
-                parts.append({"call": chunk["toolCallId"]})
+                parts.append({"call": chunk["toolCallId"]})  # type: ignore[arg-type]
             case "tool-input-available":
                 inputs.append({"call": chunk["toolCallId"]})
     assert all(each in parts for each in inputs)

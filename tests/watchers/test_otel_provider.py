@@ -105,7 +105,7 @@ def test_the_spans_of_a_run_go_through_the_application_s_provider(app):
     assert run.instrumentation_scope.name == "bridle"
     assert run.attributes["bridle.stop"] == "done" and run.start_time < run.end_time
     [exporter] = [each for _, each in module._exporters]
-    assert isinstance(exporter._chosen, provider_module.ProviderExporter)
+    assert isinstance(exporter._chosen, provider_module.ProviderExporter)  # type: ignore[attr-defined]
     assert "bridle-telemetry" not in list_threads() - before
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import typing
+from typing import Any
 
 import pytest
 
@@ -131,7 +132,7 @@ def test_every_end_without_an_answer_has_a_reply_or_an_error_of_the_wire(name, s
         assert collector.failure is None and collector.reply is not None
         return
     assert collector.reply is None
-    failure = use_words_of_wire(wire, collector.failure)
+    failure = use_words_of_wire(wire, collector.failure)  # type: ignore[arg-type]
     kind = KINDS.get(stop, "server")
     assert (failure.kind, failure.should_retry) == (kind, False)
     assert "why" in failure.message
@@ -145,7 +146,7 @@ SCHEMA = {
     "required": ["city", "sunny"],
     "additionalProperties": False,
 }
-FORMATS = {
+FORMATS: dict[str, Any] = {
     "openai_chat": {
         "response_format": {
             "type": "json_schema",
@@ -192,7 +193,7 @@ def test_the_response_format_of_a_client_applies_to_a_served_agent(name, stream,
         assert json.loads(text) == ANSWER
 
 
-OPEN = {name: value for name, value in SCHEMA.items() if name != "additionalProperties"}
+OPEN: dict[str, Any] = {name: value for name, value in SCHEMA.items() if name != "additionalProperties"}
 SCHEMAS = {
     "closed": SCHEMA,
     "open": OPEN,

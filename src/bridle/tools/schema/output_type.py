@@ -84,6 +84,12 @@ def make_output_type(wanted: object) -> OutputType[Any]:
     if isinstance(wanted, list | tuple):
         if not wanted:
             raise MisuseError("`output` is an empty list; name at least one type")
+        for each in wanted:
+            if isinstance(each, Mapping | list | tuple | set):
+                what = "a JSON Schema" if isinstance(each, Mapping) else f"{each!r}"
+                raise MisuseError(
+                    f"`output` is a list with {what} in it; a list names types and functions, a schema stands alone"
+                )
         wanted = Union[tuple(wanted)]  # noqa: UP007 - of any number of types
     if isinstance(wanted, Mapping):
         return _output_from_schema(wanted)
