@@ -678,6 +678,13 @@ BOUNDARIES = (
                 "never",
                 ("toolkit/test_planted_files.py::test_a_repository_that_exists_is_read_and_not_written",),
             ),
+            Guard(
+                "repository-by-two-writers",
+                "never",
+                (
+                    "toolkit/test_planted_files.py::test_a_piece_is_removed_if_another_process_adds_the_rest_while_it_is_written",
+                ),
+            ),
         ),
     ),
     Boundary(
@@ -688,6 +695,14 @@ BOUNDARIES = (
                 "mount-identity",
                 "never",
                 ("toolkit/test_held_roots.py::test_what_is_swapped_after_the_command_was_made_is_not_shown",),
+            ),
+            Guard(
+                "working-folder-held",
+                "removed",
+                (
+                    "toolkit/test_held_roots.py::test_an_mcp_server_is_not_started_in_a_folder_that_was_moved",
+                    "toolkit/test_held_roots.py::test_no_program_outside_of_a_sandbox_follows_a_folder_that_was_moved",
+                ),
             ),
         ),
     ),
@@ -738,6 +753,13 @@ BOUNDARIES = (
                 "sign-in-state-compare",
                 "without compare_digest",
                 ("tools/mcp/test_mcp_sign_in.py::test_a_callback_with_another_state_changes_nothing",),
+            ),
+            Guard(
+                "sign-in-inner-address",
+                'value ipaddress.ip_address(address.partition("%")[0])',
+                (
+                    "tools/mcp/test_mcp_sign_in.py::test_a_sign_in_reaches_no_host_that_the_server_must_not_name",
+                ),
             ),
             Guard(
                 "sign-in-host-allowed",
@@ -1325,6 +1347,11 @@ BOUNDARIES = (
                 "part-count-pattern",
                 'argument compile 0 rb"\\{"',
                 ("serve/test_serve_limits.py::test_parts_are_counted_over_all_messages",),
+            ),
+            Guard(
+                "value-count-limit",
+                "never",
+                ("serve/test_serve_limits.py::test_objects_are_counted_at_any_depth",),
             ),
         ),
     ),

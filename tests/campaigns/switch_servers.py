@@ -185,13 +185,13 @@ class Server:
             id=self.secret("reply", number, known=False),
         )
 
-    def secret(self, kind: str, number: object, *, prefix: str = "", known: bool = True) -> str:
+    def secret(self, kind: str, number: Any, *, prefix: str = "", known: bool = True) -> str:
         made = prefix + sha256(f"{self.name} {kind} {number}".encode()).hexdigest()[:24]
         if known:
             self.secrets.add(made)
         return made
 
-    def proof(self, kind: str, number: int, of: object) -> str:
+    def proof(self, kind: str, number: int, of: Any) -> str:
         made = self.secret(kind, number)
         self.handed.proofs[made] = of
         return made
@@ -201,7 +201,7 @@ class Server:
         self.handed.call_ids.add(made)
         return made
 
-    def item(self, kind: str, number: object) -> str:
+    def item(self, kind: str, number: Any) -> str:
         made = self.secret(kind, number, prefix=f"{kind}_")
         self.handed.item_ids.add(made)
         return made

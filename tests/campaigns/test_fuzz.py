@@ -12,6 +12,7 @@ import random
 import sys
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -128,7 +129,7 @@ def damaged(body: bytes, chance: random.Random) -> bytes:
 
 
 def changed(original: Original, chance: random.Random, changes: list[str]) -> bytes:
-    body = original.beats
+    body: Any = original.beats
     kind = chance.random()
     if kind < 0.75:
         body = mutated(body, original.places, chance, changes)

@@ -11,6 +11,7 @@ import sys
 import tomllib
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -142,7 +143,7 @@ def test_a_mistake_gets_one_clear_line_and_code_two(capsys, monkeypatch, tmp_pat
     monkeypatch.setattr("sys.stdin", io.StringIO())
     words, named = wrong(tmp_path)[mistake]
     try:
-        code = main(words)
+        code: Any = main(words)
     except SystemExit as exit_:
         code = exit_.code
     out, err = told(capsys)
@@ -480,7 +481,7 @@ def test_resume_keeps_the_options_of_a_run_unless_others_are_given(capsys, home,
         agent = Agent("sim:", store=str(home / "log.db"))
         tools = load_tools([paying(home)])
         more = {"tools": tools, "tool_choice": "pay", "budget": Budget(steps=1)}
-        ended = await agent.run(PROMPT, "s", model="sim:gemini/gemini-3.5-flash", **more)
+        ended = await agent.run(PROMPT, "s", model="sim:gemini/gemini-3.5-flash", **more)  # type: ignore[call-overload]
         await agent.store.close()
         return ended
 

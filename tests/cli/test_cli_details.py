@@ -5,6 +5,7 @@ import io
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -209,7 +210,10 @@ def test_resume_uses_the_instructions_that_functions_wrote_and_cannot_write_othe
     def roster() -> str:
         return "Two are on duty."
 
-    instructions = [PromptTemplate("tone", "Be {tone}.", variables=["tone"]).fill(tone="brief"), describe]
+    instructions: Any = [
+        PromptTemplate("tone", "Be {tone}.", variables=["tone"]).fill(tone="brief"),
+        describe,
+    ]
     agent = Agent("sim:", instructions=instructions, store=store)
     agent.run_sync("hello", "s")
     assert main(["run", "--session", "s", "!say Yes"]) == 0

@@ -20,7 +20,7 @@ from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply, text_reply
 from bridle.values.calls import PendingApproval, PermissionRule, Policy
 from bridle.values.errors import Failure, MisuseError
-from bridle.values.settings import Memory
+from bridle.values.memory import Memory
 from bridle.values.usage import Usage
 from bridle.watchers.console import Console
 from tests.cli.injections import INJECTIONS, got_through

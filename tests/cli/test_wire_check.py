@@ -2,13 +2,14 @@
 
 import gzip
 import json
+from typing import Any
 
 import pytest
 
 from bridle.cli.main import main
 from bridle.testing.wire.call_pairing import renumber_calls
 
-GOOD = {
+GOOD: dict[str, Any] = {
     "id": "made-1",
     "provider": "anthropic",
     "endpoint_host_kind": "anthropic",

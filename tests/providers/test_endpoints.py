@@ -411,11 +411,11 @@ def test_an_account_may_sign_instead_of_a_key():
     sent = OutgoingRequest(
         method="POST", url=f"{model.endpoint.base_url}/model/x/converse", headers=(), body=b"{}"
     )
-    headers = dict(sign(sent, 1_800_000_000.0))
+    headers = dict(sign(sent, 1_800_000_000.0))  # type: ignore[misc]
     assert "AKIDEXAMPLE" in headers["authorization"]
     assert "/eu-west-1/bedrock/" in headers["authorization"]
     assert "s3cret" not in repr(headers)
-    assert dict(sign(sent, 1_900_000_000.0)) != headers
+    assert dict(sign(sent, 1_900_000_000.0)) != headers  # type: ignore[misc]
     with_key = {**environ, "AWS_BEARER_TOKEN_BEDROCK": "a-key"}
     assert make_signer(model, with_key) is None
     assert find_key(model, with_key) == "a-key"

@@ -247,7 +247,7 @@ def test_a_hosted_call_that_starts_without_input_goes_back_with_its_arguments():
     codec = load_codec("anthropic")
     decoder = codec.new_decoder(request_for(sample_replies("anthropic")[0]), 200, {})
     decoder.feed(anthropic_call({**START, "type": "server_tool_use"}, *PIECES))
-    native = json.loads(decoder.close().parts[0].native)
+    native = json.loads(decoder.close().parts[0].native)  # type: ignore[arg-type]
     assert native["input"] == {"city": "Oslo"}
     assert "partial_json" not in native
 

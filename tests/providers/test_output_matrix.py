@@ -146,9 +146,9 @@ class Struct(msgspec.Struct):
     counts: dict[str, int] = {}
 
 
-Optionals = create_model("Optionals", **{f"f{n}": (str | None, None) for n in range(30)})
-Defaults = create_model("Defaults", **{f"f{n}": (int, n) for n in range(30)})
-Unions = create_model("Unions", **{f"f{n}": (int | str, ...) for n in range(20)})
+Optionals = create_model("Optionals", **{f"f{n}": (str | None, None) for n in range(30)})  # type: ignore[call-overload]
+Defaults = create_model("Defaults", **{f"f{n}": (int, n) for n in range(30)})  # type: ignore[call-overload]
+Unions = create_model("Unions", **{f"f{n}": (int | str, ...) for n in range(20)})  # type: ignore[call-overload]
 OPEN_SCHEMA = {"title": "open", "type": "object", "properties": {"a": {"type": "integer"}}}
 RECURSIVE_SCHEMA = {
     "title": "node",

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pydantic
@@ -159,7 +160,7 @@ def test_what_the_type_refuses_is_asked_for_again():
 
 
 def test_plain_schemas_give_plain_data():
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    schema: Any = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     result = Agent(scripted(call_reply(("final_answer", {"n": 1})), model=BY_CALL), output=schema).run_sync(
         "?"
     )
@@ -252,8 +253,8 @@ def test_no_key_ever_reaches_the_log(monkeypatch, tmp_path):
         {"max_tokens": -5},
         {"repeats_max": "3"},
         {"repeats_max": 1},
-        {"sampling": Sampling(temperature="hot")},
-        {"thinking": Thinking(budget_tokens="many")},
+        {"sampling": Sampling(temperature="hot")},  # type: ignore[arg-type]
+        {"thinking": Thinking(budget_tokens="many")},  # type: ignore[arg-type]
     ],
     ids=str,
 )
@@ -285,7 +286,7 @@ def test_a_budget_is_kept_as_what_it_is(limits, kept, tmp_path):
 
 def test_a_part_of_a_step_is_no_limit():
     with pytest.raises(MisuseError, match="whole"):
-        Budget(steps=2.5)
+        Budget(steps=2.5)  # type: ignore[arg-type]
 
 
 def test_half_a_character_harms_nobody():

@@ -184,7 +184,7 @@ async def _is_legal(agent, store, session):
     ended = next(record.event for record in reversed(await store.read(session)))
     assert isinstance(ended, e.RunEnded)
     failed = [record.event for record in await store.read(session) if isinstance(record.event, e.ModelFailed)]
-    usages = [event.usage for event in (ended, *failed) if event.usage is not None]
+    usages = [event.usage for event in (ended, *failed) if event.usage is not None]  # type: ignore[attr-defined]
     assert all(usage.incomplete for usage in usages)
     assert len(usages) == 1, (ended, failed)
     said = ended.partial_text.strip()

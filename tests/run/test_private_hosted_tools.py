@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from typing import Any
 
 import pytest
 
@@ -82,12 +83,12 @@ def test_the_provider_gets_the_definition_and_no_log_recording_or_terminal_does(
 
 def test_the_type_and_the_words_of_the_wire_stay_in_the_log():
     (spec,) = Agent(f"sim:{RESPONSES}", tools=[Hosted(MCP)]).settings.tools
-    shown = json.loads(spec.native)
+    shown = json.loads(spec.native)  # type: ignore[arg-type]
     assert (shown["type"], shown["require_approval"], list(shown)) == ("mcp", "never", list(MCP))
     assert {shown["server_url"], shown["authorization"], shown["headers"]["X-Note"]} == {"[hidden]"}
     plain = {"type": "web_search"}
     (spec,) = Agent(f"sim:{RESPONSES}", tools=[Hosted(plain)]).settings.tools
-    assert (json.loads(spec.native), spec.native_digest) == (plain, "")
+    assert (json.loads(spec.native), spec.native_digest) == (plain, "")  # type: ignore[arg-type]
 
 
 def test_an_error_that_repeats_any_value_is_kept_without_it(tmp_path):
@@ -185,7 +186,7 @@ class StoredPrompts:
             transport=InProcessTransport(self.answer),
             headers=(("x-goog-api-key", "AIzaSecretKeyOfThisTest0123"),),
         )
-        given = {"instructions": LONG, "tools": [Hosted(native)], "cache_by_name": True}
+        given: Any = {"instructions": LONG, "tools": [Hosted(native)], "cache_by_name": True}
         Agent(connection, store=self.store, clock=self.clock, **given).run_sync("Say yes.", session="s")
 
     def events(self, *kinds):

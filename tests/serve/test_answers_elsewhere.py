@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -148,7 +149,7 @@ async def test_a_run_goes_on_once_no_question_is_open(shop, tmp_path):
     prompt = '!call pay {"usd": 1}\n!call pay {"usd": 2}\n!then\n!say paid'
     async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
         (first, second), after = await prompt_until_waiting(serving.client, prompt, "a")
-        store = open_store(tmp_path / "log.db")
+        store: Any = open_store(tmp_path / "log.db")
         await elsewhere(store).approve("a", first.id)
         # The server has seen the first answer before the second one is given.
         await asyncio.wait_for(store.wait_for_records("a", after), PATIENCE_SECONDS)

@@ -72,7 +72,7 @@ def test_numbers_that_a_front_end_rounded_are_refused(asked, given):
 @pytest.mark.parametrize(("asked", "given"), [("1234567890123456789", 1234567890123456788), ("1.10", 1.1), ("7", 8),
                                               ("100", 100.0), ("9007199254740992", 9007199254740992), ("-0", 0)])  # fmt: skip
 def test_other_numbers_of_an_answer_are_taken(asked, given):
-    assert json.loads(encode_edited(f'{{"a": {asked}}}', {"a": given})) == {"a": given}
+    assert json.loads(encode_edited(f'{{"a": {asked}}}', {"a": given})) == {"a": given}  # type: ignore[arg-type]
 
 
 def answer_ag_ui(url, session, approval, given):

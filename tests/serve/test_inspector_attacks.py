@@ -9,6 +9,7 @@ import base64
 import json
 import struct
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -230,7 +231,7 @@ async def test_the_detectors_notice_attacks_that_succeed():
             assert any(sign in each for each in found), sign
 
 
-CONTENT = {
+CONTENT: dict[str, Any] = {
     "text": {name: (text, None) for name, text in TEXTS.items()},
     "media": {name: (name, media) for name, media in MEDIA.items()},
 }
@@ -465,4 +466,4 @@ async def test_the_policy_of_the_page_stops_what_was_injected_anyway():
 
 def test_there_are_seventy_attacks():
     kinds = (TEXTS, MEDIA, FROM_ELSEWHERE, INJECTED, HEADERS, PATHS, PLACES)
-    assert sum(map(len, kinds)) >= 70
+    assert sum(map(len, kinds)) >= 70  # type: ignore[arg-type]

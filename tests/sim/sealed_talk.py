@@ -103,7 +103,7 @@ class Watched:
             last = event
         return last.result
 
-    def again(self, change: Callable[[Body], object]) -> tuple[int, str]:
+    def again(self, change: Callable[[Body], Any]) -> tuple[int, str]:
         """The last request once more, changed: the status, and what is said when it is refused."""
         outgoing = self.asked[-1]
         body = json.loads(outgoing.body)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from bridle.ports.codec import HttpReply
 from bridle.ports.transport import OutgoingRequest, ResponseTimeline
@@ -32,7 +33,7 @@ FAMILIES = sorted(MODELS)
 LOOK = ToolSpec(name="look", parameters='{"type":"object","properties":{"city":{"type":"string"}}}')
 
 
-def question(family: str, prompt: str, *, stream: bool = True, **fields: object) -> Request:
+def question(family: str, prompt: str, *, stream: bool = True, **fields: Any) -> Request:
     said = Message(role="user", parts=(Text(text=prompt),), id="m1")
     fields = {"tools": (LOOK,), "max_tokens": 500, **fields}
     return Request(model=MODELS[family], messages=(said,), stream=stream, **fields)

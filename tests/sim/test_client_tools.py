@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ SCRIPT = '!call apply_patch {"input": "*** Begin Patch\\n+{\\"a\\": 1}\\n"}\n!th
 WORDS = '*** Begin Patch\n+{"a": 1}\n'
 
 
-def ask(simulator: Simulator, path: str, body: dict[str, object], *, stream: bool) -> list[dict[str, object]]:
+def ask(simulator: Simulator, path: str, body: dict[str, Any], *, stream: bool) -> list[dict[str, Any]]:
     """The JSON of an answer, or of every event of a streamed one."""
     sent = {**body, "stream": stream}
     asked = OutgoingRequest(
@@ -52,7 +53,7 @@ def ask(simulator: Simulator, path: str, body: dict[str, object], *, stream: boo
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
-def items_of(events: list[dict[str, object]]) -> list[dict[str, object]]:
+def items_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     last = events[-1]
     return last.get("response", last)["output"]
 

@@ -60,7 +60,7 @@ def test_a_fault_happens_once_where_it_can_and_then_all_is_well(name, family, st
         )
         assert heard != plain or pauses or name == "wrong-finish"
     if simulator.injected_faults:
-        assert uncached(told(request, put(simulator, request))) == uncached(plain)
+        assert uncached(told(request, put(simulator, request))) == uncached(plain)  # type: ignore[arg-type]
         simulator.check_finished()
 
 

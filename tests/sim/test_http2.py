@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from bridle.sim import http2
-from bridle.sim.server import ServerLimits, serve_simulator
+from bridle.sim.server import serve_simulator
+from bridle.sim.server_limits import ServerLimits
 from bridle.sim.simulator import Simulator
 
 pytest.importorskip("h2", reason="needs h2: pip install 'bridle[http2]'")

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from bridle.sim.server import ServerLimits, serve_simulator
+from bridle.sim.server import serve_simulator
+from bridle.sim.server_limits import ServerLimits
 from bridle.sim.simulator import Simulator
 
 PATIENCE_SECONDS = 10

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
@@ -37,7 +38,7 @@ def sent(request: Request, address: str = "") -> HttpReply:
         method=encoded.method, url=address + encoded.path, headers=encoded.headers, body=encoded.body
     )
     timeline = asyncio.run(answer(outgoing))
-    return HttpReply(status=timeline.status, headers=timeline.headers, frames=timeline.steps)
+    return HttpReply(status=timeline.status, headers=timeline.headers, frames=timeline.steps)  # type: ignore[arg-type]
 
 
 def decoded(request: Request, reply: HttpReply) -> Reply:
@@ -49,7 +50,7 @@ def decoded(request: Request, reply: HttpReply) -> Reply:
     return decoder.close()
 
 
-def asked(prompt: str, model: Model = DEFAULT, **fields: object) -> Request:
+def asked(prompt: str, model: Model = DEFAULT, **fields: Any) -> Request:
     return Request(
         model=model, messages=(Message(role="user", parts=(Text(text=prompt),), id="m1"),), **fields
     )

@@ -1,5 +1,7 @@
 """Token estimates: deterministic, in the right region, and a limit that holds."""
 
+from typing import Any
+
 import pytest
 
 from bridle.sim.cache.token_estimate import (
@@ -17,11 +19,11 @@ MODEL = Model(id="m", endpoint=Endpoint(name="sim", family="f"))
 ORIGIN = Origin(family="f", endpoint="sim", model="m")
 
 
-def asked(*parts: object, **fields: object) -> Request:
+def asked(*parts: Any, **fields: Any) -> Request:
     return Request(model=MODEL, messages=(Message(role="user", parts=parts),), **fields)
 
 
-def said(*parts: object) -> Reply:
+def said(*parts: Any) -> Reply:
     return Reply(parts=parts, stop=Stop.DONE, origin=ORIGIN)
 
 

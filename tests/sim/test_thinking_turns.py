@@ -6,6 +6,7 @@ the loop carry none, and a prompt after unfinished calls begins a turn of its ow
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ MODELS = [f"sim:anthropic/{name}" for name in ALLOWED]
 MODELS += [f"sim:bedrock_converse/anthropic.{name}" for name in ALLOWED]
 ENABLED = Thinking(mode="enabled", budget_tokens=2_000)
 LOOKS = '!call look {"at": "left"}\n!then\n!call look {"at": "right"}\n!then\n!say Seen.'
-FOREIGN = [
+FOREIGN: list[Any] = [
     {"role": "user", "content": "Look."},
     {
         "role": "assistant",

@@ -85,8 +85,6 @@ ELSEWHERE = {
     "test_switch.py::test_there_and_back": JUDGED,
     "test_switch.py::test_there_and_back_through_a_file_that_is_opened_anew_for_every_prompt": JUDGED,
 }
-KILLED = {"test_killed_workers.py::test_killed_workers", "test_killed_workers.py::test_killed_servers"}
-"""Tests that kill processes at any moment, also between a request and the simulator that hears it."""
 """Tests whose requests no strict simulator hears, and why."""
 UNTYPED = {
     "test_gateway_fields.py::test_every_field_arrives_on_the_same_wire_or_is_named_or_refused": TAKES_ALL,
@@ -159,8 +157,8 @@ def pytest_runtest_call(item):
 def closed(item, account):
     """What is wrong with what happened in a test; what happened is counted."""
     if item.told_by_programs.stat().st_size:
-        for told in listening.read(item.told_by_programs):
-            account.take(*told)
+        for process, told in listening.read(item.told_by_programs):
+            account.take_from_program(process, *told)
     mark = item.get_closest_marker("refusals")
     unasked = [
         told for rule, told in account.refusals if mark is None or (mark.args and rule not in mark.args)
@@ -178,8 +176,6 @@ def closed(item, account):
     untyped = [] if mark is not None or place in UNTYPED else list(account.untyped)
     _TOTALS.update(typed=0 if mark is not None else len(account.bodies), untyped=len(untyped))
     in_vain = mark is not None and not mark.args and not account.refusals
-    if place in KILLED:
-        account.heard |= account.asked
     return list(judged(account, unasked, untyped, in_vain=in_vain, listed=place in ELSEWHERE))
 
 

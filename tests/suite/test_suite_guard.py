@@ -35,6 +35,20 @@ from tests.sim.sim_families import put, question
 put(Simulator(), question("anthropic", "hi", max_tokens=10**9))
 """
 
+SENT = """
+import json, os, signal, sys
+body = {"model": "claude-sonnet-5-5", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
+sys.audit("bridle.asked", "", "/v1/messages", json.dumps(body).encode())
+"""
+
+
+def test_sent_by_a_program():
+    subprocess.run([sys.executable, "-c", SENT], check=True)
+
+
+def test_killed_before_it_was_heard():
+    subprocess.run([sys.executable, "-c", SENT + "os.kill(os.getpid(), signal.SIGKILL)"], check=False)
+
 
 def test_fine():
     assert Agent(scripted("yes")).run_sync("?").text == "yes"
@@ -111,6 +125,8 @@ def test_moved_and_told():
 '''
 OUTCOMES = {
     "test_fine": "",
+    "test_sent_by_a_program": "no strict simulator heard",
+    "test_killed_before_it_was_heard": "",
     "test_refused": "anthropic max-tokens-limit: max_tokens: 1000000000",
     "test_refused_in_a_program": "anthropic max-tokens-limit: max_tokens: 1000000000",
     "test_refused_and_meant": "",

@@ -11,6 +11,8 @@ they are listened to and four things are judged, by means that share nothing wit
                      (`ModelAsked.summary_of`): of how much of it is up to the harness, and the
                      conversation goes on from where it was
 
+A program that was killed may have sent a request that its simulator did not hear any more: that is excused.
+
 A log is known by the hash of its last record, not by its session's name: names come again in another store,
 and a log goes on in another process.  What a program says that a test started is written to a file and
 judged here, in the order in which it was written.
@@ -21,7 +23,7 @@ from collections import Counter
 
 import msgspec
 
-from tests.suite.listening import short
+from tests.suite.listening import ENDED, short
 from tests.wire.vendors.vendor_types import judge
 
 LISTS = ("messages", "input", "contents")
@@ -48,9 +50,18 @@ class Account:
         self.compared = self.told = self.chained = 0
         self._logs = {}
         self._open = {}
+        self._sent_by_programs = {}
 
     def take(self, kind, *told):
         getattr(self, f"_{kind}")(*told)
+
+    def take_from_program(self, process, kind, *told):
+        if kind == ENDED:
+            self._sent_by_programs.pop(process, None)
+            return
+        self.take(kind, *told)
+        if kind == "asked":
+            self._sent_by_programs.setdefault(process, Counter())[hash(told[-1])] += 1
 
     @property
     def untyped(self):
@@ -61,8 +72,9 @@ class Account:
 
     @property
     def elsewhere(self):
-        """Where requests went that no strict simulator heard."""
-        return sorted({self.where[body] for body in self.asked if self.asked[body] > self.heard[body]})
+        """Where requests went that no strict simulator heard, except those of programs that were killed."""
+        known = self.heard + sum(self._sent_by_programs.values(), Counter())
+        return sorted({self.where[body] for body in self.asked if self.asked[body] > known[body]})
 
     def _recorded(self, before, now, event, digest, aside=""):
         last, told = self._logs.pop(before, (None, False))

@@ -44,7 +44,7 @@ def test_a_recorded_run_is_replayed_without_anybody_there(tmp_path, family, stre
     again = asyncio.run(run(line, stream=stream))
     assert again.text == first.text == "Three."
     assert [message.parts for message in again.messages] == [message.parts for message in first.messages]
-    assert line.transport.remaining == 0
+    assert line.transport.remaining == 0  # type: ignore[attr-defined]
 
 
 def test_what_was_never_recorded_is_told_with_the_difference(tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def written(store, session):
 
 
 def test_a_file_is_read_once_per_session_and_recorded(project):
-    instructions = ["Be brief.", toolkit.project_instructions("AGENTS.md")]
+    instructions: Any = ["Be brief.", toolkit.project_instructions("AGENTS.md")]
     agent = Agent(scripted("a", "b", "c"), instructions=instructions, store=str(project / "log.db"))
     agent.run_sync("one", "first")
     (project / "AGENTS.md").write_text("Use spaces.")

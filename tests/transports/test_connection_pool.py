@@ -243,7 +243,7 @@ def test_somebody_elses_close_is_respected():
         closed = []
         loop = asyncio.new_event_loop()
         own = loop.close
-        loop.close = theirs = lambda: (closed.append(True), own())
+        loop.close = theirs = lambda: (closed.append(True), own())  # type: ignore[assignment]
         loop.run_until_complete(read(server.url))
         loop.run_until_complete(close_all())
         assert loop.close is theirs

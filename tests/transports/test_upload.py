@@ -2,6 +2,7 @@
 
 import asyncio
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,8 @@ def test_pieces_are_slices_of_the_body_and_the_first_is_small(size):
 
     async def send():
         connection = Http1Connection(asyncio.get_running_loop())
-        wire = connection.transport = Wire(connection, size)
+        wire: Any = Wire(connection, size)
+        connection.transport = wire
         await connection.request(b"", body)
         return wire.pieces
 

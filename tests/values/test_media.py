@@ -78,7 +78,7 @@ def test_bytes_are_recognized():
         Media.from_bytes(b"\x00\x01")
     for wrong in (PICTURE, b"", None):
         with pytest.raises(MisuseError, match="takes bytes"):
-            Media.from_bytes(wrong)
+            Media.from_bytes(wrong)  # type: ignore[arg-type]
 
 
 def test_paths_are_read(tmp_path):
@@ -340,7 +340,7 @@ def test_media_reaches_the_model_or_its_absence_is_said(wire, what, place, strea
         async with simulator(*script) as provider:
             agent = Agent(provider.model(WIRES[wire]), tools=[draw])
             prompt = "Draw." if place == "result" else [media, "Look."]
-            async for event in agent.stream(prompt, deltas=stream):
+            async for event in agent.stream(prompt, deltas=stream):  # type: ignore[arg-type]
                 last = event
             assert not provider.refusals
             records = await agent.store.read(last.result.session)

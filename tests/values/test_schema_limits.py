@@ -3,6 +3,7 @@
 import json
 import time
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ CASES = {
 
 
 FIELDS = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(3_000)}}
-REFERRING = {
+REFERRING: dict[str, Any] = {
     "to the root": {**FIELDS, "$defs": {f"d{n}": {"items": {"$ref": "#"}} for n in range(900)}},
     "to a definition": {
         "type": "object",
@@ -171,7 +172,8 @@ def test_errors_of_a_recursive_union_are_not_listed_when_that_is_exponential():
         "properties": {"x": {"$ref": "#/$defs/a"}},
         "$defs": {"a": {"oneOf": [*branch, {"const": 1}]}},
     }
-    value = wrong = 1
+    value: Any = 1
+    wrong = 1
     for _ in range(40):
         value = {"op": "or", "x": value}
     wrong = json.loads(json.dumps(value).replace("1}", "2}", 1))

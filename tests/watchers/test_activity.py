@@ -30,7 +30,7 @@ class Watch:
 
     def apply(self, *happenings):
         for each in happenings:
-            is_event = isinstance(each, e.EventBase)
+            is_event = isinstance(each, e.EventBase)  # type: ignore[attr-defined]
             self.activity.apply(seal_record(1, 1.0, each, GENESIS) if is_event else each)
 
     def lines(self, width=80):

@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, TypeVar, get_origin
 
 import msgspec
@@ -113,6 +114,16 @@ def check_thinking(thinking: Thinking | None, models: Iterable[Model]) -> Thinki
             listed = ", ".join(accepted)
             raise MisuseError(f"Thinking({name}={word!r}) does not exist; choose one of: {listed}")
     return thinking
+
+
+def check_sampling(sampling: Sampling | None) -> Sampling:
+    """The option; raises `MisuseError` for a number that JSON cannot hold, which would be left out."""
+    sampling = sampling or Sampling()
+    for name in ("temperature", "top_p"):
+        value = getattr(sampling, name)
+        if isinstance(value, float) and not isfinite(value):
+            raise MisuseError(f"Sampling({name}={value}) is no number that a request can hold")
+    return sampling
 
 
 OPTION_CHECKS: dict[str, tuple[str, Callable[[object], bool]]] = {

@@ -14,7 +14,12 @@ from decimal import Decimal
 from typing import Literal
 
 from .base import EventBase, Value
-from .budget import BudgetReserved, BudgetSettled, BudgetSnapshot, SubrunCharged, SubrunStarted, SubrunWaiting
+from .budget import BudgetReserved as BudgetReserved
+from .budget import BudgetSettled as BudgetSettled
+from .budget import BudgetSnapshot
+from .budget import SubrunCharged as SubrunCharged
+from .budget import SubrunStarted as SubrunStarted
+from .budget import SubrunWaiting as SubrunWaiting
 from .cache import CacheDegraded as CacheDegraded
 from .cache import CacheEvent, ConversationEvent
 from .cache import ConversationDropped as ConversationDropped
@@ -39,14 +44,12 @@ from .calls import ToolsRevealed as ToolsRevealed
 from .errors import Failure, FailureKind
 from .evals import TrialScored as TrialScored
 from .hooks import HookDecided as HookDecided
-from .memory import (
-    ContextRetrieved,
-    InstructionWritten,
-    MemoryLoaded,
-    NoteRemoved,
-    NoteWritten,
-    TemplateVersion,
-)
+from .memory import ContextRetrieved as ContextRetrieved
+from .memory import InstructionWritten as InstructionWritten
+from .memory import MemoryLoaded as MemoryLoaded
+from .memory import NoteRemoved as NoteRemoved
+from .memory import NoteWritten as NoteWritten
+from .memory import TemplateVersion
 from .message import CallOutcome, Message, PromptPart, Reply, ToolResult
 from .message import Compacted as Compacted
 from .message import PartRef as PartRef

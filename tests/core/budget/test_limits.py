@@ -148,14 +148,14 @@ def test_every_limit_leaves_everything_and_can_be_raised(limit, whose):
     if whose == "session":
         tight, wide = Budget(session=tight), Budget(session=wide)
     agent = Agent("sim:", tools=[look], max_tokens=50)
-    stopped = agent.run_sync('!call look {"city": "Paris"}\n!then\n!say It is sunny.', budget=tight)
+    stopped = agent.run_sync('!call look {"city": "Paris"}\n!then\n!say It is sunny.', budget=tight)  # type: ignore[call-overload]
     assert stopped.stop == stop
     assert stopped.reason
     assert ("session" in stopped.reason) == (whose == "session")
     assert stopped.messages
     again = asyncio.run(agent.resume(stopped.session))
     assert again.stop == stop, "nothing has changed"
-    result = asyncio.run(agent.resume(stopped.session, budget=wide))
+    result = asyncio.run(agent.resume(stopped.session, budget=wide))  # type: ignore[arg-type]
     assert (result.stop, result.text) == ("done", "It is sunny.")
 
 
@@ -240,9 +240,9 @@ def test_a_raised_budget_has_a_threshold_of_its_own():
     [
         lambda: Budget(wrap_up=1.5),
         lambda: Budget(wrap_up=0),
-        lambda: Budget(tool_calls=1.5),
+        lambda: Budget(tool_calls=1.5),  # type: ignore[arg-type]
         lambda: Budget(session=Budget(usd=1)),
-        lambda: Budget(tenant=5),
+        lambda: Budget(tenant=5),  # type: ignore[arg-type]
         lambda: Limits(usd=-1),
     ],
 )
@@ -293,7 +293,7 @@ def test_a_budget_that_cannot_be_held_is_refused_before_the_run_goes_on_with_it(
         lambda agent: agent.resume_stream("s", budget=Limits(usd=1)),
         lambda agent: agent.run_sync("go", tenant=None),
         lambda agent: agent.run_sync("go", caller=7),
-        lambda agent: Agent(scripted("x"), pool=Budget(usd=1)),
+        lambda agent: Agent(scripted("x"), pool=Budget(usd=1)),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_budget_or_nobodys_is_said_in_one_line(wrong):

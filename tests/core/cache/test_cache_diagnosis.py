@@ -298,7 +298,7 @@ def test_nobody_misses_what_is_no_longer_in_the_prompt(tmp_path, capsys, monkeyp
     assert len(walk_misses := [call for call in calls if call.missed_tokens]) >= 2
     assert all(call.expected_tokens <= call.prompt_tokens for call in calls)
     # The rates of the simulated model: $2.50 a million written, $0.10 read.
-    assert [float(call.usd) for call in walk_misses] == [
+    assert [float(call.usd) for call in walk_misses] == [  # type: ignore[arg-type]
         pytest.approx((call.expected_tokens - call.read_tokens) * 2.4e-6) for call in walk_misses
     ]
     assert main(["cache", "s", "--store", str(tmp_path / "log.db")]) == 0

@@ -216,7 +216,13 @@ async def converse(path, seed):
         window = chance.choice((None, None, 1_500, 4_000))
         budget = Budget(steps=4)
         driven = Agent(
-            line, store=store, clock=clock, repeats_max=None, budget=budget, context_tokens=window, **given
+            line,
+            store=store,
+            clock=clock,
+            repeats_max=None,
+            budget=budget,
+            context_tokens=window,
+            **given,  # type: ignore[arg-type]
         )
         clock.advance(chance.choice((1.0, 400.0)))
         await driven.run(

@@ -1,6 +1,7 @@
 """An agent with five hundred tools, and the bytes that it sends."""
 
 from dataclasses import replace as replaced
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -46,7 +47,7 @@ class DeafToScripts:
         return () if query.startswith("!") else await self._index.find(query, tools, limit)
 
 
-def catalogue(line: ModelConnection, **settings: object) -> Agent:
+def catalogue(line: ModelConnection, **settings: Any) -> Agent:
     return Agent(line, tools=TOOLS, tool_index=DeafToScripts(), **settings)
 
 

@@ -208,7 +208,7 @@ def test_in_doubt_probe(took_effect):
     probed = [r.event for r in asyncio.run(store.read("s")) if isinstance(r.event, e.ToolProbed)]
     assert len(probed) == (0 if took_effect else 1)
     for event in (*probed, *finished):
-        assert (event.call_id, event.name, event.arguments) == ("c1_0", made.spec.name, '{"amount":7}')
+        assert (event.call_id, event.name, event.arguments) == ("c1_0", made.spec.name, '{"amount":7}')  # type: ignore[attr-defined]
 
 
 def test_a_probe_that_fails_leaves_the_doubt():

@@ -217,7 +217,7 @@ def test_a_list_of_objects_and_a_nested_default_do_not_slip_past():
 def test_a_second_name_of_a_field_is_refused():
     pydantic = pytest.importorskip("pydantic")
 
-    class Payment(pydantic.BaseModel):
+    class Payment(pydantic.BaseModel):  # type: ignore[name-defined]
         model_config = pydantic.ConfigDict(populate_by_name=True, extra="allow")
         amount: int = pydantic.Field(5, alias="sum")
         to: str = pydantic.Field("shop", validation_alias=pydantic.AliasChoices("to", "target"))

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -101,7 +102,7 @@ def test_too_much_that_is_always_shown_is_the_users_to_settle():
     with pytest.raises(MisuseError, match="tools_shown_max must be an integer"):
         Agent("sim:", tools=TOOLS, tools_shown_max=0)
     with pytest.raises(BadTool, match="always"):
-        tool(always="yes")(ask_a_colleague.__wrapped__)
+        tool(always="yes")(ask_a_colleague.__wrapped__)  # type: ignore[attr-defined, call-overload]
 
 
 def test_a_tool_of_ones_own_that_is_called_like_the_search_is_refused_only_when_both_are_there():
@@ -204,7 +205,7 @@ def test_elsewhere_the_prompt_moves_with_a_recorded_event_only_and_tools_are_app
     assert b"defer_loading" not in b"".join(bodies)
 
 
-def tools_on_wire(body: bytes) -> list[dict[str, object]]:
+def tools_on_wire(body: bytes) -> list[dict[str, Any]]:
     return msgspec.json.decode(body)["tools"]
 
 

@@ -175,7 +175,7 @@ class SchemaServer(BaseHTTPRequestHandler):
     """Answers every request with a schema that accepts everything."""
 
     def do_GET(self):
-        self.server.asked.append(self.path)
+        self.server.asked.append(self.path)  # type: ignore[attr-defined]
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.end_headers()
@@ -187,13 +187,13 @@ class SchemaServer(BaseHTTPRequestHandler):
 
 def test_a_schema_can_never_make_the_check_fetch_anything():
     with ThreadingHTTPServer(("127.0.0.1", 0), SchemaServer) as server:
-        server.asked = []
+        server.asked = []  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}/schema.json"
         spec = ToolSpec(name="far", parameters=json.dumps({"type": "object", "$ref": address}))
         problem = check_arguments(spec, "{}")
         server.shutdown()
-    assert (problem.kind, server.asked) == ("broken_tool", [])
+    assert (problem.kind, server.asked) == ("broken_tool", [])  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("name", "names", "expected"), [
@@ -212,7 +212,7 @@ def test_a_catalogue_is_not_recited():
     assert "and 488 more" in words
 
 
-KEYS = st.sampled_from([*TRIP["properties"], "kind", "x"])
+KEYS = st.sampled_from([*TRIP["properties"], "kind", "x"])  # type: ignore[misc]
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),

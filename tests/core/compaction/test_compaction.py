@@ -3,6 +3,7 @@
 import asyncio
 import re
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -180,7 +181,7 @@ def test_fewer_pictures_than_may_stay_all_stay(count):
     walk.run(count)
     wish = replace(walk.state.settings.compaction, pictures=5)
     state = replace(walk.state, settings=replace(walk.state.settings, compaction=wish))
-    assert list(STRATEGIES[0].find_changes(state)) == []
+    assert list(STRATEGIES[0].find_changes(state)) == []  # type: ignore[misc]
 
 
 def test_it_says_what_it_costs():
@@ -499,12 +500,12 @@ def test_a_run_cancelled_during_a_summary_is_paid_for_and_goes_on():
             event = getattr(happening, "event", None)
             if isinstance(event, e.ModelAsked) and event.summarizes_until and not self.done:
                 self.done = True
-                self.task.get_loop().call_soon(self.task.cancel)
+                self.task.get_loop().call_soon(self.task.cancel)  # type: ignore[attr-defined]
 
         done = False
 
     async def story():
-        stop = Stop()
+        stop: Any = Stop()
         walk = Walk(ANTHROPIC, watchers=[stop])
         stop.task = asyncio.create_task(walk.agent.run(PROMPT.format(12), "s"))
         with pytest.raises(asyncio.CancelledError):

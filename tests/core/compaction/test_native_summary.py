@@ -86,7 +86,7 @@ def test_making_it_is_paid_for_like_any_call(model):
     made = [event for event in replies if event.summarizes_until]
     assert made
     assert all(event.usd is not None and event.usd > 0 and event.reply.usage.prompt > 1_000 for event in made)
-    assert result.cost == pytest.approx(float(sum(event.usd for event in replies)))
+    assert result.cost == pytest.approx(float(sum(event.usd for event in replies)))  # type: ignore[misc]
 
 
 def test_thoughts_of_the_newest_turns_are_taken_behind_it():

@@ -4,6 +4,8 @@ Random conversations are put to models with small windows, which refuse now and 
 Nothing is asked of the random but that the conversation is one.
 """
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -75,7 +77,7 @@ def begun(messages, window, keep, bound, *, able=False):
             e.Prompted(parts=(Text(text="<now> go on"),)),
         )
     ):
-        state = apply_event(state, event, float(at), f"p{at}")
+        state = apply_event(state, event, float(at), f"p{at}")  # type: ignore[arg-type]
     return state
 
 
@@ -93,7 +95,7 @@ def test_what_is_sent_is_legal_and_keeps_what_people_said(messages, window, keep
     asked = 0
     for at, fate in enumerate(fates):
         (effect,) = next_effects(state)
-        told = []
+        told: Any = []
         match effect:
             case EndRun(stop=stop):
                 assert stop in ("context", "no_progress")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from bridle.values.model import Origin
 from docs.prompt_layers import PROMPT_LAYERS, STABILITY_LEVELS
 from tests.suite.wire_models import VENDOR_MODELS
 
-WORDS = {
+WORDS: dict[str, Any] = {
     "tools": "Weighs the tools-word.",
     "system": "The system-word.",
     "memory": "The memory-word.",
@@ -65,7 +66,7 @@ def test_every_wire_keeps_the_order(model):
     line = ModelConnection(
         model=located, codec=load_codec(located.endpoint.family), transport=InProcessTransport(answer)
     )
-    settings = {
+    settings: Any = {
         "tools": [weigh],
         "instructions": [write_session, per_turn(write_turn), WORDS["system"]],
         "memory": Memory(tools=False),

@@ -403,7 +403,7 @@ def test_a_call_is_forced_until_it_was_made(model, choice):
     script = call_reply(("look", {})), call_reply(("look", {"where": "there"})), "done"
     modes, result = list_choices(choice, *script, model=model)
     assert (modes, result.stop, result.text) == ([mode, "auto", "auto"], "done", "done")
-    always = ToolChoice(mode=mode, name="" if mode == "any" else "look", every_step=True)
+    always = ToolChoice(mode=mode, name="" if mode == "any" else "look", every_step=True)  # type: ignore[arg-type]
     assert set(list_choices(always, *script, model=model)[0]) == {mode}
 
 

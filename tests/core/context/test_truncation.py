@@ -90,7 +90,7 @@ def test_it_is_an_event_or_the_end(caplog):
     assert "raise it there, or send less" in result.reason
     assert [part.outcome for message in result.messages for part in message.results] == ["cancelled"]
     with pytest.raises(MisuseError):
-        Agent("sim:", on_truncation="shout")
+        Agent("sim:", on_truncation="shout")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -402,7 +402,7 @@ def test_whatever_is_refused_the_run_goes_on_or_ends_and_the_log_keeps_everythin
                     assert (request.model.model_key, request.messages) not in sent
                     sent.append((request.model.model_key, request.messages))
         kind = "overloaded" if happening == "overloaded" else "reasoning_refused"
-        refuse(story, Failure(kind=kind, message="no"))
+        refuse(story, Failure(kind=kind, message="no"))  # type: ignore[arg-type]
     fresh = State()
     for number, event in enumerate(story.told, 1):
         fresh = apply_event(fresh, event, float(number), proof=f"p{float(number)}")

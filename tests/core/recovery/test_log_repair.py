@@ -61,7 +61,7 @@ class Foreign(MemoryStore):
         super().__init__()
         self.records = list(records)
 
-    async def read(self, session, after=0):
+    async def read(self, session, after=0):  # type: ignore[override]
         return tuple(self.records[after:])
 
     async def append(self, session, after, records, *, epoch=None):

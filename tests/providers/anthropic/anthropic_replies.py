@@ -1,6 +1,7 @@
 """Replies of Anthropic, for tests: made of events and blocks."""
 
 import json
+from typing import Any
 
 from bridle.values.errors import Failure
 from bridle.values.message import Opaque, Reasoning, Reply, Stop, Text, ToolCall
@@ -11,7 +12,7 @@ from tests.providers.kit.decode_kit import DecodeCases, Sample, slice_body
 from tests.providers.kit.wire_kit import Wire
 
 WIRE = Wire("anthropic", "claude-x")
-BEGIN = {
+BEGIN: dict[str, Any] = {
     "type": "message_start",
     "message": {"id": "msg_1", "model": "claude-x-2026", "content": [], "usage": {}},
 }
@@ -131,7 +132,11 @@ UNKNOWN = told(
 )
 
 
-ALL = {**BEGIN["message"], "content": [{"type": "text", "text": "all"}], "stop_reason": "tool_use"}
+ALL: dict[str, Any] = {
+    **BEGIN["message"],
+    "content": [{"type": "text", "text": "all"}],
+    "stop_reason": "tool_use",
+}
 COMPLETE = stream({"type": "message_start", "message": ALL}, END)
 
 

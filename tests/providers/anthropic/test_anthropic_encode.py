@@ -11,7 +11,7 @@ from bridle.providers.wire.encoded_history import CONTINUE_TEXT
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Message, Opaque, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Abilities, Origin
-from bridle.values.request import Breakpoint, Extra, Request, Thinking, ToolSpec
+from bridle.values.request import Breakpoint, Request, Thinking, ToolSpec
 from tests.providers.anthropic.anthropic_requests import ENDPOINT, OWN, SIGNED, TALK
 from tests.providers.kit.encode_kit import FOREIGN, call, results, user
 
@@ -65,17 +65,6 @@ def test_a_mark_on_tools_avoids_a_tool_that_is_loaded_later():
     )
     assert body["tools"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
     assert "cache_control" not in body["tools"][1]
-
-
-def test_extras_add_and_never_replace():
-    body = sent(
-        ask(
-            user("hi"),
-            thinking=Thinking(effort="high"),
-            extras=(Extra(name="output_config", json='{"effort":"low","task_budget":{"total":20000}}'),),
-        )
-    )
-    assert body["output_config"] == {"effort": "high", "task_budget": {"total": 20000}}
 
 
 # Messages

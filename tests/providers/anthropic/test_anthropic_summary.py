@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -32,7 +33,7 @@ def summed_up(*parts: Opaque, origin: Origin | None = OWN) -> Message:
     return Message(role="user", parts=parts or (SIGNED,), origin=origin)
 
 
-def ask(*messages: Message, **fields: object) -> Request:
+def ask(*messages: Message, **fields: Any) -> Request:
     return Request(**{"model": MODEL, "messages": messages, **fields})
 
 

@@ -58,12 +58,16 @@ def test_settings_go_where_the_dialect_says():
         model=model,
         thinking=Thinking(mode="enabled", effort="low", display="x", budget_tokens=5),
         sampling=Sampling(top_k=7),
-        extras=(Extra(name="additionalModelRequestFields", json='{"a":1,"reasoningConfig":{"type":"x"}}'),),
+        extras=(
+            Extra(
+                name="additionalModelRequestFields", json='{"a":1,"reasoningConfig":{"type":"enabled","b":2}}'
+            ),
+        ),
     )
     assert sent(request)["additionalModelRequestFields"] == {
         "a": 1,
         "inferenceConfig": {"topK": 7},
-        "reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"},
+        "reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low", "b": 2},
     }
 
 

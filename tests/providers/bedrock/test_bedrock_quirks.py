@@ -1,6 +1,7 @@
 """Oddities of real streams and of gateways in front of them: each gives the reply of the clean stream."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.usage import Usage
 from tests.providers.bedrock.bedrock_replies import HERE, WIRE, stream
 
-CLEAN = [
+CLEAN: list[Any] = [
     ("messageStart", {"role": "assistant"}),
     ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "hm"}}}),
     ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"signature": "sig"}}}),

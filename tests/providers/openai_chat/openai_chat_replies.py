@@ -433,7 +433,7 @@ DECODE = DecodeCases(
         (b"data: 7\n\n", "garbled"),
     ],
     deltas={
-        kind: (lambda count, kind=kind: make_slices(kind, count), " word" if kind == "words" else "")
+        kind: (lambda count, kind=kind: make_slices(kind, count), " word" if kind == "words" else "")  # type: ignore[misc]
         for kind in DELTAS
     },
     rich=[

@@ -90,8 +90,8 @@ def test_deep_nesting_is_a_reply_or_the_servers_fault(depth):
 
 COUNTED = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 PRICED = Price(
-    tiers=(Rates(input=1, output=1, cache_read=1, cache_write=1, cache_write_1h=None),),
-    hosted=tuple(HostedRate(count=name, usd=1) for name in ("searches", "pages", "containers")),
+    tiers=(Rates(input=1, output=1, cache_read=1, cache_write=1, cache_write_1h=None),),  # type: ignore[arg-type]
+    hosted=tuple(HostedRate(count=name, usd=1) for name in ("searches", "pages", "containers")),  # type: ignore[arg-type]
 )
 
 

@@ -3,13 +3,15 @@
 import json
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load_codec
-from bridle.providers.openai_chat.codec import ChatCodec, ChatDialect
+from bridle.providers.openai_chat.codec import ChatCodec
+from bridle.providers.openai_chat.dialect import ChatDialect
 from bridle.testing import check_codec
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Message, Reasoning, Stop, Text, ToolCall
@@ -559,7 +561,7 @@ DETAILS = [
     {"type": "reasoning.text", "text": "", "signature": "sig", "index": 1},
     {"type": "reasoning.next_year", "shape": [1, {"a": None}]},
 ]
-MESSAGES = {
+MESSAGES: dict[str, Any] = {
     "reasoning": {"content": "Hi", "reasoning": "Well."},
     "reasoning_content": {"content": "Hi", "reasoning_content": "Well."},
     "both": {"content": "Hi", "reasoning": "Well.", "reasoning_content": "Well."},

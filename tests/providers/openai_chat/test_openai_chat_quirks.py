@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from bridle.providers.openai_chat.codec import ChatCodec, ChatDialect
+from bridle.providers.openai_chat.codec import ChatCodec
+from bridle.providers.openai_chat.dialect import ChatDialect
 from bridle.values.errors import ProviderError
 from bridle.values.message import Message, Reasoning, Stop, Text, ToolCall
 from bridle.values.model import Endpoint, Model

@@ -79,7 +79,7 @@ def test_a_free_text_tool_is_chosen_by_its_own_type():
     assert body["tool_choice"] == {"type": "custom", "name": "patch"}
 
 
-def test_extras_add_and_never_replace():
+def test_extras_add_what_the_request_lacks():
     allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "look"}]}
     body = sent(
         ask(
@@ -87,7 +87,7 @@ def test_extras_add_and_never_replace():
             thinking=Thinking(effort="high"),
             tools=(ToolSpec(name="look"),),
             extras=(
-                extra("reasoning", {"effort": "low", "context": "all_turns"}),
+                extra("reasoning", {"effort": "high", "context": "all_turns"}),
                 extra("tool_choice", allowed),
             ),
         )

@@ -120,15 +120,15 @@ class Made:
             return self.chance.choice([*SCALARS, *self.tags])
         inner = lambda: self.make_type(depth - 1)  # noqa: E731
         if kind < 0.6:
-            return list[inner()]
+            return list[inner()]  # type: ignore[misc]
         if kind < 0.65:
-            return tuple[inner(), ...]
+            return tuple[inner(), ...]  # type: ignore[misc]
         if kind < 0.7:
-            return tuple[inner(), inner()]
+            return tuple[inner(), inner()]  # type: ignore[misc]
         if kind < 0.74:
-            return set[self.chance.choice((int, str, date, float))]
+            return set[self.chance.choice((int, str, date, float))]  # type: ignore[misc]
         if kind < 0.8:
-            return dict[str, inner()]
+            return dict[str, inner()]  # type: ignore[misc]
         if kind < 0.9:
             return Union[tuple(inner() for _ in range(2))]  # noqa: UP007
         return self.make_class(depth - 1, None)
@@ -184,6 +184,9 @@ class Made:
         return given if technology == "typed_dict" else wanted(**given)
 
 
+made: Any
+
+
 def make_class(technology, name, fields, made):
     """A class with these fields; the default of an optional one is a value of its type."""
     defaults = {key: made.value_of(held) for key, (held, optional) in fields.items() if optional}
@@ -208,7 +211,7 @@ def make_class(technology, name, fields, made):
         ]
         return dataclasses.make_dataclass(name, listed)
     if technology == "named_tuple":
-        made = NamedTuple(name, [(k, fields[k][0]) for k in ordered])
+        made = NamedTuple(name, [(k, fields[k][0]) for k in ordered])  # type: ignore[misc, no-redef]
         made.__new__.__defaults__ = tuple(safe[k] for k in ordered if k in safe)
         made._field_defaults = {k: safe[k] for k in ordered if k in safe}
         return made
@@ -217,8 +220,8 @@ def make_class(technology, name, fields, made):
         tags = {"tag_field": "op", "tag": name.lower()} if technology == "tagged_struct" else {}
         return msgspec.defstruct(name, listed, kw_only=True, **tags)
     config = ConfigDict(extra="allow") if technology == "open_pydantic" else ConfigDict()
-    listed = {k: (fields[k][0], safe.get(k, ...)) for k in ordered}
-    return create_model(name, __config__=config, **listed)
+    listed: Any = {k: (fields[k][0], safe.get(k, ...)) for k in ordered}  # type: ignore[no-redef]
+    return create_model(name, __config__=config, **listed)  # type: ignore[arg-type]
 
 
 def same(first: Any, second: Any) -> bool:
@@ -505,7 +508,7 @@ def test_a_boolean_is_no_number_of_an_enum_in_a_pydantic_model(held):
 
 def test_a_model_may_make_a_number_of_a_boolean():
     model = create_model("Counted", held=(Annotated[bool, AfterValidator(int)], ...), other=(bool | One, ...))
-    made = make_output_type(model).load('{"held": true, "other": true}')
+    made: Any = make_output_type(model).load('{"held": true, "other": true}')
     assert (made.held, type(made.held), made.other) == (1, int, True)
 
 
@@ -616,7 +619,7 @@ def test_fields_of_a_generic_type_tell_its_forms_apart():
 def test_lists_that_are_arriving_have_the_type_of_their_end(wanted, text, expected):
     """The number of items of each partial answer, in order; none while the type is not certain or does not accept it."""
     output = make_output_type(wanted)
-    tracker, seen = PartialTracker(output), []
+    tracker, seen = PartialTracker(output), []  # type: ignore[arg-type]
     for letter in f'{{"value": {text}}}':
         tracker.apply(TextDelta(text=letter))
         partial = tracker.read()
@@ -645,7 +648,7 @@ def test_a_changed_answer_keeps_its_type():
         return Reject(answer.reason, 7)
 
     line = scripted('{"value": {"type": "Approve", "reason": "r"}}')
-    assert Agent(line, output=[Approve, Reject], validate=harden).run_sync("?").output == Reject("r", 7)
+    assert Agent(line, output=[Approve, Reject], validate=harden).run_sync("?").output == Reject("r", 7)  # type: ignore[misc]
 
     def decide(reason: str) -> Approve | Reject:
         return Reject(reason)

@@ -153,7 +153,7 @@ def list_request_schemas(body):
     for held in list(tools):
         tools += held.get("functionDeclarations") or held.get("function_declarations") or []
     for held in tools:
-        held = held.get("function") if isinstance(held.get("function"), dict) else held
+        held = held.get("function") if isinstance(held.get("function"), dict) else held  # type: ignore[assignment]
         for word in ("input_schema", "parametersJsonSchema", "parameters_json_schema", "parameters"):
             if isinstance(held.get(word), dict) and held.get("type", "function") in ("function", "custom"):
                 yield lower_types(held[word])

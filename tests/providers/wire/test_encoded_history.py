@@ -37,7 +37,7 @@ class Counting:
 def line(*texts, start=1):
     roles = ("user", "assistant")
     return tuple(
-        Message(role=roles[(start + n) % 2], parts=(Text(text=text),), id=f"m{start + n}")
+        Message(role=roles[(start + n) % 2], parts=(Text(text=text),), id=f"m{start + n}")  # type: ignore[arg-type]
         for n, text in enumerate(texts)
     )
 
@@ -148,7 +148,7 @@ def test_the_head_is_made_again_only_when_it_changes():
         return what
 
     for made_of in (("m", (1, 2)), ("m", (1, 2)), ("n", (1, 2))):
-        kept.set_head(made_of, lambda made_of=made_of: make(made_of[0].encode()))
+        kept.set_head(made_of, lambda made_of=made_of: make(made_of[0].encode()))  # type: ignore[misc]
     assert made == [b"m", b"n"]
     assert kept.build_body(line("a"), b"")[0] == b'n<assistant:"a">'
 

@@ -140,7 +140,7 @@ def test_time_around_is_time_inside():
         """Find out."""
         clock.advance(4)
         result = await inner.run("!say Because.")
-        return (await inner.store.read(result.session))[1].event.budget.seconds
+        return (await inner.store.read(result.session))[1].event.budget.seconds  # type: ignore[return-value]
 
     outer = Agent(scripted(call_reply(("research", {})), "fine"), tools=[research], clock=clock)
     result = outer.run_sync("?", budget=Budget(seconds=10))

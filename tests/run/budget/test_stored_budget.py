@@ -247,7 +247,7 @@ def test_a_line_whose_writer_died_between_two_is_gone_on_with(monkeypatch):
     async def go_on():
         nonlocal head
         for number, event in enumerate(events, start=1):
-            record = seal_record(number, 1.0, event, head)
+            record = seal_record(number, 1.0, event, head)  # type: ignore[arg-type]
             await store.append(budget_log_name("q4", 1), number - 1, (record,))
             head = record.hash
         first = Agent("sim:", store=store, pool=StoredBudget(steps=2, name="q4"))
@@ -360,7 +360,7 @@ def test_what_a_log_tells_of_a_call_whose_caller_is_gone(own, its, amount, how):
 
 def test_a_caller_whose_log_cannot_be_trusted_is_taken_to_have_spent_it_all():
     class Damaged(MemoryStore):
-        async def read(self, session, after=0):
+        async def read(self, session, after=0):  # type: ignore[override]
             if session == "dead":
                 raise Corrupt("record 3 was changed")
             return await super().read(session, after)
@@ -368,9 +368,9 @@ def test_a_caller_whose_log_cannot_be_trusted_is_taken_to_have_spent_it_all():
     store, clock = Damaged(), FakeClock()
 
     async def go_on():
-        dead = BudgetReserver(open_budget_log(store, "q4"), Limits(tokens=100), clock, "dead", 0)
+        dead = BudgetReserver(open_budget_log(store, "q4"), Limits(tokens=100), clock, "dead", 0)  # type: ignore[arg-type]
         await dead.reserve(Reservation(pool="", tokens=60, id="dead#1"), lambda usd, tokens: None)
-        alive = BudgetReserver(open_budget_log(store, "q4"), Limits(tokens=100), clock, "alive", 0)
+        alive = BudgetReserver(open_budget_log(store, "q4"), Limits(tokens=100), clock, "alive", 0)  # type: ignore[arg-type]
         return await alive.reserve(Reservation(pool="", tokens=50, id="alive#1"), lambda usd, tokens: None)
 
     assert asyncio.run(go_on()) is None
@@ -409,7 +409,7 @@ def test_what_a_killed_run_inside_a_tool_had_spent_is_in_the_log_around_it(share
     assert result.stop == "done"
     booked = asyncio.run(list_session_entries(store, "outer"))
     assert charged.id in {entry.id for entry in booked}
-    assert result.cost == pytest.approx(float(sum(entry.usd for entry in booked if entry.outcome != "lost")))
+    assert result.cost == pytest.approx(float(sum(entry.usd for entry in booked if entry.outcome != "lost")))  # type: ignore[misc]
     account = asyncio.run(_settled_for_good(store))
     everything = asyncio.run(list_all_entries(store))
     lost = [entry for entry in everything if entry.outcome == "lost"]
@@ -419,7 +419,7 @@ def test_what_a_killed_run_inside_a_tool_had_spent_is_in_the_log_around_it(share
         if isinstance(record.event, BudgetSettled) and record.event.source == "presumed"
     ]
     assert (len(lost), len(presumed), account.open_reservations) == (1, 1, {})
-    known = sum(entry.usd for entry in everything if entry.outcome != "lost")
+    known = sum(entry.usd for entry in everything if entry.outcome != "lost")  # type: ignore[misc]
     assert account.spent.usd == known + presumed[0]
     asyncio.run(store.close())
 

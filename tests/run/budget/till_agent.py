@@ -10,6 +10,7 @@ python till_agent.py STORE nested USD       the same, in a run inside a tool, at
 import asyncio
 import json
 import sys
+from typing import Any
 
 from bridle import Agent, Budget, Limits, StoredBudget, TextDelta, tool
 from bridle.values.events import ModelAsked
@@ -37,13 +38,13 @@ async def runs(path: str, many: str, usd: str, period: str | None = None) -> Non
 class Stuck:
     """A store that stops at the question to the model."""
 
-    def __init__(self, store: object) -> None:
+    def __init__(self, store: Any) -> None:
         self._store = store
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def append(self, session: str, after: int, records: object, *, epoch: int | None = None) -> None:
+    async def append(self, session: str, after: int, records: Any, *, epoch: int | None = None) -> None:
         if any(isinstance(record.event, ModelAsked) for record in records):
             await now()
         await self._store.append(session, after, records, epoch=epoch)
@@ -57,7 +58,7 @@ async def now() -> None:
 class Watcher:
     """Speaks up when the model has begun to, and goes silent for long."""
 
-    def on_event(self, session: str, happening: object) -> None:
+    def on_event(self, session: str, happening: Any) -> None:
         if isinstance(happening, TextDelta):
             print("now", flush=True)
 
@@ -84,7 +85,7 @@ async def nested(path: str, usd: str) -> None:
 ASK = '!call ask {"city": "Paris"}\n!then\n!say It is so.'
 
 
-def outer_agent(store: object, pool: StoredBudget, prompt: str, *watchers: Watcher) -> Agent[object, str]:
+def outer_agent(store: Any, pool: StoredBudget, prompt: str, *watchers: Watcher) -> Agent[object, str]:
     inner = Agent("sim:", tools=[get_weather], store=store, max_tokens=300, watchers=watchers)
 
     @tool(effect="read", on_unknown="retry")

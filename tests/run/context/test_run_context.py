@@ -190,7 +190,7 @@ def test_a_stream_without_its_context_is_refused_at_the_call():
     with needs("tool `read_record` needs a context of type Clinic, which is never stored"):
         agent.stream("?")
     with needs("tool `read_record` needs a context of type Clinic, not int"):
-        agent.stream("?", context=5)  # type: ignore[arg-type]
+        agent.stream("?", context=5)
 
 
 def test_a_stream_without_the_context_of_an_agent_that_may_take_over_is_refused_at_the_call():

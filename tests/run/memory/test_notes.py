@@ -696,4 +696,4 @@ def test_an_agent_says_what_memory_is():
     with pytest.raises(MisuseError, match="characters_max"):
         agent(MemoryStore(), "one", memory=Memory(characters_max=0))
     with pytest.raises(MisuseError, match="refresh"):
-        agent(MemoryStore(), "one", memory=Memory(refresh="never"))
+        agent(MemoryStore(), "one", memory=Memory(refresh="never"))  # type: ignore[arg-type]

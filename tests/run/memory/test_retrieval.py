@@ -60,7 +60,10 @@ def test_chunks_come_before_the_words_and_facts_behind_them():
     store, library = MemoryStore(), Library()
     times = iter(("noon", "one"))
     agent = Agent(
-        scripted("Yes.", "No."), store=store, retrieve=library, facts=lambda: {"time": next(times), "id": 7}
+        scripted("Yes.", "No."),
+        store=store,
+        retrieve=library,
+        facts=lambda: {"time": next(times), "id": 7},  # type: ignore[arg-type]
     )
     result = agent.run_sync("Where is Paris?", session="s", tenant="acme", caller="ada")
     assert texts(result.messages[0]) == [
@@ -163,10 +166,10 @@ def test_facts_may_fail_too_and_have_a_limit():
         (lambda: ["x"], "a mapping of names to values was expected"),
     ):
         store = MemoryStore()
-        assert Agent(scripted("Yes."), store=store, facts=facts).run_sync("Hi.", session="s").text == "Yes."
+        assert Agent(scripted("Yes."), store=store, facts=facts).run_sync("Hi.", session="s").text == "Yes."  # type: ignore[arg-type]
         assert words in gathered(store)[0].load_error
     needed = Retrieval(Library(), required=True)
-    assert Agent(scripted("Yes."), retrieve=needed, facts=lambda: 1 / 0).run_sync("Hi.").text == "Yes."
+    assert Agent(scripted("Yes."), retrieve=needed, facts=lambda: 1 / 0).run_sync("Hi.").text == "Yes."  # type: ignore[arg-type]
 
 
 def test_where_it_is_required_the_run_ends_before_a_model_is_asked_and_can_be_resumed():
@@ -190,17 +193,17 @@ def test_where_it_is_required_the_run_ends_before_a_model_is_asked_and_can_be_re
 
 def test_what_has_the_wrong_type_is_refused_when_the_agent_is_made():
     with pytest.raises(MisuseError, match="a function from a Query"):
-        Agent(scripted("x"), retrieve="search")
+        Agent(scripted("x"), retrieve="search")  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="a mapping of names"):
-        Agent(scripted("x"), facts=["x"])
+        Agent(scripted("x"), facts=["x"])  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="characters_max"):
         Agent(scripted("x"), retrieve=Retrieval(Library(), characters_max=0))
     with pytest.raises(MisuseError, match="must be a positive number"):
         Agent(scripted("x"), retrieve=Retrieval(Library(), seconds=0))
     with pytest.raises(MisuseError, match="must be a positive number"):
-        Agent(scripted("x"), retrieve=Retrieval(Library(), seconds="5"))
+        Agent(scripted("x"), retrieve=Retrieval(Library(), seconds="5"))  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="must be a function from a Query to chunks"):
-        Agent(scripted("x"), retrieve=Retrieval("search"))
+        Agent(scripted("x"), retrieve=Retrieval("search"))  # type: ignore[arg-type]
 
 
 def test_there_is_a_limit_and_what_is_left_out_is_counted():

@@ -165,7 +165,7 @@ def test_code_that_is_not_that_of_its_files_has_no_snapshots(tmp_path, monkeypat
     """Only bytecode is installed; or the files were changed, or exchanged, under a running process."""
     monkeypatch.chdir(tmp_path)
     for folder in ("copy", "next"):
-        shutil.copytree(Path(snapshots.package_file).parent, Path(folder, "bridle"))
+        shutil.copytree(Path(snapshots.package_file).parent, Path(folder, "bridle"))  # type: ignore[attr-defined]
     if installed == "bytecode":
         subprocess.run([sys.executable, "-m", "compileall", "-q", "-b", "copy"], check=True)
         for path in Path("copy").rglob("*.py"):
@@ -176,7 +176,7 @@ def test_code_that_is_not_that_of_its_files_has_no_snapshots(tmp_path, monkeypat
     done = subprocess.run(
         [sys.executable, "-c", COPY.format(change=change)], capture_output=True, text=True, check=True
     )
-    path, _, version = done.stdout.strip().partition(" ")
+    path, _, version = done.stdout.strip().partition(" ")  # type: ignore[assignment]
     assert "copy" in path
     assert (version == "['']") == bool(change or installed == "bytecode")
 
@@ -242,7 +242,7 @@ def test_a_snapshot_that_cannot_be_decoded_stops_nothing(shared_log, monkeypatch
             await loaded.read(store, "s")
             loaded.fold()
             made = loaded.make_snapshot()
-            made = replace(made, data=change(made.data))
+            made = replace(made, data=change(made.data))  # type: ignore[type-var]
             await store.write_snapshot("s", sign(store, made))
             assert change_rows(shared_log, SNAPSHOTS) == str(made.seq)
             assert await check_load(store) == 0
@@ -255,7 +255,7 @@ def test_a_snapshot_that_cannot_be_decoded_stops_nothing(shared_log, monkeypatch
 
 
 def sign(store, snapshot):
-    return replace(snapshot, digest=snapshots._sign(read_key(store), "s", snapshot))
+    return replace(snapshot, digest=snapshots._sign(read_key(store), "s", snapshot))  # type: ignore[arg-type]
 
 
 def test_a_snapshot_that_is_too_long_is_not_kept(shared_log, monkeypatch):
@@ -468,7 +468,7 @@ def test_a_store_without_snapshots_folds_the_log():
 
 
 def test_a_state_that_does_not_come_back_is_not_kept(shared_log, monkeypatch, caplog):
-    monkeypatch.setattr(snapshots, "restore_reader", lambda snapshot, contents: snapshots.LogReader())
+    monkeypatch.setattr(snapshots, "restore_reader", lambda snapshot, contents: snapshots.LogReader())  # type: ignore[attr-defined]
 
     async def main():
         async with opened(shared_log) as store:

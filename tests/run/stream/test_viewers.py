@@ -17,7 +17,7 @@ from bridle import (  # fmt: skip
     ToolCallDelta,
     tool,
 )
-from bridle.run.stream import ViewerBuffers
+from bridle.run.context.shown_deltas import ViewerBuffers
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted, simulator
 from bridle.testing.fake_clock import FakeClock

@@ -10,7 +10,7 @@ import base64
 import json
 import re
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.wire.vendors.vendor_shapes import loaded
 
@@ -23,7 +23,7 @@ ROOTS = {
     "gemini": ("gemini",),
 }
 MODEL_NAME = "any"
-BASES = {
+BASES: dict[str, Any] = {
     "anthropic": {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 500},
     "openai_chat": {"messages": [{"role": "user", "content": "hello"}]},
     "openai_responses": {"input": "hello"},
@@ -92,8 +92,8 @@ class Field(NamedTuple):
     path: tuple
     """Names of members from the root; `[]` for an item of a list, `*` for a free name, a node for an alternative."""
     member: str
-    node: object
-    value: object
+    node: Any
+    value: Any
 
     @property
     def name(self):
@@ -226,7 +226,7 @@ def list_fields(wire, *, everywhere=False):
     Each shape by its shortest way from the root; `everywhere`, by each member that holds it.
     """
     maker, seen, opened, found = FieldMaker(), set(), set(), []
-    left = deque((loaded()["roots"][root], (), "") for root in ROOTS[wire])
+    left: Any = deque((loaded()["roots"][root], (), "") for root in ROOTS[wire])
     while left:
         node, path, holder = left.popleft()
         if isinstance(node, list):
@@ -414,7 +414,7 @@ def complete_gemini(body):
         if role == "model":
             calls = [part["functionCall"] for part in parts if "functionCall" in part]
             for each in calls:
-                each.setdefault("name", "look")
+                each.setdefault("name", "look")  # type: ignore[arg-type]
             more = [
                 {"functionResponse": {"name": each["name"], "response": {"output": "seen"}}} for each in calls
             ]

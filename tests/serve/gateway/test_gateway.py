@@ -234,7 +234,7 @@ def test_options_reach_the_provider(wire):
         },
     }[wire]
     with serving_gateway({"models": {"any": {"chain": [PROVIDERS["gemini"]]}}}) as served:
-        reply = ask(served, wire, "!say hi", **fields)
+        reply = ask(served, wire, "!say hi", **fields)  # type: ignore[arg-type]
         assert reply.status == 200 and "x-bridle-dropped" not in reply.headers, reply.headers
         [state] = read_states(served)
         assert state.settings.sampling.temperature == 0.5

@@ -90,8 +90,8 @@ class _Provider(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.bodies.append(body)
-        self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
+        self.server.bodies.append(body)  # type: ignore[attr-defined]
+        self.server.headers.append({name.lower(): value for name, value in self.headers.items()})  # type: ignore[attr-defined]
         path = self.path.partition("?")[0]
         family = next(family for ending, family in ENDINGS.items() if path.endswith(ending))
         is_streamed = body.get("stream") is True or "stream" in path

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from tests.suite.patience import PATIENCE_SECONDS
 wires = pytest.mark.parametrize("wire", CLIENT_MODELS)
 PROMPT = '!say let me see\n!call look_up {"name": "m1"}\n!then\n!say asking\n!call confirm {"q": "sure?"}\n!then\n!say fine'
 CHAT, MESSAGES = "/openai/v1/chat/completions", "/anthropic/v1/messages"
-TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "function": {"name": "confirm", "parameters": {"type": "object", "properties": {}}},
 }
@@ -103,7 +104,7 @@ def spare_2() -> str:
     return "spare"
 
 
-ANSWER = {"title": "Answer", "type": "object", "additionalProperties": {"type": "integer"}}
+ANSWER: dict[str, Any] = {"title": "Answer", "type": "object", "additionalProperties": {"type": "integer"}}
 """A tool asks for it, because the model's own form cannot express it."""
 CLAUDE = "sim:anthropic/claude-sonnet-5-5"
 

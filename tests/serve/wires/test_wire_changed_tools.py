@@ -4,6 +4,7 @@ A request says everything: the model is offered the tools of the request, and no
 """
 
 import random
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,7 @@ def read_logs(served):
 
 def list_offered(records):
     """The names of the tools of every model call, in order."""
+    now: Any
     offered, now = [], ()
     for record in records:
         if isinstance(record.event, Configured):
@@ -191,7 +193,7 @@ def test_tools_of_a_client_do_not_count_against_the_agent_s_limits(wire, count, 
     """A coding agent brings 20 to 100 tools of 15,000 tokens: the agent's own are laid out as without it."""
     own_tools = [own_notes]
     if own == "many":
-        own_tools += [tool(name=f"own_{at}", description="Word. " * 30)(lambda: "x") for at in range(60)]
+        own_tools += [tool(name=f"own_{at}", description="Word. " * 30)(lambda: "x") for at in range(60)]  # type: ignore[arg-type, misc]
     agent = Agent("sim:", tools=own_tools, tool_tokens_max=900)
     before = tuple(spec.name for spec in agent.settings.tools)
     with serving({"helper": agent}) as served:

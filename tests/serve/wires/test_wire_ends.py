@@ -3,6 +3,7 @@
 import asyncio
 import json
 import typing
+from typing import Any
 
 import pytest
 
@@ -131,7 +132,7 @@ def test_every_end_without_an_answer_has_a_reply_or_an_error_of_the_wire(name, s
         assert collector.failure is None and collector.reply is not None
         return
     assert collector.reply is None
-    failure = use_words_of_wire(wire, collector.failure)
+    failure = use_words_of_wire(wire, collector.failure)  # type: ignore[arg-type]
     kind = KINDS.get(stop, "server")
     assert (failure.kind, failure.should_retry) == (kind, False)
     assert "why" in failure.message
@@ -145,7 +146,7 @@ SCHEMA = {
     "required": ["city", "sunny"],
     "additionalProperties": False,
 }
-FORMATS = {
+FORMATS: dict[str, Any] = {
     "openai_chat": {
         "response_format": {
             "type": "json_schema",
@@ -192,7 +193,7 @@ def test_the_response_format_of_a_client_applies_to_a_served_agent(name, stream,
         assert json.loads(text) == ANSWER
 
 
-OPEN = {name: value for name, value in SCHEMA.items() if name != "additionalProperties"}
+OPEN: dict[str, Any] = {name: value for name, value in SCHEMA.items() if name != "additionalProperties"}
 SCHEMAS = {
     "closed": SCHEMA,
     "open": OPEN,
@@ -261,6 +262,51 @@ def test_a_schema_of_the_answer_is_carried_in_every_form(form, kind):
             assert reply.status == 200, (name, reply.body)
             assert json.loads(wire.read(reply.json)[2]) == ANSWER, name
             assert "format" not in reply.headers.get("x-bridle-dropped", ""), name
+
+
+CITIES = [{"city": "Rome"}, {"city": "Oslo"}]
+ITEM = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+NO_OBJECTS = {
+    "array": ({"type": "array", "items": ITEM}, CITIES),
+    "number": ({"type": "integer"}, 1234567890123456789),
+    "text": ({"type": "string", "enum": ["sun", "rain"]}, "sun"),
+    "union": ({"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "string"}]}, [4]),
+    "reference": ({"$ref": "#/$defs/all", "$defs": {"all": {"type": "array", "items": ITEM}}}, CITIES),
+}
+"""Schemas of answers that are no objects, which models write in one, with a value."""
+
+
+@pytest.mark.parametrize("shape", NO_OBJECTS)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["served", "own tool", "gateway"])
+@pytest.mark.parametrize("form", ["openai_chat", "openai_responses", "anthropic", "gemini"])
+def test_an_answer_that_is_no_object_has_the_schema_of_the_client(form, kind, stream, shape):
+    """`response_schema=list[City]` of google-genai got `{"value": [...]}`, which is not what it had asked for."""
+    wire = WIRES[form]
+    schema, value = NO_OBJECTS[shape]
+    written = WRITTEN.get(form, WRITTEN.get(f"{form} strict True", WRITTEN.get(f"{form} json")))(schema)
+    model = "sim:bedrock/anthropic.claude-sonnet-5-5"  # of no served wire: nothing is passed on as it is
+    chain = {"models": {"helper": {"chain": [model]}}}
+    agent = Agent(model, tools=[look] if kind == "own tool" else [])
+    with serving_gateway(chain) if kind == "gateway" else serving({"helper": agent}) as served:
+        path = (
+            wire.path.replace(":generateContent", ":streamGenerateContent?alt=sse") if stream else wire.path
+        )
+        messages = [wire.user(f"!say {json.dumps({'value': value})}")]
+        reply = send(served.url + path, {**wire.body(messages, stream), **written})
+        assert reply.status == 200, reply.body
+        text = streamed_text(form, reply) if stream else wire.read(reply.json)[2]
+        assert json.loads(text) == value
+        if not stream:  # the client sends back what it got: the session goes on
+            messages += [*wire.read(reply.json)[0], wire.user("!say fine")]
+            again = send(served.url + path, wire.body(messages, False))
+            assert wire.read(again.json)[2] == "fine"
+            assert again.headers["x-bridle-session"] == reply.headers["x-bridle-session"]
 
 
 @wires

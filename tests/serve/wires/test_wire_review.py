@@ -91,7 +91,7 @@ CASES = {
 def test_client_gets_what_was_accepted_and_its_session_is_found(tmp_path, case, streams):
     """The conversation with that text is found in memory and, after a restart, in the log."""
     options, prompt, expected = CASES[case]
-    agents = {"helper": Agent("sim:", name="helper", tools=[look], **options)}
+    agents = {"helper": Agent("sim:", name="helper", tools=[look], **options)}  # type: ignore[arg-type]
     said = [{"role": "user", "content": prompt}]
 
     def chat(served):

@@ -8,7 +8,8 @@ from bridle import Agent
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
 from tests.serve.raw_http import send
-from tests.serve.served import serving
+from tests.serve.served import serving, serving_gateway
+from tests.serve.wires.wire_bodies import SCHEMA, WIRES
 
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: WORD"}
 PATCH = '*** Begin Patch\n"quoted" {not: json}\n*** End Patch'
@@ -135,3 +136,25 @@ def test_arguments_of_the_client_s_tools_are_checked_by_the_client():
             body = {"model": "helper", "max_tokens": 100, "tools": [tool], "messages": given}
             reply = send(f"{served.url}/anthropic/v1/messages", body)
             assert [each["input"] for each in reply.json["content"]] == [json.loads(arguments)]
+
+
+@pytest.mark.parametrize(
+    "model", ["openai-chat/gpt-5.4", "openai/gpt-6.1-sol", "anthropic/claude-sonnet-5-5"]
+)
+@pytest.mark.parametrize("kind", ["served", "gateway"])
+@pytest.mark.parametrize("name", WIRES)
+def test_a_tool_whose_schema_is_a_reference_reaches_every_provider(name, kind, model):
+    """Sent as the client wrote it, which only a provider of its own wire gets, it was refused: no object at the top."""
+    wire = WIRES[name]
+    point = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+    schema = {"$ref": "#/$defs/point", "$defs": {"point": point}}
+    chain = {"models": {"helper": {"chain": [f"sim:{model}"]}}}
+    messages = [wire.user('!call plot {"x": 3}\n!then\n!say fine')]
+    asked = json.dumps({**wire.body(messages, False), **wire.with_tools(["plot"])})
+    asked = asked.replace(json.dumps(SCHEMA), json.dumps(schema))
+    with (
+        serving_gateway(chain) if kind == "gateway" else serving({"helper": Agent(f"sim:{model}")}) as served
+    ):
+        reply = send(served.url + wire.path, asked.encode())
+        assert reply.status == 200, reply.body
+        assert [called for _, called in wire.read(reply.json)[1]] == ["plot"]

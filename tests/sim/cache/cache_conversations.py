@@ -7,6 +7,7 @@ differently, change a tool, a setting or an account, move the marks.
 import json
 import random
 from dataclasses import replace
+from typing import Any
 
 from tests.sim.cache.cache_oracle import Ask, Piece, Turn, World, definition
 
@@ -415,7 +416,7 @@ def _chat(world, ask, _dice):
             parts = []
             for piece in turn.pieces:
                 image = {"type": "image_url", "image_url": {"url": piece.text}}
-                text = {"type": "text", "text": piece.text, **_point(piece)}
+                text: Any = {"type": "text", "text": piece.text, **_point(piece)}
                 parts.append(image if piece.kind == "image" else text)
             messages.append({"role": "user", "content": parts})
         elif turn.role == "tool":

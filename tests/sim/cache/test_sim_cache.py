@@ -40,7 +40,7 @@ def reported(world, asks, dice):
     for ask in asks:
         wire = body(world, ask, dice)
         prompt = lay_out_for_family(world.family, wire, abilities)
-        layout = PromptLayout(prompt, reader.find_account(headers(world, ask)), abilities)
+        layout = PromptLayout(prompt, reader.find_account(headers(world, ask)), abilities)  # type: ignore[arg-type]
         usage = charge_prompt(cache, layout, ask.time)
         assert usage.prompt == prompt.tokens
         yield usage.input, usage.cache_read, usage.cache_write, usage.cache_write_1h
@@ -99,7 +99,7 @@ def read_then(world, cache, *bodies, every=0.0, at=0.0):
     """What is read and written by requests that follow one another at a fixed distance."""
     abilities, told = abilities_of(world), []
     for number, wire in enumerate(bodies):
-        layout = PromptLayout(lay_out_for_family(world.family, wire, abilities), "me", abilities)
+        layout = PromptLayout(lay_out_for_family(world.family, wire, abilities), "me", abilities)  # type: ignore[arg-type]
         usage = charge_prompt(cache, layout, at + number * every)
         told.append((usage.cache_read, usage.cache_write))
     return told
@@ -222,7 +222,9 @@ def test_a_line_for_the_accountants_is_no_part_of_the_prompt():
 def test_a_call_that_never_began_writes_nothing():
     abilities = abilities_of(SONNET)
     layout = PromptLayout(
-        lay_out_for_family("anthropic", asking(block(LONG, "5m")), abilities), "me", abilities
+        lay_out_for_family("anthropic", asking(block(LONG, "5m")), abilities),  # type: ignore[arg-type]
+        "me",
+        abilities,
     )
     cache = SimulatedPromptCache()
     assert (
@@ -238,7 +240,7 @@ def test_nobody_reads_the_cache_of_another_account_or_model():
     prompt = lay_out_for_family("anthropic", asking(block(LONG, "5m")), abilities)
     asked = [("me", "m"), ("you", "m"), ("me", "n"), ("me", "m")]
     reads = [
-        charge_prompt(cache, PromptLayout(prompt, who, abilities, model), 0.0).cache_read
+        charge_prompt(cache, PromptLayout(prompt, who, abilities, model), 0.0).cache_read  # type: ignore[arg-type]
         for who, model in asked
     ]
     assert reads == [0, 0, 0, 604]
@@ -347,7 +349,7 @@ def test_what_changed_is_told_to_those_who_ask():
     assert "diagnostics" not in first
 
     def reason(*args, **fields):
-        told = ask(*args, previous=first["id"], **fields)["diagnostics"]["cache_miss_reason"]
+        told = ask(*args, previous=first["id"], **fields)["diagnostics"]["cache_miss_reason"]  # type: ignore[misc]
         return told and (told["type"], told.get("cache_missed_input_tokens"))
 
     assert reason(LONG, system="Be brief.") is None

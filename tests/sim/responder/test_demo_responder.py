@@ -1,5 +1,7 @@
 """The rule-based responder: the demo's tasks, with unknown tools."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -19,7 +21,7 @@ READ = spec("read_file", {"path": {"type": "string"}}, "Read a note.")
 TEMPERATURES = {"Tokyo": "17 °C, clear", "New York": "14 °C, windy", "Oslo": "-3 °C, snow", "Cairo": "86 °F"}
 
 
-def broken(**_: object) -> str:
+def broken(**_: Any) -> str:
     raise ValueError("the fuse is blown")
 
 

@@ -1,5 +1,7 @@
 """Values that fit a schema."""
 
+from typing import Any
+
 import jsonschema_rs
 import msgspec
 import pytest
@@ -73,7 +75,7 @@ def test_what_is_built_fits(schema, about):
     assert jsonschema_rs.is_valid(schema, value, validate_formats=True), value
 
 
-def told(properties: dict[str, object], about: str, answer: str = "") -> object:
+def told(properties: dict[str, Any], about: str, answer: str = "") -> object:
     schema = {"type": "object", "properties": properties, "required": list(properties)}
     return msgspec.json.decode(fill_schema(msgspec.json.encode(schema).decode(), about, answer))
 

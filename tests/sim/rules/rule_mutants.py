@@ -21,7 +21,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import bridle.sim
 from bridle.sim.families import FAMILIES, list_profiles
@@ -39,7 +39,7 @@ SHARED = ("bridle.sim.rules", "bridle.sim.openai", "bridle.sim.claude")
 UNCHANGED = ("bridle.sim.rules.engine", "bridle.sim.rules.profiles")
 """Modules that hold no checks; their classes stay the same for every mutant."""
 
-ODD_BODIES: tuple[dict[str, object], ...] = (
+ODD_BODIES: tuple[dict[str, Any], ...] = (
     {},
     {"model": 1, "max_tokens": "many", "messages": "hello", "input": 7, "tools": 3, "system": 4},
     {"model": "m", "messages": [1, None, {"role": "user"}, {"content": [1, {"type": "text"}]}]},
@@ -189,7 +189,7 @@ def _run_by_rules(family: str) -> dict[str, frozenset[int]]:
     lines: dict[str, set[int]] = {}
     paths = {str(_path(module)): module for module in modules(family)}
 
-    def watch(frame: FrameType, event: str, argument: object) -> None:
+    def watch(frame: FrameType, event: str, argument: Any) -> None:
         module = paths.get(frame.f_code.co_filename)
         if module:
             lines.setdefault(module, set()).add(frame.f_code.co_firstlineno)
@@ -287,7 +287,7 @@ def _is_none(node: ast.AST) -> bool:
 
 def _compiled(tree: ast.Module, node: ast.AST, changed: ast.AST, module: str) -> CodeType:
     replaced = _Replaced(node, changed).visit(copy.copy(tree))
-    return compile(ast.fix_missing_locations(replaced), str(_path(module)), "exec")
+    return compile(ast.fix_missing_locations(replaced), str(_path(module)), "exec")  # type: ignore[call-overload]
 
 
 class _Replaced(ast.NodeTransformer):
@@ -342,7 +342,7 @@ class _Finder(MetaPathFinder, Loader):
     def __init__(self, codes: dict[str, CodeType]) -> None:
         self.codes = codes
 
-    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Any, target: object = None) -> ModuleSpec | None:
         return ModuleSpec(name, self) if name in self.codes else None
 
     def exec_module(self, module: ModuleType) -> None:

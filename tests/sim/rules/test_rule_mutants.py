@@ -30,6 +30,7 @@ def test_the_rules_as_they_are_pass_their_examples():
             assert sound(family, rules)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_every_mutant_is_killed():
     tried, survivors, seen = 0, [], set()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from typing import Any
 
 import httpx2
 import pytest
@@ -78,7 +79,7 @@ def test_a_storage_that_mixes_servers_up_is_noticed(tmp_path):
 
 
 def test_a_file_that_names_no_server_is_refused(tmp_path):
-    tokens = tmp_path / "tokens.json"
+    tokens: Any = tmp_path / "tokens.json"
     tokens.write_text('{"tokens": {"access_token": "access-of-somebody"}}')
     tokens.chmod(0o600)
     with protected() as url:
@@ -89,7 +90,7 @@ def test_a_file_that_names_no_server_is_refused(tmp_path):
         assert "it is no list of servers" in asyncio.run(main()).error
         assert not control(url, "seen")
     with pytest.raises(MisuseError, match="must be a path"):
-        OAuth(tokens=object())
+        OAuth(tokens=object())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("is_said", [True, False], ids=["expiry said", "expiry not said"])
@@ -203,6 +204,11 @@ def test_a_registered_port_that_is_in_use_is_replaced(tmp_path):
 
 
 PUBLIC, OTHER = "https://93.184.216.34/mcp", "https://93.184.215.14/x"
+SPELLINGS = ("0.0.0.0", "[::]", "127.1", "[fe80::1]", "[fd00:ec2::254]", "100.100.100.200", "168.63.129.16")
+"""This machine and places of credentials, beside a server in a private network."""
+PREFIXES = ("::ffff:", "64:ff9b::", "::", "::ffff:0:")
+INNER = ("169.254.169.254", "127.0.0.1", "0.0.0.0", "100.100.100.200")
+"""The same inside of other addresses."""
 HOSTS = [
     (PUBLIC, OTHER, True),
     (PUBLIC, "https://93.184.216.34/anything", True),
@@ -226,6 +232,16 @@ HOSTS = [
     ("https://10.0.0.1/mcp", "https://127.0.0.1/x", False),
     ("https://10.0.0.1/mcp", "https://169.254.169.254/x", False),
     ("http://169.254.1.1/mcp", "http://169.254.1.1:8080/x", True),
+    ("https://10.0.0.1/mcp", "https://[::ffff:10.0.0.2]/x", True),
+    ("http://127.0.0.1:1/mcp", "http://0.0.0.0:2/x", True),
+    *(("https://10.0.0.1/mcp", f"https://{host}/x", False) for host in SPELLINGS),
+    *(
+        ("https://10.0.0.1/mcp", f"https://[{prefix}{inner}]/x", False)
+        for prefix in PREFIXES
+        for inner in INNER
+    ),
+    ("https://10.0.0.1/mcp", "https://[2002:a9fe:a9fe::1]/x", False),
+    ("https://10.0.0.1/mcp", "https://[2002:7f00:1::1]/x", False),
 ]
 
 

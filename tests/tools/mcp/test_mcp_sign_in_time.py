@@ -124,7 +124,7 @@ def test_a_call_that_was_not_sent_was_not_run(tmp_path, end):
     with protected() as url:
 
         async def main():
-            return await Case(url, tmp_path, **case).run(SECRET, **options)
+            return await Case(url, tmp_path, **case).run(SECRET, **options)  # type: ignore[arg-type]
 
         ((outcome, text),) = asyncio.run(main())
     assert outcome == "error" and reason in text and "was not run" in text

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,7 +102,7 @@ def test_a_large_input_and_a_large_output_do_not_wait_for_each_other():
 
 def test_of_the_environment_only_what_is_named_is_seen(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "secret")
-    seen = asyncio.run(run_process(["env"], env={"MINE": "1"})).stdout
+    seen: Any = asyncio.run(run_process(["env"], env={"MINE": "1"})).stdout
     assert "secret" not in seen
     assert "MINE=1" in seen
     assert "PATH=" in seen

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import annotated_types
 import msgspec
@@ -99,7 +99,7 @@ def test_what_only_a_validator_knows_reaches_the_model_as_words():
     def greet(people: list[Person]) -> str:
         return "hello"
 
-    given = {"people": [{"name": "nobody", "address": {"title": "t"}}]}
+    given: Any = {"people": [{"name": "nobody", "address": {"title": "t"}}]}
     with pytest.raises(JsonMismatch, match=r"`people\[0\]\.name`: nobody is not a person"):
         asyncio.run(greet.run(given, CONTEXT))
 
@@ -139,7 +139,7 @@ def test_constrained_types():
     ) -> str:
         return f"{count} {price} {code} {sizes} {site} {even}"
 
-    good = {"count": 1, "price": "2.50", "code": "ab", "sizes": [1], "site": "https://example.org"}
+    good: Any = {"count": 1, "price": "2.50", "code": "ab", "sizes": [1], "site": "https://example.org"}
     assert run(order, **good) == "1 2.50 AB [1] https://example.org/ 4"
     assert run(order, **good, even=7).endswith(" 6")
     assert "`count`: must be more than 0" in refused(order, **(good | {"count": 0}))

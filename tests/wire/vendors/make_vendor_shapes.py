@@ -22,6 +22,7 @@ import textwrap
 import types
 import typing
 from pathlib import Path
+from typing import Any
 
 import typing_extensions
 
@@ -254,8 +255,8 @@ class Genai:
         for branch in self.converters[converter].body:
             if not isinstance(branch, ast.If) or not isinstance(branch.body[0], ast.Expr):
                 continue
-            written = branch.body[0].value
-            member = branch.test.left.args[1].elts[0].value
+            written: Any = branch.body[0].value
+            member = branch.test.left.args[1].elts[0].value  # type: ignore[attr-defined]
             annotation = fields.model_fields[member].annotation
             if written.func.id != "setv":
                 self.node(written.func.id, annotation)

@@ -8,6 +8,7 @@ of calls, signatures, reasoning items, items of the provider's own tools.  BRIDL
 import json
 import random
 from collections import Counter
+from typing import Any
 
 import msgspec
 import pytest
@@ -447,7 +448,7 @@ def test_a_streamed_result_without_content_goes_back_with_an_empty_one():
         {"contentBlockStop": {"contentBlockIndex": 1}},
         {"messageStop": {"stopReason": "end_turn"}},
     ]
-    _, following, _ = tell("bedrock_converse", None, [(next(iter(event)), event) for event in events])
+    _, following, _ = tell("bedrock_converse", None, [(next(iter(event)), event) for event in events])  # type: ignore[call-overload]
     (result,) = [
         block["toolResult"] for block in following["messages"][1]["content"] if "toolResult" in block
     ]
@@ -485,7 +486,7 @@ def test_items_that_need_their_id_do_not_go_back_without_it():
         "status": "completed",
         "action": {"type": "search", "query": "x"},
     }
-    click = {
+    click: Any = {
         "type": "computer_call",
         "id": "cu_1",
         "call_id": "call_2",

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jsonschema_rs
 
@@ -70,7 +70,7 @@ class Addition(NamedTuple):
     root: str
     shape: str
     member: str
-    node: object
+    node: Any
     """None: the member may be missing."""
     why: str
     """With its source."""
