@@ -39,10 +39,13 @@ def find_account(store, name):
     return asyncio.run(BudgetLog(store, name).catch_up())
 
 
-def sum_costs(store, tenant=None):
+def sum_costs(store, tenant=None, caller=None):
     """Dollars and tokens as `bridle cost` counts them."""
-    entries = asyncio.run(list_all_entries(store, tenant))
-    return sum((entry.usd for entry in entries), Decimal(0)), sum(entry.usage.total for entry in entries)
+    found = asyncio.run(list_all_entries(store, tenant))
+    entries = [entry for entry in found if caller in (None, entry.caller)]
+    known = [entry.usd for entry in entries if entry.usd is not None]
+    assert len(known) == len(entries)
+    return sum(known, Decimal(0)), sum(entry.usage.total for entry in entries)
 
 
 async def finish(client, run):
@@ -341,11 +344,8 @@ def test_each_scope_counts_the_runs_that_it_covers_and_none_exceeds_its_lowest_l
         assert account.reserved == account.excess == Amount()
     for session, tenant in sessions:
         account = find_account(store, f"caller:{tenant}/{session}")
-        usd = sum(
-            (entry.usd for entry in asyncio.run(list_all_entries(store)) if entry.caller == session),
-            Decimal(0),
-        )
-        assert (account.spent.usd, account.reserved, account.excess) == (usd, Amount(), Amount())
+        assert (account.spent.usd, account.spent.tokens) == sum_costs(store, tenant, session)
+        assert account.reserved == account.excess == Amount()
     for session in began:
         check_limits(session, asyncio.run(store.read(session)))
 

@@ -305,13 +305,13 @@ def test_names_of_budgets_are_told_apart():
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: Limits(usd=1, period="week"), "period is 'hour', 'day', 'month' or None, not 'week'"),
+        (lambda: Limits(usd=1, period="week"), "period is 'hour', 'day', 'month' or None, not 'week'"),  # type: ignore[arg-type]
         (lambda: Limits(usd=1, zone="Europe/Berlin"), "needs a period"),
         (lambda: Limits(usd=1, period="day", zone="a:b"), "name of a time zone"),
-        (lambda: Budget(usd=1, period="day"), "a run has no period"),
+        (lambda: Budget(usd=1, period="day"), "a run has no period"),  # type: ignore[call-arg]
         (lambda: Budget(session=Limits(usd=1, period="day")), "a session has no period"),
-        (lambda: Budget(session=(Limits(usd=1),)), "takes Limits"),
-        (lambda: Budget(tenant=(Limits(usd=1), 5)), "takes Limits"),
+        (lambda: Budget(session=(Limits(usd=1),)), "takes Limits"),  # type: ignore[arg-type]
+        (lambda: Budget(tenant=(Limits(usd=1), 5)), "takes Limits"),  # type: ignore[arg-type]
         (lambda: StoredBudget(name="x", usd=1, period="day", zone="Mars/Base"), "'Mars/Base' is not known"),
         (lambda: StoredBudget(name="day:x", usd=1), "reserved for the budget of a day"),
         (lambda: StoredBudget(name="caller:x", usd=1), "reserved for the budget of a caller"),
@@ -406,7 +406,14 @@ def test_each_period_counts_the_runs_that_it_covers(seed):
     }
     period = dice.choice(LIMIT_PERIODS)
     pool = StoredBudget(name="all", usd="0.05", period=period, zone="Europe/Berlin")
-    agent = Agent("sim:", tools=[look], store=store, clock=clock, pool=pool, budget=Budget(**scopes))
+    agent = Agent(
+        "sim:",
+        tools=[look],
+        store=store,
+        clock=clock,
+        pool=pool,
+        budget=Budget(tenant=scopes["tenant"], caller=scopes["caller"]),
+    )
     whos = [("ann", "acme"), ("bob", "acme"), ("ann", "bolt")]
 
     async def run_some():

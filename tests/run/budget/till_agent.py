@@ -14,6 +14,7 @@ from typing import Any
 
 from bridle import Agent, Budget, Limits, StoredBudget, TextDelta, tool
 from bridle.values.events import ModelAsked
+from bridle.values.usage import LimitPeriod
 
 
 @tool(effect="read")
@@ -22,14 +23,14 @@ def get_weather(city: str) -> str:
     return "It is sunny. " * 20
 
 
-async def runs(path: str, many: str, usd: str, period: str | None = None) -> None:
+async def runs(path: str, many: str, usd: str, period: LimitPeriod | None = None) -> None:
     pool = StoredBudget(usd=usd, name="q4", period=period)
     shared = Limits(usd=usd, period=period)
     budget = Budget(tenant=shared, caller=shared) if period else None
     agent = Agent("sim:", tools=[get_weather], pool=pool, max_tokens=100, store=path, budget=budget)
-    who = {"tenant": "acme", "caller": "ann"} if period else {}
+    tenant, caller = ("acme", "ann") if period else ("", "")
     results = await asyncio.gather(
-        *(agent.run("What is the weather in Paris?", **who) for _ in range(int(many)))
+        *(agent.run("What is the weather in Paris?", tenant=tenant, caller=caller) for _ in range(int(many)))
     )
     print(json.dumps([{"stop": result.stop, "cost": result.cost} for result in results]))
     await agent.store.close()
@@ -66,7 +67,7 @@ class Watcher:
 SILENCE = "!say Well\n!stall 100\n!say never mind."
 
 
-async def dies(path: str, when: str, usd: str, period: str | None = None) -> None:
+async def dies(path: str, when: str, usd: str, period: LimitPeriod | None = None) -> None:
     pool = StoredBudget(usd=usd, name="q4", period=period)
     own = Agent("sim:", store=path)
     store = Stuck(own.store) if when == "before" else own.store
