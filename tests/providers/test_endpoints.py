@@ -37,7 +37,7 @@ def at(name, **environ):
     return find_model(f"{name}:{ids[0] if ids else 'some-model'}", environ=environ)
 
 
-def elsewhere(name):
+def find_local_model(name):
     ids = TABLES.model_ids(ROWS[name])
     return find_model(f"{name}:{ids[0] if ids else 'some-model'}@http://127.0.0.1:9", environ={})
 
@@ -78,7 +78,7 @@ def test_everybody_promised_is_there():
 
 @pytest.mark.parametrize("name", ROWS)
 def test_every_endpoint_can_be_spoken_to_and_is_understood(name):
-    model = elsewhere(name)
+    model = find_local_model(name)
     codec = load_codec(model.endpoint.family)
     assert codec.family == ROWS[name].family
     whole = codec.encode(conversation(model))
@@ -96,7 +96,7 @@ def test_every_endpoint_can_be_spoken_to_and_is_understood(name):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_every_endpoint_can_be_simulated_with_its_manners(name):
-    row, model = ROWS[name], elsewhere(name)
+    row, model = ROWS[name], find_local_model(name)
     played = find_model(f"sim:{name}/{model.id}", environ={})
     assert (played.abilities, played.price) == (model.abilities, model.price)
     assert played.endpoint.name == "sim"
@@ -126,7 +126,7 @@ def test_a_run_over_every_wire(string):
 def test_a_wire_family_can_be_simulated_by_its_name(family):
     for name, row in ROWS.items():
         if row.family == family and row.models:
-            model = elsewhere(name)
+            model = find_local_model(name)
             played = find_model(f"sim:{family}/{model.id}", environ={})
             assert (played.endpoint.family, played.id) == (family, model.id)
             assert played.price is not None
@@ -189,7 +189,7 @@ def test_what_is_missing_is_named_in_one_line(name):
         assert f"`{name}:MODEL@URL`" in words
         assert "\n" not in words
         assert any(f"set {variable}" in words for variable in ENVIRON)
-    model = elsewhere(name)
+    model = find_local_model(name)
     if row.key_optional:
         assert find_key(model, {}) is None
         assert auth_headers(model.endpoint, None) == ()
@@ -363,7 +363,7 @@ def test_another_cloud_has_model_and_stream_in_the_path():
     assert json.loads(bare.body)["messages"] == body["messages"]
     kept = codec.new_history()
     first = codec.encode(conversation(model), kept).body
-    assert "model" in json.loads(codec.encode(conversation(elsewhere("anthropic")), kept).body)
+    assert "model" in json.loads(codec.encode(conversation(find_local_model("anthropic")), kept).body)
     assert codec.encode(conversation(model), kept).body == first
 
 

@@ -51,7 +51,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def unpriced(*replies):
+def scripted_without_price(*replies):
     return scripted(*replies, model=replace(find_model_by_name("sim:"), price=None))
 
 
@@ -87,7 +87,7 @@ def test_a_session_to_resume_must_exist():
 
 def test_dollars_need_a_price():
     with pytest.raises(MisuseError, match="no price"):
-        Agent(unpriced("x"), budget=Budget(usd=1)).run_sync("hi")
+        Agent(scripted_without_price("x"), budget=Budget(usd=1)).run_sync("hi")
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,11 @@ def test_no_calls_and_an_answer_by_call_are_refused():
 
 
 def test_a_limit_in_dollars_is_checked_on_resuming_too():
-    agent = Agent(unpriced(call_reply(("add", {"a": 1, "b": 1})), "x"), tools=[add], budget=Budget(steps=1))
+    agent = Agent(
+        scripted_without_price(call_reply(("add", {"a": 1, "b": 1})), "x"),
+        tools=[add],
+        budget=Budget(steps=1),
+    )
     first = agent.run_sync("?")
     with pytest.raises(MisuseError, match="no price"):
         asyncio.run(agent.resume(first.session, budget=Budget(usd=1)))

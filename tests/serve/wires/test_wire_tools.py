@@ -8,7 +8,7 @@ from bridle import Agent
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
 from tests.serve.raw_http import send
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name
 
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: WORD"}
 PATCH = '*** Begin Patch\n"quoted" {not: json}\n*** End Patch'
@@ -34,7 +34,7 @@ def check_session(served, results):
 def test_free_text_tool_of_responses(stream):
     """Codex has such tools: the input of their calls is text, not JSON."""
     tool = {"type": "custom", "name": "apply_patch", "description": "Patch.", "format": GRAMMAR}
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         given = [{"role": "user", "content": PROMPT}]
 
         def ask():
@@ -62,7 +62,7 @@ def test_free_text_tool_of_chat_completions(stream):
         "description": "Patch.",
         "format": {"type": "grammar", "grammar": GRAMMAR},
     }
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         given = [{"role": "user", "content": PROMPT}]
         body = {"model": "helper", "tools": [{"type": "custom", "custom": inner}], "stream": stream}
         reply = send(f"{served.url}/openai/v1/chat/completions", {**body, "messages": given})
@@ -103,7 +103,7 @@ def test_tools_in_the_input_and_in_namespaces_of_responses():
         {"role": "developer", "content": "Be kind."},
         {"role": "user", "content": '!call exec {"input": "a b"}\n!call sleep {"ms": 5}\n!then\n!say fine'},
     ]
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         reply = send(f"{served.url}/openai/v1/responses", {"model": "helper", "input": given})
         declared = "part additional_tools (its tools are declared one by one)"
         assert reply.headers["x-bridle-dropped"] == f"tool clock.exec; {declared}"
@@ -129,7 +129,7 @@ def test_arguments_of_the_client_s_tools_are_checked_by_the_client():
     """Its schema says nothing about other fields, or is violated: a provider would pass the call on, so we do."""
     schema = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
     tool = {"name": "bash", "input_schema": schema}
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         for arguments in ('{"command": "ls", "description": "List"}', '{"command": 7}'):
             given = [{"role": "user", "content": f"!call bash {arguments}\n!then\n!say fine"}]
             body = {"model": "helper", "max_tokens": 100, "tools": [tool], "messages": given}
