@@ -339,7 +339,7 @@ def write_paying_tools(home, more=""):
     return str(tools)
 
 
-def test_a_tool_that_changes_something_is_denied_when_nobody_can_be_asked(capsys, home):
+def test_a_writing_tool_is_denied_without_an_approver(capsys, home):
     assert main(["run", PROMPT, "--tools", write_paying_tools(home)]) == 0
     out, err = read_output(capsys)
     assert (out, "PAID" in err) == ("done\n", False)

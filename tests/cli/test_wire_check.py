@@ -146,7 +146,7 @@ def test_nothing_at_all_proves_nothing(tmp_path, capsys):
     assert "contains no recording" in json.loads(capsys.readouterr().out)["unread"][0]["what"]
 
 
-def test_a_family_nobody_knows_is_counted_and_not_judged(tmp_path, capsys):
+def test_an_unknown_family_is_counted_and_not_judged(tmp_path, capsys):
     strange = {**GOOD, "id": "made-2", "provider": "smoke-signals"}
     strange["request"] = {**GOOD["request"], "path": "/v9/puffs"}
     code, told = check(tmp_path, capsys, GOOD, strange)
@@ -356,7 +356,7 @@ def test_what_the_provider_refused_may_be_written_better(tmp_path, capsys):
     assert "max_tokens" in check_request(tmp_path, capsys, "anthropic", body, "/v1/messages")[0]
 
 
-def test_a_body_nobody_has_a_meaning_for_is_compared_as_it_is(tmp_path, capsys):
+def test_a_body_without_a_known_meaning_is_compared_literally(tmp_path, capsys):
     body = {"contents": [{"parts": [{"text": "hi"}]}], "generationConfig": 7}
     said = check_request(tmp_path, capsys, "gemini", body, "/v1beta/models/g:generateContent")
     assert said

@@ -317,7 +317,7 @@ def test_where_many_makers_are_served_nothing_is_assumed_of_a_model(string):
         ("azure:our-deployment@http://h", "reasoning.effort"),
     ],
 )
-def test_an_effort_nobody_wrote_down_is_passed_on(string, place):
+def test_an_unlisted_effort_is_passed_on(string, place):
     model = find_model(string, environ={})
     wish = apply_model_constraints(Settings(model=model, thinking=Thinking(effort="brisk")), ToolChoice())
     assert (wish.thinking, wish.notes) == (Thinking(effort="brisk"), ())
@@ -338,7 +338,7 @@ def test_an_effort_nobody_takes_is_left_out_with_a_word(string):
     assert "effort 'brisk' was left out" in wish.notes[0]
 
 
-def test_a_model_nobody_knows_is_not_asked_for_sealed_reasoning():
+def test_an_unknown_model_is_not_asked_for_sealed_reasoning():
     """It may be one that does not reason, and those refuse."""
     asked = [
         find_model(name, environ={}) for name in ("azure:our-deployment@http://h", "azure:gpt-5.5@http://h")
@@ -369,7 +369,7 @@ def test_another_cloud_has_model_and_stream_in_the_path():
 
 @pytest.mark.parametrize("family", sorted({row.family for row in ROWS.values()}))
 @pytest.mark.parametrize("dialect", ["{ no_such_switch = true }", "{ {field} = [1] }"])
-def test_a_dialect_nobody_speaks_is_told_with_its_place(tmp_path, family, dialect):
+def test_an_unknown_dialect_is_reported_with_its_place(tmp_path, family, dialect):
     fields = {
         "anthropic": "path",
         "openai_responses": "with_ids",
@@ -390,7 +390,7 @@ def test_a_dialect_nobody_speaks_is_told_with_its_place(tmp_path, family, dialec
     assert "\n" not in words
 
 
-def test_whoever_gives_an_endpoint_another_wire_gets_no_old_dialect(tmp_path):
+def test_an_endpoint_with_another_wire_loses_its_dialect(tmp_path):
     path = tmp_path / "models.toml"
     path.write_text("[endpoints.local]\nfamily = 'anthropic'\n[endpoints.vllm.dialect]\ntop_k = false\n")
     environ = {"BRIDLE_MODELS": str(path)}

@@ -289,7 +289,7 @@ def test_a_part_of_a_step_is_no_limit():
         Budget(steps=2.5)  # type: ignore[arg-type]
 
 
-def test_half_a_character_harms_nobody():
+def test_half_a_surrogate_pair_is_harmless():
     line = scripted("fine")
     result = Agent(line, instructions="a \ud800").run_sync("half: \ud83d")
     assert result.text == "fine"
@@ -305,7 +305,7 @@ class Picky:
             raise KeyError("\ud800 too small")
 
 
-def test_whatever_a_type_raises_is_an_objection():
+def test_any_exception_of_a_type_is_an_objection():
     line = scripted(call_reply(("Picky", {"n": 3})), call_reply(("Picky", {"n": 7})), model=BY_CALL)
     assert Agent(line, output=Picky).run_sync("?").output == Picky(7)
 
@@ -355,7 +355,7 @@ def test_a_key_that_a_server_repeats_is_not_passed_on():
     "text", ["!?;:,.", "1 2 3 4 5 6 7 8 9 0 ", "äöü", "日本語", '{"a":[1,2]}', "plain words here "]
 )
 @pytest.mark.parametrize("limit", [{"tokens": 1500}, {"usd": 0.004}])
-def test_a_budget_holds_whatever_the_text_is_made_of(text, limit):
+def test_a_budget_holds_for_any_text(text, limit):
     """Against the simulator's own counting."""
     agent = Agent("sim:", budget=Budget(**limit))
     for size in (10, 60, 200, 500, 1000):

@@ -171,7 +171,7 @@ def test_a_stream_without_events_is_a_list():
 
 
 @pytest.mark.refusals
-def test_a_door_nobody_has_is_not_found():
+def test_an_unknown_path_is_not_found():
     simulator = Simulator()
     assert knock(simulator, "GET", "/v1/nothing")[0] == 404
     assert len(simulator.refusals) == 1

@@ -213,6 +213,6 @@ def test_a_run_outlives_any_fault_but_those_that_are_the_end(name, family):
 
 
 @pytest.mark.parametrize("text", ["nothing", "reset:x", "reset=2", "RESET", "", "reset:1:2"])
-def test_a_fault_nobody_knows_is_misuse(text):
+def test_an_unknown_fault_is_misuse(text):
     with pytest.raises(MisuseError, match=re.escape(repr(text))):
         parse_faults([text])

@@ -90,7 +90,7 @@ def test_names_of_this_machine_are_answered(host):
         None,
     ],
 )
-def test_a_name_that_somebody_made_point_here_is_refused_in_one_line(host):
+def test_a_foreign_host_name_is_refused_in_one_line(host):
     simulator = Simulator()
     status, body = parse_answer(exchange(head(Host=host) + BODY, simulator=simulator))
     assert status in (400, 421)
@@ -144,7 +144,7 @@ def test_a_client_that_says_nothing_is_hung_up_on():
     assert exchange(limits=SLOW) == b""
 
 
-def test_every_byte_does_not_begin_the_time_anew():
+def test_a_byte_does_not_restart_the_timeout():
     """A client that sends one byte at a time, for as long as it is let."""
 
     async def drip():
@@ -180,7 +180,7 @@ def test_the_second_head_on_a_connection_is_timed_too(joined):
     assert joined or b"HTTP/1.1 408 " in rest
 
 
-def test_empty_lines_before_a_head_do_not_begin_the_time_anew():
+def test_empty_lines_before_a_head_do_not_restart_the_timeout():
     async def drip():
         async with serve_simulator(Simulator(), limits=SLOW) as url:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))

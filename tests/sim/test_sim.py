@@ -244,7 +244,7 @@ def test_a_body_that_is_too_large_is_refused():
 
 
 @pytest.mark.refusals
-def test_a_model_nobody_knows_is_refused():
+def test_an_unknown_model_is_refused():
     unknown = msgspec.structs.replace(DEFAULT, id="claude-nonsense-9")
     assert expect_refusal(make_request("hi", model=unknown)) == (404, "model: claude-nonsense-9")
 

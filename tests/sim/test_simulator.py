@@ -65,7 +65,7 @@ def test_a_reply_ends_with_the_providers_own_word(family, stream):
 
 @EVERY
 @pytest.mark.parametrize("word", ["length", "refused", "word_of_the_future"])
-def test_a_reply_ends_with_our_word_or_one_that_nobody_knows(family, word):
+def test_a_reply_ends_with_a_known_or_an_unknown_stop_reason(family, word):
     request = question(family, f"!say x\n!stop {word}")
     reply = decode_answer(request, send_request(Simulator(), request))
     assert reply.stop is {"length": Stop.LENGTH, "refused": Stop.REFUSED}.get(word, Stop.OTHER)
@@ -88,7 +88,7 @@ def test_errors_and_cuts_are_used_up_one_an_attempt_and_then_start_over(family, 
     assert simulator.refusals == []
 
 
-def test_a_failure_that_nobody_should_try_again_is_given_every_time():
+def test_a_failure_without_retry_is_given_every_time():
     simulator, request = Simulator(), question("anthropic", "!error 400\n!say never")
     assert [decode_answer(request, send_request(simulator, request)).status for _ in range(3)] == [
         400,
@@ -192,7 +192,7 @@ def test_a_body_nested_beyond_reading_is_refused_like_any_other_rubbish(family, 
     assert decode_answer(request, answer).status == 400
 
 
-def test_a_profile_that_nobody_has_is_misuse_from_the_start():
+def test_an_unknown_profile_is_misuse_from_the_start():
     with pytest.raises(MisuseError, match="unknown profile 'rude'; choose one of: first-party"):
         Simulator(profile="rude")
 

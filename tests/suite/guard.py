@@ -76,14 +76,14 @@ ELSEWHERE = {
     "test_foreign_servers.py::test_the_ids_of_calls_go_back_unchanged": RECORDED,
     "test_cache_diagnosis.py::test_what_the_provider_says_itself_explains_a_miss": MEDDLED,
     "test_stored_results.py::test_words_pictures_and_files_go_out_legally": JUDGED,
-    "test_breakpoints.py::test_many_tries_in_vain_do_not_lose_what_was_kept": NOBODY,
+    "test_breakpoints.py::test_many_failed_tries_do_not_lose_the_kept_prefix": NOBODY,
     "test_private_extras.py::test_a_recording_without_the_value_is_replayed": RECORDED,
-    "test_recordings.py::test_a_recorded_run_is_replayed_without_anybody_there": RECORDED,
+    "test_recordings.py::test_a_recorded_run_is_replayed_without_a_server": RECORDED,
     "test_recordings.py::test_the_difference_is_shown_where_it_is_however_long_a_prompt_begins_alike": RECORDED,
     "test_recordings.py::test_what_was_never_recorded_is_told_with_the_difference": RECORDED,
     "test_code_blocks.py::test_the_page_that_replays_a_recording_runs": RECORDED,
     "test_switch.py::test_there_and_back": JUDGED,
-    "test_switch.py::test_there_and_back_through_a_file_that_is_opened_anew_for_every_prompt": JUDGED,
+    "test_switch.py::test_switching_and_back_works_when_the_file_is_reopened_for_every_prompt": JUDGED,
 }
 """Tests whose requests no strict simulator hears, and why."""
 UNTYPED = {

@@ -37,7 +37,7 @@ def recorded_run(path, model, *, stream):
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_recorded_run_is_replayed_without_anybody_there(tmp_path, family, stream):
+def test_a_recorded_run_is_replayed_without_a_server(tmp_path, family, stream):
     path, model = tmp_path / "run.jsonl", MODELS[family]
     first = recorded_run(path, model, stream=stream)
     line = replaying(path, model, slice_bytes=7)

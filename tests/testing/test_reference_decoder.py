@@ -296,7 +296,7 @@ NEWER = {
 
 
 @pytest.mark.parametrize("family", NEWER)
-def test_what_nobody_knows_yet_hides_nothing(family):
+def test_unknown_fields_hide_no_known_ones(family):
     codec = load_codec(family)
     asked = Request(model=Model(id="m", endpoint=Endpoint(name=family, family=family)))
     decoder = codec.new_decoder(asked, 200, {"content-type": "application/json"})
@@ -343,7 +343,7 @@ def test_what_nobody_knows_yet_hides_nothing(family):
         }),
     ],
 )  # fmt: skip
-def test_requests_keep_what_nobody_knows_yet(family, path, body):
+def test_requests_keep_unknown_fields(family, path, body):
     asked = HttpRequest(path=path, body=json.dumps(body).encode())
     assert differences_after_a_round_trip(load_codec(family), asked) == []
 

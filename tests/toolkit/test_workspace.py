@@ -433,7 +433,7 @@ def test_files_are_found_by_name_and_by_content(tools, root, outside):
         grep("(")
 
 
-def test_a_pattern_that_takes_for_ever_is_stopped(tools, root, monkeypatch):
+def test_an_endless_pattern_search_is_stopped(tools, root, monkeypatch):
     monkeypatch.setattr("bridle.toolkit.file_tools.SEARCH_SECONDS", 1.0)
     (root / "a.txt").write_text("a" * 50 + "b")
     with pytest.raises(TimeoutError, match="simpler pattern"):

@@ -238,7 +238,7 @@ def test_two_loops_in_two_threads_at_once():
         assert server.opened == 2
 
 
-def test_somebody_elses_close_is_respected():
+def test_a_replaced_close_method_is_kept():
     with start_server(answer_whole) as server:
         closed = []
         loop = asyncio.new_event_loop()
@@ -254,7 +254,7 @@ def test_somebody_elses_close_is_respected():
         all_closed(server)
 
 
-def test_close_all_closes_now_and_the_next_request_opens_anew():
+def test_close_all_closes_now_and_the_next_request_opens_a_new_connection():
     async def main():
         await close_all()
         await read(server.url)

@@ -169,7 +169,7 @@ def test_an_answer_that_breaks_off_or_is_none(said, kind, words):
     assert f"127.0.0.1:{server.port}" in failure.message
 
 
-def test_no_bytes_whatever_raise_anything_else():
+def test_no_bytes_raise_another_error():
     dice = random.Random(7)
     good = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
     good += b"5\r\nhello\r\n0\r\n\r\n"
@@ -299,7 +299,7 @@ def free_port():
         return server.port
 
 
-def test_nobody_there():
+def test_an_unreachable_server_is_a_failure():
     port = free_port()
     failure = read_failure(f"http://127.0.0.1:{port}/v1")
     assert failure.kind == "unreachable"
@@ -356,7 +356,7 @@ def test_a_proxy_from_the_environment_is_used_but_never_for_this_machine(monkeyp
     assert len(proxy.requests) == len(server.requests) == 1
 
 
-def test_no_proxy_is_obeyed_and_a_dead_proxy_is_named(monkeypatch):
+def test_no_proxy_is_obeyed_and_an_unreachable_proxy_is_named(monkeypatch):
     port = free_port()
     monkeypatch.setenv("HTTP_PROXY", f"http://me:pw@127.0.0.1:{port}")
     failure = read_failure("http://models.example/v1")

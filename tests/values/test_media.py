@@ -109,7 +109,7 @@ def test_addresses_show_their_kind():
         Media.from_url("pixel.png")
 
 
-def test_a_type_nobody_gave_is_read_from_the_data():
+def test_a_missing_media_type_is_read_from_the_data():
     assert Media(kind="image", data=PICTURE).media_type == "image/png"
 
 

@@ -102,7 +102,7 @@ def test_progress_of_a_call_that_began_before_its_reply_ended_is_kept():
     assert watch.lines() == ["look({}) · opening the map"]
 
 
-def test_lines_fit_whatever_is_in_them():
+def test_lines_fit_for_any_text():
     watch = Watch()
     for number in range(7):
         watch.apply(tool_started(f"c{number}", "tool", '{"text": "\x1b[2J日本' + "word " * 40 + '"}'))

@@ -308,7 +308,7 @@ def test_what_is_no_budget_or_nobodys_is_said_in_one_line(wrong):
 @pytest.mark.parametrize(
     "model", ["sim:anthropic/claude-sonnet-4-6", "sim:openai_chat/gpt-5.4", "sim:gemini/gemini-3.5-flash"]
 )
-def test_whoever_is_told_to_finish_is_not_forced_to_call(model):
+def test_a_model_asked_to_finish_is_not_forced_to_call(model):
     agent = Agent(
         model, tools=[look], tool_choice="any", budget=Budget(steps=8, wrap_up=0.25), repeats_max=None
     )

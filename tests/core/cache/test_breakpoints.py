@@ -157,7 +157,7 @@ def test_what_is_asked_for_is_the_least_that_is_taken(name: str, wanted: CacheTt
     assert choose_ttl(asked, make_spaced_messages(0)) == taken
 
 
-def test_what_nobody_can_price_is_never_taken_unasked() -> None:
+def test_an_unpriced_cache_ttl_is_never_chosen_automatically() -> None:
     """Twelve hours have no price on any card, and a budget with an unknown in it holds nothing."""
     hours = make_spaced_messages(0, 7_200)
     assert choose_ttl(settings(find_model("openai:gpt-6.1-sol", environ={}), ttl="auto"), hours) == "30m"
@@ -180,7 +180,7 @@ def test_where_ends_are_looked_up_the_earlier_one_is_marked_after_many_messages(
     assert [mark.position for mark in bare] == ["end"], "tools cannot be marked there"
 
 
-def test_many_tries_in_vain_do_not_lose_what_was_kept() -> None:
+def test_many_failed_tries_do_not_lose_the_kept_prefix() -> None:
     world = World("openai:gpt-6.1-sol")
     world.ask("One.")
     for _ in range(25):

@@ -289,7 +289,7 @@ def test_an_alarm_is_in_the_log_on_the_terminal_and_in_the_sums(tmp_path, capsys
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
-def test_nobody_misses_what_is_no_longer_in_the_prompt(tmp_path, capsys, monkeypatch):
+def test_expected_cached_tokens_never_exceed_the_prompt(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     walk = Walk(FAMILIES["anthropic"], store=open_store(tmp_path / "log.db"))
     walk.run(30)

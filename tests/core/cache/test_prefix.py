@@ -257,7 +257,7 @@ def test_over_random_conversations_the_prefix_stays_or_an_event_says_why(tmp_pat
     assert not IS_WHOLE or found["causes"].keys() >= known
 
 
-def test_the_replay_would_notice_a_move_that_nobody_told():
+def test_the_replay_notices_an_unreported_move():
     store = MemoryStore()
     agent(store, "one", "two").run_sync("go", session="s")
     agent(store, "one", "two", instructions="Be quick.").run_sync("on", session="s")

@@ -299,7 +299,7 @@ def test_a_probe_gets_the_arguments_the_call_was_started_with():
     assert (result.stop, looked) == ("done", [8])
 
 
-def test_nobody_lets_a_call_in_doubt_run_against_a_rule_that_denies():
+def test_a_call_in_doubt_never_runs_against_a_denying_rule():
     bank = Bank()
     made = bank.tool(on_unknown="ask")
     store = kill_in_tool(bank, made, took_effect=False)

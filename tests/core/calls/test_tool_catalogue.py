@@ -95,7 +95,7 @@ def ask_a_colleague(question: str) -> str:
     return "yes"
 
 
-def test_what_is_always_shown_comes_first_whatever_is_asked():
+def test_always_shown_tools_come_first_for_every_question():
     line = scripted("ok")
     Agent(line, tools=[*TOOLS, ask_a_colleague], tool_choice="hr__get_payslip").run_sync("zzyzx")
     (request,) = line.script.requests
@@ -247,7 +247,7 @@ def test_a_tool_that_was_never_shown_can_be_called_and_is_shown_from_then_on(mod
 
 
 @pytest.mark.parametrize("model", [PLAIN, DEFERRING])
-def test_one_that_was_called_in_vain_is_shown_with_its_schema(model):
+def test_a_tool_that_was_called_unseen_is_shown_with_its_schema(model):
     line = scripted(call_reply((REFUND, {"wrong": 1})), "Sorry.", model=model)
     agent = Agent(line, tools=TOOLS)
     result = agent.run_sync("zzyzx")
@@ -372,7 +372,7 @@ print([asyncio.run(index.find(question, specs, 30)) for question, _ in QUESTIONS
 
 
 @pytest.mark.slow
-def test_two_processes_find_the_same_and_send_the_same_bytes_whatever_their_hashes():
+def test_two_processes_with_other_hash_seeds_find_the_same_and_send_the_same_bytes():
     command = [sys.executable, "-c", OTHER_PROCESS]
     running = [
         subprocess.Popen(command, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE)

@@ -308,7 +308,7 @@ def test_a_chat_of_long_prompts_does_not_end_if_earlier_ones_may_be_shortened(fa
 
 
 @pytest.mark.parametrize("words", ["", "   "])
-def test_two_tries_in_vain_end_the_run(words):
+def test_two_failed_compactions_end_the_run(words):
     """Nobody says what was in the old turns."""
     walk = Walk(ANTHROPIC, brain=walker(summary=words))
     result = walk.run(30)
@@ -319,7 +319,7 @@ def test_two_tries_in_vain_end_the_run(words):
     assert sum(isinstance(event, e.ModelAsked) and bool(event.summarizes_until) for event in walk.events) == 2
 
 
-def test_what_still_fits_is_sent_though_two_tries_were_in_vain():
+def test_a_prompt_that_still_fits_is_sent_after_two_failed_compactions():
     def ran(places):
         walk = Walk(ANTHROPIC, brain=walker(summary=""))
         result = walk.run(places)
@@ -620,7 +620,7 @@ def test_a_reply_that_ended_where_the_window_does_is_continued_with_room():
 
 
 @pytest.mark.parametrize("think", [False, True])
-def test_a_conversation_that_the_provider_keeps_is_sent_anew_once_it_was_made_shorter(think):
+def test_a_stored_conversation_is_sent_again_after_compaction(think):
     walk = Walk(FAMILIES["openai_responses"], brain=walker(think=think), chain=True)
     assert walk.run(30).text == "I went through 30 places."
     assert walk.compactions

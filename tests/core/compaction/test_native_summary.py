@@ -115,7 +115,7 @@ def test_a_cache_is_read_before_and_behind_it(model):
 
 
 @pytest.mark.parametrize("chain", [False, True])
-def test_a_conversation_that_the_provider_keeps_is_sent_anew_after_it(chain):
+def test_a_stored_conversation_is_sent_again_after_a_native_summary(chain):
     walk = walk_on(RESPONSES, chain=chain)
     assert walk.run(30).text == "I went through 30 places."
     assert walk.provider.refusals == []

@@ -69,7 +69,7 @@ def test_more_output_than_a_model_gives(model, wanted, became):
     assert any(note.startswith(f"max_tokens 200,000 became {became}") for note in seen.notes)
 
 
-def test_a_model_that_nobody_wrote_down_gets_what_was_asked_for():
+def test_an_unlisted_model_gets_what_was_asked_for():
     model = find_model("groq:some/model", environ={})
     assert not model.abilities.output_limited
     assert not find_model("anthropic:=claude-next-9", environ={}).abilities.output_limited

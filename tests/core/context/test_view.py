@@ -382,7 +382,7 @@ def test_a_server_that_wants_reasoning_before_results_and_a_prompt_gets_the_turn
 
 
 @given(st.lists(st.sampled_from(["reply", "refused", "overloaded", "switch", "blind"]), max_size=12))
-def test_whatever_is_refused_the_run_goes_on_or_ends_and_the_log_keeps_everything(happenings):
+def test_after_any_refusal_the_run_goes_on_or_ends_and_the_log_keeps_everything(happenings):
     """Folding the same events again gives the same view, and no request repeats a refused body."""
     story, sent = Story(msgspec.structs.replace(at("a"), repeats_max=None), prompt="go"), []
     for happening in happenings:

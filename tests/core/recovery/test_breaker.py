@@ -81,7 +81,7 @@ def test_what_was_asked_before_it_opened_changes_nothing():
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "fail", "hear", "succeed", "release"]), st.floats(0, 700))))
-def test_whatever_happens_it_is_asked_at_most_once_a_rest_while_it_fails(steps):
+def test_a_failing_endpoint_is_asked_at_most_once_per_pause(steps):
     breaker, now, probes = CLOSED_BREAKER, 0.0, 0
     for what, seconds in steps:
         now += seconds

@@ -214,7 +214,7 @@ def damage_events(events, dice):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_whatever_is_wrong_the_next_turn_works(family):
+def test_after_any_damage_the_next_turn_works(family):
     async def main():
         events = await record_two_runs(family)
         for seed in list_seeds(20):

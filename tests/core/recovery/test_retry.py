@@ -65,7 +65,7 @@ def test_the_providers_word_beats_the_table():
     )
 
 
-def test_nobody_waits_for_money():
+def test_an_exhausted_quota_is_not_retried():
     spent = make_failure("quota", should_retry=True, retry_after_seconds=1.0, status=429)
     assert isinstance(next_attempt(spent, 1), GiveUp)
 

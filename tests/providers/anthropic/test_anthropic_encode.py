@@ -39,7 +39,7 @@ def test_an_endpoint_may_name_another_version():
         (32_000, Thinking(budget_tokens=30_000), 32_000),
     ],
 )
-def test_room_for_the_answer_when_nobody_said_how_much(output_tokens, thinking, expected):
+def test_max_tokens_has_a_default(output_tokens, thinking, expected):
     model = replace(MODEL, abilities=Abilities(output_tokens=output_tokens))
     assert sent(ask(user("hi"), model=model, thinking=thinking))["max_tokens"] == expected
 
@@ -259,7 +259,7 @@ def test_a_result_lets_nothing_in_where_nothing_is_outside_or_where_it_is_an_err
     assert failed["messages"][-1]["content"][0]["content"] == "No."
 
 
-def test_what_is_kept_is_written_anew_when_other_tools_are_outside():
+def test_the_kept_body_is_rewritten_when_the_deferred_tools_change():
     kept = CODEC.new_history()
     line = messages_with_results(ToolResult(call_id="1", parts=(Text(text="One."),), reveals_tools=("b",)))
     line = tuple(replace(message, id=f"m{at}") for at, message in enumerate(line))

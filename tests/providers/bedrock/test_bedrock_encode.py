@@ -72,7 +72,7 @@ def test_settings_go_where_the_dialect_says():
 
 
 @pytest.mark.parametrize("dialect", ['{"mod_at":""}', "{", '{"result_status":"no"}', "[]"])
-def test_a_dialect_nobody_speaks_is_refused(dialect):
+def test_an_unknown_dialect_is_refused(dialect):
     model = replace(MODEL, endpoint=replace(ENDPOINT, dialect=dialect))
     with pytest.raises(MisuseError, match="effort_at"):
         CODEC.encode(ask(user("hi"), model=model))
@@ -255,7 +255,7 @@ def test_natives_go_out_again_to_their_own_model_only():
         assert foreign[2]["toolUse"] == {"toolUseId": "c1", "name": "look", "input": {}}
 
 
-def test_the_same_line_is_written_anew_for_another_model():
+def test_the_same_conversation_is_rewritten_for_another_model():
     kept = CODEC.new_history()
     request = ask(user("x"), assistant(SIGNED, "so"), user("y"))
     mine = CODEC.encode(request, kept).body

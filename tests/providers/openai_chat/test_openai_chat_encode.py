@@ -382,7 +382,7 @@ def test_pictures_of_results_on_other_servers():
     assert len(inside) == len(omitted) == 2
 
 
-def test_a_call_nobody_answered_gets_an_answer():
+def test_an_unanswered_call_gets_an_answer():
     unanswered = "[error: unknown] No result of this call was recorded."
     line = [
         user("Go"),
@@ -400,7 +400,7 @@ def test_a_call_nobody_answered_gets_an_answer():
     assert [m["role"] for m in late] == ["user", "assistant", "tool", "tool", "user", "user"]
 
 
-def test_results_nobody_asked_for_are_left_out():
+def test_results_without_a_call_are_left_out():
     messages = encode_messages(
         results(result("c9", "lost", picture())),
         assistant(call("c1")),

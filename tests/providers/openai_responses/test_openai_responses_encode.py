@@ -195,7 +195,7 @@ UNSIGNED = Reasoning(text="hm", native='{"id":"rs_1"}')
         ("must_echo", None, FOREIGN, False),
     ],
 )
-def test_ids_go_back_only_with_reasoning_that_the_provider_knows(policy, store, origin, is_known):
+def test_ids_go_back_only_with_reasoning_of_the_provider(policy, store, origin, is_known):
     model = replace(MODEL, endpoint=replace(ENDPOINT, reasoning=policy))
     extras = () if store is None else (make_extra("store", store),)
     items = written(
@@ -457,7 +457,7 @@ def test_where_no_tool_is_outside_a_result_brings_none():
     assert b"additional_tools" not in CODEC.encode(ask(*line, tools=(ToolSpec(name="look"),))).body
 
 
-def test_kept_items_are_written_anew_when_other_tools_are_outside():
+def test_kept_items_are_rewritten_when_the_deferred_tools_change():
     kept = CODEC.new_history()
     line = (user("hi"), assistant(call("1")), results(answer("1", reveals_tools=("b",))))
     line = tuple(replace(message, id=f"m{at}") for at, message in enumerate(line))

@@ -410,7 +410,7 @@ def test_a_session_cannot_have_the_name_of_a_budget():
         Agent("sim:").run_sync("Hi", session="budget:q4")
 
 
-def test_a_session_under_way_is_never_taken_for_dead():
+def test_a_running_session_is_never_treated_as_crashed():
     store = MemoryStore()
     with hold(store, "a"), pytest.raises(Conflict), hold(store, "a"):
         pass

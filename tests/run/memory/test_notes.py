@@ -297,7 +297,7 @@ def test_however_many_write_notes_in_one_process_all_of_them_are_kept(tmp_path, 
     assert [note.id for note in asyncio.run(all_at_once())] == [f"t{n}" for n in range(1, 41)]
 
 
-def test_a_sessions_notes_are_written_by_code_only_while_nobody_drives_it():
+def test_code_writes_session_notes_only_while_no_run_drives_it():
     store = MemoryStore()
     remembering = agent(store, "one", "two", memory=Memory(refresh="run"))
     with pytest.raises(SessionNotFound):

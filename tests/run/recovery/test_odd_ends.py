@@ -73,7 +73,7 @@ def run_agent(function):
 
 
 @pytest.mark.parametrize("function", RAISING, ids=lambda function: function.__name__)
-def test_whatever_a_tool_raises_is_a_result_for_the_model(function):
+def test_any_exception_of_a_tool_is_a_result_for_the_model(function):
     result = asyncio.run(asyncio.wait_for(run_agent(function).run("?"), PATIENCE_SECONDS))
     assert (result.stop, result.text) == ("done", "done")
     (told,) = (part for message in result.messages for part in message.parts if hasattr(part, "outcome"))

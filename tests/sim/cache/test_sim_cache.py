@@ -235,7 +235,7 @@ def test_a_call_that_never_began_writes_nothing():
     assert cache.measure_usage(layout, 3.0).cache_read == 604
 
 
-def test_nobody_reads_the_cache_of_another_account_or_model():
+def test_caches_of_accounts_and_models_are_separate():
     abilities, cache = abilities_of(SONNET), SimulatedPromptCache()
     prompt = lay_out_for_family("anthropic", make_body(block(LONG, "5m")), abilities)
     asked = [("me", "m"), ("you", "m"), ("me", "n"), ("me", "m")]

@@ -63,7 +63,7 @@ def test_numbers_are_not_always_sums(prompt):
     assert "=" not in Conversation().ask(prompt)
 
 
-def test_a_calculator_is_used_whatever_it_is_called():
+def test_a_calculator_with_any_name_is_used():
     for name, parameter, description in (
         ("calculate", "expression", ""),
         ("do_it", "formula", "Evaluates a mathematical formula."),

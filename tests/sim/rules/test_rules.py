@@ -83,7 +83,7 @@ def test_profiles_name_rules_there_are(family):
         assert list_rules(family, profile.name)
 
 
-def test_a_profile_nobody_has_is_refused_and_one_of_another_family_is_not():
+def test_an_unknown_profile_is_refused_and_one_of_another_family_is_not():
     with pytest.raises(MisuseError, match="choose one of: first-party"):
         list_rules(FAMILIES[0], "lenient")
     for family in FAMILIES:

@@ -94,7 +94,7 @@ def test_models_are_parameters():
     assert '"title":"' not in greet.spec.parameters, "titles are noise"
 
 
-def test_what_only_a_validator_knows_reaches_the_model_as_words():
+def test_an_objection_of_a_validator_reaches_the_model():
     @tool
     def greet(people: list[Person]) -> str:
         return "hello"

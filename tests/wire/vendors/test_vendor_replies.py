@@ -94,7 +94,7 @@ WORDS = [{"type": "output_text", "text": "Half of it:", "annotations": []}]
 @pytest.mark.parametrize("content", [DECLINED, [*WORDS, *DECLINED], [*DECLINED, *WORDS]])
 @pytest.mark.parametrize("others", [[], [{**CALLED, "status": "completed"}]])
 @pytest.mark.parametrize("cut", ["", "max_output_tokens", "content_filter"])
-def test_words_of_refusal_go_back_as_a_refusal_whatever_stands_beside_them(content, others, cut):
+def test_text_of_a_refusal_goes_back_as_a_refusal_beside_any_part(content, others, cut):
     """Also where the reply ends otherwise than as a refusal: in calls, or cut."""
     message = {
         "type": "message",
