@@ -1907,14 +1907,12 @@ BOUNDARIES = (
             Guard(
                 "simulator-host-check",
                 'value ""',
-                (
-                    "sim/test_server_limits.py::test_a_name_that_somebody_made_point_here_is_refused_in_one_line",
-                ),
+                ("sim/test_server_limits.py::test_a_foreign_host_name_is_refused_in_one_line",),
             ),
             Guard(
                 "simulator-head-timer",
                 "argument call_later 0 86_400.0",
-                ("sim/test_server_limits.py::test_every_byte_does_not_begin_the_time_anew",),
+                ("sim/test_server_limits.py::test_a_byte_does_not_restart_the_timeout",),
             ),
             Guard(
                 "simulator-http2-timer",
