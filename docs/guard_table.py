@@ -210,6 +210,22 @@ BOUNDARIES = (
         ),
     ),
     Boundary(
+        "a client, the caller of a run",
+        "a budget that lifts or drops the limits of the agent, the session or the tenant",
+        (
+            Guard(
+                "lower-limit",
+                "value one",
+                ("run/budget/test_floor.py::test_merging_never_lifts_a_limit",),
+            ),
+            Guard(
+                "client-budget",
+                "value budget",
+                ("run/budget/test_floor.py::test_a_client_lowers_the_limits_of_a_server_and_lifts_none",),
+            ),
+        ),
+    ),
+    Boundary(
         "a model",
         "personal data split over parts of a reply or over its continuation, or as JSON escapes in a structured answer, which a text filter would not see",
         (

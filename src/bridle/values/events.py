@@ -59,7 +59,7 @@ from .model import Model
 from .request import Breakpoint, ToolChoice
 from .request import OptionsChosen as OptionsChosen
 from .settings import Settings
-from .usage import Budget, Reservation, Usage
+from .usage import Budget, BudgetParts, Reservation, Usage
 
 
 class Latency(Value, kw_only=True):
@@ -149,6 +149,8 @@ class Prompted(EventBase, kw_only=True, tag="prompted"):
     traceparent: str = ""
     """The caller's position in a trace, as a W3C header; the run and its resumed parts join that trace."""
     engine: bool = False  # an engine performs the run, in parts
+    budget_parts: BudgetParts | None = None
+    """Limits that agent and run set for session, tenant and caller, if the run sets any; `budget` has both merged."""
 
 
 class Imported(EventBase, kw_only=True, tag="imported"):
@@ -169,6 +171,7 @@ class Resumed(EventBase, kw_only=True, tag="resumed"):
     took_over: bool = False  # from a process that was alive and did not answer
     engine: bool = False  # by a worker or a client of an engine, which performs the run in parts
     continues_reply: bool = False  # the whole reply before a cancel; the model is not called for it again
+    budget_parts: BudgetParts | None = None  # as in `Prompted`; None if they stay as they were
 
 
 class RequestAdjusted(EventBase, kw_only=True, tag="request_adjusted"):
