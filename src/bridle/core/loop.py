@@ -32,6 +32,7 @@ from bridle.core.cache.prefix import (
 )
 from bridle.core.cache.server_state import CACHE_TRANSITIONS, CONVERSATION_TRANSITIONS, allow_new_conversation
 from bridle.core.calls.catalogue import add_agent, apply_request_adjusted, end_if_adjusted, limit_handovers
+from bridle.core.calls.compatibility import upgrade_calls
 from bridle.core.calls.compensation import (
     apply_compensation_finished,
     apply_compensation_started,
@@ -156,6 +157,8 @@ def _apply_configured(state: State, event: e.Configured, at: float, proof: str) 
         identity=replace(after.identity, id=state.identity.id or event.session),
         calls=replace(after.calls, batch=CallBatch(pending=after.calls.batch.pending)),
     )
+    if event.upgraded_calls:
+        after = upgrade_calls(after, event.upgraded_calls)
     if event.settings.all_tools != state.settings.all_tools:
         after = replace(after, calls=replace(after.calls, batch=CallBatch(pending=recheck_calls(after))))
     if event.settings.chain is True and state.settings.chain is not True:

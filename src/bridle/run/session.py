@@ -32,6 +32,7 @@ from bridle.run.calls.approval import (
     match_results,
 )
 from bridle.run.calls.compensation import ABANDONED_REASON, open_undoable_run, run_compensations
+from bridle.run.calls.continuation import check_answer, check_run, plan_upgrades
 from bridle.run.calls.handover import (
     Successor,
     describe_unknown_agent,
@@ -238,6 +239,7 @@ class Session:
         opened, driver = await connect_tools(opened, driver) if opened.parts.sources else (opened, driver)
         opened.check_context(driver, "resume")
         settings, results = keep_model(opened.settings(), state), flags.results or {}
+        await check_run(opened, settings, driver.state, results)
         if not results:
             await opened._configure(driver, settings)
         if driver.place[1] == flags.stopped_at:  # nothing is in doubt
@@ -323,8 +325,16 @@ class Session:
             if across := check_tenant(self.session, driver.state, tenant):
                 verdict = replace(verdict, by=f"{verdict.by} of tenant {across}".strip())
             question = find_pending_approval(list_pending_approvals(self.session, driver.state), wanted)
+            await check_answer(self, driver.state, question, verdict)
             await driver.answer(question, verdict)
             return question
+
+    async def check_answer(self, wanted: str, verdict: ApprovalVerdict) -> None:
+        """Raise what would prevent this answer from being recorded; nothing is written."""
+        driver = self.new_driver()
+        await driver.restore()
+        question = find_pending_approval(list_pending_approvals(self.session, driver.state), wanted)
+        await check_answer(self, driver.state, question, verdict)
 
     async def record_results(self, results: Mapping[str, CallResult], tenant: str | None = None) -> None:
         """Record results of calls that the caller ran, without continuing the run."""
@@ -382,7 +392,9 @@ class Session:
         if driver.state.phase is Phase.NEW:
             await driver.record(Configured(settings=settings, session=self.session))
         elif driver.state.settings != settings:
-            await driver.record(describe_new_settings(driver.state.settings, settings))
+            configured = describe_new_settings(driver.state.settings, settings)
+            upgrades = await plan_upgrades(self, settings, driver.state)
+            await driver.record(replace(configured, upgraded_calls=upgrades))
         for report in self.parts.tool_reports:
             await driver.record(report)
 

@@ -25,6 +25,7 @@ from .calls import ApprovalAnswered as ApprovalAnswered
 from .calls import ApprovalAsked as ApprovalAsked
 from .calls import ApprovalQuestion as ApprovalQuestion
 from .calls import CallReviewed as CallReviewed
+from .calls import CallUpgrade as CallUpgrade
 from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
 from .calls import ContentRedacted as ContentRedacted
@@ -126,6 +127,8 @@ class Configured(EventBase, kw_only=True, tag="configured"):
     """Hosted tools that were offered so far and not given again; a log does not hold their definitions."""
     handed_over_to: str = ""
     """Agent that continues the run with these settings, if the one before it handed the run over."""
+    upgraded_calls: tuple[CallUpgrade, ...] = ()
+    """Open calls that these settings declare in another way, and what became of them."""
 
 
 class Prompted(EventBase, kw_only=True, tag="prompted"):
