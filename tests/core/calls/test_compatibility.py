@@ -368,6 +368,45 @@ async def test_two_answers_wait_for_code_that_has_both_tools(bank, store):
 
 
 @in_loop
+async def test_version_label_keeps_a_run_for_code_that_continues_it(bank, store):
+    question = await wait_for_answer(store, bank.first(), version="1")
+    before = await store.read("s")
+    for other in ({}, {"version": "2"}):
+        made = agent(store, bank.first(), **other)
+        for answer in (made.approve, made.reject):
+            with pytest.raises(CannotContinue, match=r"Agent\(continues=\['1'\]\)"):
+                await answer("s", question.id)
+        with pytest.raises(CannotContinue):
+            await made.resume("s")
+    assert await store.read("s") == before
+    second = agent(store, bank.first(), version="2", continues=["1"])
+    await second.approve("s", question.id)
+    assert (await second.resume("s")).stop == "done"
+    assert len(bank.paid) == 1
+
+
+@in_loop
+async def test_run_keeps_the_hooks_and_the_output_type_that_it_waits_with(bank, store):
+    class Guard:
+        name = "guard"
+
+        def before_tool(self, call, context):
+            return None
+
+    guard = Guard()
+    question = await wait_for_answer(store, bank.first(), hooks=[guard], output=int)
+    for other, problem in (
+        ({"output": int}, "the hook 'guard'"),
+        ({"hooks": [guard]}, "another output type"),
+    ):
+        with pytest.raises(CannotContinue, match=problem):
+            await agent(store, bank.first(), **other).approve("s", question.id)
+        with pytest.raises(CannotContinue, match=problem):
+            await agent(store, bank.first(), **other).resume("s")
+    await agent(store, bank.first(), hooks=[guard], output=int).approve("s", question.id)
+
+
+@in_loop
 async def test_long_numbers_of_an_approved_call_are_not_rewritten(bank, store):
     prompt = '!call refund {"order": "17", "amount": 90071992547409931234}\n!then\n!say settled'
     first = agent(store, bank.first())

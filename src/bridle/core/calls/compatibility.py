@@ -41,6 +41,7 @@ ANNOTATIONS = ("title", "description", "default", "examples")
 """Keywords of a schema that accept and reject nothing."""
 NAMED_SCHEMAS = ("properties", "$defs", "definitions", "patternProperties")
 """Keywords whose members are schemas under names of the user."""
+CALL_POINTS = frozenset(("before_tool", "after_tool"))
 DECLINED_KINDS = ("agent", "version")
 """Obstacles to an answer by which the call does not run."""
 
@@ -83,7 +84,12 @@ def compare_run(state: State, offer: CodeOffer, settled: Collection[str] = ()) -
     if state.phase in (Phase.NEW, Phase.IDLE) and not state.calls.batch.pending:
         return Comparison()
     upgrades: list[CallUpgrade] = []
-    obstacles: list[Obstacle] = []
+    obstacles = _compare_version(state.settings, offer.settings)
+    if any(item.result is None and _is_promised(item) for item in state.calls.batch.pending):
+        obstacles += [
+            *_compare_hooks(state.settings, offer.settings),
+            *_compare_output(state.settings, offer.settings),
+        ]
     for item in state.calls.batch.pending:
         if item.result is not None or item.problem or item.call.id in settled:
             continue
@@ -158,6 +164,61 @@ def _upgrade_call(item: PendingCall, upgrade: CallUpgrade) -> PendingCall:
         approvals_discarded=item.approvals_discarded + 1,
         discard_reason=upgrade.voids,
     )
+
+
+def _compare_version(logged: Settings, offered: Settings) -> list[Obstacle]:
+    version = logged.version
+    if not version or version == offered.version or version in offered.continues:
+        return []
+    here = f"version {offered.version!r}" if offered.version else "no version"
+    return [
+        Obstacle(
+            kind="version",
+            name=version,
+            reason=f"its run is of version {version!r} of the agent {logged.name!r}, and this code is {here}",
+            remedy=f"use that version, or Agent(continues=[{version!r}])",
+        )
+    ]
+
+
+def _compare_hooks(logged: Settings, offered: Settings) -> list[Obstacle]:
+    """The hooks that decide about calls and that the code lacks: a person approved in view of them."""
+    names = {hook.name for hook in offered.hooks}
+    return [
+        Obstacle(
+            kind="hook",
+            name=hook.name,
+            reason=f"the hook {hook.name!r} decides about its calls, and this code has none of this name",
+            remedy="register a hook of this name, which may return None, or use the code that has it",
+        )
+        for hook in logged.hooks
+        if hook.name not in names and not CALL_POINTS.isdisjoint(hook.points)
+    ]
+
+
+def _compare_output(logged: Settings, offered: Settings) -> list[Obstacle]:
+    """Another type of the answer; one that was given for the run, or is given to resume it, is not the agent's."""
+    if any(each.option == "output" for each in (*logged.overrides, *offered.overrides)):
+        return []
+    before, after = (_describe_output(each) for each in (logged, offered))
+    if before == after:
+        return []
+    name = logged.output.name if logged.output is not None else "text"
+    return [
+        Obstacle(
+            kind="output",
+            name=name or "an output function",
+            reason="its run answers with another output type than this code",
+            remedy="give the agent its former output type, or resume it with output=…",
+        )
+    ]
+
+
+def _describe_output(settings: Settings) -> object:
+    output = settings.output
+    if output is None:
+        return None
+    return _strip(parse_json(output.parameters)) if output.name else None, output.functions
 
 
 def _is_promised(item: PendingCall) -> bool:

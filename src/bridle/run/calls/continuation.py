@@ -110,6 +110,20 @@ async def check_answer(
         raise CannotContinue(opened.session, obstacles)
 
 
+async def check_waiting(
+    opened: "Session", state: State
+) -> tuple[tuple[Obstacle, ...], tuple[CallUpgrade, ...]]:
+    """What keeps an agent from continuing a session, and the calls that it would ask a person about again."""
+    try:
+        code = make_code(opened, state)
+    except CannotContinue as error:
+        return error.obstacles, ()
+    obstacles = await list_obstacles(code, state)
+    previews = await _make_previews(code.session, code.offer, state)
+    upgrades = void_by_previews(state, compare_run(state, code.offer).upgrades, previews)
+    return obstacles, tuple(each for each in upgrades if each.voids)
+
+
 async def plan_upgrades(opened: "Session", settings: Settings, state: State) -> tuple[CallUpgrade, ...]:
     """What becomes of the open calls under new settings, to be recorded with them."""
     if not state.calls.batch.pending or settings.all_tools == state.settings.all_tools:
