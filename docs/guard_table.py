@@ -145,6 +145,27 @@ BOUNDARIES = (
         ),
     ),
     Boundary(
+        "a deployment of new code",
+        "an approved call that vanishes, or an answer that is recorded and then not used",
+        (
+            Guard(
+                "answer-honoured",
+                "never",
+                ("core/calls/test_compatibility.py::test_approval_that_cannot_be_honoured_is_refused",),
+            ),
+            Guard(
+                "run-needs-compared",
+                "never",
+                ("core/calls/test_compatibility.py::test_approval_waits_for_code_that_can_honour_it",),
+            ),
+            Guard(
+                "answering-agent-served",
+                "value Agent(PLACEHOLDER_MODEL, store=host.store)",
+                ("serve/test_upgrades.py::test_server_without_the_agent_records_no_answer",),
+            ),
+        ),
+    ),
+    Boundary(
         "a person who approves",
         "edited arguments that no `before_tool` hook has seen, or a hook's change of them that the person has not seen",
         (
