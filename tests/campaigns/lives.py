@@ -40,7 +40,7 @@ from bridle.sim.faults.catalogue import FAULTS
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
 from bridle.testing.simulated_provider import ProviderSim
-from bridle.values.errors import MisuseError
+from bridle.values.errors import CannotContinue, MisuseError
 from bridle.values.events import Prompted
 from bridle.values.message import Stop
 from bridle.values.request import Extra, ToolSpec
@@ -639,7 +639,10 @@ class Life:
         else:
             for question in await agent.approvals(self.session):
                 answer = agent.approve if what == "approve" else agent.reject
-                await answer(self.session, question.id)
+                try:
+                    await answer(self.session, question.id)
+                except CannotContinue:  # this agent has other rules: the question is asked again
+                    continue
             return await self.interrupted(lambda: agent.resume(self.session))
         return None
 

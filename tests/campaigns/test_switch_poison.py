@@ -23,7 +23,7 @@ from bridle.values.message import Media, Message, Outcome, Part, Text, ToolCall,
 from bridle.values.request import Request, ToolSpec
 from bridle.values.settings import Settings
 from tests.campaigns.switch_servers import PROFILES, Profile, Server
-from tests.sim.rules.family_rules import loaded, violations
+from tests.sim.rules.family_rules import load_body, violations
 from tests.suite.campaign import scale
 
 EXAMPLES = scale(200)
@@ -128,14 +128,14 @@ def _texts(draw: Draw, choices: tuple[str, ...], least: int) -> tuple[Text, ...]
     return tuple(Text(text=text) for text in texts)  # type: ignore[attr-defined]
 
 
-def refused(home: Server, messages: tuple[Message, ...]) -> list[str]:
+def find_refusal(home: Server, messages: tuple[Message, ...]) -> list[str]:
     request = Request(
         model=home.model, system=(Text(text="Be brief."),), tools=TOOLS, messages=messages, max_tokens=1_000
     )
     encoded = home.codec.encode(request)
     return violations(
         home.profile.family,
-        loaded(encoded.body),
+        load_body(encoded.body),
         headers=dict(encoded.headers),
         sent_before=home.handed,
         demands=home.profile.demands,
@@ -150,7 +150,7 @@ def test_poisoned_histories_made_legal(profile):
     def check(made):
         home, messages = made
         told, _ = make_legal(messages)
-        assert refused(home, told) == []
+        assert find_refusal(home, told) == []
         assert make_legal(told) == (told, ())
 
     check()
@@ -162,7 +162,7 @@ def test_poisoned_histories_as_they_are(profile):
     @given(histories(profile))
     def check(made):
         home, messages = made
-        assert refused(home, messages) == []
+        assert find_refusal(home, messages) == []
 
     check()
 
@@ -201,4 +201,4 @@ def test_an_interrupted_run_is_spoken_to_again(profile, finished):
     outcomes = [result.outcome for message in state.conversation.view for result in message.results]
     assert outcomes.count("ok") == finished
     assert len(outcomes) == len(ids)
-    assert refused(home, state.conversation.view) == []
+    assert find_refusal(home, state.conversation.view) == []

@@ -31,7 +31,7 @@ def test_an_option_is_in_the_settings_as_it_was_given():
         ("the_options", "Agent has no option 'the_options'"),
     ],
 )
-def test_a_name_nobody_knows_is_refused_with_the_nearest(wrong, hint):
+def test_an_unknown_option_is_refused_with_the_nearest(wrong, hint):
     with pytest.raises(TypeError) as refused:
         Agent("sim:", **{wrong: "x"})  # type: ignore[arg-type]
     assert str(refused.value).endswith(hint)

@@ -33,7 +33,7 @@ class SteppedClock(FakeClock):
         return super().now()
 
 
-def stepping(clock, step, seconds=0.0):
+def make_clock_tool(clock, step, seconds=0.0):
     @tool
     async def set_clock() -> str:
         """Set the clock."""
@@ -48,7 +48,7 @@ def stepping(clock, step, seconds=0.0):
 def test_a_budget_in_seconds_counts_the_seconds_that_passed(step):
     clock, store = SteppedClock(), MemoryStore()
     script = scripted(call_reply(("set_clock", {})), "first", call_reply(("set_clock", {})), "second")
-    agent = Agent(script, tools=[stepping(clock, step, 40)], clock=clock, store=store)
+    agent = Agent(script, tools=[make_clock_tool(clock, step, 40)], clock=clock, store=store)
     assert agent.run_sync("go", session="s", budget=Budget(seconds=60)).text == "first"
     ended = agent.run_sync("again", session="s", budget=Budget(seconds=30))
     assert ended.stop == "seconds"

@@ -175,7 +175,7 @@ def moved_to(family):
 
 @pytest.mark.parametrize("listed", FAMILIES)
 @pytest.mark.parametrize("named", ["openai", "openai-chat", "anthropic", "gemini", "bedrock"])
-def test_a_list_is_read_in_the_form_it_has_whatever_vendor_is_named(listed, named):
+def test_a_list_is_read_in_its_own_form_for_any_named_vendor(listed, named):
     history = import_history(named, moved_to(listed))
     assert history.family == listed
     calls = [(call.name, call.arguments.replace(" ", "")) for m in history.messages for call in m.calls]

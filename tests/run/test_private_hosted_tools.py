@@ -23,7 +23,7 @@ from bridle.values.events import Configured
 from bridle.values.message import Message, Text
 from bridle.values.request import Request, ToolSpec
 from bridle.watchers.console import Console
-from tests.run.private_settings import PHRASE, TOKEN, events, files_in, spied
+from tests.run.private_settings import PHRASE, TOKEN, connect_recorded, events, files_in
 
 LONG = " ".join(f"Rule {n}: look before you leap, and write down what you saw." for n in range(1_500))
 MCP = {
@@ -62,7 +62,7 @@ def close(agent):
 
 @pytest.mark.parametrize("wire", TOOLS)
 def test_the_provider_gets_the_definition_and_no_log_recording_or_terminal_does(wire, tmp_path):
-    connection, transport = spied(wire)
+    connection, transport = connect_recorded(wire)
     shown, noted = io.StringIO(), io.StringIO()
     with recording(tmp_path / "traffic.jsonl") as recorded:
         agent = Agent(
@@ -106,7 +106,7 @@ def test_not_given_again_no_mark_is_sent_and_the_omission_is_an_event(tmp_path, 
     first = Agent(f"sim:{RESPONSES}", store=tmp_path / "log.db", tools=[Hosted(MCP)])
     first.run_sync("!say Hello.", session="s")
     close(first)
-    connection, transport = spied(RESPONSES)
+    connection, transport = connect_recorded(RESPONSES)
     second = Agent(connection, store=tmp_path / "log.db")
     assert second.run_sync("!say Again.", session="s").text == "Again."
     close(second)

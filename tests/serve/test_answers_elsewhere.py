@@ -139,7 +139,7 @@ def shop():
     return Agent("sim:", name="shop", tools=[pay, choose])
 
 
-def elsewhere(store):
+def make_answering_agent(store):
     """An agent as another process has it: it can only answer."""
     return Agent("sim:", store=store)
 
@@ -150,10 +150,10 @@ async def test_a_run_goes_on_once_no_question_is_open(shop, tmp_path):
     async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
         (first, second), after = await prompt_until_waiting(serving.client, prompt, "a")
         store: Any = open_store(tmp_path / "log.db")
-        await elsewhere(store).approve("a", first.id)
+        await make_answering_agent(store).approve("a", first.id)
         # The server has seen the first answer before the second one is given.
         await asyncio.wait_for(store.wait_for_records("a", after), PATIENCE_SECONDS)
-        await elsewhere(store).reject("a", second.id)
+        await make_answering_agent(store).reject("a", second.id)
         assert await wait_for_end(serving.client, "a", after) == "done"
         resumed = [record for record in await store.read("a") if isinstance(record.event, Resumed)]
         assert (len(resumed), paid) == (1, [1])
@@ -170,12 +170,12 @@ async def test_answers_at_once_here_and_elsewhere_are_used_once(shop, tmp_path):
             (first, second), after = await prompt_until_waiting(serving.client, prompt, session)
             answered = await asyncio.gather(
                 serving.client.answer(session, first.id, "approve"),
-                elsewhere(store).approve(session, second.id),
+                make_answering_agent(store).approve(session, second.id),
                 return_exceptions=True,
             )
             for question, outcome in zip((first, second), answered, strict=True):
                 if isinstance(outcome, Exception):  # the other one had the session in that moment
-                    await elsewhere(store).approve(session, question.id)
+                    await make_answering_agent(store).approve(session, question.id)
             assert await wait_for_end(serving.client, session, after) == "done"
         assert sorted(paid) == [1] * 6 + [2] * 6
         await store.close()
@@ -187,7 +187,7 @@ async def test_a_run_that_waits_for_its_client_is_left_alone(shop, tmp_path):
     async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
         (question,), after = await prompt_until_waiting(serving.client, prompt, "a")
         store = open_store(tmp_path / "log.db")
-        await elsewhere(store).approve("a", question.id)
+        await make_answering_agent(store).approve("a", question.id)
         # The approved call runs; then the run waits for the result of the other one, and is not resumed again.
         assert await wait_for_end(serving.client, "a", after) == "waiting"
         (call,) = list_external_calls(fold_log(await store.read("a")).state)
@@ -261,7 +261,7 @@ async def test_a_run_of_an_engine_whose_questions_are_answered_one_by_one_is_lef
         first, second = (await serving.client.approvals("engines")).approvals
         reply = await serving.client.answer("engines", first.id, "approve")
         assert reply.run is None
-        await elsewhere(store).approve("engines", second.id)
+        await make_answering_agent(store).approve("engines", second.id)
         await wait_until(lambda: "engines" not in serving.host.answers)
         assert not [each for each in await store.read("engines") if isinstance(each.event, Resumed)]
         assert paid == []
@@ -292,7 +292,7 @@ async def test_a_run_that_another_process_held_for_a_moment_is_resumed(shop, tmp
             return await resume(session, *given, **named)
 
         resume, host.resume, host.store.is_leased = host.resume, note_failure, take_at_once
-        await elsewhere(store).approve("a", question.id)
+        await make_answering_agent(store).approve("a", question.id)
         await wait_until(lambda: tried)
         await wait_until(lambda: "a" not in host.runs)
         await held[0].__aexit__(None, None, None)
@@ -312,7 +312,7 @@ async def test_a_refused_answer_leaves_the_session_watched(shop, tmp_path):
             await serving.client.answer("a", "no such question", "reject", resume=False)
         assert "a" in serving.host.answers
         store = open_store(path)
-        await elsewhere(store).approve("a", question.id)
+        await make_answering_agent(store).approve("a", question.id)
         assert await wait_for_end(serving.client, "a", after) == "done"
         await store.close()
 
@@ -337,7 +337,7 @@ async def test_an_answer_is_noticed_after_the_store_has_failed_once(shop, tmp_pa
         async with host.answers.hold("a"):  # the watch begins again after this
             host.store.wait_for_records = fail_once
         await wait_until(lambda: failed)
-        await elsewhere(store).approve("a", question.id)
+        await make_answering_agent(store).approve("a", question.id)
         assert await wait_for_end(serving.client, "a", after) == "done"
         await store.close()
 

@@ -12,7 +12,7 @@ from bridle.run.calls.verdicts import encode_edited, read_verdict
 from bridle.stores.memory import MemoryStore
 from bridle.watchers.console import Console
 from tests.serve.raw_http import send
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name
 
 PAID = []
 
@@ -103,7 +103,7 @@ ENTRIES = {"AG-UI": answer_ag_ui, "Vercel": answer_vercel, "API": answer_api}
 
 @pytest.fixture(scope="module")
 def shop():
-    with serving({"shop": Agent("sim:", name="shop", tools=[pay])}, MemoryStore()) as served:
+    with serve_by_name({"shop": Agent("sim:", name="shop", tools=[pay])}, MemoryStore()) as served:
         yield served
 
 

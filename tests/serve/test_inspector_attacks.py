@@ -121,12 +121,12 @@ async def find_success(page, canary, own):
     return [*page.canaries, *page.dialogs, *canary.hits, *foreign, *await page.evaluate(LOOK)]
 
 
-def put(value, payload):
+def replace_mark(value, payload):
     """The value with the payload in place of the mark; in JSON text it stays JSON."""
     if isinstance(value, dict):
-        return {put(name, payload): put(each, payload) for name, each in value.items()}
+        return {replace_mark(name, payload): replace_mark(each, payload) for name, each in value.items()}
     if isinstance(value, list):
-        return [put(each, payload) for each in value]
+        return [replace_mark(each, payload) for each in value]
     if not isinstance(value, str) or MARK not in value:
         return value
     inner = json.dumps(payload)[1:-1] if value.startswith("{") else payload
@@ -137,7 +137,7 @@ async def copy_with(store, source, session, payload, media=None):
     """Write the log of a session again with a payload everywhere, as if an attacker had made it."""
     head, records = GENESIS, []
     for record in await store.read(source):
-        data = put(json.loads(record.data), payload)
+        data = replace_mark(json.loads(record.data), payload)
         if data["type"] == "configured":
             data["settings"]["model"]["endpoint"]["headers"] = [["x-hostile", payload]]
         if media is not None and data["type"] == "prompted":

@@ -39,7 +39,7 @@ def question(family: str, prompt: str, *, stream: bool = True, **fields: Any) ->
     return Request(model=MODELS[family], messages=(said,), stream=stream, **fields)
 
 
-def outgoing(request: Request) -> OutgoingRequest:
+def make_outgoing(request: Request) -> OutgoingRequest:
     encoded = load_codec(request.model.endpoint.family).encode(request)
     return OutgoingRequest(
         method=encoded.method,
@@ -49,11 +49,11 @@ def outgoing(request: Request) -> OutgoingRequest:
     )
 
 
-def put(simulator: Simulator, request: Request) -> ResponseTimeline:
-    return asyncio.run(simulator.answer(outgoing(request)))
+def send_request(simulator: Simulator, request: Request) -> ResponseTimeline:
+    return asyncio.run(simulator.answer(make_outgoing(request)))
 
 
-def told(request: Request, timeline: ResponseTimeline | HttpReply) -> Reply | Failure:
+def decode_answer(request: Request, timeline: ResponseTimeline | HttpReply) -> Reply | Failure:
     """What a client makes of an answer."""
     headers = {name.lower(): value for name, value in timeline.headers}
     decoder = load_codec(request.model.endpoint.family).new_decoder(request, timeline.status, headers)

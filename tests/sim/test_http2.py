@@ -160,7 +160,7 @@ def test_the_rules_for_requests_are_those_of_http_1(request_, status):
     assert talk(ask, ServerLimits(body_bytes=1_000))[0] == status
 
 
-def test_a_name_that_somebody_made_point_here_is_refused():
+def test_a_foreign_host_name_is_refused():
     simulator = Simulator()
     status, body = talk(lambda client: ask_once(client, host="evil.example"), simulator=simulator)
     assert (status, simulator.refusals) == (421, [])

@@ -475,7 +475,7 @@ def test_endpoints_that_serve_any_model_are_simulated_with_any_model(name, strea
 
 
 @pytest.mark.refusals
-def test_a_model_that_nobody_serves_is_still_unknown():
+def test_an_unserved_model_is_still_unknown():
     assert asyncio.run(Agent("sim:=openai/no-such-model").run("Hello")).stop == "failed"
 
 

@@ -17,7 +17,7 @@ from bridle.values.events import ViewChanged
 from bridle.values.media import recognize_bytes
 from bridle.values.message import Message
 from bridle.values.request import Request
-from tests.sim.sim_families import put
+from tests.sim.sim_families import send_request
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8/5+hHgAHggJ/PchI7wAAAABJRU5ErkJggg=="
@@ -109,7 +109,7 @@ def test_addresses_show_their_kind():
         Media.from_url("pixel.png")
 
 
-def test_a_type_nobody_gave_is_read_from_the_data():
+def test_a_missing_media_type_is_read_from_the_data():
     assert Media(kind="image", data=PICTURE).media_type == "image/png"
 
 
@@ -220,7 +220,7 @@ def test_abilities_for_films_and_sounds_are_facts_of_the_table():
 def test_the_simulator_refuses_media_in_the_familys_words(model, media, words):
     sent = find_model_by_name(f"sim:{model}")
     message = Message(id="m1", role="user", parts=(media, Text(text="Hello")))
-    timeline = put(Simulator(), Request(model=sent, messages=(message,), stream=False))
+    timeline = send_request(Simulator(), Request(model=sent, messages=(message,), stream=False))
     assert timeline.status == 400
     assert words in json.dumps(json.loads(timeline.body), ensure_ascii=False).replace('\\"', '"')
 

@@ -27,7 +27,7 @@ from bridle.values.schema_limits import (
 from tests.suite.growth import assert_growth, measure_slowness
 
 
-def doubling(keyword, levels):
+def make_doubling_schema(keyword, levels):
     """2 kB of definitions that refer twice to the next."""
     defs = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
     return {
@@ -39,7 +39,7 @@ def doubling(keyword, levels):
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
 def test_definitions_that_refer_twice_to_the_next_are_refused_at_once(keyword):
-    schema = doubling(keyword, 30)
+    schema = make_doubling_schema(keyword, 30)
     text = json.dumps(schema)
     assert len(text) < 3_000
     with pytest.raises(BadTool, match="combines more than 50,000 schemas"):
@@ -63,7 +63,7 @@ CASES = {
         },
         "references to 1,001 schemas",
     ),
-    "combinations": (doubling("allOf", 20), f"combines more than {APPLIED_MAX:,}"),
+    "combinations": (make_doubling_schema("allOf", 20), f"combines more than {APPLIED_MAX:,}"),
 }
 
 
@@ -141,7 +141,7 @@ def test_nesting_has_a_limit():
 @pytest.mark.parametrize("levels", [5, 10])
 def test_shared_and_recursive_definitions_of_ordinary_schemas_are_accepted(levels):
     node = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
-    for schema in (node, doubling("anyOf", levels)):
+    for schema in (node, make_doubling_schema("anyOf", levels)):
         check_schema_limits(schema, len(json.dumps(schema)))
 
 

@@ -201,7 +201,7 @@ class DatadogTracer:
         held = types.SimpleNamespace(name=name, trace=parent.trace_id, parent=parent.span_id, span_id=-1)
         self.started.append(held)
         span = trace.NonRecordingSpan(parent)
-        span._ddspan = held
+        vars(span)["_ddspan"] = held
         return span
 
 

@@ -211,7 +211,7 @@ def test_what_an_unlisted_term_costs_is_unknown():
     assert price.cost(Usage(input=1, terms=("priority",))) is None
 
 
-def test_what_a_longer_lived_write_costs_is_unknown_where_nobody_says():
+def test_the_cost_of_a_longer_lived_write_is_unknown_without_a_price():
     price = find_model("openai:gpt-5.6-sol", environ={}).price
     assert price.cost(Usage(cache_write=10)) == Decimal("0.00005")
     assert price.cost(Usage(cache_write=10, cache_write_1h=1)) is None
@@ -221,7 +221,7 @@ def test_what_a_longer_lived_write_costs_is_unknown_where_nobody_says():
     )
 
 
-def test_a_search_nobody_prices_makes_the_cost_unknown():
+def test_an_unpriced_search_makes_the_cost_unknown():
     assert find_model("xai:grok-4.7", environ={}).price.cost(Usage(input=1, searches=1)) is None
 
 
@@ -285,7 +285,7 @@ price_factors = [{ term = "flex", factor = 0.25 }]
     st.sampled_from([(), ("a",), ("b",), ("a", "b")]),
     st.lists(st.integers(0, 300_000), min_size=5, max_size=5),
 )
-def test_the_dearest_rates_are_never_exceeded(room, at, terms, counts):
+def test_the_highest_rates_are_never_exceeded(room, at, terms, counts):
     """Kept for an hour or not, and with a prompt that is a little longer than it was taken to be."""
     tiers = tuple(
         Rates(

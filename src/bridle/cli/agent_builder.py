@@ -197,6 +197,7 @@ class AgentBuilder:
         member = _find_member(agent, before.name) or agent
         own, prefixes = member.settings, tuple(source.prefix for source in agent.parts.sources)
         known = {*member.tools, *(spec.name for spec in own.tools)}
+        known |= {alias for tool in member.tools.values() for alias in tool.spec.aliases}
         known |= {name for override in before.overrides for name in override.code}  # `resume` asks for those
         lost = {
             part: [name for name in names if name not in list_code_parts(own)[part]]

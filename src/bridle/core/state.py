@@ -138,6 +138,8 @@ class RunOrigin(Value, kw_only=True):
     """Session whose tool started this run."""
     agents: tuple[str, ...] = ()
     handover: str = ""
+    settles: bool = False
+    """True while the last agent only settles calls in doubt of the run before; then the first one goes on."""
     traceparent: str = ""
     first_settings: Settings | None = None
 

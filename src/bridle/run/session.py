@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from bridle.core.budget.scopes import resume_budget
-from bridle.core.calls.catalogue import is_handover_due
+from bridle.core.calls.catalogue import is_handover_due, is_return_due
 from bridle.core.calls.compensation import list_compensations
 from bridle.core.calls.orphaned import describe_doubts
 from bridle.core.context.assemble import UNSENT_INSTRUCTIONS
@@ -33,6 +33,7 @@ from bridle.run.calls.approval import (
     match_results,
 )
 from bridle.run.calls.compensation import ABANDONED_REASON, open_undoable_run, run_compensations
+from bridle.run.calls.continuation import check_answer, check_run, plan_upgrades
 from bridle.run.calls.handover import (
     Successor,
     describe_unknown_agent,
@@ -173,6 +174,10 @@ class Session:
             if driver.state.phase not in (Phase.NEW, Phase.IDLE):
                 await driver.record(await opened._end_cancelled(driver, ABANDONED_REASON))
             imported = history.instructions if history is not None else ""
+            settling = opened._find_settling(driver.state) if history is None else None
+            if settling is not None:
+                prompted = replace(prompted, settled_by=driver.state.run.origin.agents)
+                return await opened._settle_first(settling, prompted)
             await opened._configure(driver, opened.settings(), imported)
             await opened._finish_hooks(driver)
             if history is not None:
@@ -184,6 +189,37 @@ class Session:
             if (outer := current_nested_run()) is not None:
                 await outer.record_program(self.session)
             return await opened._drive(driver)
+
+    def _find_settling(self, state: State) -> "Session | None":
+        """The session of the agent that left calls in doubt after a hand-over; None if this agent settles them."""
+        agents = state.run.origin.agents
+        is_known = bool(agents) and agents[0] in self.successors
+        return list_agents(self, state)[-1] if is_known and state.calls.batch.pending else None
+
+    async def _settle_first(self, settling: "Session", prompted: Prompted) -> State:
+        """Let the agent that left calls in doubt settle them, then go on with the prompt."""
+        driver = settling.new_driver()
+        await driver.restore()
+        if settling.parts.sources:
+            settling, driver = await connect_tools(settling, driver)
+        settling.check_context(driver, "resume")
+        await settling._configure(driver, keep_model(settling.settings(), driver.state))
+        await driver.record(prompted)
+        await driver.review_calls(trusts_approvals=False)
+        return await self._take_back(await settling._drive(driver))
+
+    async def _take_back(self, state: State) -> State:
+        """Go on as the first agent, once another one has settled the calls that it left in doubt."""
+        if not is_return_due(state):
+            return state
+        driver = self.new_driver()
+        await driver.restore()
+        opened, driver = await connect_tools(self, driver) if self.parts.sources else (self, driver)
+        configured = describe_new_settings(driver.state.settings, opened.settings())
+        await driver.record(replace(configured, is_return=True))
+        for report in opened.parts.tool_reports:
+            await driver.record(report)
+        return await opened._drive(driver)
 
     async def resume(
         self,
@@ -199,7 +235,9 @@ class Session:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             if driver.state.run.origin.agents:
                 last = list_agents(self, driver.state)[-1]
-                return await last.continue_run(budget, tenant, flags, agent_budget=self.budget)
+                return await self._take_back(
+                    await last.continue_run(budget, tenant, flags, agent_budget=self.budget)
+                )
             return await self.continue_run(budget, tenant, flags, driver, agent_budget=self.budget)
 
     async def advance(self, driver: Driver) -> State:
@@ -250,6 +288,7 @@ class Session:
         opened, driver = await connect_tools(opened, driver) if opened.parts.sources else (opened, driver)
         opened.check_context(driver, "resume")
         settings, results = keep_model(opened.settings(), state), flags.results or {}
+        await check_run(opened, settings, driver.state, results)
         if not results:
             await opened._configure(driver, settings)
         if driver.place[1] == flags.stopped_at:  # nothing is in doubt
@@ -339,8 +378,16 @@ class Session:
             if across := check_tenant(self.session, driver.state, tenant):
                 verdict = replace(verdict, by=f"{verdict.by} of tenant {across}".strip())
             question = find_pending_approval(list_pending_approvals(self.session, driver.state), wanted)
+            await check_answer(self, driver.state, question, verdict)
             await driver.answer(question, verdict)
             return question
+
+    async def check_answer(self, wanted: str, verdict: ApprovalVerdict) -> None:
+        """Raise what would prevent this answer from being recorded; nothing is written."""
+        driver = self.new_driver()
+        await driver.restore()
+        question = find_pending_approval(list_pending_approvals(self.session, driver.state), wanted)
+        await check_answer(self, driver.state, question, verdict)
 
     async def record_results(self, results: Mapping[str, CallResult], tenant: str | None = None) -> None:
         """Record results of calls that the caller ran, without continuing the run."""
@@ -398,7 +445,9 @@ class Session:
         if driver.state.phase is Phase.NEW:
             await driver.record(Configured(settings=settings, session=self.session))
         elif driver.state.settings != settings:
-            await driver.record(describe_new_settings(driver.state.settings, settings))
+            configured = describe_new_settings(driver.state.settings, settings)
+            upgrades = await plan_upgrades(self, settings, driver.state)
+            await driver.record(replace(configured, upgraded_calls=upgrades))
         for report in self.parts.tool_reports:
             await driver.record(report)
 

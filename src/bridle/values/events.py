@@ -30,6 +30,7 @@ from .calls import ApprovalAnswered as ApprovalAnswered
 from .calls import ApprovalAsked as ApprovalAsked
 from .calls import ApprovalQuestion as ApprovalQuestion
 from .calls import CallReviewed as CallReviewed
+from .calls import CallUpgrade as CallUpgrade
 from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
 from .calls import ContentRedacted as ContentRedacted
@@ -129,6 +130,10 @@ class Configured(EventBase, kw_only=True, tag="configured"):
     """Hosted tools that were offered so far and not given again; a log does not hold their definitions."""
     handed_over_to: str = ""
     """Agent that continues the run with these settings, if the one before it handed the run over."""
+    is_return: bool = False
+    """True if the first agent goes on, after another one has settled the calls that it left in doubt."""
+    upgraded_calls: tuple[CallUpgrade, ...] = ()
+    """Open calls that these settings declare in another way, and what became of them."""
 
 
 class Prompted(EventBase, kw_only=True, tag="prompted"):
@@ -141,6 +146,8 @@ class Prompted(EventBase, kw_only=True, tag="prompted"):
     tenant: str = ""
     cross_tenant: str = ""
     """The tenant again, if the session belongs to another tenant and the caller confirmed it."""
+    settled_by: tuple[str, ...] = ()
+    """Agents that had the run before: the last one settles its calls in doubt, then the first one goes on."""
     parent_session: str = ""  # session whose tool started this run
     parent_call_id: str = ""
     """Call of that session inside which this run started."""

@@ -49,7 +49,7 @@ def nothing_ran():
     ran.clear()
 
 
-def looks(*cities, name="look"):
+def look_reply(*cities, name="look"):
     return call_reply(*((name, {"city": city}) for city in cities))
 
 
@@ -65,7 +65,7 @@ def log(store, session):
 @pytest.mark.parametrize("stream", [False, True])
 def test_calls_beyond_the_limit_are_answered_as_not_run_and_end_the_run(name, stream):
     store = MemoryStore()
-    line = scripted(looks("a", "b", "c", "d", name=name), "and that is it")
+    line = scripted(look_reply("a", "b", "c", "d", name=name), "and that is it")
     agent = Agent(line, tools=[look, walk], store=store)
 
     async def run():
@@ -90,7 +90,9 @@ def test_calls_beyond_the_limit_are_answered_as_not_run_and_end_the_run(name, st
 
 
 def test_a_run_that_needs_exactly_what_it_may_have_is_done():
-    agent = Agent(scripted(looks("a"), looks("b"), "fine"), tools=[look], budget=Budget(tool_calls=2))
+    agent = Agent(
+        scripted(look_reply("a"), look_reply("b"), "fine"), tools=[look], budget=Budget(tool_calls=2)
+    )
     assert agent.run_sync("?").stop == "done"
     none = Agent(scripted("fine"), tools=[look], budget=Budget(tool_calls=0))
     assert none.run_sync("?").stop == "done"
@@ -102,7 +104,10 @@ def test_denied_and_wrong_calls_do_not_count():
         ("walk", {"city": "x"}), ("nothing", {}), ("look", {"town": 1}), ("look", {"city": "a"})
     )
     agent = Agent(
-        scripted(first, looks("b"), "fine"), tools=[look, walk], policy=policy, budget=Budget(tool_calls=2)
+        scripted(first, look_reply("b"), "fine"),
+        tools=[look, walk],
+        policy=policy,
+        budget=Budget(tool_calls=2),
     )
     result = agent.run_sync("?")
     assert (result.stop, sorted(ran)) == ("done", ["a", "b"])
@@ -218,7 +223,7 @@ def test_the_model_is_told_once_to_finish_on_every_family(family):
     ids=str,
 )
 def test_any_limit_may_be_the_one(budget, used):
-    agent = Agent(scripted(looks("a"), looks("b"), "fine"), tools=[look], budget=budget)
+    agent = Agent(scripted(look_reply("a"), look_reply("b"), "fine"), tools=[look], budget=budget)
     result = agent.run_sync("?", session="s")
     (told,) = [event.message for event in log(agent.store, "s") if isinstance(event, e.Reprompted)]
     assert re.fullmatch(f"{used}[.] Finish now: .+", told)
@@ -226,7 +231,7 @@ def test_any_limit_may_be_the_one(budget, used):
 
 
 def test_a_raised_budget_has_a_threshold_of_its_own():
-    line = scripted(looks("a"), looks("b"), looks("c"), "fine")
+    line = scripted(look_reply("a"), look_reply("b"), look_reply("c"), "fine")
     agent = Agent(line, tools=[look], store=MemoryStore())
     first = agent.run_sync("?", session="s", budget=Budget(steps=2, wrap_up=0.5))
     assert first.stop == "steps"
@@ -275,7 +280,7 @@ def test_a_prompt_that_may_be_kept_for_an_hour_is_reserved_at_that_price(setting
 
 
 def test_a_budget_that_cannot_be_held_is_refused_before_the_run_goes_on_with_it():
-    agent = Agent(scripted(looks("Rome"), "done"), tools=[look], budget=Budget(steps=1))
+    agent = Agent(scripted(look_reply("Rome"), "done"), tools=[look], budget=Budget(steps=1))
     stopped = agent.run_sync("go")
     with pytest.raises(MisuseError, match="needs a tenant"):
         asyncio.run(agent.resume(stopped.session, budget=Budget(tenant=Limits(tokens=9_999))))
@@ -304,7 +309,7 @@ def test_what_is_no_budget_or_nobodys_is_said_in_one_line(wrong):
 @pytest.mark.parametrize(
     "model", ["sim:anthropic/claude-sonnet-4-6", "sim:openai_chat/gpt-5.4", "sim:gemini/gemini-3.5-flash"]
 )
-def test_whoever_is_told_to_finish_is_not_forced_to_call(model):
+def test_a_model_asked_to_finish_is_not_forced_to_call(model):
     agent = Agent(
         model, tools=[look], tool_choice="any", budget=Budget(steps=8, wrap_up=0.25), repeats_max=None
     )

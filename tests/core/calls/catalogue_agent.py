@@ -26,7 +26,9 @@ class Overheard:
         return self._inner.open(outgoing)
 
 
-def overheard(model: str = "sim:", *, deferring: bool = True) -> tuple[ModelConnection, list[bytes]]:
+def open_recorded_model(
+    model: str = "sim:", *, deferring: bool = True
+) -> tuple[ModelConnection, list[bytes]]:
     line = connect_model(find_model_by_name(model))
     able = replace(line.model, abilities=replace(line.model.abilities, deferred_tools=deferring))
     ear = Overheard(line)

@@ -117,7 +117,7 @@ def test_a_default_inside_an_object_may_be_written_or_left_out():
     assert sent == [Letter("Ann"), Letter("Ann", 2)]
 
 
-def test_a_session_that_is_resumed_by_another_process_knows_the_receipt(tmp_path):
+def test_a_session_resumed_by_another_process_finds_the_receipt(tmp_path):
     first, second = Bank("session"), Bank("session")
     script: Any = [call_reply(PAY), call_reply(SAME), "done"]
     agent = Agent(scripted(*script), tools=[first.tool], store=tmp_path / "log.db")

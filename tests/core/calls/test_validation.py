@@ -50,7 +50,7 @@ TRIP = {
 SPEC = ToolSpec(name="plan_trip", parameters=json.dumps(TRIP))
 
 
-def said(**arguments):
+def describe_mismatch(**arguments):
     checked = check_arguments(SPEC, json.dumps(arguments))
     assert isinstance(checked, ArgumentProblem)
     assert checked.kind == "mismatch"
@@ -100,19 +100,19 @@ def test_no_arguments_are_an_empty_object(nothing):
      ['- `labels`: has a key that is not allowed: must match the pattern "^[a-z]+$", got "A"']),
 ])  # fmt: skip
 def test_every_mistake_is_named_with_what_was_expected(arguments, lines):
-    assert said(**arguments) == lines
+    assert describe_mismatch(**arguments) == lines
 
 
 def test_all_mistakes_are_named_at_once_but_not_too_many():
-    lines = said(cty="a", days=0, unit="k", start="x", limit="y", stops=3, payment=4)
+    lines = describe_mismatch(cty="a", days=0, unit="k", start="x", limit="y", stops=3, payment=4)
     assert len(lines) == PROBLEMS_MAX + 1
     assert lines[0] == "- missing field `city` (string)"
     assert lines[-1] == "- and 3 more"
-    assert said(**{f"x{number}": 1 for number in range(5_000)})[-1].startswith("- and ")
+    assert describe_mismatch(**{f"x{number}": 1 for number in range(5_000)})[-1].startswith("- and ")
 
 
 def test_a_long_value_is_shown_in_part():
-    (line,) = said(city="a", days="x" * 10_000)
+    (line,) = describe_mismatch(city="a", days="x" * 10_000)
     assert len(line) < 120
     assert line.endswith("…")
 

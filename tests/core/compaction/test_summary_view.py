@@ -61,7 +61,7 @@ def conversations(draw):
     return tuple(messages)
 
 
-def begun(messages, window, keep, bound, *, able=False):
+def start_state(messages, window, keep, bound, *, able=False):
     endpoint = Endpoint(name="here", family="scripted", reasoning="signed")
     abilities = Abilities(context_tokens=window, bound_thinking=bound, compaction=able)
     wish = Settings(
@@ -90,7 +90,7 @@ def begun(messages, window, keep, bound, *, able=False):
     st.lists(st.sampled_from(["fine", "fine", "refused", "mute"]), min_size=ROUNDS_MAX, max_size=ROUNDS_MAX),
 )
 def test_what_is_sent_is_legal_and_keeps_what_people_said(messages, window, keep, bound, fates):
-    state = begun(messages, window, keep, bound)
+    state = start_state(messages, window, keep, bound)
     said = state.conversation.transcript.messages
     asked = 0
     for at, fate in enumerate(fates):
@@ -156,7 +156,7 @@ def test_a_summary_stands_for_everything_before_it_and_another_for_the_first_one
             for role in ("assistant", "user")
         ],
     ]
-    state = begun(tuple(messages), 100_000, 0.1, bound=False)
+    state = start_state(tuple(messages), 100_000, 0.1, bound=False)
     names = [message.id for message in state.conversation.transcript.messages]
     one = e.Compacted(
         strategies=("turns",),
@@ -183,7 +183,7 @@ def test_a_summary_stands_for_everything_before_it_and_another_for_the_first_one
 
 def test_what_a_provider_made_of_the_turns_goes_to_nobody_else():
     sealed = Opaque(kind="compaction", native='{"type":"compaction"}')
-    state = begun(
+    state = start_state(
         (Message(role="user", parts=(Text(text="hi"),)), Message(role="assistant", parts=(Text(text="ho"),))),
         100_000,
         0.1,

@@ -48,7 +48,7 @@ def write_turn() -> str:
     return WORDS["turn"]
 
 
-def answering(request):
+def reply_to_request(request):
     endpoint = request.model.endpoint
     origin = Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id)
     return Reply(parts=(Text(text="Yes."),), stop=Stop.DONE, origin=origin, id="r")
@@ -57,7 +57,7 @@ def answering(request):
 @pytest.mark.parametrize("model", VENDOR_MODELS)
 def test_every_wire_keeps_the_order(model):
     clock, store, bodies, located = FakeClock(), MemoryStore(), [], find_model(model, environ={})
-    simulator = Simulator(responder=answering, clock=clock)
+    simulator = Simulator(responder=reply_to_request, clock=clock)
 
     async def answer(outgoing):
         bodies.append(json.loads(outgoing.body))

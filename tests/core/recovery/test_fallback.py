@@ -330,7 +330,7 @@ async def live(seed):
     return sum(isinstance(event, ModelSwitched) for event in events)
 
 
-def test_whatever_happens_to_a_chain_attempts_agree_and_nothing_illegal_is_sent():
+def test_in_every_fallback_attempts_agree_and_only_legal_requests_are_sent():
     async def every():
         return [await live(seed) for seed in range(LIVES)]
 

@@ -140,7 +140,7 @@ def messages_answer(schema):
         if "$ref" in part and not part["$ref"].startswith("#"):
             yield f"{at}: external $ref"
     # "Circular reference detected in schema definitions: Node -> Node."
-    if circular(schema):
+    if find_circular(schema):
         yield "Circular reference detected in schema definitions"
     yield from messages_strict_request([schema])
 
@@ -160,12 +160,12 @@ def messages_strict_request(schemas):
         yield f"too many union parameters ({unions})"
 
 
-def circular(schema):
+def find_circular(schema):
     defined = {"#": {**schema, "$defs": {}, "definitions": {}}}
     for word in ("$defs", "definitions"):
         defined |= {f"#/{word}/{name}": held for name, held in schema.get(word, {}).items()}
-    edges = {place: set(referred(held)) for place, held in defined.items()}
-    return any(place in reachable(target, edges) for place in edges for target in edges[place])
+    edges = {place: set(find_references(held)) for place, held in defined.items()}
+    return any(place in find_reachable(target, edges) for place in edges for target in edges[place])
 
 
 # ── functions of the Responses and Chat APIs ────────────────────────────────
@@ -340,14 +340,14 @@ def answer_json_schema(schema):
     defined = {"#": {**schema, "$defs": {}, "definitions": {}}}
     for word in ("$defs", "definitions"):
         defined |= {f"#/{word}/{name}": held for name, held in schema.get(word, {}).items()}
-    edges = {place: set(referred(held)) for place, held in defined.items()}
+    edges = {place: set(find_references(held)) for place, held in defined.items()}
     for place, held in defined.items():
-        for target in referred(held, bound=True):
-            if place in reachable(target, edges):
+        for target in find_references(held, bound=True):
+            if place in find_reachable(target, edges):
                 yield f"{place}: {target} leads back, and cannot be left out"
 
 
-def referred(schema, *, bound=False):
+def find_references(schema, *, bound=False):
     """Where a schema refers to; `bound`: only from where nothing can be left out."""
     if not isinstance(schema, dict):
         return
@@ -358,10 +358,10 @@ def referred(schema, *, bound=False):
         parts = held.items() if word in NAMED and held else enumerate(held if word in LISTED else [held])
         for name, part in parts:
             if not (bound and word == "properties" and name not in schema.get("required", [])):
-                yield from referred(part, bound=bound)
+                yield from find_references(part, bound=bound)
 
 
-def reachable(place, edges):
+def find_reachable(place, edges):
     found, waiting = set(), [place]
     while waiting:
         for target in edges.get(waiting.pop(), ()):

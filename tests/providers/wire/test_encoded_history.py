@@ -83,7 +83,7 @@ def test_nothing_said_is_nothing_sent():
     ],
     ids=["shorter", "beheaded", "edited", "renumbered", "empty"],
 )
-def test_a_line_that_does_not_continue_is_written_anew(other):
+def test_a_conversation_that_does_not_continue_is_rewritten(other):
     kept = EncodedMessages(Counting())
     kept.join_messages(line("a", "b", "c", "d"))
     assert kept.join_messages(other) == EncodedMessages(Counting()).join_messages(other)
@@ -99,7 +99,7 @@ def test_equal_messages_read_from_disk_are_not_written_again():
     assert writer.written == ["m1", "m2", "m3"]
 
 
-def test_another_endpoint_starts_anew():
+def test_another_endpoint_starts_a_new_body():
     writer = Counting()
     kept = EncodedMessages(writer)
     here, there = Endpoint(name="here", family="f"), Endpoint(name="there", family="f")

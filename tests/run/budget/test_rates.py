@@ -25,7 +25,7 @@ from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
 
 
-def asked(store, session):
+def list_model_calls(store, session):
     records = asyncio.run(store.read(session))
     return [record.event for record in records if isinstance(record.event, ModelAsked)]
 
@@ -58,7 +58,11 @@ def test_model_calls_of_all_agents_of_a_store_wait_for_their_turn(per):
             clock.advance(10)
 
     asyncio.run(main())
-    waits = [(event.wait_seconds, event.wait_source) for n in range(3) for event in asked(store, f"s{n}")]
+    waits = [
+        (event.wait_seconds, event.wait_source)
+        for n in range(3)
+        for event in list_model_calls(store, f"s{n}")
+    ]
     assert waits == [(0.0, ""), (0.0, ""), (40.0, "rate-limit")], "the first call was 20 s ago"
     assert len(shown) == 1
     assert shown[0].startswith("waits 40 s for the rate limit of ")
@@ -71,7 +75,7 @@ def test_tenants_do_not_wait_for_each_other():
         Agent(scripted("ok"), store=store, clock=clock, rate_limits=limits).run_sync(
             "hi", tenant, tenant=tenant
         )
-        assert asked(store, tenant)[0].wait_seconds == 0
+        assert list_model_calls(store, tenant)[0].wait_seconds == 0
 
 
 def test_reserved_tokens_are_replaced_by_the_actual_ones():
@@ -80,7 +84,7 @@ def test_reserved_tokens_are_replaced_by_the_actual_ones():
     agent = Agent(scripted("ok", "ok"), store=store, clock=clock, rate_limits=limits, max_tokens=4_000)
     for name in ("one", "two"):
         agent.run_sync("hi", name)
-        assert asked(store, name)[0].wait_seconds == 0, "4,000 were reserved, a few were used"
+        assert list_model_calls(store, name)[0].wait_seconds == 0, "4,000 were reserved, a few were used"
 
 
 def test_a_tool_waits_and_the_run_ends_if_its_time_is_too_short():
@@ -239,7 +243,7 @@ def test_the_next_call_waits_for_the_reset_that_the_provider_announces(wire, ann
     agent = Agent(model, store=store, clock=clock)
     agent.run_sync("hi", "a")
     agent.run_sync("words " * 2_000, "b")
-    assert [asked(store, name)[0].wait_seconds for name in "ab"] == [0.0, 12.0]
+    assert [list_model_calls(store, name)[0].wait_seconds for name in "ab"] == [0.0, 12.0]
     assert clock.slept == [12.0]
     assert model.model.endpoint.family == wire
 
@@ -388,4 +392,4 @@ def test_a_store_that_cannot_start_a_log_again_still_limits():
     agent = Agent(scripted("a", "b", "c"), store=store, clock=clock, rate_limits=(RateLimit(requests=1),))  # type: ignore[arg-type]
     for name in "abc":
         agent.run_sync("hi", name)
-    assert [asked(store, name)[0].wait_seconds for name in "abc"] == [0.0, 60.0, 60.0]
+    assert [list_model_calls(store, name)[0].wait_seconds for name in "abc"] == [0.0, 60.0, 60.0]

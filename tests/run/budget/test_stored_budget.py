@@ -46,7 +46,7 @@ def get_weather(city: str) -> str:
     return "It is sunny. " * 20
 
 
-def standing(store, name):
+def read_budget(store, name):
     """How a budget stands, as somebody finds it who has just opened the store."""
     account = asyncio.run(BudgetLog(store, name).catch_up())
     return account.spent, account.reserved
@@ -62,7 +62,7 @@ def test_fifty_runs_at_once_never_exceed_it(limit):
         return await asyncio.gather(*(agent.run("What is the weather in Paris?") for _ in range(50)))
 
     results = asyncio.run(all_at_once())
-    spent, reserved = standing(store, "nightly")
+    spent, reserved = read_budget(store, "nightly")
     assert spent.usd <= Decimal(limit)
     assert reserved == Amount()
     assert float(spent.usd) == pytest.approx(sum(result.cost for result in results))
@@ -87,7 +87,7 @@ def test_several_processes_never_exceed_it(shared_log):
         children = [running.enter_context(child(path, "runs", RUNS, "0.012")) for _ in range(PROCESSES)]
         told = [json.loads(each.communicate(timeout=120)[0]) for each in children]
     results = [one for each in told for one in each]
-    spent, reserved = standing(open_store(path), "q4")
+    spent, reserved = read_budget(open_store(path), "q4")
     assert len(results) == PROCESSES * RUNS
     assert 0 < spent.usd <= Decimal("0.012")
     assert reserved == Amount()
@@ -101,11 +101,11 @@ def test_what_a_killed_process_had_set_aside_is_settled_by_its_log(shared_log, m
     path = shared_log
     store = open_store(path)
     kill(path, "dies", moment, "0.010")
-    _, reserved = standing(store, "q4")
+    _, reserved = read_budget(store, "q4")
     assert reserved.usd > 0
     agent = Agent("sim:", store=store, pool=StoredBudget(usd="0.010", name="q4"), max_tokens=1_000)
     result = agent.run_sync("!say Well.")
-    spent, left = standing(store, "q4")
+    spent, left = read_budget(store, "q4")
     assert left == Amount()
     settled = [
         record.event
@@ -130,7 +130,7 @@ def test_a_session_that_is_resumed_settles_what_it_had_set_aside_itself(shared_l
     pool = StoredBudget(usd="0.010", name="q4")
     agent = Agent("sim:", store=store, pool=pool, max_tokens=1_000)
     assert asyncio.run(agent.resume("doomed")).stop == "done"
-    assert standing(store, "q4")[1] == Amount()
+    assert read_budget(store, "q4")[1] == Amount()
     asyncio.run(store.close())
 
 
@@ -227,7 +227,7 @@ def test_a_long_line_is_cut_and_goes_on_in_the_next(monkeypatch):
         return sum([(await agent.run("!say Hi")).steps for _ in range(3)])
 
     assert asyncio.run(many()) == 3
-    spent, reserved = standing(store, "q4")
+    spent, reserved = read_budget(store, "q4")
     assert (spent.steps, reserved) == (23, Amount())
     lines = [info.id for info in asyncio.run(store.sessions(100)) if info.id.startswith("budget:q4~")]
     assert len(lines) >= 5
@@ -374,7 +374,7 @@ def test_a_caller_whose_log_cannot_be_trusted_is_taken_to_have_spent_it_all():
         return await alive.reserve(Reservation(pool="", tokens=50, id="alive#1"), lambda usd, tokens: None)
 
     assert asyncio.run(go_on()) is None
-    assert standing(store, "q4")[0] == Amount(tokens=60, steps=1)
+    assert read_budget(store, "q4")[0] == Amount(tokens=60, steps=1)
 
 
 def test_whoever_was_taken_for_dead_and_is_not_has_the_last_word():
@@ -391,7 +391,7 @@ def test_a_session_cannot_have_the_name_of_a_budget():
         Agent("sim:").run_sync("Hi", session="budget:q4")
 
 
-def test_a_session_under_way_is_never_taken_for_dead():
+def test_a_running_session_is_never_treated_as_crashed():
     store = MemoryStore()
     with hold(store, "a"), pytest.raises(Conflict), hold(store, "a"):
         pass
@@ -539,11 +539,11 @@ def test_what_was_spent_is_settled_in_every_budget_whatever_happens_at_one(troub
             await store.run
 
     asyncio.run(run())
-    spent, reserved = standing(store, "tenant:acme")
+    spent, reserved = read_budget(store, "tenant:acme")
     assert spent.usd > 0
     assert reserved == Amount()
     if trouble == "cancelled":
-        assert standing(store, "first") == (spent, reserved)
+        assert read_budget(store, "first") == (spent, reserved)
 
 
 @pytest.mark.parametrize(
@@ -558,7 +558,7 @@ def test_no_budget_is_taken_for_a_line_of_another(name, other, monkeypatch):
         agent = Agent("sim:", store=store, budget=Budget(tenant=Limits(usd=50)))
         result = agent.run_sync("!say " + "x" * turn, tenant=tenant)
         spent[tenant] = spent.get(tenant, 0) + result.usage.total
-    assert {each: standing(store, f"tenant:{each}")[0].tokens for each in spent} == spent
+    assert {each: read_budget(store, f"tenant:{each}")[0].tokens for each in spent} == spent
 
 
 def test_the_lines_of_budgets_are_told_apart():
@@ -585,5 +585,5 @@ def test_a_call_that_one_budget_has_no_room_for_counts_in_no_other(shared):
     calls = "\n".join(f'!call get_weather {{"city":"{city}"}}' for city in ("Rome", "Oslo", "Bern"))
     result = agent.run_sync(f"{calls}\n!then\n!say done", tenant="acme")
     assert result.stop == "budget"
-    assert standing(store, "tenant:acme")[0].tool_calls == 1
-    assert (pool.spent if shared else standing(store, "all")[0]).tool_calls == 1
+    assert read_budget(store, "tenant:acme")[0].tool_calls == 1
+    assert (pool.spent if shared else read_budget(store, "all")[0]).tool_calls == 1

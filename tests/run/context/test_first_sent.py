@@ -144,7 +144,7 @@ def object_to(answer):
 
 
 @before_model(name="answers")
-def answering(run, request):
+def answer_on_request(run, request):
     return Answer(text="yes") if "answer me" in request.messages[-1].text else None
 
 
@@ -181,7 +181,7 @@ ORIGINS = {
     "instructions of the run": ({}, lambda agent: ask_once(agent, instructions=f"Write to {MAIL}.")),
     "tool of the run": ({}, lambda agent: ask_once(agent, tools=[described])),
     "schema of the run": ({}, lambda agent: ask_once(agent, tools=[with_schema])),
-    "answered by a hook": ({"hooks": [answering]}, ask_after_answer),
+    "answered by a hook": ({"hooks": [answer_on_request]}, ask_after_answer),
 }
 """Texts from outside, which every kind of input hook decides about: options of the agent, and how it is asked."""
 OWN_ORIGINS = {

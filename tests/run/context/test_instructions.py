@@ -194,7 +194,7 @@ def test_what_is_not_a_text_ends_the_run(wrong, message):
     assert (result.stop, result.reason) == ("failed", f"{message}. Fix it and resume")
 
 
-def two(a, b):
+def take_two(a, b):
     return ""
 
 
@@ -209,7 +209,7 @@ def only_keyword(*, a):
         (["x", 3], "not `int`"),
         (str, "not `type`"),
         (per_turn(3), "not `int`"),  # type: ignore[arg-type]
-        (two, "instruction `two` must take a RunContext or nothing"),
+        (take_two, "instruction `two` must take a RunContext or nothing"),
         (only_keyword, "instruction `only_keyword` must take a RunContext or nothing"),
         ([lambda: "a", lambda: "b"], "two instruction functions are named 'lambda'"),
     ],

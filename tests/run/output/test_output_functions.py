@@ -57,11 +57,11 @@ def note(text: str) -> str:
     return text
 
 
-def whole(agent, **options):
+def run_whole(agent, **options):
     return agent.run_sync("?", **options)
 
 
-def streamed(agent, **options):
+def run_streamed(agent, **options):
     async def run():
         async for item in agent.stream("?", **options):
             last = item
@@ -80,7 +80,7 @@ def read_finished(agent, session):
     ]
 
 
-@pytest.mark.parametrize("run", [whole, streamed])
+@pytest.mark.parametrize("run", [run_whole, run_streamed])
 @pytest.mark.parametrize("model", SCHEMA_MODELS)
 def test_the_value_of_the_function_is_the_answer(model, run):
     replies = [call_reply(("book", {"flight": "az1", "seats": seats})) for seats in (9, 2)]
@@ -182,7 +182,7 @@ def make_log():
     return done, write, finish
 
 
-@pytest.mark.parametrize("run", [whole, streamed])
+@pytest.mark.parametrize("run", [run_whole, run_streamed])
 def test_calls_before_the_answer_run_and_calls_after_it_do_not(run):
     done, write, finish = make_log()
     calls = [

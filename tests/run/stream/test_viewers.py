@@ -114,7 +114,7 @@ def test_cancelled_before_it_began():
     asyncio.run(main())
 
 
-def test_a_run_nobody_holds_goes_on():
+def test_a_run_without_a_reference_goes_on():
     async def main():
         wait, entered, leave = gate()
         store = MemoryStore()

@@ -79,7 +79,7 @@ def violations(
     return found
 
 
-def loaded(body: bytes) -> Block:
+def load_body(body: bytes) -> Block:
     """A body as a provider reads it; raises `ValueError` for what is no UTF-8 JSON object."""
     read: Any = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
     if not isinstance(read, dict):
@@ -91,7 +91,7 @@ def loaded(body: bytes) -> Block:
 
 
 def _anthropic(body: Block, handed: Handed, demands: Demands) -> Iterator[str]:
-    turns = _merged(body.get("messages", []))
+    turns = _merge_turns(body.get("messages", []))
     if not turns:
         yield "at least one message is required"
         return
@@ -582,7 +582,7 @@ def _paired(turns: Asking) -> Iterator[str]:
             seen.add(id_)
 
 
-def _merged(messages: list[Block]) -> list[tuple[str, list[Block]]]:
+def _merge_turns(messages: list[Block]) -> list[tuple[str, list[Block]]]:
     turns: list[tuple[str, list[Block]]] = []
     for message in messages:
         if turns and turns[-1][0] == message["role"]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.wire.vendors import vendor_scenarios
-from tests.wire.vendors.vendor_shapes import Maker, Shapes, loaded
+from tests.wire.vendors.vendor_shapes import Maker, Shapes, load_shapes
 from tests.wire.vendors.vendor_types import ADDITIONS, judge, root_of, type_violations
 
 SCENARIOS = int(os.environ.get("BRIDLE_SCENARIOS", "60"))
@@ -270,7 +270,7 @@ def test_an_addition_is_needed(row):
         assert known is None or row.node not in (known[1:] if known[0] == "|" else [known])
 
 
-@pytest.mark.parametrize("root", sorted(loaded()["roots"]))
+@pytest.mark.parametrize("root", sorted(load_shapes()["roots"]))
 def test_both_readings_of_the_types_agree(root):
     """The compiled schema and the explaining check agree, on values drawn from the types and on damaged ones."""
     chance, shapes = random.Random(root), Shapes()
