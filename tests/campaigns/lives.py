@@ -631,7 +631,7 @@ class Life:
             return None
         agent = self.agent(self.draws.pick("model", COMMON_MODELS), output=None)
         if what == "resume":
-            return await self.interrupted(lambda: agent.resume(self.session))
+            return await self.interrupted(lambda: self.resume(agent))
         if what == "compensate":
             await agent.compensate(self.session)
         elif what == "fork":
@@ -643,8 +643,15 @@ class Life:
                     await answer(self.session, question.id)
                 except CannotContinue:  # this agent has other rules: the question is asked again
                     continue
-            return await self.interrupted(lambda: agent.resume(self.session))
+            return await self.interrupted(lambda: self.resume(agent))
         return None
+
+    async def resume(self, agent):
+        """The result; None if the agent lacks what the run waits with, such as its output type."""
+        try:
+            return await agent.resume(self.session)
+        except CannotContinue:
+            return None
 
 
 EASY_OPTIONS = {

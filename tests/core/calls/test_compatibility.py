@@ -368,6 +368,30 @@ async def test_two_answers_wait_for_code_that_has_both_tools(bank, store):
 
 
 @in_loop
+async def test_voided_question_is_still_promised_to_a_person(bank, store):
+    await wait_for_answer(store, bank.first())
+
+    class Dead(Exception):
+        pass
+
+    append = store.append
+
+    async def die_after_settings(session, after, records, **more):
+        await append(session, after, records, **more)
+        if isinstance(records[-1].event, Configured):
+            raise Dead
+
+    store.append = die_after_settings
+    with pytest.raises(Dead):
+        await agent(store, bank.first(effect="exclusive")).resume("s")
+    store.append = append
+    assert await agent(store, bank.first()).approvals("s") == ()
+    with pytest.raises(CannotContinue, match="'refund'"):
+        await agent(store, bank.renamed()).resume("s")
+    assert (await agent(store, bank.first()).resume("s")).stop == "waiting"
+
+
+@in_loop
 async def test_version_label_keeps_a_run_for_code_that_continues_it(bank, store):
     question = await wait_for_answer(store, bank.first(), version="1")
     before = await store.read("s")

@@ -222,8 +222,12 @@ def _describe_output(settings: Settings) -> object:
 
 
 def _is_promised(item: PendingCall) -> bool:
-    """True if a person was asked about the call, or is asked inside it: it must not end without them."""
-    return bool(item.question is not None or item.waiting_session) and not item.is_declined
+    """True if a person was asked about the call, or is asked inside it: it must not end without them.
+
+    After a question was voided, a crash may come before the next one.
+    """
+    was_asked = item.question is not None or item.approvals_discarded or item.hooks.edits_replaced
+    return bool(was_asked or item.waiting_session) and not item.is_declined
 
 
 def _take_over(state: State, item: PendingCall, offer: CodeOffer) -> CallUpgrade | None:
