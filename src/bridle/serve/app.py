@@ -29,6 +29,7 @@ from .host import AgentHost, AnyAgent
 from .inspector import PUBLIC_PATHS, make_inspector_routes
 from .options import ServeOptions
 from .security import ErrorForm, RenderError, SecurityMiddleware, route_path
+from .stop_signals import StopSignals
 from .wires.endpoints import WireServer, list_wire_mounts, make_wire_routes, render_wire_error
 
 
@@ -90,16 +91,29 @@ def make_app(
 
     The agents are copied: each uses this store instead of its own. `context` is given to every run.
     """
-    return make_host_app(AgentHost(agents, store=store, options=options, context=context))
+    host = AgentHost(agents, store=store, options=options, context=context)
+    return make_host_app(host, drains_at_signals=True)
 
 
-def make_host_app(host: AgentHost, mounts: Sequence[Mount] = MOUNTS) -> Starlette:
+def make_host_app(
+    host: AgentHost, mounts: Sequence[Mount] = MOUNTS, *, drains_at_signals: bool = False
+) -> Starlette:
+    """The application of a host.
+
+    `drains_at_signals`: end runs and streams when the process is told to stop, for a server of somebody else, which
+    waits for its connections before it ends the lifespan.
+    """
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        signals = StopSignals(host.begin_drain)
         await host.start()
+        if drains_at_signals:
+            signals.install()
         try:
             yield
         finally:
+            signals.remove()
             await host.stop()
 
     async def answer_error(request: Request, error: Exception) -> Response:

@@ -63,6 +63,7 @@ class AgentHost:
         """Functions that close parts of the server at its end."""
         self.is_ready = False
         self._resuming: asyncio.Task[None] | None = None
+        self._draining: asyncio.Task[None] | None = None
 
     def _on_run_end(self, session: str, stop: str) -> None:
         self.feeds.wake(session)
@@ -231,20 +232,29 @@ class AgentHost:
             return otherwise
         return ""
 
+    def begin_drain(self) -> "asyncio.Task[None]":
+        """Take no more work, and end the runs and the views in the background."""
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain())
+        return self._draining
+
     async def drain(self) -> None:
         """Take no more work, end the runs so that they can be resumed, and end the views."""
+        await self.begin_drain()
+
+    async def _drain(self) -> None:
         self.is_ready = False
         if self._resuming is not None:
             self._resuming.cancel()
         self.answers.close()
         await self.runs.close(self.options.shutdown_seconds)
         self.feeds.close()
+        for close in self.closers:
+            await close()
 
     async def stop(self) -> None:
         """`drain`, and close the store."""
         await self.drain()
-        for close in self.closers:
-            await close()
         if self._owns_store:
             await self.store.close()
 
