@@ -11,8 +11,8 @@ from bridle.serve import Client
 from bridle.serve.stop_signals import StopSignals
 from bridle.stores import open_store
 from tests.suite.in_loop import in_loop
-from tests.suite.patience import PATIENCE_SECONDS
 from tests.suite.paths import ROOT
+from tests.suite.patience import PATIENCE_SECONDS
 
 UNTIL_NEVER = "/agents/api/sessions/{}/stream?until=never"
 

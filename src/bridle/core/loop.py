@@ -233,6 +233,7 @@ def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> S
             tenant=event.tenant,
             parent_session=event.parent_session,
             traceparent=event.traceparent,
+            client_waits=event.client_waits,
         ),
         prompt=prompt,
     )

@@ -139,6 +139,7 @@ class RunOrigin(Value, kw_only=True):
     agents: tuple[str, ...] = ()
     handover: str = ""
     traceparent: str = ""
+    client_waits: bool = False
     first_settings: Settings | None = None
 
 

@@ -306,6 +306,12 @@ def new_session_id(now: float) -> str:
     return f"{day}-{''.join(letters)}"
 
 
+class WaitingCaller(str):
+    """A caller that waits for its run, which is of no use after a restart of the server; recorded."""
+
+    __slots__ = ()
+
+
 def make_prompted(
     prompt: Prompt,
     budget: Budget,
@@ -323,10 +329,11 @@ def make_prompted(
     return Prompted(
         parts=() if continues else parse_prompt(prompt),
         budget=budget,
-        caller=check_text(caller=caller),
+        caller=str(check_text(caller=caller)),
         tenant=str(check_text(tenant=tenant)),
         templates=list_templates(prompt),
         traceparent=check_traceparent(traceparent) if traceparent else "",
+        client_waits=isinstance(caller, WaitingCaller),
     )
 
 
