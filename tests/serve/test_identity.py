@@ -1,6 +1,7 @@
 """Every door of a server asks for an identity: routes and rights, sessions of others, what a body claims."""
 
 import asyncio
+import json
 import re
 
 import pytest
@@ -17,6 +18,8 @@ from bridle.serve.security import GUESSES_MAX
 from bridle.values.calls import ApprovalAnswered
 from bridle.values.events import Prompted
 from tests.serve.identities import ALL, PEOPLE, SESSIONS, open_door
+from tests.serve.raw_http import send
+from tests.suite.command import bridle, start_bridle
 
 PUBLIC = {"/health", "/health/live", "/health/ready", "/", "/inspector/{name}"}
 HELLO = {"model": "shop", "messages": [{"role": "user", "content": "!say hi"}], "max_tokens": 50}
@@ -392,3 +395,25 @@ def test_an_identity_of_all_tenants_reaches_them_and_acts_under_its_name():
         assert len(door.get("root", "/api/sessions?tenant=acme").json["sessions"]) == 2
         assert door.get("root", "/api/sessions/of-eve?tenant=acme").status == 400
         assert door.post("root", "/api/sessions/of-eve/cancel", {"by": "eve"}).status == 403
+
+
+def test_the_command_serves_people_by_a_file_of_tokens(tmp_path):
+    entries, tokens = [], {}
+    for name, tenant in (("ann", "acme"), ("eve", "other")):
+        made = bridle("serve", "--new-token", name, "--tenant", tenant, cwd=tmp_path).out
+        tokens[name] = made.splitlines()[0].rpartition(" ")[2]
+        entries.append(made[made.index("[tokens") :])
+    (tmp_path / "tokens.toml").write_text("\n".join(entries))
+    (tmp_path / "app.py").write_text('from bridle import Agent\n\nshop = Agent("sim:", name="shop")\n')
+    words = ("app.py", "--tokens", "tokens.toml", "--json", "--port", "0", "--store", "log.db")
+    with start_bridle("serve", *words, cwd=tmp_path) as process:
+        url = json.loads(process.stdout.readline())["url"]
+        bearer = {name: {"authorization": f"Bearer {token}"} for name, token in tokens.items()}
+        body = {"prompt": "!say hi", "session": "mine"}
+        assert send(f"{url}/api/sessions", body).status == 401
+        assert send(f"{url}/api/sessions", body, bearer["ann"]).status == 201
+        assert send(f"{url}/api/sessions/mine", headers=bearer["ann"]).status == 200
+        assert send(f"{url}/api/sessions/mine", headers=bearer["eve"]).status == 404
+        process.terminate()
+        _, err = process.communicate()
+    assert not any(token in err for token in tokens.values())
