@@ -11,8 +11,10 @@ from starlette.routing import Route
 from bridle import Agent, MisuseError, RunContext, tool
 from bridle.serve.api.endpoints import ROUTES
 from bridle.serve.app import MOUNTS, Mount, make_host_app
+from bridle.serve.errors import ServeError
+from bridle.serve.guarded_route import GuardedRoute
 from bridle.serve.host import AgentHost
-from bridle.serve.identity import RIGHTS, Identity
+from bridle.serve.identity import ACCESS_KEY, RIGHTS, Identity
 from bridle.serve.options import ServeOptions
 from bridle.serve.security import GUESSES_MAX
 from bridle.values.calls import ApprovalAnswered
@@ -67,6 +69,18 @@ def test_every_mount_and_route_is_listed():
     assert {path.split("/")[1] for path in paths} >= {mount.path.split("/")[1] for mount in MOUNTS}
     assert {route.path for route, _, _ in DOORS if route.right == "public"} == PUBLIC
     assert {route.right for route, _, _ in DOORS} == {"public", *RIGHTS}
+
+
+def test_a_route_without_the_check_in_front_of_it_is_closed():
+    async def open_to_all(request):
+        return Response("everything")
+
+    async def ask(scope):
+        await GuardedRoute("/", open_to_all, right="read").handle(scope, None, None)
+
+    for access in ({}, {ACCESS_KEY: None}, {ACCESS_KEY: Identity(caller="ann", rights=ALL)}):
+        with pytest.raises(ServeError, match="does not prove"):
+            asyncio.run(ask({"type": "http", "method": "GET", "path": "/", **access}))
 
 
 def test_a_route_without_a_right_stops_the_server_from_starting():
@@ -279,7 +293,9 @@ def test_a_chat_of_another_is_neither_continued_nor_shown():
         assert door.post("ann", "/api/chat/shop", body).status == 404
         again = {"id": "of-bob", "trigger": "regenerate-message", "messages": [
             {"role": "user", "parts": [{"type": "text", "text": '!call pay {"usd": 5}'}]}]}  # fmt: skip
+        before = asyncio.run(door.store.sessions())
         assert door.post("ann", "/api/chat/shop", again).status == 404
+        assert asyncio.run(door.store.sessions()) == before
         assert not door.read("of-bob", ApprovalAnswered)
 
 

@@ -176,7 +176,7 @@ def test_keys_that_cannot_be_read_again_count_for_a_limited_time(monkeypatch, ca
 
 
 BAD_KEYS = {
-    "too many bytes": b" " * (JWKS_BYTES_MAX + 1),
+    "too many bytes": Provider.encode(["old"]) + b" " * JWKS_BYTES_MAX,
     "no JSON": b"<html>",
     "no keys": b"{}",
     "too many keys": json.dumps({"keys": [describe_key("old")] * 101}).encode(),
