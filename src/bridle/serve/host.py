@@ -1,6 +1,7 @@
 """`AgentHost`: the agents, the store, the runs and the feeds of one server."""
 
 import asyncio
+import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,13 +28,12 @@ from .answers import WATCHED_MAX, AnswerWatch
 from .api.types import StartedRun
 from .errors import ServeError
 from .feeds import FeedTable
+from .identity import HOLDER, WIRE_CALLER, Access, Identify, MakeContext, Owner
 from .metrics import ServerMetrics
 from .options import ServeOptions, check_options
 from .runs import SHUTDOWN_REASONS, RunTable
 
 LOG = logging.getLogger("bridle")
-WIRE_CALLER = "wire client"
-"""Caller of runs that a client of a wire waits for; it is gone after a restart, so they are not resumed."""
 SESSIONS_SEARCHED_MAX = 10_000
 SESSIONS_NAMED_MAX = 5
 AnyAgent = Agent[Any, Any]
@@ -49,8 +49,18 @@ class AgentHost:
         store: StoreLike = None,
         options: ServeOptions | None = None,
         context: object = None,
+        identify: Identify | None = None,
+        make_context: MakeContext | None = None,
+        default_access: Access = HOLDER,
     ) -> None:
-        self.options = check_options(options or ServeOptions())
+        """`default_access` is that of every request, if there is no `identify`."""
+        self.options = check_options(options or ServeOptions(), has_identify=identify is not None)
+        if context is not None and (identify is not None or make_context is not None):
+            raise MisuseError(
+                "one context= for all is not possible with identities: return Identity(context=…) from identify,"
+                " or give make_context=…"
+            )
+        self.identify, self.default_access, self._make_context = identify, default_access, make_context
         place = find_agents_store(agents) if store is None else store
         self._owns_store = isinstance(place, str | os.PathLike | None)
         self.store: Store = open_store(place) if isinstance(place, str | os.PathLike | None) else place
@@ -64,6 +74,7 @@ class AgentHost:
         """Functions that close parts of the server at its end."""
         self.is_ready = False
         self._resuming: asyncio.Task[None] | None = None
+        self._draining: asyncio.Task[None] | None = None
 
     def _on_run_end(self, session: str, stop: str) -> None:
         self.feeds.wake(session)
@@ -83,7 +94,8 @@ class AgentHost:
             own = agent.settings.name
             raise MisuseError(f"the agent {own!r} is served as {name!r}; use one name, which sessions record")
         try:
-            check_context(list_certain_needs(agent.parts.context_needs), self.context, "run")
+            if self.identify is None and self._make_context is None:  # else each run has its own
+                check_context(list_certain_needs(agent.parts.context_needs), self.context, "run")
         except BridleError as error:
             raise MisuseError(f"agent {name!r} cannot be served: {error}") from None
         watchers = (self.runs, self.feeds, self.metrics)
@@ -134,6 +146,7 @@ class AgentHost:
         budget: Budget | None = None,
         caller: str = "",
         tenant: str = "",
+        access: Access = HOLDER,
         **options: Unpack[RunOptions],
     ) -> StartedRun:
         """Start a run of an agent and return once its prompt is durable. `budget` can only lower its limits."""
@@ -148,10 +161,41 @@ class AgentHost:
             budget=budget and merge_budgets(agent.budget or Budget(), budget),
             caller=caller,
             tenant=tenant,
-            context=self.context,
+            context=await self.find_context(access, Owner(tenant, caller)),
             **options,
         )
         return await self.runs.start(self.name_agent(agent), stream)
+
+    async def find_context(self, access: Access, owner: Owner) -> object:
+        """The context of a run of this tenant and caller, for a request with this access.
+
+        That of the identity is for its own runs: tools of another person's run must not act with it.
+        """
+        # guard: context-of-caller
+        if access.context is not None and access.owner == owner:
+            return access.context
+        if self._make_context is not None:
+            made = self._make_context(owner)
+            return await made if inspect.isawaitable(made) else made
+        if access.context is not None:
+            raise _unknown_context(owner)
+        return self.context
+
+    async def check_resume_context(self, access: Access, session: str) -> None:
+        """Raise `ServeError` if a request with this access cannot continue the run of a session."""
+        if access.context is None or self._make_context is not None:
+            return
+        origin = (await fold_records(await read_records(self.store, session))).state.run.origin
+        # guard: context-known-before-answer
+        if access.owner != (owner := Owner(origin.tenant, origin.caller)):
+            raise _unknown_context(owner)
+
+    async def find_resume_context(self, access: Access, session: str) -> object:
+        """The context to continue the run of a session with."""
+        if access.context is None and self._make_context is None:
+            return self.context
+        origin = (await fold_records(await read_records(self.store, session))).state.run.origin
+        return await self.find_context(access, Owner(origin.tenant, origin.caller))
 
     async def resume(
         self,
@@ -161,6 +205,7 @@ class AgentHost:
         budget: Budget | None = None,
         tenant: str | None = None,
         results: Mapping[str, ToolResult] | None = None,
+        access: Access = HOLDER,
         **options: Unpack[RunOptions],
     ) -> StartedRun:
         """Continue the unfinished run of a session here; `results` are those of calls that the client ran, by id.
@@ -172,7 +217,8 @@ class AgentHost:
             state = (await fold_records(await read_records(self.store, session))).state
             # guard: client-budget
             budget = client_budget(agent.budget, state.run.budget.limits, budget)
-        given = {"budget": budget, "tenant": tenant, "results": results, "context": self.context, **options}
+        context = await self.find_resume_context(access, session)
+        given = {"budget": budget, "tenant": tenant, "results": results, "context": context, **options}
         stream = agent.resume_stream(session, **given)  # type: ignore[arg-type]
         return await self.runs.start(self.name_agent(agent), stream)
 
@@ -223,7 +269,7 @@ class AgentHost:
         due = await find_due(self.store, state)
         if due and await has_engine(self.store, session, state):
             return ""  # the engine continues its runs itself
-        is_wanted = state.run.origin.caller != WIRE_CALLER
+        is_wanted = not state.run.origin.client_waits and state.run.origin.caller != WIRE_CALLER
         is_broken = due == "interrupted" or state.run.end.reason.startswith(SHUTDOWN_REASONS)
         if due != "answered" and not (is_broken and is_wanted):
             return "waiting" if due == "waiting" and _name_first_agent(state) in self.agents else ""
@@ -239,22 +285,40 @@ class AgentHost:
             return otherwise
         return ""
 
+    def begin_drain(self) -> "asyncio.Task[None]":
+        """Take no more work, and end the runs and the views in the background."""
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain())
+        return self._draining
+
     async def drain(self) -> None:
         """Take no more work, end the runs so that they can be resumed, and end the views."""
+        await self.begin_drain()
+
+    async def _drain(self) -> None:
         self.is_ready = False
         if self._resuming is not None:
             self._resuming.cancel()
         self.answers.close()
         await self.runs.close(self.options.shutdown_seconds)
         self.feeds.close()
+        for close in self.closers:
+            await close()
 
     async def stop(self) -> None:
         """`drain`, and close the store."""
         await self.drain()
-        for close in self.closers:
-            await close()
         if self._owns_store:
             await self.store.close()
+
+
+def _unknown_context(owner: Owner) -> ServeError:
+    problem = (
+        f"the run belongs to {owner.caller or 'another caller'!r}, whose context this server cannot make"
+    )
+    return ServeError(
+        409, "context_unknown", problem, "the server needs make_context=…; nothing was recorded"
+    )
 
 
 def _name_first_agent(state: State) -> str:

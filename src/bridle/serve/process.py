@@ -21,6 +21,7 @@ from bridle.values.errors import MisuseError
 from .app import make_host_app
 from .host import AgentHost, AnyAgent
 from .http_protocol import LimitedHttpProtocol
+from .identity import Identify
 from .options import ServeOptions, is_loopback
 
 BACKLOG = 2_048
@@ -111,9 +112,10 @@ async def serve_agents(
     listening: socket.socket,
     on_ready: Callable[[str], None],
     on_stopping: Callable[[int], None],
+    identify: Identify | None = None,
 ) -> None:
     """Serve these agents on the socket until a signal arrives."""
-    host = AgentHost(agents, store=store, options=options)
+    host = AgentHost(agents, store=store, options=options, identify=identify)
     await serve_until_stopped(host, listening, on_ready, on_stopping)
 
 
