@@ -4,13 +4,13 @@ Only `ProviderError` may be raised, whatever the types allow.  What goes back ot
 """
 
 import json
-import os
 import random
 from collections import Counter
 
 import pytest
 
 from bridle.values.errors import ProviderError
+from tests.suite.campaign import scale
 from tests.wire.vendors.known_losses import REASONS, STREAMS, find_differing, find_nearest, is_only_said
 from tests.wire.vendors.vendor_replies import (
     BETAS,
@@ -25,7 +25,7 @@ from tests.wire.vendors.vendor_replies import (
 )
 from tests.wire.vendors.vendor_types import type_violations
 
-REPLIES = int(os.environ.get("BRIDLE_REPLIES", "60"))
+REPLIES = scale(40, least=60)
 
 
 def find_losses(family, body):
