@@ -25,14 +25,13 @@ from bridle.values.text import escape_text
 
 from .answers import WATCHED_MAX
 from .errors import ServeError
+from .identity import WIRE_CALLER
 from .runs import SHUTDOWN_REASONS
 
 if TYPE_CHECKING:
     from .host import AgentHost
 
 LOG = logging.getLogger("bridle")
-WIRE_CALLER = "wire client"
-"""Caller of runs that a client of a wire waits for; it is gone after a restart, so they are not resumed."""
 LOOK_SECONDS = 1.0
 """Time between two looks at the list of servers."""
 ERROR_SECONDS_MAX = 30.0
@@ -194,7 +193,8 @@ class Adoption:
         due = await find_due(self._store, state)
         if due and await has_engine(self._store, session, state):
             return ""  # the engine continues its runs itself
-        is_wanted = state.run.origin.caller != WIRE_CALLER
+        # A client of a wire waits for its run, and is gone with its server.
+        is_wanted = not state.run.origin.client_waits and state.run.origin.caller != WIRE_CALLER
         is_broken = due == "interrupted" or state.run.end.reason.startswith(SHUTDOWN_REASONS)
         if due != "answered" and not (is_broken and is_wanted):
             return "waiting" if due == "waiting" and name_first_agent(state) in host.agents else ""

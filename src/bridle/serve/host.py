@@ -1,10 +1,12 @@
 """`AgentHost`: the agents, the store, the runs and the feeds of one server."""
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Unpack
 
 from bridle.config.agent_loader import find_agents_store
+from bridle.core.budget.scopes import client_budget, merge_budgets
 from bridle.core.state import State
 from bridle.ports.store import LiveStore, Store, SupportsApprovalKey, supports
 from bridle.ports.watcher import Watcher
@@ -21,12 +23,13 @@ from bridle.values.errors import BridleError, MisuseError, Unusable
 from bridle.values.message import Prompt, ToolResult
 from bridle.values.usage import Budget
 
-from .adoption import WIRE_CALLER, Adoption, name_first_agent
+from .adoption import Adoption, name_first_agent
 from .answers import AnswerWatch
 from .api.types import StartedRun
 from .census import Census
 from .errors import ServeError
 from .feeds import FeedTable
+from .identity import HOLDER, WIRE_CALLER, Access, Identify
 from .metrics import ServerMetrics
 from .options import ServeOptions, check_options
 from .runs import RunTable
@@ -44,16 +47,22 @@ class AgentHost:
         store: StoreLike = None,
         options: ServeOptions | None = None,
         context: object = None,
+        identify: Identify | None = None,
         make_context: MakeContext | None = None,
+        default_access: Access = HOLDER,
     ) -> None:
-        """`context` is given to every run, or `make_context` makes one for each from its owner."""
-        if context is not None and make_context is not None:
-            raise MisuseError("give context= for all runs, or make_context= for each, not both")
-        self.options = check_options(options or ServeOptions())
+        """`default_access` is that of every request, if there is no `identify`."""
+        self.options = check_options(options or ServeOptions(), has_identify=identify is not None)
+        if context is not None and (identify is not None or make_context is not None):
+            raise MisuseError(
+                "one context= for all is not possible with identities: return Identity(context=…) from identify,"
+                " or give make_context=…"
+            )
+        self.identify, self.default_access, self._make_context = identify, default_access, make_context
         place = find_agents_store(agents) if store is None else store
         self._owns_store = isinstance(place, str | os.PathLike | None)
         self.store: Store = open_store(place) if isinstance(place, str | os.PathLike | None) else place
-        self.context, self._make_context = context, make_context
+        self.context = context
         self.metrics = ServerMetrics(self.options.metric_labels)
         self.runs = RunTable(self.store, self.options.runs_max, self._on_run_end)
         self.census = Census(self.store, self.runs.__contains__)
@@ -67,6 +76,7 @@ class AgentHost:
         """Functions that close parts of the server at its end."""
         self.is_ready = False
         self.adoption = Adoption(self)
+        self._draining: asyncio.Task[None] | None = None
 
     def _on_run_end(self, session: str, stop: str, error: BridleError | None) -> None:
         self.feeds.wake(session)
@@ -88,7 +98,7 @@ class AgentHost:
             own = agent.settings.name
             raise MisuseError(f"the agent {own!r} is served as {name!r}; use one name, which sessions record")
         try:
-            if self._make_context is None:  # else each run has its own
+            if self.identify is None and self._make_context is None:  # else each run has its own
                 check_context(list_certain_needs(agent.parts.context_needs), self.context, "run")
         except BridleError as error:
             raise MisuseError(f"agent {name!r} cannot be served: {error}") from None
@@ -140,9 +150,10 @@ class AgentHost:
         budget: Budget | None = None,
         caller: str = "",
         tenant: str = "",
+        access: Access = HOLDER,
         **options: Unpack[RunOptions],
     ) -> StartedRun:
-        """Start a run of an agent and return once its prompt is durable."""
+        """Start a run of an agent and return once its prompt is durable. `budget` can only lower its limits."""
         if caller == WIRE_CALLER:  # such runs are not resumed at the next start
             raise MisuseError(
                 f"the caller {WIRE_CALLER!r} is reserved for clients of the wires; use another name"
@@ -151,25 +162,43 @@ class AgentHost:
             prompt,
             session,
             new=new,
-            budget=budget,
+            budget=budget and merge_budgets(agent.budget or Budget(), budget),
             caller=caller,
             tenant=tenant,
-            context=await self.find_context(Owner(tenant, caller)),
+            context=await self.find_context(access, Owner(tenant, caller)),
             **options,
         )
         return await self.runs.start(self.name_agent(agent), stream)
 
-    async def find_context(self, owner: Owner) -> object:
-        """The context of a run of this owner."""
-        if self._make_context is None:
-            return self.context
-        return await make_run_context(self._make_context, owner)
+    async def find_context(self, access: Access, owner: Owner) -> object:
+        """The context of a run of this tenant and caller, for a request with this access.
 
-    async def _find_resume_context(self, session: str) -> object:
-        if self._make_context is None:
+        That of the identity is for its own runs: tools of another person's run must not act with it.
+        """
+        # guard: context-of-caller
+        if access.context is not None and access.owner == owner:
+            return access.context
+        if self._make_context is not None:
+            return await make_run_context(self._make_context, owner)
+        if access.context is not None:
+            raise _unknown_context(owner)
+        return self.context
+
+    async def check_resume_context(self, access: Access, session: str) -> None:
+        """Raise `ServeError` if a request with this access cannot continue the run of a session."""
+        if access.context is None or self._make_context is not None:
+            return
+        state = (await fold_records(await read_records(self.store, session))).state
+        # guard: context-known-before-answer
+        if access.owner != (owner := find_owner_of(state)):
+            raise _unknown_context(owner)
+
+    async def find_resume_context(self, access: Access, session: str) -> object:
+        """The context to continue the run of a session with."""
+        if access.context is None and self._make_context is None:
             return self.context
         state = (await fold_records(await read_records(self.store, session))).state
-        return await self.find_context(find_owner_of(state))
+        return await self.find_context(access, find_owner_of(state))
 
     async def resume(
         self,
@@ -179,11 +208,19 @@ class AgentHost:
         budget: Budget | None = None,
         tenant: str | None = None,
         results: Mapping[str, ToolResult] | None = None,
+        access: Access = HOLDER,
         **options: Unpack[RunOptions],
     ) -> StartedRun:
-        """Continue the unfinished run of a session here; `results` are those of calls that the client ran, by id."""
+        """Continue the unfinished run of a session here; `results` are those of calls that the client ran, by id.
+
+        `budget` is a client's: it raises no limit above the agent's, nor one that the agent does not have.
+        """
         agent = agent or await self.find_session_agent(session)
-        context = await self._find_resume_context(session)
+        if budget is not None:
+            state = (await fold_records(await read_records(self.store, session))).state
+            # guard: client-budget
+            budget = client_budget(agent.budget, state.run.budget.limits, budget)
+        context = await self.find_resume_context(access, session)
         given = {"budget": budget, "tenant": tenant, "results": results, "context": context, **options}
         stream = agent.resume_stream(session, **given)  # type: ignore[arg-type]
         return await self.runs.start(self.name_agent(agent), stream)
@@ -193,19 +230,37 @@ class AgentHost:
         self.is_ready = True
         await self.adoption.start()
 
+    def begin_drain(self) -> "asyncio.Task[None]":
+        """Take no more work, and end the runs and the views in the background."""
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain())
+        return self._draining
+
     async def drain(self) -> None:
         """Take no more work, end the runs so that they can be resumed, and end the views."""
+        await self.begin_drain()
+
+    async def _drain(self) -> None:
         self.is_ready = False
         await self.adoption.close()
         self.answers.close()
         await self.runs.close(self.options.shutdown_seconds)
         await self.adoption.withdraw()
         self.feeds.close()
+        for close in self.closers:
+            await close()
 
     async def stop(self) -> None:
         """`drain`, and close the store."""
         await self.drain()
-        for close in self.closers:
-            await close()
         if self._owns_store:
             await self.store.close()
+
+
+def _unknown_context(owner: Owner) -> ServeError:
+    problem = (
+        f"the run belongs to {owner.caller or 'another caller'!r}, whose context this server cannot make"
+    )
+    return ServeError(
+        409, "context_unknown", problem, "the server needs make_context=…; nothing was recorded"
+    )

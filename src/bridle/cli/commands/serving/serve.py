@@ -7,6 +7,7 @@ steps; Ctrl-C again stops at once.
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 from importlib import import_module
@@ -49,6 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"secret that requests must carry, visible to other users of the machine (default: ${TOKEN_VARIABLE})",
     )
     add("--token-file", type=Path, metavar="FILE", help="file that holds the token")
+    add("--tokens", type=Path, metavar="FILE", help="TOML file of tokens with a tenant and rights for each")
+    add("--new-token", metavar="NAME", help="print a new token and its lines for FILE, then stop")
+    add("--tenant", default="", metavar="T", help="tenant of the new token")
+    add(
+        "--rights",
+        default="read,prompt",
+        metavar="LIST",
+        help="of the new token: read, prompt, approve, administer (default read,prompt)",
+    )
+    add(
+        "--sessions",
+        choices=("own", "tenant", "all"),
+        default="own",
+        help="sessions that the new token reaches (default own)",
+    )
     add(
         "--allow-host",
         action="append",
@@ -89,7 +105,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
+    if options.new_token is not None:
+        print_new_token(options)
+        return 0
     process = load_server()
+    identify = read_tokens(options)
     limits = {"runs_max": options.runs, "shutdown_seconds": options.shutdown_seconds}
     serving = check_options(
         ServeOptions(
@@ -100,7 +120,8 @@ def execute(options: argparse.Namespace) -> int:
             resumes_runs=not options.no_resume,
             metric_labels=tuple(options.metric_label),
             **{name: value for name, value in limits.items() if value is not None},
-        )
+        ),
+        has_identify=identify is not None,
     )
     with share_loaded_files():  # the function and the agents see one class of context
         agents = load_agents(options.agents)
@@ -125,9 +146,41 @@ def execute(options: argparse.Namespace) -> int:
         print_text(shown, flush=True)
 
     asyncio.run(
-        process.serve_agents(agents, place, serving, listening, print_ready, print_stopping, make_context)
+        process.serve_agents(
+            agents, place, serving, listening, print_ready, print_stopping, identify, make_context
+        )
     )
     return 0
+
+
+def read_tokens(options: argparse.Namespace) -> Any:
+    """What identifies requests; None without a file of tokens. Raises `MisuseError` for a second kind of secret."""
+    if options.tokens is None:
+        return None
+    if options.mcp:
+        raise MisuseError(
+            "--tokens is for a server on a port; with --mcp, the program that starts it is the client"
+        )
+    if options.token is not None or options.token_file is not None or TOKEN_VARIABLE in os.environ:
+        raise MisuseError(
+            f"give --tokens or one token for everyone (--token, --token-file, ${TOKEN_VARIABLE}), not both"
+        )
+    return load_server("bridle.serve.identifiers.token_file").TokenFile(options.tokens)
+
+
+def print_new_token(options: argparse.Namespace) -> None:
+    module = load_server("bridle.serve.identifiers.token_file")
+    rights = tuple(each.strip() for each in options.rights.split(",") if each.strip())
+    token, entry = module.make_token(options.tenant, rights, options.sessions)
+    if options.json:
+        shown = {"name": options.new_token, "token": token, "entry": msgspec.to_builtins(entry)}
+        print_text(msgspec.json.encode(shown).decode())
+        return
+    print_line(f"the token, shown once: {token}")
+    print_line("add to the file of --tokens:")
+    print_line(f"[tokens.{json.dumps(options.new_token)}]")  # also a string of TOML
+    for name in ("id", "hash", "tenant", "rights", "sessions"):
+        print_line(f"{name} = {json.dumps(getattr(entry, name))}")
 
 
 def load_server(module: str = "bridle.serve.process") -> Any:
