@@ -142,6 +142,14 @@ async def test_an_answer_for_a_run_of_a_killed_server_is_noticed_by_the_other_on
     await store.close()
 
 
+async def announce(store, server):
+    await store.announce_server(server)
+
+
+async def withdraw(store, server):
+    await store.withdraw_server(server)
+
+
 async def copy_as_interrupted(store, source, session, resumes):
     """A log whose run was resumed so often after its prompt, and whose process ended each time."""
     events = [record.event for record in await store.read(source)]
@@ -159,14 +167,14 @@ async def test_a_run_that_may_end_its_servers_is_not_adopted_again_and_again(tmp
     store = open_store(tmp_path / "log.db")
     shop = Agent("sim:", name="shop", store=store)
     await shop.run("!say fine", "whole")
-    await store.announce_server("0000000a")
+    await announce(store, "0000000a")
     async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
         assert serving.host.adoption.servers == {"0000000a", serving.host.adoption.server}
         # The latest session is looked at first.
         for session, count in (("works", 1), ("kills", adoption.FRUITLESS_RESUMES_MAX)):
             await copy_as_interrupted(store, "whole", session, count)
         with caplog.at_level(logging.WARNING, "bridle"):
-            await store.withdraw_server("0000000a")
+            await withdraw(store, "0000000a")
             await find_record(store, "works", is_done)
         assert "session kills is not adopted: it was resumed 5 times without a result" in caplog.text
         assert not any(isinstance(each.event, RunEnded) for each in await store.read("kills"))

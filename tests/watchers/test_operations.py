@@ -104,15 +104,20 @@ def test_two_places_are_refused():
 async def test_the_line_of_a_run_names_its_owner_its_cost_and_its_trace(tmp_path, caplog):
     caplog.set_level(logging.INFO, "bridle.runs")
     place = str(tmp_path / "log.db")
-    shared = {"name": "shop", "tools": [pay], "store": place, "telemetry": Telemetry(exporter=Kept())}
-    await Agent("sim:", **shared).run('!call pay {"amount": 3}\n!then\n!say done', "s", tenant="acme")
+    await make_shop(place).run('!call pay {"amount": 3}\n!then\n!say done', "s", tenant="acme")
     (question,) = await Agent("sim:", store=place).approvals("s")
     await Agent("sim:", store=place).approve("s", question.id)
     # Another process, which has not seen the prompt, ends the run.
-    result = await Agent("sim:", **shared, watchers=[LogLines(json=True)]).resume("s")
+    result = await make_shop(place, watchers=[LogLines(json=True)]).resume("s")
     check_last_line(caplog, result, "acme")
     filtered = RedactingWatcher(LogLines(json=True))
-    check_last_line(caplog, await Agent("sim:", **shared, watchers=[filtered]).run("!say more", "t"), None)
+    check_last_line(caplog, await make_shop(place, watchers=[filtered]).run("!say more", "t"), None)
+
+
+def make_shop(place, **options):
+    return Agent(
+        "sim:", name="shop", tools=[pay], store=place, telemetry=Telemetry(exporter=Kept()), **options
+    )
 
 
 def check_last_line(caplog, result, tenant):

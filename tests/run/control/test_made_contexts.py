@@ -75,19 +75,23 @@ def test_resume_of_one_session_makes_its_context(home):
     assert (home / "books").read_text() == "acme ann 7\n"
 
 
+async def wait_for_end(store, session):
+    after = 0
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (records := await store.read(session, after)) or not isinstance(
+            records[-1].event, RunEnded
+        ):
+            after = records[-1].seq if records else after
+            await store.wait_for_records(session, after)
+
+
 @in_loop
 async def test_a_server_makes_contexts_with_the_same_function(home):
     options = ("--port", "0", "--json", "--context", "clinic.py:make_clinic")
     store = open_store(os.environ["BRIDLE_STORE"])
     with start_bridle("serve", "clinic.py", *options, cwd=home, environment={**os.environ}) as server:
         assert json.loads(server.stdout.readline())["url"]
-        after = 0
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not (records := await store.read("a", after)) or not isinstance(
-                records[-1].event, RunEnded
-            ):
-                after = records[-1].seq if records else after
-                await store.wait_for_records("a", after)
+        await wait_for_end(store, "a")
         server.terminate()
         assert server.wait(PATIENCE_SECONDS) == 0
     assert (home / "books").read_text() == "acme ann 7\n"
