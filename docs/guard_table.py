@@ -231,6 +231,22 @@ BOUNDARIES = (
         ),
     ),
     Boundary(
+        "a client, the caller of a run",
+        "a budget that lifts or drops the limits of the agent, the session or the tenant",
+        (
+            Guard(
+                "lower-limit",
+                "value one",
+                ("run/budget/test_floor.py::test_merging_never_lifts_a_limit",),
+            ),
+            Guard(
+                "client-budget",
+                "value budget",
+                ("run/budget/test_floor.py::test_a_client_lowers_the_limits_of_a_server_and_lifts_none",),
+            ),
+        ),
+    ),
+    Boundary(
         "a model",
         "personal data split over parts of a reply or over its continuation, or as JSON escapes in a structured answer, which a text filter would not see",
         (
@@ -683,6 +699,13 @@ BOUNDARIES = (
                 "never",
                 ("toolkit/test_planted_files.py::test_a_repository_that_exists_is_read_and_not_written",),
             ),
+            Guard(
+                "repository-by-two-writers",
+                "never",
+                (
+                    "toolkit/test_planted_files.py::test_a_piece_is_removed_if_another_process_adds_the_rest_while_it_is_written",
+                ),
+            ),
         ),
     ),
     Boundary(
@@ -693,6 +716,14 @@ BOUNDARIES = (
                 "mount-identity",
                 "never",
                 ("toolkit/test_held_roots.py::test_what_is_swapped_after_the_command_was_made_is_not_shown",),
+            ),
+            Guard(
+                "working-folder-held",
+                "removed",
+                (
+                    "toolkit/test_held_roots.py::test_an_mcp_server_is_not_started_in_a_folder_that_was_moved",
+                    "toolkit/test_held_roots.py::test_no_program_outside_of_a_sandbox_follows_a_folder_that_was_moved",
+                ),
             ),
         ),
     ),
@@ -743,6 +774,13 @@ BOUNDARIES = (
                 "sign-in-state-compare",
                 "without compare_digest",
                 ("tools/mcp/test_mcp_sign_in.py::test_a_callback_with_another_state_changes_nothing",),
+            ),
+            Guard(
+                "sign-in-inner-address",
+                'value ipaddress.ip_address(address.partition("%")[0])',
+                (
+                    "tools/mcp/test_mcp_sign_in.py::test_a_sign_in_reaches_no_host_that_the_server_must_not_name",
+                ),
             ),
             Guard(
                 "sign-in-host-allowed",
@@ -1331,6 +1369,11 @@ BOUNDARIES = (
                 'argument compile 0 rb"\\{"',
                 ("serve/test_serve_limits.py::test_parts_are_counted_over_all_messages",),
             ),
+            Guard(
+                "value-count-limit",
+                "never",
+                ("serve/test_serve_limits.py::test_objects_are_counted_at_any_depth",),
+            ),
         ),
     ),
     Boundary(
@@ -1901,14 +1944,12 @@ BOUNDARIES = (
             Guard(
                 "simulator-host-check",
                 'value ""',
-                (
-                    "sim/test_server_limits.py::test_a_name_that_somebody_made_point_here_is_refused_in_one_line",
-                ),
+                ("sim/test_server_limits.py::test_a_foreign_host_name_is_refused_in_one_line",),
             ),
             Guard(
                 "simulator-head-timer",
                 "argument call_later 0 86_400.0",
-                ("sim/test_server_limits.py::test_every_byte_does_not_begin_the_time_anew",),
+                ("sim/test_server_limits.py::test_a_byte_does_not_restart_the_timeout",),
             ),
             Guard(
                 "simulator-http2-timer",

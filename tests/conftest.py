@@ -36,6 +36,8 @@ pytest_plugins = [
 ]
 
 SAMPLED_STEP = 10
+ON_POSTGRES = {"test_stores.py"}
+"""Files whose cases on PostgreSQL are no repetition of those on SQLite."""
 
 settings.register_profile(
     "bridle",
@@ -105,7 +107,8 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("campaign")
     if IS_WHOLE:
         return
-    left_out = [item for item in items if item.get_closest_marker("full")] + _leave_out_cases(items)
+    full = [item for item in items if item.get_closest_marker("full")]
+    left_out = full + _leave_out_cases(items) + _leave_out_second_stores(items)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = {*map(id, left_out)}
@@ -119,6 +122,18 @@ def _leave_out_cases(items):
         if item.get_closest_marker("sampled"):
             cases[item.nodeid.partition("[")[0]].append(item)
     return [item for each in cases.values() for place, item in enumerate(each) if place % SAMPLED_STEP]
+
+
+def _leave_out_second_stores(items):
+    """Cases on PostgreSQL of tests that this lane runs on SQLite too, except those of the first test of each file."""
+    first, left_out = {}, []
+    for item in items:
+        case = getattr(item, "callspec", None)
+        if case and "postgres" in case.params.values() and item.path.name not in ON_POSTGRES:
+            name = first.setdefault(item.path, item.originalname)
+            if item.originalname != name:
+                left_out.append(item)
+    return left_out
 
 
 def pytest_sessionfinish():

@@ -147,7 +147,7 @@ EXTRAS = {
     "metadata": (Extra(name="metadata", json='{"user_id": "u1"}'),),
     "foreign": (Extra(name="safetySettings", json="[]"), Extra(name="guardrailConfig", json="{}")),
 }
-HISTORIES = {
+HISTORIES: dict[str, Any] = {
     "anthropic": [
         {"role": "user", "content": "Look at the door."},
         {"role": "assistant", "content": [
@@ -219,7 +219,7 @@ HOSTED = {
 class Draws:
     """A source of choices that remembers what was chosen."""
 
-    def __init__(self, seed: object) -> None:
+    def __init__(self, seed: Any) -> None:
         self._random = random.Random(f"wide {seed}")
 
     def pick(self, option: str, choices):
@@ -241,7 +241,7 @@ class Draws:
         return self._random.randrange(below)
 
 
-def label_of(choice: object) -> str:
+def label_of(choice: Any) -> str:
     text = getattr(choice, "__name__", None) or str(choice)
     return text if len(text) <= 60 and text.isprintable() else f"{type(choice).__name__} of {len(text)}"
 
@@ -304,7 +304,8 @@ class Mortal(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.dies_at, self.writes = None, 0
+        self.dies_at: int | None = None
+        self.writes = 0
 
     async def append(self, session, after, records, *, epoch=None):
         self.writes += 1
@@ -340,6 +341,7 @@ class Life:
         `options` are given to every agent. Without `faults` the provider never fails, and every turn runs to its end.
         """
         self.seed, self.options, self.faults = seed, options or {}, faults
+        self.agents: list[Any] = []  # of runs that are replayed
         self.draws = Draws(seed)
         self.hook_draws = Draws(f"hooks {seed}") if hooked else None
         self.code_draws = Draws(f"code {seed}") if hooked else None

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,11 @@ def exports():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", LINES)
+@pytest.mark.parametrize(
+    "page",
+    # test_readme.py runs the lines of the README one after the other
+    [pytest.param(page, marks=pytest.mark.full) if page == "README.md" else page for page in LINES],
+)
 def test_lines_of_the_page_run(page, exports, tmp_path, monkeypatch, capsys):
     if any("--toolkit" in line for line in LINES[page]):
         try:
@@ -219,7 +224,7 @@ def read_models(path):
     assert done.stdout, done.stderr
 
 
-READERS = {
+READERS: dict[str, Any] = {
     "docs/approvals.md": [read_policy],
     "docs/configuration.md": [lambda path: load_configuration({"BRIDLE_CONFIG": str(path)}), read_agent_file],
     "docs/evals.md": [read_task, read_suite, read_task, read_task, read_suite],

@@ -49,6 +49,7 @@ def test_every_page_of_the_documentation_is_in_the_site():
     assert written - set(mapped) == set(), "link it in docs/README.md"
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_every_link_of_the_site_leads_somewhere(built):
     read = {path: Page(path) for path in built.rglob("*.html")}
@@ -66,6 +67,8 @@ def test_every_link_of_the_site_leads_somewhere(built):
     assert broken == []
 
 
+@pytest.mark.full
+@pytest.mark.slow
 def test_the_site_asks_no_other_host(built):
     """Scripts, styles, fonts and pictures come from the site itself; only links of the text lead outside."""
     for path in built.rglob("*.html"):
@@ -75,6 +78,8 @@ def test_the_site_asks_no_other_host(built):
         ), path
 
 
+@pytest.mark.full
+@pytest.mark.slow
 def test_search_knows_the_words_of_the_guides(built):
     index = (built / "searchindex.js").read_text(encoding="utf-8")
     found = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
@@ -83,6 +88,8 @@ def test_search_knows_the_words_of_the_guides(built):
     assert "guides/audit" in {found["docnames"][number] for number in numbers}
 
 
+@pytest.mark.full
+@pytest.mark.slow
 def test_public_names_have_their_signature_and_docstring(built):
     text = (built / "api" / "agents.html").read_text(encoding="utf-8")
     for name in ("Agent", "Agent.run", "Agent.resume", "SharedBudget", "fork_session"):

@@ -10,6 +10,7 @@ import sys
 import threading
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,7 @@ def test_matrix_of_versions_finds_a_defect(tmp_path, broken):
         assert asyncio.run(store.read(each.session)), "the log of the trial is in the store of the evaluation"
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_columns_give_the_same_results_as_this_process(tmp_path):
     """A differential: everything but the time and the session is equal."""
@@ -111,6 +113,7 @@ def test_columns_give_the_same_results_as_this_process(tmp_path):
     assert any(each.error for each in there.trials) and any(each.passed for each in there.trials)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_version_that_is_too_old_has_one_line(tmp_path, broken):
     old = tmp_path / "old"
@@ -128,6 +131,7 @@ def test_version_that_is_too_old_has_one_line(tmp_path, broken):
     assert alone.code == 2 and "harness 'old': Bridle" in alone.err, alone
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_version_that_lacks_a_key_has_one_line(tmp_path, broken):
     """A suite may say what an older version cannot read."""
@@ -176,6 +180,7 @@ def test_places_of_a_version(tmp_path, broken):
     assert Path(find_column("x", "python3", tmp_path).python).name == "python3"
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_import_path_does_not_hide_the_version(tmp_path, broken, monkeypatch):
     """$PYTHONPATH would make all versions the same one."""
@@ -193,6 +198,7 @@ def test_matrix_cannot_have_the_versions(tmp_path):
         run(suite, MemoryStore(), matrix={"harness": ["x"]})
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_budget_holds_for_all_versions(tmp_path, broken):
     suite = load_suite(write_suite(tmp_path / "s", eval_a=write_task(head="trials = 15")))
@@ -233,6 +239,7 @@ LOOKING = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "name", "code"),
@@ -297,14 +304,14 @@ async def join_peers(handlers):
 class ClosingStore(PipedStore):
     async def close(self):
         self._peer.close()
-        await asyncio.gather(*self.tasks)
+        await asyncio.gather(*self.tasks)  # type: ignore[attr-defined]
 
 
 def test_store_over_the_pipe_keeps_the_promises_of_a_store():
     async def make():
         server = StoreServer(MemoryStore())
         near, _, tasks = await join_peers(server.handlers)
-        store = ClosingStore(near)
+        store: Any = ClosingStore(near)
         store.tasks = tasks
         return store
 
@@ -342,6 +349,7 @@ def test_peers_answer_with_values_and_errors():
     asyncio.run(check())
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_versions_are_named_in_the_suite(tmp_path, broken):
     folder = write_suite(

@@ -107,6 +107,7 @@ WAYS = (
 )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_python_runs_in_a_sandbox_however_it_was_started(tmp_path, mechanism, way):
     (tmp_path / "work").mkdir()

@@ -9,7 +9,7 @@ from bridle.serve.client import ApiError
 from bridle.stores import open_store
 from bridle.values.events import ApprovalAnswered
 from tests.serve.serving import serve_agents
-from tests.serve.test_answers_elsewhere import list_questions, prompt_until_waiting, wait_for_end
+from tests.serve.waiting_runs import list_questions, prompt_until_waiting, wait_for_end
 from tests.suite.in_loop import in_loop
 
 PROMPT = '!call refund {"order": "17", "amount": 5}\n!then\n!say settled'

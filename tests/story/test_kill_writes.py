@@ -151,6 +151,7 @@ async def read(folder: Path):
 
 
 @pytest.mark.skipif(bool(impossible), reason=impossible)
+@pytest.mark.slow
 def test_killed_at_any_write_or_sync_of_the_store(tmp_path):
     chance, kills = new_random(__name__), 0
     with Drivers(tmp_path) as drivers:

@@ -4,6 +4,7 @@ Nothing but the standard library is imported here, and no more than is needed: t
 tests ask what they import.
 """
 
+import atexit
 import json
 import os
 import sys
@@ -13,6 +14,8 @@ FILE = "BRIDLE_WITNESS"
 OURS = "bridle."
 BODIES = {"asked": 3, "heard": 2}
 """Where in what is told the bytes of a request stand."""
+ENDED = "ended"
+"""What a program writes last. A program that was killed has not written it."""
 BODY_SHOWN = 600
 
 
@@ -21,12 +24,12 @@ def listen(sink):
 
     def hook(event, told):
         if event.startswith(OURS):
-            sink(*noted(event.removeprefix(OURS), told))
+            sink(*name_happening(event.removeprefix(OURS), told))
 
     sys.addaudithook(hook)
 
 
-def noted(kind, told):
+def name_happening(kind, told):
     """What is told, without the values it is told with."""
     match kind:
         case "recorded":
@@ -36,12 +39,12 @@ def noted(kind, told):
             return kind, record.prev, record.hash, type(event).__name__, getattr(event, "digest", ""), beside
         case "refused":
             refusal, body = told
-            return kind, refusal.family, refusal.rule, refusal.message, short(json.dumps(body, default=str))
+            return kind, refusal.family, refusal.rule, refusal.message, shorten(json.dumps(body, default=str))
         case _:
             return kind, *told
 
 
-def short(value):
+def shorten(value):
     told = str(value)
     return told if len(told) <= BODY_SHOWN else f"{told[:BODY_SHOWN]} …"
 
@@ -51,22 +54,23 @@ class Scribe:
 
     def __init__(self, path):
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        atexit.register(self.write, ENDED)
 
     def write(self, kind, *told):
         line = [each.decode("utf-8", "surrogateescape") if isinstance(each, bytes) else each for each in told]
-        os.write(self._file, json.dumps([kind, *line]).encode() + b"\n")
+        os.write(self._file, json.dumps([os.getpid(), kind, *line]).encode() + b"\n")
 
 
 def read(path):
-    """What programs wrote, line by line; the file is empty afterwards."""
+    """(process, what it wrote), line by line; the file is empty afterwards."""
     with path.open("rb+") as file:
         lines = file.read().splitlines()
         file.truncate(0)
     for line in lines:
         try:
-            told = json.loads(line)
+            process, *told = json.loads(line)
         except ValueError:
             continue  # its program was killed while it wrote
         if (body := BODIES.get(told[0])) is not None:
             told[body] = told[body].encode("utf-8", "surrogateescape")
-        yield told
+        yield process, told

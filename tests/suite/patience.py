@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 """Upper bound of every wait: it turns a hang into a failure, and no passing test comes near it."""
 
 

@@ -27,13 +27,27 @@ from bridle.sim.simulator import Simulator
 from bridle.testing import scripted
 from bridle.testing.scripted_model import text_reply
 from bridle.transports.inprocess import InProcessTransport
-from tests.sim.sim_families import put, question
+from tests.sim.sim_families import question, send_request
 
 TOO_MUCH = """
 from bridle.sim.simulator import Simulator
-from tests.sim.sim_families import put, question
-put(Simulator(), question("anthropic", "hi", max_tokens=10**9))
+from tests.sim.sim_families import question, send_request
+send_request(Simulator(), question("anthropic", "hi", max_tokens=10**9))
 """
+
+SENT = """
+import json, os, signal, sys
+body = {"model": "claude-sonnet-5-5", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
+sys.audit("bridle.asked", "", "/v1/messages", json.dumps(body).encode())
+"""
+
+
+def test_sent_by_a_program():
+    subprocess.run([sys.executable, "-c", SENT], check=True)
+
+
+def test_killed_before_it_was_heard():
+    subprocess.run([sys.executable, "-c", SENT + "os.kill(os.getpid(), signal.SIGKILL)"], check=False)
 
 
 def test_fine():
@@ -55,7 +69,7 @@ def test_refused_and_meant():
 
 @pytest.mark.refusals("max-tokens-limit")
 def test_refused_by_another_rule():
-    put(Simulator(), question("anthropic", " "))
+    send_request(Simulator(), question("anthropic", " "))
 
 
 @pytest.mark.refusals
@@ -111,6 +125,8 @@ def test_moved_and_told():
 '''
 OUTCOMES = {
     "test_fine": "",
+    "test_sent_by_a_program": "no strict simulator heard",
+    "test_killed_before_it_was_heard": "",
     "test_refused": "anthropic max-tokens-limit: max_tokens: 1000000000",
     "test_refused_in_a_program": "anthropic max-tokens-limit: max_tokens: 1000000000",
     "test_refused_and_meant": "",

@@ -11,6 +11,8 @@ they are listened to and four things are judged, by means that share nothing wit
                      (`ModelAsked.summary_of`): of how much of it is up to the harness, and the
                      conversation goes on from where it was
 
+A program that was killed may have sent a request that its simulator did not hear any more: that is excused.
+
 A log is known by the hash of its last record, not by its session's name: names come again in another store,
 and a log goes on in another process.  What a program says that a test started is written to a file and
 judged here, in the order in which it was written.
@@ -21,7 +23,7 @@ from collections import Counter
 
 import msgspec
 
-from tests.suite.listening import short
+from tests.suite.listening import ENDED, shorten
 from tests.wire.vendors.vendor_types import judge
 
 LISTS = ("messages", "input", "contents")
@@ -48,9 +50,18 @@ class Account:
         self.compared = self.told = self.chained = 0
         self._logs = {}
         self._open = {}
+        self._sent_by_programs = {}
 
     def take(self, kind, *told):
         getattr(self, f"_{kind}")(*told)
+
+    def take_from_program(self, process, kind, *told):
+        if kind == ENDED:
+            self._sent_by_programs.pop(process, None)
+            return
+        self.take(kind, *told)
+        if kind == "asked":
+            self._sent_by_programs.setdefault(process, Counter())[hash(told[-1])] += 1
 
     @property
     def untyped(self):
@@ -61,8 +72,9 @@ class Account:
 
     @property
     def elsewhere(self):
-        """Where requests went that no strict simulator heard."""
-        return sorted({self.where[body] for body in self.asked if self.asked[body] > self.heard[body]})
+        """Where requests went that no strict simulator heard, except those of programs that were killed."""
+        known = self.heard + sum(self._sent_by_programs.values(), Counter())
+        return sorted({self.where[body] for body in self.asked if self.asked[body] > known[body]})
 
     def _recorded(self, before, now, event, digest, aside=""):
         last, told = self._logs.pop(before, (None, False))
@@ -114,9 +126,9 @@ def prefix_of(body):
         members.update(
             _raw(members["toolConfig"])
         )  # where one wire has its tools, beside which of them to call
-    pieces = [bare(members[name]) for name in HEAD if name in members]
+    pieces = [strip_marks(members[name]) for name in HEAD if name in members]
     for name in LISTS:
-        for item in listed(members.get(name)):
+        for item in list_raws(members.get(name)):
             pieces += pieces_of(item)
     return tuple(pieces)
 
@@ -125,22 +137,22 @@ def pieces_of(item):
     """A message piece by piece: what is added to the last one moves nothing that stands before it."""
     members = _raw(item)
     for name in ("content", "parts"):
-        inner = listed(members.get(name))
+        inner = list_raws(members.get(name))
         if inner:
             rest = b"".join(bytes(members[other]) for other in members if other != name)
-            return [(rest, bare(each)) for each in inner if bare(each)]
-    return [bare(item)]
+            return [(rest, strip_marks(each)) for each in inner if strip_marks(each)]
+    return [strip_marks(item)]
 
 
-def bare(raw):
+def strip_marks(raw):
     return MARK.sub(b"", bytes(raw))
 
 
-def listed(raw):
+def list_raws(raw):
     return _raws(raw) if raw is not None and bytes(raw)[:1] == b"[" else []
 
 
 def difference(last, now):
     at = next((n for n, (one, other) in enumerate(zip(last, now, strict=False)) if one != other), len(now))
     was, is_ = last[at], now[at] if at < len(now) else "(gone)"
-    return f"piece {at + 1}:\n    was {short(was)}\n    is  {short(is_)}"
+    return f"piece {at + 1}:\n    was {shorten(was)}\n    is  {shorten(is_)}"

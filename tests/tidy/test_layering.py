@@ -2,13 +2,11 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2] / "src" / "bridle"
 FILES = sorted(ROOT.rglob("*.py"))
-IDS = [str(path.relative_to(ROOT)) for path in FILES]
 
 EDGES = {"providers", "tools", "sandbox", "hooks", "stores", "transports", "watchers"}
 BELOW = {"values", "ports"}
@@ -49,45 +47,64 @@ def layer_of(path: Path) -> str:
     return parts[0] if len(parts) > 1 else ""
 
 
-def list_imports(path: Path):
+@cache
+def list_imports(path: Path) -> list[tuple[bool, str, int]]:
     """(ours, package, line) of every import: the layer for our own modules, the top-level name for others."""
     here = ("bridle", *path.relative_to(ROOT).parent.parts)
+    found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             base = (node.module or "").split(".") if node.module else []
             target = [*here[: len(here) - node.level + 1], *base] if node.level else base
             if target[0] != "bridle":
-                yield False, target[0], node.lineno
+                found.append((False, target[0], node.lineno))
             elif len(target) > 1:
-                yield True, target[1], node.lineno
+                found.append((True, target[1], node.lineno))
             else:
-                for alias in node.names:
-                    yield True, alias.name, node.lineno
+                found += [(True, alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 assert alias.name.split(".")[0] != "bridle", f"{path}:{node.lineno}: write `from bridle…`"
-                yield False, alias.name.split(".")[0], node.lineno
+                found.append((False, alias.name.split(".")[0], node.lineno))
+    return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_imports_only_point_down(path):
-    if not layer_of(path):
-        return
-    for ours, target, line in list_imports(path):
-        if ours and target not in ("__version__", "__loaded_at__", "__file__"):
-            assert target in MAY_IMPORT[layer_of(path)], f"{path}:{line} imports from {target}"
+def test_imports_only_point_down():
+    wrong = [
+        f"{path}:{line} imports from {target}"
+        for path in FILES
+        if layer_of(path)
+        for ours, target, line in list_imports(path)
+        if ours and target not in ("__version__", "__loaded_at__", "__file__")
+        if target not in MAY_IMPORT[layer_of(path)]
+    ]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", [f for f in FILES if layer_of(f) in PURE], ids=str)
-def test_the_core_is_pure(path):
-    for ours, target, line in list_imports(path):
-        if not ours:
-            allowed = PURE_MAY_USE | READS_FOR_THE_CALLER.get(str(path.relative_to(ROOT)), set())
-            assert target in allowed, f"{path}:{line} must stay pure but imports {target}"
-    for node in ast.walk(ast.parse(path.read_text())):
-        assert not isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in {"open", "print", "input", "id", "hash"}, f"{path}:{node.lineno}"
+PURE_FILES = [path for path in FILES if layer_of(path) in PURE]
+IMPURE_CALLS = {"open", "print", "input", "id", "hash"}
+
+
+def test_pure_layers_import_nothing_that_acts():
+    wrong = [
+        f"{path}:{line} imports {target}"
+        for path in PURE_FILES
+        for ours, target, line in list_imports(path)
+        if not ours
+        if target not in PURE_MAY_USE | READS_FOR_THE_CALLER.get(str(path.relative_to(ROOT)), set())
+    ]
+    assert wrong == []
+
+
+def test_pure_layers_neither_await_nor_act():
+    wrong = [
+        f"{path}:{node.lineno}"
+        for path in PURE_FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith)
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS)
+    ]
+    assert wrong == []
 
 
 def code_without_prose(source: str) -> str:
@@ -97,7 +114,7 @@ def code_without_prose(source: str) -> str:
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue
-        node.body = [
+        node.body = [  # type: ignore[attr-defined]
             statement
             for statement in body
             if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
@@ -106,17 +123,20 @@ def code_without_prose(source: str) -> str:
     return ast.unparse(tree)
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_no_vendor_is_named_outside_its_own_folder(path):
-    place = str(path.relative_to(ROOT))
-    if place in LISTS_OF_FAMILIES:
-        return
-    own = {vendor for vendor in VENDORS if vendor in place}
-    code = code_without_prose(path.read_text()).lower()
-    named = {vendor for vendor in VENDORS if re.search(rf"(?<![a-z]){vendor}", code)}
-    assert named <= own, (
-        f"{place} names {sorted(named - own)}; that belongs in a table or in the vendor's folder"
-    )
+def test_no_vendor_is_named_outside_its_own_folder():
+    named = [
+        f"{place} names {vendor}"
+        for path in FILES
+        if (place := str(path.relative_to(ROOT))) not in LISTS_OF_FAMILIES
+        if list_vendors(path.read_text())
+        for vendor in list_vendors(code_without_prose(path.read_text()))
+        if vendor not in place
+    ]
+    assert named == [], "that belongs in a table or in the vendor's folder"
+
+
+def list_vendors(code: str) -> list[str]:
+    return [vendor for vendor in VENDORS if re.search(rf"(?<![a-z]){vendor}", code.lower())]
 
 
 def test_families_do_not_import_each_other():

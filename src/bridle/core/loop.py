@@ -235,7 +235,7 @@ def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> S
         held = (*state.run.prompt.held, message)
         prompt = replace(prompt, held=held, steering=Steering(waiting=state.run.prompt.steering.waiting))
     run = Run(
-        budget=BudgetUse(limits=event.budget, started_at=at),
+        budget=BudgetUse(limits=event.budget, parts=event.budget_parts, started_at=at),
         origin=RunOrigin(
             caller=event.caller,
             tenant=event.tenant,
@@ -277,6 +277,7 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
         budget=replace(
             used,
             limits=event.budget or used.limits,
+            parts=event.budget_parts or used.parts,
             wrap_up_reason="" if event.budget else used.wrap_up_reason,
             tool_call_limit="own" if used.tool_call_limit == "own" else "",
             started_at=at - max(0.0, state.now - used.started_at),

@@ -58,6 +58,7 @@ from .validate_input import (
     check_given,
     check_numbers,
     check_round_trip,
+    check_sampling,
     check_store_location,
     check_thinking,
     confine_tools,
@@ -224,6 +225,7 @@ def make_output_spec(
         parameters=shape.schema,
         description=shape.description,
         functions=tuple(shape.functions),
+        is_wrapped=shape.is_wrapped and shape.is_of_client,
     )
     native = [model for model in models if spec.mode_for(model) == "native"]
     reasons = [
@@ -368,7 +370,7 @@ def make_parts(inputs: AgentInputs[T]) -> AgentParts[T]:
         catalogue=layout.catalogue,
         tool_choice=fixed,
         thinking=None if callable(inputs.thinking) else check_thinking(inputs.thinking, chain.models),
-        sampling=Sampling() if callable(inputs.sampling) else inputs.sampling or Sampling(),
+        sampling=Sampling() if callable(inputs.sampling) else check_sampling(inputs.sampling),
         step_functions=list_step_functions(inputs),
         output=make_output_spec(output_type, chain.models, taken, fixed),
         validators=checker.names,
@@ -409,8 +411,9 @@ def make_step_chooser(
             if callable(choice)
             else None,
             thinking=check_chosen("thinking", thinking(step) if callable(thinking) else thinking, Thinking),
-            sampling=check_chosen("sampling", sampling(step) if callable(sampling) else sampling, Sampling)
-            or Sampling(),
+            sampling=check_sampling(
+                check_chosen("sampling", sampling(step) if callable(sampling) else sampling, Sampling)
+            ),
         )
 
     return choose

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from bridle.core.budget.scopes import resume_budget
 from bridle.core.calls.catalogue import is_handover_due, is_return_due
 from bridle.core.calls.compensation import list_compensations
 from bridle.core.calls.orphaned import describe_doubts
@@ -24,7 +25,7 @@ from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock
 from bridle.ports.store import Store, SupportsApprovalKey, WatchableStore, supports
 from bridle.run.budget.nested import current_nested_run
-from bridle.run.budget.sources import check_tenant_budget
+from bridle.run.budget.sources import check_shared_limits
 from bridle.run.calls.approval import (
     CallResult,
     find_pending_approval,
@@ -97,6 +98,7 @@ class Session:
     reopen: "Callable[[AgentParts[Any]], Session]"  # with other parts of the agent
     fence: WriteEpoch
     open_other: "Callable[[str], Session]"  # another session, with the same agent
+    budget: Budget | None = None  # of the agent
 
     @asynccontextmanager
     async def lease(self, *, queue: bool = False, take_over: bool = False) -> AsyncIterator[None]:
@@ -233,8 +235,10 @@ class Session:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             if driver.state.run.origin.agents:
                 last = list_agents(self, driver.state)[-1]
-                return await self._take_back(await last.continue_run(budget, tenant, flags))
-            return await self.continue_run(budget, tenant, flags, driver)
+                return await self._take_back(
+                    await last.continue_run(budget, tenant, flags, agent_budget=self.budget)
+                )
+            return await self.continue_run(budget, tenant, flags, driver, agent_budget=self.budget)
 
     async def advance(self, driver: Driver) -> State:
         """Drive on a run that its gate stopped; raises `Conflict` if another process has written since."""
@@ -253,8 +257,13 @@ class Session:
         tenant: str | None,
         flags: ResumeFlags,
         driver: Driver | None = None,
+        *,
+        agent_budget: Budget | None,
     ) -> State:
-        """Resume the run with the agent that has it; the caller holds the lease."""
+        """Resume the run with the agent that has it; the caller holds the lease.
+
+        `agent_budget` is that of the agent that began the run.
+        """
         if driver is None:
             driver = self.new_driver()
             await driver.restore()
@@ -266,7 +275,11 @@ class Session:
         is_finished = state.phase is Phase.IDLE and state.run.end.stop in FINISHED_STOPS
         if is_finished and not state.run.prompt.steering.waiting:
             return await self._finish_hooks(driver)
-        check_tenant_budget(budget or state.run.budget.limits, state.run.origin.tenant)
+        used, origin = state.run.budget, state.run.origin
+        check_shared_limits(budget or used.limits, origin.tenant, origin.caller)
+        owners = {"session": self.session, "tenant": origin.tenant, "caller": origin.caller}
+        scopes = [name for name, owner in owners.items() if owner]
+        limits, parts = resume_budget(used.limits, used.parts, agent_budget, budget, scopes)
         opened = self
         if state.settings.overrides and self.restore_overrides is not None:
             opened = self.restore_overrides(state)
@@ -281,7 +294,11 @@ class Session:
         if driver.place[1] == flags.stopped_at:  # nothing is in doubt
             return await opened._drive(driver)
         resumed = Resumed(
-            budget=budget, cross_tenant=across, took_over=self.fence.took_over, engine=flags.engine
+            budget=None if limits == used.limits and budget is None else limits,
+            cross_tenant=across,
+            took_over=self.fence.took_over,
+            engine=flags.engine,
+            budget_parts=None if parts == used.parts else parts,
         )
         await driver.record(replace(resumed, continues_reply=has_open_reply(driver.state)))
         if self.fence.epoch:  # after the record, by which the old process notices the takeover

@@ -133,6 +133,8 @@ class OutputSpec(Value, kw_only=True):
     """Models (by `model_key`) whose native form cannot express the schema, each with the reason."""
     functions: tuple[str, ...] = ()
     """Tools whose return value is the answer; `name` is empty if no type is accepted beside them."""
+    is_wrapped: bool = False
+    """The answer is the field `value` of an object, and the client that brought the schema gets the field alone."""
 
     @property
     def call_names(self) -> tuple[str, ...]:

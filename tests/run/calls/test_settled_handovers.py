@@ -1,5 +1,7 @@
 """A crash behind a hand-over: the agent that had the call settles it, with `resume` and with the next prompt."""
 
+from typing import Any
+
 import pytest
 
 from bridle import Agent, RunContext, StoreError, tool
@@ -22,11 +24,9 @@ class Team:
             self.probed.append(number)
             return f"paid {number}, says the bank" if call.idempotency_key in self.paid else None
 
-        @tool(
-            effect="write",
-            on_unknown=self._policy,
-            **({"probe": find_payment} if self._policy == "probe" else {}),
-        )
+        probe: dict[str, Any] = {"probe": find_payment} if self._policy == "probe" else {}
+
+        @tool(effect="write", on_unknown=self._policy, **probe)
         async def pay(number: int, call: RunContext) -> str:
             if self._is_paid or self.store.has_crashed:
                 assert call.idempotency_key not in self.paid
