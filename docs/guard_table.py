@@ -145,6 +145,27 @@ BOUNDARIES = (
         ),
     ),
     Boundary(
+        "a deployment of new code",
+        "an approved call that vanishes, or an answer that is recorded and then not used",
+        (
+            Guard(
+                "answer-honoured",
+                "never",
+                ("core/calls/test_compatibility.py::test_approval_that_cannot_be_honoured_is_refused",),
+            ),
+            Guard(
+                "run-needs-compared",
+                "never",
+                ("core/calls/test_compatibility.py::test_approval_waits_for_code_that_can_honour_it",),
+            ),
+            Guard(
+                "answering-agent-served",
+                "value Agent(PLACEHOLDER_MODEL, store=host.store)",
+                ("serve/test_upgrades.py::test_server_without_the_agent_records_no_answer",),
+            ),
+        ),
+    ),
+    Boundary(
         "a person who approves",
         "edited arguments that no `before_tool` hook has seen, or a hook's change of them that the person has not seen",
         (
@@ -206,6 +227,22 @@ BOUNDARIES = (
                 "pool-reservation",
                 "value ()",
                 ("run/budget/test_shared_budget.py::test_fifty_runs_at_once_never_exceed_it",),
+            ),
+        ),
+    ),
+    Boundary(
+        "a client, the caller of a run",
+        "a budget that lifts or drops the limits of the agent, the session or the tenant",
+        (
+            Guard(
+                "lower-limit",
+                "value one",
+                ("run/budget/test_floor.py::test_merging_never_lifts_a_limit",),
+            ),
+            Guard(
+                "client-budget",
+                "value budget",
+                ("run/budget/test_floor.py::test_a_client_lowers_the_limits_of_a_server_and_lifts_none",),
             ),
         ),
     ),
@@ -662,6 +699,13 @@ BOUNDARIES = (
                 "never",
                 ("toolkit/test_planted_files.py::test_a_repository_that_exists_is_read_and_not_written",),
             ),
+            Guard(
+                "repository-by-two-writers",
+                "never",
+                (
+                    "toolkit/test_planted_files.py::test_a_piece_is_removed_if_another_process_adds_the_rest_while_it_is_written",
+                ),
+            ),
         ),
     ),
     Boundary(
@@ -672,6 +716,14 @@ BOUNDARIES = (
                 "mount-identity",
                 "never",
                 ("toolkit/test_held_roots.py::test_what_is_swapped_after_the_command_was_made_is_not_shown",),
+            ),
+            Guard(
+                "working-folder-held",
+                "removed",
+                (
+                    "toolkit/test_held_roots.py::test_an_mcp_server_is_not_started_in_a_folder_that_was_moved",
+                    "toolkit/test_held_roots.py::test_no_program_outside_of_a_sandbox_follows_a_folder_that_was_moved",
+                ),
             ),
         ),
     ),
@@ -722,6 +774,13 @@ BOUNDARIES = (
                 "sign-in-state-compare",
                 "without compare_digest",
                 ("tools/mcp/test_mcp_sign_in.py::test_a_callback_with_another_state_changes_nothing",),
+            ),
+            Guard(
+                "sign-in-inner-address",
+                'value ipaddress.ip_address(address.partition("%")[0])',
+                (
+                    "tools/mcp/test_mcp_sign_in.py::test_a_sign_in_reaches_no_host_that_the_server_must_not_name",
+                ),
             ),
             Guard(
                 "sign-in-host-allowed",
@@ -1504,6 +1563,11 @@ BOUNDARIES = (
                 'argument compile 0 rb"\\{"',
                 ("serve/test_serve_limits.py::test_parts_are_counted_over_all_messages",),
             ),
+            Guard(
+                "value-count-limit",
+                "never",
+                ("serve/test_serve_limits.py::test_objects_are_counted_at_any_depth",),
+            ),
         ),
     ),
     Boundary(
@@ -2074,14 +2138,12 @@ BOUNDARIES = (
             Guard(
                 "simulator-host-check",
                 'value ""',
-                (
-                    "sim/test_server_limits.py::test_a_name_that_somebody_made_point_here_is_refused_in_one_line",
-                ),
+                ("sim/test_server_limits.py::test_a_foreign_host_name_is_refused_in_one_line",),
             ),
             Guard(
                 "simulator-head-timer",
                 "argument call_later 0 86_400.0",
-                ("sim/test_server_limits.py::test_every_byte_does_not_begin_the_time_anew",),
+                ("sim/test_server_limits.py::test_a_byte_does_not_restart_the_timeout",),
             ),
             Guard(
                 "simulator-http2-timer",

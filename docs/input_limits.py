@@ -127,6 +127,18 @@ INPUT_LIMITS = (
         "serve/test_serve_limits.py::test_parts_are_counted_over_all_messages",
     ),
     InputLimit(
+        "objects in lists of a served request, at any depth",
+        "serve.body_limits.LISTED_MAX",
+        "objects",
+        "serve/test_serve_limits.py::test_objects_are_counted_at_any_depth",
+    ),
+    InputLimit(
+        "values of a served request, at any depth",
+        "serve.body_limits.VALUES_MAX",
+        "values",
+        "serve/test_serve_limits.py::test_values_are_counted_at_any_depth",
+    ),
+    InputLimit(
         "streams of MCP clients (`GET /mcp`)",
         "serve.mcp.STREAMS_MAX",
         "streams",

@@ -6,6 +6,7 @@ With `on_adjusted="error"` the run ends instead of going on.
 import asyncio
 import json
 from base64 import b64encode
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -85,6 +86,9 @@ CASES = {
     "choice": (CLAUDE, {"tools": [look], "tool_choice": "look"}, "!say Hi.", "became 'auto'"),
     "chain": (CLAUDE, {"chain": True}, "!say Hi.", "the conversation is sent whole"),
     "chain, chat": (CHAT, {"chain": True}, "!say Hi.", "the conversation is sent whole"),
+    "conversation": (CLAUDE, {"chain": "conversation"}, "!say Hi.", "the conversation is sent whole"),
+    "conversation, chat": (CHAT, {"chain": "conversation"}, "!say Hi.", "the conversation is sent whole"),
+    "conversation, Gemini": (GEMINI, {"chain": "conversation"}, "!say Hi.", "the conversation is sent whole"),
     "display": (CHAT, {"thinking": Thinking(display="omitted")}, "!say Hi.", "the display of reasoning"),
     "document": (
         CLAUDE,
@@ -110,7 +114,7 @@ def test_an_adjustment_is_an_event_or_ends_the_run(name, stream):
     model, options, prompt, words = CASES[name]
     for strict in (False, True):
         provider, store = ProviderSim(clock=FakeClock()), MemoryStore()
-        agent = Agent(
+        agent = Agent(  # type: ignore[arg-type]
             provider.model(find_model(model, environ={})),
             store=store,
             on_adjusted="error" if strict else "event",
@@ -194,6 +198,69 @@ def test_a_forced_tool_that_the_model_ignores_is_not_silent(choice, strict):
     assert words in result.reason
 
 
+ANSWER: dict[str, Any] = {
+    "title": "City",
+    "type": "object",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+}
+
+
+@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("choice", ["any", "look"])
+def test_a_forced_tool_that_is_ignored_for_an_answer_of_a_type_is_not_silent(choice, strict, validated):
+    store = MemoryStore()
+    agent = Agent(
+        scripted('{"name": "Rome"}', model="sim:openai/gpt-6-sol"),
+        tools=[look],
+        tool_choice=choice,
+        output=ANSWER,
+        validate=[lambda answer: answer] if validated else [],
+        store=store,
+        on_adjusted="error" if strict else "event",
+    )
+    assert agent.settings.output.mode == "native"
+    result = agent.run_sync("?", session="s")
+    words = f"tool choice {choice!r} was not followed: the reply has no call"
+    assert list_adjustments(events_of(store)).count(words) == 1
+    assert result.stop == ("failed" if strict else "done")
+    assert strict or result.output == {"name": "Rome"}
+    assert (words in result.reason) == (strict or not validated)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("mode", ["auto", "any"])
+def test_several_calls_where_one_was_allowed_are_not_silent(mode, strict):
+    store, runs = MemoryStore(), []
+
+    @tool
+    def count(number: int) -> str:
+        """Count."""
+        runs.append(number)
+        return "counted"
+
+    agent = Agent(
+        scripted(
+            call_reply(("count", {"number": 1}), ("count", {"number": 2})),
+            "done",
+            model="sim:openai/gpt-6-sol",
+        ),
+        tools=[count],
+        tool_choice=ToolChoice(mode=mode, parallel=False),
+        store=store,
+        on_adjusted="error" if strict else "event",
+    )
+    result = agent.run_sync("?", session="s")
+    words = "parallel=False was not followed: the reply has several calls"
+    assert list_adjustments(events_of(store)).count(words) == 1
+    if strict:
+        assert (result.stop, words in result.reason, runs) == ("failed", True, [])
+    else:
+        assert (result.stop, sorted(runs)) == ("done", [1, 2])
+    assert strict or replay_sync("s", store=store).is_equal
+
+
 FORCEABLE = {model.endpoint.name: model.id for model in known_models() if model.abilities.forced_tools}
 
 
@@ -266,6 +333,20 @@ def test_a_word_that_does_not_exist_is_refused_when_the_agent_is_made(model, opt
     agent = Agent(model)
     with pytest.raises(MisuseError, match=words):
         agent.run_sync("?", thinking=Thinking(**option))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("name", ["temperature", "top_p"])
+@pytest.mark.parametrize("model", [CLAUDE, GPT, CHAT, GEMINI])
+def test_a_number_that_json_cannot_hold_is_refused(model, name, number):
+    """Written as JSON it would be null, so that the model's default applied without a word."""
+    given = Sampling(**{name: number})
+    with pytest.raises(MisuseError, match=f"{name}={number}"):
+        Agent(model, sampling=given)
+    with pytest.raises(MisuseError, match=f"{name}={number}"):
+        Agent(model).run_sync("?", sampling=given)
+    with pytest.raises(MisuseError, match=f"{name}={number}"):
+        Agent(model, sampling=lambda step: given).run_sync("?")
 
 
 def test_a_word_of_a_vendor_of_its_own_is_accepted():
@@ -381,13 +462,13 @@ def test_every_option_is_in_the_body_or_noted(model):
     silent = []
     for options in OPTIONS:
         made = Agent(scripted("x"), tools=[look]).settings
-        settings = replace(made, model=model, models=(), **options)
+        settings = replace(made, model=model, models=(), **options)  # type: ignore[arg-type]
         assert isinstance(settings, Settings)
         body, plain, noted = encode(model, settings, options)
         if body == plain and not noted and not is_default(model, options, list_words(plain)):
             silent.append(options)
         numbers = [options["max_tokens"]] if "max_tokens" in options else []
-        sampling = options.get("sampling")
+        sampling = options.get("sampling")  # type: ignore[attr-defined]
         if sampling:
             numbers += [
                 each for each in (sampling.temperature, sampling.top_p, sampling.top_k) if each is not None
@@ -414,10 +495,10 @@ BYTES = {
 def list_media():
     """Media of every kind and type, by bytes, by address and by a file of the provider, with and without its type."""
     for (kind, media_type), data in BYTES.items():
-        yield Media(kind=kind, media_type=media_type, data=b64encode(data).decode(), name="n")
+        yield Media(kind=kind, media_type=media_type, data=b64encode(data).decode(), name="n")  # type: ignore[arg-type]
         for type_ in (media_type, ""):
-            yield Media(kind=kind, media_type=type_, url="https://example.com/x", name="n")
-            yield Media(kind=kind, media_type=type_, file_id="file-1", name="n")
+            yield Media(kind=kind, media_type=type_, url="https://example.com/x", name="n")  # type: ignore[arg-type]
+            yield Media(kind=kind, media_type=type_, file_id="file-1", name="n")  # type: ignore[arg-type]
 
 
 def place_media(media):

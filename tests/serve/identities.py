@@ -8,7 +8,7 @@ from bridle.serve.app import make_host_app
 from bridle.serve.identity import RIGHTS, Identity
 from bridle.stores.memory import MemoryStore
 from tests.serve.raw_http import send
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name
 
 ALL = frozenset(RIGHTS)
 PEOPLE = {
@@ -75,5 +75,5 @@ def open_door(identify=identify, agents=None, **options):
     store = MemoryStore()
     asyncio.run(fill(store))
     agents = agents or {"shop": make_shop()}
-    with serving(agents, store, make_host_app, identify=identify, **options) as served:
+    with serve_by_name(agents, store, make_host_app, identify=identify, **options) as served:
         yield Door(served, store)

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from bridle import Agent
-from bridle.serve.body_limits import MESSAGES_MAX, PARTS_MAX, check_body_items
+from bridle.serve.body_limits import LISTED_MAX, MESSAGES_MAX, PARTS_MAX, VALUES_MAX, check_body_items
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost
 from bridle.serve.http_protocol import HEAD_BYTES_MAX
@@ -17,7 +17,8 @@ from bridle.serve.mcp import STREAMS_MAX, AgentTools
 from bridle.serve.options import ServeOptions
 from bridle.values.errors import MisuseError
 from tests.serve.raw_http import send
-from tests.serve.served import serving, serving_gateway
+from tests.serve.served import serve_by_name, serving_gateway
+from tests.suite.growth import assert_growth
 from tests.suite.patience import PATIENCE_SECONDS
 
 TOKEN = "t" * 32
@@ -33,7 +34,7 @@ BOMB = {
 
 @pytest.fixture
 def served():
-    with serving({"helper": Agent("sim:")}, options=ServeOptions(token=TOKEN)) as running:
+    with serve_by_name({"helper": Agent("sim:")}, options=ServeOptions(token=TOKEN)) as running:
         yield running
 
 
@@ -129,6 +130,70 @@ def test_parts_are_counted_over_all_messages():
         check_body_items(b" \r\n\t" * 100 + json.dumps({"tools": [{}] * (MESSAGES_MAX + 1)}).encode())
     with pytest.raises(ServeError, match="items"):
         check_body_items(json.dumps({"tools": [{}] * (MESSAGES_MAX + 1)}).encode())
+
+
+def make_call(number):
+    return {"id": f"c{number}", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+
+
+DEEP = {
+    "calls of a message": lambda items: {"messages": [{"role": "assistant", "tool_calls": items}]},
+    "content of a tool result": lambda items: {
+        "messages": [{"role": "user", "content": [{"type": "tool_result", "content": items}]}]
+    },
+    "arguments of a call": lambda items: {
+        "messages": [{"role": "assistant", "content": [{"type": "tool_use", "input": {"x": items}}]}]
+    },
+    "declarations": lambda items: {"tools": [{"functionDeclarations": items}]},
+    "system instruction": lambda items: {"systemInstruction": {"parts": items}},
+    "reasoning": lambda items: {"input": [{"type": "reasoning", "summary": items}]},
+    "output of a call": lambda items: {"input": [{"type": "function_call_output", "output": items}]},
+    "a field that nobody knows": lambda items: {"messages": [], "x": {"y": [[items]]}},
+}
+
+
+@pytest.mark.parametrize("place", DEEP)
+def test_objects_are_counted_at_any_depth(place):
+    text = {"type": "text", "text": 'a {[,"\\ ' * 9}
+    kept = json.dumps(DEEP[place]([text] * (LISTED_MAX // 2))).encode()
+    check_body_items(kept)
+    for separators in ((",", ":"), (" ,\r\n\t", ": ")):
+        large = json.dumps(DEEP[place]([{}] * (LISTED_MAX + 1)), separators=separators).encode()
+        with pytest.raises(ServeError, match="too many items") as raised:
+            check_body_items(large)
+        assert raised.value.status == 413
+
+
+@pytest.mark.parametrize("item", [1, "a", [], {"a": 1}, None])
+def test_values_are_counted_at_any_depth(item):
+    for body in (
+        {"stop": [item] * (VALUES_MAX + 1)},
+        {"metadata": dict.fromkeys(range(VALUES_MAX + 1), item)},
+    ):
+        with pytest.raises(ServeError, match="too many items"):
+            check_body_items(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("text", ["abc {[, ", "\\u0041", '\\"', "\\\\", "é"])
+def test_a_long_text_is_one_value(text):
+    body = b'{"messages": [{"role": "user", "content": "%s"}]}' % (text * 500_000).encode()
+    check_body_items(body)
+
+
+def test_counting_is_linear_for_texts_that_do_not_end():
+    def prepare(count):
+        bodies = [start + b'\\"' * count + b"," * LISTED_MAX for start in (b'"', b"{", b"")]
+        return lambda: [check_body_items(body) for body in bodies]
+
+    assert_growth(prepare, 100_000, 600_000, 20.0)
+
+
+def test_a_request_of_many_calls_is_refused_before_they_are_read(served):
+    user = {"role": "user", "content": "hello"}
+    calls = {"role": "assistant", "tool_calls": [make_call(number) for number in range(LISTED_MAX + 1)]}
+    body = {"model": "helper", "messages": [user, calls, user]}
+    reply = send(f"{served.url}/openai/v1/chat/completions", body, {"authorization": f"Bearer {TOKEN}"})
+    assert reply.status == 413 and b"too many items" in reply.body, reply.body[:200]
 
 
 @pytest.mark.parametrize("body", [b"", b"[", b"[1]", b'{"messages": 1}', b'{"messages": [1, "a"]}', b"\xff"])

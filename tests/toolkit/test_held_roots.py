@@ -3,11 +3,13 @@
 import asyncio
 import os
 import subprocess
+import sys
 from functools import partial
 
 import pytest
 
-from bridle import MisuseError, RunContext, toolkit
+from bridle import Agent, CommandTool, MisuseError, RunContext, toolkit
+from bridle.mcp import server
 from bridle.sandbox.local import MECHANISMS, LocalSandbox, find_problem
 from bridle.tools.process.run_process import run_process
 
@@ -122,6 +124,70 @@ def test_what_is_swapped_after_the_command_was_made_is_not_shown(places, mechani
     if swapped != "project/.git":
         with pytest.raises(MisuseError, match="was moved or replaced"):
             box.wrap(["true"], cwd=None, environment={})
+
+
+def make_command(root):
+    return CommandTool("show", "Show.", ["cat", "a.txt"], cwd=root)
+
+
+def make_link_command(root):
+    """A path through a link is that of the folder which it led to."""
+    link = root.parent.parent.parent / "link"
+    link.symlink_to(root.parent)
+    return CommandTool("show", "Show.", ["cat", "a.txt"], cwd=link / "project")
+
+
+def make_shell(root):
+    return toolkit.shell(root, sandbox=None)
+
+
+def make_python(root):
+    return toolkit.python(root, sandbox=None)
+
+
+@pytest.mark.parametrize("make", [make_command, make_link_command, make_shell, make_python])
+def test_no_program_outside_of_a_sandbox_follows_a_folder_that_was_moved(places, mechanism, make):
+    wide, outside = places
+    made = make(wide / "above" / "project")
+    arguments = CALLS.get(made.spec.name, {})
+    if made.spec.name == "shell":
+        arguments = {"command": "cat a.txt"}
+    assert "OWN text" in call(made, arguments)
+    attack(wide, outside, mechanism)
+    result = call(made, arguments)
+    assert "SECRET" not in result and "was moved or replaced" in result
+    (wide / "above").unlink()
+    (wide / "moved").rename(wide / "above")
+    assert "OWN text" in call(made, arguments), "it was put back"
+
+
+def test_an_mcp_server_is_not_started_in_a_folder_that_was_moved(places, mechanism):
+    pytest.importorskip("mcp")
+    wide, outside = places
+    root, mark = wide / "above" / "project", wide.parent / "mark"
+    for folder, word in ((root, "own"), (outside / "project", "other")):
+        (folder / "serve.py").write_text(f"open({str(mark)!r}, 'a').write('{word} ')")
+    source = server([sys.executable, "serve.py"], name="s", cwd=root, connect_timeout=20)
+
+    async def ask():
+        try:
+            return await Agent("sim:", tools=[source]).run("!say ok")
+        finally:
+            await source.close()
+
+    asyncio.run(ask())
+    assert mark.read_text() == "own "
+    attack(wide, outside, mechanism)
+    asyncio.run(ask())
+    assert mark.read_text() == "own "
+
+
+def test_the_folder_of_a_command_may_be_made_later(tmp_path):
+    made = make_command(tmp_path / "later")
+    assert "Error" in call(made, {})
+    fill(tmp_path / "one", "OWN")
+    (tmp_path / "one" / "project").rename(tmp_path / "later")
+    assert "OWN text" in call(made, {})
 
 
 def test_changes_anywhere_in_a_skill_are_told(tmp_path):

@@ -78,6 +78,34 @@ def test_a_repository_with_its_parts_elsewhere_is_not_completed(root, order):
     assert write_all(FileTools(Workspace(root)), "tree", [(name, COMMON[name]) for name in order])
 
 
+def test_calls_at_the_same_time_complete_no_repository(root):
+    """Each of them adds another piece, and is harmless alone; calls on different files do not wait for each other."""
+    for number in range(12):
+        folder = f"lib{number}"
+        calls = [
+            ("write_file", {"path": f"{folder}/{name}", "content": text}) for name, text in PIECES.items()
+        ]
+        agent = Agent(scripted(call_reply(*calls), "ok"), tools=toolkit.files(root))
+        assert agent.run_sync("?").stop == "done"
+        assert not all((root / folder / name).exists() for name in ("HEAD", "objects", "refs"))
+
+
+@pytest.mark.parametrize("written", ["HEAD", "refs/heads/main", "objects/keep"])
+def test_a_piece_is_removed_if_another_process_adds_the_rest_while_it_is_written(root, monkeypatch, written):
+    folder, sync = root / "lib", os.fsync
+
+    def add_rest(descriptor):
+        for name in {"HEAD", "objects", "refs"} - {written.partition("/")[0]}:
+            (folder / name).mkdir(exist_ok=True)
+        sync(descriptor)
+
+    folder.mkdir()
+    monkeypatch.setattr(os, "fsync", add_rest)
+    with pytest.raises(PathRefused, match="repository"):
+        FileTools(Workspace(root)).write_file(f"lib/{written}", "x")
+    assert not (folder / written.partition("/")[0]).exists()
+
+
 def test_a_repository_that_exists_is_read_and_not_written(root):
     subprocess.run(["git", "init", "-q", "--bare", root / "x.git"], check=True)
     tools = FileTools(Workspace(root))

@@ -238,6 +238,16 @@ def test_a_session_is_told_that_a_skill_changed_since_it_began(folder, tmp_path,
     assert result.stop == "failed" and "read_skill" in result.reason
 
 
+@pytest.mark.parametrize("inside", [".git", "node_modules", "lib/node_modules"])
+def test_a_change_inside_a_folder_that_search_leaves_out_is_told_too(folder, tmp_path, inside):
+    path = folder / "zebra" / inside / "run.js"
+    path.parent.mkdir(parents=True)
+    path.write_text("one")
+    _, events = run_twice(folder, tmp_path / "log.db", lambda: path.write_text("two"))
+    (moved,) = (event for event in events if isinstance(event, PrefixMoved))
+    assert moved.layer == "tools" and "read_skill" in moved.block
+
+
 @pytest.mark.skipif(not has_sandbox, reason="no sandbox works here")
 def test_commands_can_read_skills_and_no_tool_can_write_them(tmp_path):
     inside = tmp_path / "work" / "skills"

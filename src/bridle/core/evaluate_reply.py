@@ -105,6 +105,18 @@ def report_other_calls(state: State, run: Run, name: str, calls: tuple[ToolCall,
     if name in called or (output is not None and name in output.call_names):
         return run
     note = OTHER_CALLS.format(choice=name, called=", ".join(map(repr, called))[:CALLED_CHARACTERS_MAX])
+    return _report_change(run, note)
+
+
+SEVERAL_CALLS = "parallel=False was not followed: the reply has several calls"
+
+
+def report_several_calls(run: Run, calls: tuple[ToolCall, ...]) -> Run:
+    """The run with a note if a reply has several calls to a request that allowed only one."""
+    return _report_change(run, SEVERAL_CALLS) if len(calls) > 1 else run
+
+
+def _report_change(run: Run, note: str) -> Run:
     adjustments = run.adjustments
     if note in adjustments.recorded_notes or note in adjustments.reported_changes:
         return run
@@ -113,23 +125,17 @@ def report_other_calls(state: State, run: Run, name: str, calls: tuple[ToolCall,
 
 
 def _check_output(state: State) -> Effect:
-    output = state.settings.output
-    if output is None:
-        if (unfollowed := _check_forced_choice(state)) is not None:
-            return unfollowed
-        return (
-            _check_by_validators(state, final_text(state))
-            if state.settings.validators
-            else EndRun(stop="done")
-        )
-    if output.mode == "tool":
-        return _reject_answer(state, _ask_for_call(output.call_names))
-    problem = find_output_problem(output, final_text(state)) or state.run.evaluation.output_error
-    if problem:
-        return _reject_answer(state, problem)
-    if state.settings.validators:
-        return _check_by_validators(state, extract_output_json(final_text(state)))
-    return EndRun(stop="done")
+    output, answer = state.settings.output, final_text(state)
+    if output is not None:
+        if output.mode == "tool":
+            return _reject_answer(state, _ask_for_call(output.call_names))
+        problem = find_output_problem(output, answer) or state.run.evaluation.output_error
+        if problem:
+            return _reject_answer(state, problem)
+        answer = extract_output_json(answer)
+    if (unfollowed := _check_forced_choice(state)) is not None:
+        return unfollowed
+    return _check_by_validators(state, answer) if state.settings.validators else EndRun(stop="done")
 
 
 def _ask_for_call(names: tuple[str, ...]) -> str:

@@ -100,6 +100,7 @@ from .evaluate_reply import (
     find_last_output_problem,
     find_last_retry_reason,
     report_other_calls,
+    report_several_calls,
 )
 from .memory import plan_instruction, plan_memory_load, plan_retrieval
 from .state import Attempt, CallBatch, EndpointRefusals, Phase, State
@@ -333,6 +334,8 @@ def apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: s
     last = state.cache.last_request
     if acting and last is not None and last.tool_choice.mode == "tool":
         run = report_other_calls(state, run, last.tool_choice.name, calls)
+    if acting and last is not None and not last.tool_choice.parallel:
+        run = report_several_calls(run, calls)
     pending: tuple[PendingCall, ...] = ()
     if acting:
         error, claims = event.output_error, event.resource_claims

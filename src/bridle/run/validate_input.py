@@ -11,11 +11,13 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, TypeVar, get_origin
 
 import msgspec
 
 from bridle.core.budget.limits import OUTPUT_TOKENS_MIN
+from bridle.core.budget.scopes import merge_budgets, split_budgets
 from bridle.core.calls.catalogue import explain_missing_hosted
 from bridle.core.context.excerpt import RESULT_CHARACTERS_MIN
 from bridle.core.state import State
@@ -112,6 +114,16 @@ def check_thinking(thinking: Thinking | None, models: Iterable[Model]) -> Thinki
             listed = ", ".join(accepted)
             raise MisuseError(f"Thinking({name}={word!r}) does not exist; choose one of: {listed}")
     return thinking
+
+
+def check_sampling(sampling: Sampling | None) -> Sampling:
+    """The option; raises `MisuseError` for a number that JSON cannot hold, which would be left out."""
+    sampling = sampling or Sampling()
+    for name in ("temperature", "top_p"):
+        value = getattr(sampling, name)
+        if isinstance(value, float) and not isfinite(value):
+            raise MisuseError(f"Sampling({name}={value}) is no number that a request can hold")
+    return sampling
 
 
 OPTION_CHECKS: dict[str, tuple[str, Callable[[object], bool]]] = {
@@ -314,7 +326,7 @@ class WaitingCaller(str):
 
 def make_prompted(
     prompt: Prompt,
-    budget: Budget,
+    budgets: tuple[Budget | None, Budget | None],
     caller: str,
     tenant: str,
     traceparent: str = "",
@@ -322,17 +334,19 @@ def make_prompted(
 ) -> Prompted:
     """The event of a prompt; raises `MisuseError` for bad input.
 
+    `budgets` are those of the agent and of the run.
     A `history` that ends with the results of calls can be continued with an empty prompt: `()`.
     """
     continues = prompt == () and history is not None and bool(history.messages[-1:])
     continues = continues and history is not None and history.messages[-1].role == "tool"
     return Prompted(
         parts=() if continues else parse_prompt(prompt),
-        budget=budget,
+        budget=merge_budgets(*budgets),
         caller=str(check_text(caller=caller)),
         tenant=str(check_text(tenant=tenant)),
         templates=list_templates(prompt),
         traceparent=check_traceparent(traceparent) if traceparent else "",
+        budget_parts=split_budgets(*budgets),
         client_waits=isinstance(caller, WaitingCaller),
     )
 

@@ -9,10 +9,10 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bridle.ports.held_folder import HeldFolder
 from bridle.ports.sandbox import SandboxedCommand, SandboxLimits
 from bridle.values.errors import MisuseError
 
-from .held_folder import HeldFolder
 from .local import (
     BOOT,
     NOT_RUN,

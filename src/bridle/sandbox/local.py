@@ -19,10 +19,10 @@ from typing import Final, Literal
 
 from msgspec.structs import asdict
 
+from bridle.ports.held_folder import HeldFolder, Identity, identify_path
 from bridle.ports.sandbox import Sandbox, SandboxedCommand, SandboxLimits
 from bridle.values.errors import MisuseError
 
-from .held_folder import HeldFolder, Identity, identify_path
 from .host_rules import HostRules
 from .protected_paths import ProtectedPaths
 

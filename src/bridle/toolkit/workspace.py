@@ -21,12 +21,13 @@ import os
 import re
 import secrets
 import stat
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from bridle.sandbox.held_folder import HeldFolder
+from bridle.ports.held_folder import HeldFolder
 from bridle.sandbox.launcher.settings_guard import adds_settings
 from bridle.sandbox.launcher.settings_scan import PROJECT_FILE
 from bridle.sandbox.launcher.startup_files import find_startup_program, fold_name, is_repository
@@ -47,6 +48,9 @@ FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # guard: workspace-file-flags
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 BINARY_PROBE_BYTES = 8192
+_writing = threading.Lock()
+"""Held from the checks of a path until its file is there: calls on different files run at the same time, and each
+alone could be harmless."""
 
 
 class PathRefused(ValueError):
@@ -165,11 +169,13 @@ class Workspace:
             )
         if before is None and CONTROL.search(path):  # receipts and lists have one line for each path
             raise PathRefused(f"{path!r} has control characters, such as a line break; choose another name")
-        with self._walk(path, folder=False, create=before is None) as place:
+        with _writing, self._walk(path, folder=False, create=before is None) as place:
             self._check_writable(path, place)
             if fold_name(place.name) == PROJECT_FILE:
                 _check_project_file(path, data, before)
             _replace_file(place, path, data, before)
+            if before is None:
+                _undo_repository(path, place)
 
     def remove(self, path: str, before: FileState) -> None:
         """Delete a file if it is still `before`."""
@@ -225,6 +231,8 @@ class Place(NamedTuple):
     """Relative to the workspace, without links."""
     folders: tuple[int, ...] = ()
     """The open folders from the workspace to this one."""
+    created: "tuple[tuple[int, str], ...]" = ()
+    """The folders that were made on the way: the open folder of each, and its name."""
 
 
 class _Walk:
@@ -234,6 +242,7 @@ class _Walk:
         """`held` is the descriptor of the folder that paths start from, or of the one above it, which has `below`."""
         self._root = root
         self._names: list[str] = []
+        self._created: list[tuple[int, str]] = []
         try:
             self._folders = [os.open(below or ".", FOLDER_FLAGS, dir_fd=held)]
         except OSError as error:
@@ -264,7 +273,7 @@ class _Walk:
 
     def _make_place(self, name: str) -> Place:
         path = "/".join((*self._names, name) if name else self._names)
-        return Place(self._folders[-1], name, path, tuple(self._folders))
+        return Place(self._folders[-1], name, path, tuple(self._folders), tuple(self._created))
 
     def _split(self, path: str, shown: str | None = None) -> list[str]:
         """The components of a path or a link's target; an absolute one must be below the root."""
@@ -282,14 +291,18 @@ class _Walk:
 
     def _go_to_root(self) -> None:
         while self._names:
-            self._names.pop()
-            os.close(self._folders.pop())
+            self._close_last()
 
     def _go_up(self, path: str) -> None:
         if not self._names:
             raise PathRefused(f"{path!r} is outside of the workspace; paths are relative to it")
+        self._close_last()
+
+    def _close_last(self) -> None:
         self._names.pop()
-        os.close(self._folders.pop())
+        closed = self._folders.pop()
+        self._created = [each for each in self._created if each[0] != closed]
+        os.close(closed)
 
     def _enter(self, name: str, path: str, *, create: bool) -> list[str]:
         """Open a folder; returns the components of its target if it is a link."""
@@ -303,6 +316,7 @@ class _Walk:
             _check_no_repository(path, self._folders[-1], name)
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=self._folders[-1])
+                self._created.append((self._folders[-1], name))
             return self._enter(name, path, create=False)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
@@ -346,6 +360,19 @@ def _check_no_repository(path: str, folder: int, adding: str = "") -> None:
             f"{path!r} is read-only: git takes its folder for a repository (HEAD, objects, refs), which can run"
             " programs outside of the sandbox; choose another name"
         )
+
+
+def _undo_repository(path: str, place: Place) -> None:
+    """Remove a new file, and the folders made for it, if another process added the rest of a repository meanwhile."""
+    # guard: repository-by-two-writers
+    if any(map(is_repository, place.folders)):
+        with suppress(OSError):
+            os.unlink(place.name, dir_fd=place.folder)
+        for folder, name in reversed(place.created):
+            with suppress(OSError):  # another process has put something there
+                os.rmdir(name, dir_fd=folder)
+        _check_no_repository(path, place.folder, place.name)
+        raise PathRefused(f"{path!r} was not written: git would have taken its folder for a repository")
 
 
 def _check_project_file(path: str, data: bytes, before: FileState | None) -> None:

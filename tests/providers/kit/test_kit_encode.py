@@ -3,6 +3,7 @@
 import json
 import re
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from bridle.ports.codec import HttpRequest
 from bridle.providers import load_codec
 from bridle.values.errors import BadTool, MisuseError, ProviderError
 from bridle.values.message import Text
-from bridle.values.request import Extra, Sampling, ToolChoice, ToolSpec
+from bridle.values.request import Extra, Sampling, Thinking, ToolChoice, ToolSpec
 from tests.providers.anthropic.anthropic_requests import ENCODE as ANTHROPIC
 from tests.providers.bedrock.bedrock_requests import ENCODE as BEDROCK
 from tests.providers.gemini.gemini_requests import ENCODE as GEMINI
@@ -20,7 +21,9 @@ from tests.providers.kit.wire_kit import list_rows
 from tests.providers.openai_chat.openai_chat_requests import ENCODE as OPENAI_CHAT
 from tests.providers.openai_responses.openai_responses_requests import ENCODE as OPENAI_RESPONSES
 
-CASES = {each.talk.own.family: each for each in (ANTHROPIC, BEDROCK, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES)}
+CASES: dict[str, Any] = {
+    each.talk.own.family: each for each in (ANTHROPIC, BEDROCK, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES)
+}
 for_families = pytest.mark.parametrize("cases", CASES.values(), ids=CASES)
 LOOK = ToolSpec(name="look")
 
@@ -96,6 +99,50 @@ def test_choices(cases, choice, expected):
 def test_extras_add_and_never_replace(cases, extra):
     with pytest.raises(MisuseError, match=extra.name):
         cases.talk.sent(cases.talk.ask(user("hi"), max_tokens=20, extras=(extra,)))
+
+
+def list_members(value, path=()):
+    """Every member of the objects in a body that is no object itself, by its path."""
+    for name, inner in value.items():
+        if isinstance(inner, dict):
+            yield from list_members(inner, (*path, name))
+        else:
+            yield (*path, name), inner
+
+
+def nest(path, value):
+    return nest(path[:-1], {path[-1]: value}) if path else value
+
+
+@for_families
+def test_a_member_of_an_extra_is_sent_or_refused_by_its_name(cases):
+    """An extra that differs from the request is neither sent instead nor left out in silence."""
+    talk, found = cases.talk, 0
+    options = {
+        "max_tokens": 20,
+        "thinking": Thinking(effort="high"),
+        "tools": (LOOK,),
+        "tool_choice": ToolChoice(parallel=False),
+    }
+    plain = talk.sent(talk.ask(user("hi"), **options))
+    reserved = load_codec(talk.own.family).reserved_fields
+    for path, value in list_members(plain):
+        name, *inner = path
+        if not inner or name in reserved or name == "stream_options":  # what an extra says of it is sent
+            continue
+        found += 1
+
+        def send(changed, name=name, inner=tuple(inner)):
+            added = Extra(name=name, json=json.dumps(nest(inner, changed)))
+            return talk.sent(talk.ask(user("hi"), **options, extras=(added,)))
+
+        with pytest.raises(MisuseError, match=re.escape(".".join(path))):
+            send("other")
+        assert send(value) == plain
+        added = Extra(name=name, json=json.dumps(nest((*inner[:-1], "more"), 1)))
+        both = talk.sent(talk.ask(user("hi"), **options, extras=(added,)))
+        assert dict(list_members(both)) == {**dict(list_members(plain)), (*path[:-1], "more"): 1}
+    assert found or talk.own.family == "openai_chat", "nothing is tested"
 
 
 @for_families

@@ -37,9 +37,31 @@ def test_the_model_chooses_the_type(model, output):
 
 
 def test_a_list_is_the_union_of_its_types():
-    union, listed = (Agent("sim:", output=output) for output in (Refund | Escalation, [Refund, Escalation]))
+    union, listed = (Agent("sim:", output=output) for output in (Refund | Escalation, [Refund, Escalation]))  # type: ignore[arg-type]
     assert listed.settings.output == union.settings.output
     assert Agent("sim:", output=[Refund]).settings.output == Agent("sim:", output=Refund).settings.output
+
+
+SCHEMA = {"title": "Refund", "type": "object", "properties": {"order": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        [SCHEMA],
+        [SCHEMA, SCHEMA],
+        [Refund, SCHEMA],
+        (Refund, {}),
+        [[Refund]],
+        [Refund, {Escalation}],
+    ],
+)
+def test_a_list_with_something_that_is_no_type_is_refused(output):
+    with pytest.raises(MisuseError, match="a list names types and functions") as caught:
+        Agent("sim:", output=output)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(MisuseError, match="a list names types and functions"):
+        Agent("sim:").run_sync("?", output=output)
 
 
 def test_an_empty_list_is_refused():

@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 
 import pytest
 
-from bridle import Agent, Conflict, tool
+from bridle import Agent, Conflict, redact_record, tool
 from bridle.run.control import holders
 from bridle.run.sync import NOTEBOOK_MODULE
 from bridle.stores import open_store
@@ -210,6 +210,20 @@ def test_the_next_prompt_works_whatever_item_was_the_last(place):
     assert all(text.endswith("later") for text in texts)
 
 
+def test_a_record_can_be_redacted_at_once_after_a_stream_was_left(tmp_path):
+    async def main():
+        store = open_store(str(tmp_path / "log.db"))
+        agent = make_agent(store)
+        await leave_by_break(agent)
+        records = await store.read("s")
+        number = next(record.seq for record in records if isinstance(record.event, e.Prompted))
+        redaction = await redact_record(store, "s", number, reason="privacy", by="me")
+        await store.close()
+        return redaction.record == number
+
+    assert asyncio.run(asyncio.wait_for(main(), PATIENCE_SECONDS))
+
+
 def test_a_left_stream_cannot_be_waited_for_by_blocking_its_loop(monkeypatch):
     """As in one cell of a notebook, where blocking the loop is no warning."""
     monkeypatch.setitem(sys.modules, NOTEBOOK_MODULE, types.ModuleType(NOTEBOOK_MODULE))
@@ -240,7 +254,7 @@ def test_leaving_the_partial_answers_ends_the_run_too():
     assert asyncio.run(main()).text == "next"
 
 
-def test_partial_answers_that_nobody_read_leave_the_run_alone():
+def test_unread_partial_answers_do_not_change_the_run():
     async def main():
         stream = Agent(scripted("yes")).stream("?")
         unread, handle = stream.partial(), stream.start()

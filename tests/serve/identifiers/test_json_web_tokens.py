@@ -136,7 +136,7 @@ def test_a_rotated_key_works_at_once_and_guesses_do_not_ask_the_provider(monkeyp
     provider = Provider("old")
     identify = make_identify(provider)
     now = time.monotonic()
-    monkeypatch.setattr(json_web_tokens.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
 
     async def rotate():
         nonlocal now
@@ -160,7 +160,7 @@ def test_keys_that_cannot_be_read_again_count_for_a_limited_time(monkeypatch, ca
     provider = Provider("old")
     identify = make_identify(provider)
     now = time.monotonic()
-    monkeypatch.setattr(json_web_tokens.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
 
     async def fail():
         nonlocal now

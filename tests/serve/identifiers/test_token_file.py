@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import time
 import tomllib
 
 import pytest
@@ -10,7 +11,6 @@ from starlette.requests import Request
 
 from bridle import MisuseError
 from bridle.serve import TokenFile
-from bridle.serve.identifiers import token_file
 from bridle.serve.identifiers.token_file import make_token
 from tests.suite.command import bridle
 
@@ -85,7 +85,7 @@ def test_a_token_ends_when_it_expires(place, monkeypatch):
     write(place, alice=(entry, "expires = 2040-01-01T00:00:00Z"))
     identify = TokenFile(place)
     assert find(identify, token) is not None
-    monkeypatch.setattr(token_file.time, "time", lambda: 2_208_988_800.0)
+    monkeypatch.setattr(time, "time", lambda: 2_208_988_800.0)
     assert find(identify, token) is None
 
 

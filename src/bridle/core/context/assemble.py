@@ -85,9 +85,10 @@ def assemble_request(state: State, choice: ToolChoice | None = None) -> tuple[Re
         compare_reply_id=previous_reply_id(state) if cached and _can_explain_misses(settings.model) else "",
         extras=options.extras,
     )
+    notes = options.notes
     if settings.chain:
         request = _refer_to_server_state(state, request)
-    notes = options.notes
+        notes = (*notes, *_note_missing_conversation(state))
     if request.thinking is not options.thinking:
         notes = (*notes, *_note_thinking_budget(options.thinking, request.thinking))
     return request, (*_list_new_notes(state, notes), *options.step_notes) if notes else options.step_notes
@@ -355,6 +356,21 @@ def _usable_conversation(state: State) -> ServerConversation | None:
         and not conversation.unusable_reason
     )
     return conversation if usable and settings.chain == "conversation" else None
+
+
+def _note_missing_conversation(state: State) -> tuple[str, ...]:
+    """A note if the provider was asked for a conversation object and has made none."""
+    conversation, settings = state.cache.server_conversation, state.settings
+    missing = (
+        settings.chain == "conversation"
+        and conversation is not None
+        and not conversation.name
+        and conversation.model_key == settings.model.model_key
+    )
+    at = settings.model.endpoint.name
+    return (
+        (f"the conversation is sent whole: {at} has made no conversation object (chain)",) if missing else ()
+    )
 
 
 def previous_reply_id(state: State) -> str:

@@ -140,7 +140,7 @@ def _encode_tail(request: Request, tools: Block | None, dialect: BedrockDialect)
     if request.tools and request.tool_choice.mode == "none" and dialect.no_calls:
         fields = _merge_objects(fields, msgspec.json.decode(dialect.no_calls))
     for extra in request.extras:
-        add_extra(fields, extra, _RESERVED_FIELDS, _merge_objects)
+        add_extra(fields, extra, _RESERVED_FIELDS)
     return b"]," + dumps(fields)[1:] if fields else b"]}"
 
 

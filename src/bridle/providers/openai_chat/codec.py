@@ -40,7 +40,7 @@ from bridle.providers.wire.breakpoints import (
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import match_model_id, read_dialect
 from bridle.providers.wire.encoded_history import EncodedMessagesPerModel
-from bridle.providers.wire.extras import conflicting_extra, parse_extra
+from bridle.providers.wire.extras import merge_extra, parse_extra
 from bridle.providers.wire.hosted import HostedForms, encode_hosted_tool
 from bridle.providers.wire.json import dumps, loads, raw_json, repair_surrogates, set_at_path
 from bridle.providers.wire.message_form import MessageForm
@@ -257,16 +257,6 @@ def _encode_delivery(request: Request, dialect: ChatDialect) -> Block:
     return {**delivery, "stream_options": options} if options is not None else delivery
 
 
-def merge_objects(present: Any, more: Any, name: str) -> Any:
-    """Merge two objects that may not overwrite each other."""
-    if isinstance(present, dict) and isinstance(more, dict):
-        both = dict(present)
-        for inner, value in more.items():
-            both[inner] = merge_objects(both[inner], value, f"{name}.{inner}") if inner in both else value
-        return both
-    raise conflicting_extra(name)
-
-
 def _encode_tool_choice(request: Request, abilities: Abilities, dialect: ChatDialect) -> Block:
     fields: Block = {}
     choice = request.tool_choice
@@ -319,7 +309,7 @@ def _add_thinking(
 def _add_extra(fields: Block, extra: Extra) -> None:
     value = parse_extra(extra, _RESERVED_FIELDS)
     if extra.name in fields:
-        fields[extra.name] = merge_objects(fields[extra.name], value, extra.name)
+        fields[extra.name] = merge_extra(fields[extra.name], value, extra.name)
     else:
         fields[extra.name] = value if isinstance(value, dict) else raw_json(extra.json)
 

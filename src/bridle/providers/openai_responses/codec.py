@@ -48,7 +48,7 @@ from bridle.providers.wire.breakpoints import system_breakpoint_ttls
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import read_dialect
 from bridle.providers.wire.encoded_history import ComparedTail
-from bridle.providers.wire.extras import conflicting_extra, parse_extra
+from bridle.providers.wire.extras import merge_extra, parse_extra
 from bridle.providers.wire.hosted import HostedForms, encode_hosted_tool
 from bridle.providers.wire.json import drop_nulls, dumps, is_object, loads, repair_surrogates
 from bridle.providers.wire.message_form import MessageForm
@@ -418,12 +418,10 @@ def _add_extra(fields: Block, name: str, value: Any) -> None:
     present = fields.get(name)
     if present is None:
         fields[name] = value
-    elif isinstance(present, dict) and isinstance(value, dict):
-        fields[name] = {**value, **present}
     elif isinstance(present, list) and isinstance(value, list):
         fields[name] = [*present, *(each for each in value if each not in present)]
     else:
-        raise conflicting_extra(name)
+        fields[name] = merge_extra(present, value, name)
 
 
 CODEC = ResponsesCodec()

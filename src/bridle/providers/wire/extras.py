@@ -37,21 +37,32 @@ def conflicting_extra(name: str) -> MisuseError:
     return MisuseError(f"extra {name!r} is set by the request already: remove one of the two")
 
 
-def merge_members(below: Fields, above: Fields) -> Fields:
-    return {**below, **above}
-
-
-def add_extra(
-    fields: Fields,
-    extra: Extra,
-    reserved: frozenset[str],
-    merge: Callable[[Fields, Fields], Fields] = merge_members,
-) -> None:
-    """Add an extra as it is written; to a field that is an object, only what that object lacks."""
+def add_extra(fields: Fields, extra: Extra, reserved: frozenset[str]) -> None:
+    """Add an extra as it is written; to a field that is an object, the members of its own."""
     value, present = parse_extra(extra, reserved), fields.get(extra.name)
-    if present is None:
-        fields[extra.name] = raw_json(extra.json)
-    elif isinstance(present, dict) and isinstance(value, dict):
-        fields[extra.name] = merge(value, present)
-    else:
-        raise conflicting_extra(extra.name)
+    fields[extra.name] = raw_json(extra.json) if present is None else merge_extra(present, value, extra.name)
+
+
+def merge_extra(present: Any, more: Any, name: str) -> Any:
+    """A field of the request with the members that an extra adds to it.
+
+    A member that both have with different values is refused: one of the two would not be sent.
+    """
+    if isinstance(present, dict) and isinstance(more, dict):
+        both = dict(present)
+        for inner, value in more.items():
+            both[inner] = merge_extra(both[inner], value, f"{name}.{inner}") if inner in both else value
+        return both
+    if is_same_json(present, more):
+        return present
+    raise conflicting_extra(name)
+
+
+def is_same_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON; `1` and `true` are not."""
+
+    def normalize(value: Any) -> bytes:
+        plain = msgspec.json.decode(msgspec.json.encode(value))  # members that are JSON text already
+        return msgspec.json.encode(plain, order="sorted")
+
+    return normalize(one) == normalize(other)

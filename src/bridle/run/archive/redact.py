@@ -16,6 +16,7 @@ from bridle.core.redaction import RAW, RedactedBody, redact_data
 from bridle.ports.clock import Clock
 from bridle.ports.store import ErasingStore, RedactableStore, SessionInfo, Store, supports
 from bridle.run.clock import SystemClock
+from bridle.run.control.holders import wait_for_cancelled
 from bridle.run.recovery.session_log import SESSIONS_MAX
 from bridle.run.validate_input import check_session
 from bridle.values.base import Value
@@ -98,6 +99,7 @@ async def _redact_record(
     now = (clock or SystemClock()).now()
     async with AsyncExitStack() as held:
         for name in sharing:
+            await wait_for_cancelled(name)  # a stream that was just left
             await held.enter_async_context(store.lease(name))
         logs = {name: await store.read(name) for name in {session, *sharing}}
         # A session that was listed may have been deleted before its lease was held.

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.run.calls.catalogue import list_taken_names
-from bridle.run.calls.verdicts import EXPECTED, check_names, encode_edited, read_verdict
+from bridle.run.calls.verdicts import EXPECTED, check_names, read_verdict
 from bridle.run.context.run_options import RunOptions
 from bridle.run.validate_input import check_session
 from bridle.serve.errors import ServeError
@@ -32,7 +32,7 @@ from bridle.values.message import Media, MediaKind, Outcome, Text, ToolResult
 
 from .call import ApiCall
 from .chat_sessions import find_chat_session, fork_before_prompt, is_visible_chat
-from .control import WHOLE_ID, answer, hold_answers, is_no_id, resume_answered
+from .control import WHOLE_ID, answer, check_answer, hold_answers, is_no_id, resume_answered
 from .reading import read_session
 from .types import ApprovalBody, StartedRun
 
@@ -331,6 +331,7 @@ async def _answer_all(call: ApiCall, session: str, answers: Sequence[tuple[str, 
         check_names(await call.request.body())
     except MisuseError as error:
         raise ServeError(400, UNCLEAR, str(error)) from None
+    answers = [(approval, call.access.narrow(given)) for approval, given in answers]
     ids = [approval for approval, _ in answers]
     if len({*ids}) < len(ids):
         raise ServeError(400, UNCLEAR, "a question is answered twice in one request; nothing is recorded")
@@ -340,13 +341,13 @@ async def _answer_all(call: ApiCall, session: str, answers: Sequence[tuple[str, 
         pending = {each.id: each for each in list_pending_approvals(session, state)}
         for approval, given in answers:
             if approval in pending:
-                encode_edited(pending[approval].arguments, given.arguments)
+                await check_answer(host, session, approval, given)
             # guard: answer-names-question
             if is_no_id(approval, [*pending.values()]):
                 raise ServeError(400, UNCLEAR, WHOLE_ID)
         # One that is not asked is refused, before the others are recorded.
         for approval, given in sorted(answers, key=lambda each: each[0] in pending):
-            await answer(host, session, approval, call.access.narrow(given))
+            await answer(host, session, approval, given)
         run = await resume_answered(call, session, outer)
     if run is None:
         raise ServeError(

@@ -15,7 +15,6 @@ from bridle.values.errors import Failure, FailureKind, MisuseError, ProviderErro
 from bridle.values.message import Message, Reply, ToolResult
 from bridle.values.request import Request
 from bridle.values.result import History
-from bridle.values.usage import Budget
 
 from .client_view import ClientView, RecordedTurn
 from .conversation import (
@@ -51,7 +50,6 @@ class WireCaller(NamedTuple):
 
     name: str = ""
     tenant: str = ""
-    budget: Budget | None = None
     access: Access = HOLDER
 
     @property
@@ -315,7 +313,6 @@ class TurnOpener:
         context = await self._find_context(caller.access, Owner(origin.tenant, origin.caller))
         return self._agent.resume_stream(
             session,
-            budget=caller.budget,
             tenant=caller.tenant,
             results=results,
             context=context,
@@ -347,7 +344,6 @@ class TurnOpener:
             turn.prompt,
             session,
             new=new,
-            budget=caller.budget,
             history=history,
             caller=caller.recorded_name,
             tenant=caller.tenant,

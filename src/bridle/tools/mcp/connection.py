@@ -232,7 +232,7 @@ class Connection:
             return open_process(
                 command.argv,
                 environment=command.environment,
-                cwd=settings.cwd,
+                cwd=settings.folder.find(),
                 log=self._log,
                 on_end=self._on_end,
                 is_marked=command.argv == settings.argv,

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+from bridle.ports.held_folder import WorkingFolder
 from bridle.ports.run_context import RunContext
 from bridle.ports.sandbox import Sandbox
 from bridle.ports.tool import Json, Tool, ToolListing
@@ -104,7 +105,7 @@ def server(
             url=url,
             env=dict(env or {}),
             pass_env=tuple(pass_env),
-            cwd=cwd,
+            folder=WorkingFolder(cwd),
             headers=dict(headers or {}),
             auth=auth,
             trust=trust,

@@ -4,11 +4,11 @@ Settings are objects of this process.  They are never recorded: a log holds the 
 command nor its address, headers or variables.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from bridle.ports.held_folder import WorkingFolder
 from bridle.ports.sandbox import Sandbox, SandboxedCommand
 from bridle.values.errors import BridleError
 from bridle.values.redaction import find_header_secrets
@@ -52,7 +52,8 @@ class ServerSettings:
     url: str = ""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     pass_env: tuple[str, ...] = ()
-    cwd: str | os.PathLike[str] | None = None
+    folder: WorkingFolder = field(default_factory=lambda: WorkingFolder(None))
+    """The folder of the program."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     auth: object = field(default=None, repr=False)
     trust: bool = False
@@ -83,9 +84,8 @@ class ServerSettings:
         """The program to start, in the sandbox if there is one."""
         if self.sandbox is None or self.sandbox == SANDBOX_OFF:
             return SandboxedCommand(argv=self.argv, environment=environment)
-        folder = None if self.cwd is None else os.fspath(self.cwd)
         # guard: mcp-server-sandboxed
-        return self.sandbox.wrap(self.argv, cwd=folder, environment=environment)
+        return self.sandbox.wrap(self.argv, cwd=self.folder.find(), environment=environment)
 
     @property
     def secrets(self) -> frozenset[str]:

@@ -3,7 +3,7 @@
     the server's own address          always: the user gave it
     another host, https               if all of its addresses are public
     a private or loopback address     if the server is in such a network itself
-    a link-local address              never: there are the credentials of cloud machines
+    a link-local address              never: there are the credentials of cloud machines; nor another address of them
     http                              only beside a server that is at an http address in a private network
 
 A host is looked up once, and the request goes to the address that was checked.
@@ -15,10 +15,15 @@ import socket
 
 import httpx2
 
-from bridle.ports.addresses import is_public
+from bridle.ports.addresses import find_destination, is_public
 from bridle.values.text import escape_text
 
 from .server_settings import SignInFailed
+
+CREDENTIAL_ADDRESSES = frozenset(
+    map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16"))
+)
+"""Other addresses at which cloud machines find their credentials and settings."""
 
 
 class SignInHosts:
@@ -56,12 +61,13 @@ class SignInHosts:
 
 def _find_problem(address: str, own: list[str]) -> str:
     """Why an address that is not public must not be reached, beside a server with these addresses; empty if it may."""
+    # guard: sign-in-inner-address
+    ip = find_destination(address)
+    if (ip.is_link_local or ip in CREDENTIAL_ADDRESSES) and address not in own:
+        return f"{address} is a link-local address, or one of a cloud machine"
     if is_public(address):
         return ""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if ip.is_link_local and address not in own:
-        return f"{address} is a link-local address"
-    if ip.is_loopback and not all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in own):
+    if ip.is_loopback and not all(find_destination(each).is_loopback for each in own):
         return f"{address} is this machine, and the server is not"
     return "" if not any(map(is_public, own)) else f"{address} is in a private network, and the server is not"
 

@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
+from bridle.ports.held_folder import WorkingFolder
 from bridle.ports.run_context import RunContext
 from bridle.ports.sandbox import OUTPUT_BYTES_MAX, Sandbox
 from bridle.ports.tool import Json, is_deadline_cancel
@@ -97,7 +98,7 @@ class CommandTool(DeclaredTool):
         missing = [field for field in named if field not in self.behavior.arguments]
         if missing:
             raise BadTool(f"tool `{name}`: {{{missing[0]}}} in its command is not a parameter")
-        self._argv, self._stdin, self._cwd = tuple(argv), stdin, cwd
+        self._argv, self._stdin, self._folder = tuple(argv), stdin, WorkingFolder(cwd)
         self._env, self._pass_env = dict(env or {}), tuple(pass_env)
         self._exits, self._output_bytes_max, self._grace = tuple(exits), output_bytes_max, grace
         self._sandbox = sandbox
@@ -128,7 +129,7 @@ class CommandTool(DeclaredTool):
             program = RunningProcess(
                 argv,
                 stdin=self._stdin.format_map({name: _argument_text(value) for name, value in given.items()}),
-                cwd=self._cwd,
+                cwd=self._folder.find(),
                 environment=make_environment(self._pass_env, {**_trace_variables(context), **self._env}),
                 output_bytes_max=self._output_bytes_max,
                 grace=self._grace,

@@ -37,6 +37,8 @@ class OutputType(NamedTuple, Generic[T]):
     """Converts JSON that satisfies the schema; raises ValueError, worded for the model, if the type rejects it."""
     is_wrapped: bool = False
     """The answer is the field `value` of an object."""
+    is_of_client: bool = False
+    """The schema came with a request of a client, which knows nothing of the object around the answer."""
     functions: Mapping[str, "OutputType[T]"] = {}
     """Types of the answers that output functions return, by the name of the function."""
     dump: Callable[[Any], Json] = to_json_form
@@ -82,6 +84,12 @@ def make_output_type(wanted: object) -> OutputType[Any]:
     if isinstance(wanted, list | tuple):
         if not wanted:
             raise MisuseError("`output` is an empty list; name at least one type")
+        for each in wanted:
+            if isinstance(each, Mapping | list | tuple | set):
+                what = "a JSON Schema" if isinstance(each, Mapping) else f"{each!r}"
+                raise MisuseError(
+                    f"`output` is a list with {what} in it; a list names types and functions, a schema stands alone"
+                )
         wanted = Union[tuple(wanted)]  # noqa: UP007 - of any number of types
     if isinstance(wanted, Mapping):
         return _output_from_schema(wanted)

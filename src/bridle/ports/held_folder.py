@@ -6,6 +6,7 @@ works from the descriptor, and refuses to hand the path to another program once 
 
 import os
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 from bridle.values.errors import MisuseError
@@ -43,3 +44,27 @@ def identify_path(path: str) -> Identity | None:
     except OSError:
         return None
     return about.st_dev, about.st_ino
+
+
+class WorkingFolder:
+    """The folder in which the programs of one tool run: that which was at its path when the tool was made."""
+
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        """`path` need not exist yet; without one, programs run in the folder of this process."""
+        self._path = None if path is None else os.fspath(path)
+        self._held: HeldFolder | None = None
+        self._hold()
+
+    def find(self) -> str | None:
+        """The path for a program that starts now; raises `MisuseError` if it leads to another folder by now."""
+        self._hold()
+        if self._held is None:
+            return self._path
+        # guard: working-folder-held
+        self._held.check_path()
+        return str(self._held.path)
+
+    def _hold(self) -> None:
+        if self._path is not None and self._held is None:
+            with suppress(OSError):  # a program that starts there fails with the reason
+                self._held = HeldFolder(Path(os.path.realpath(self._path)), "the folder of the program")
