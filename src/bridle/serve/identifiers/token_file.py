@@ -40,7 +40,7 @@ VERIFIED_MAX = 10_000
 """Tokens that are remembered as verified since the file was read, so that each is hashed slowly once."""
 
 
-class TokenEntry(Value, kw_only=True, forbid_unknown_fields=True, gc=True):
+class TokenEntry(Value, kw_only=True, forbid_unknown_fields=True):
     """A token: `[tokens.NAME]`."""
 
     id: str
