@@ -10,11 +10,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: javascript test-javascript demo test test-all campaign quick test-newer check format bench footprint structure docs site lock wheel release oracles foreign pyright phoenix temporal mcp-servers front-ends clean help
+.PHONY: javascript test-javascript demo test test-all campaign quick test-newer check lint format bench footprint structure docs site lock wheel release oracles foreign pyright phoenix temporal mcp-servers front-ends clean help
 
 help:
 	@echo "make demo       watch an agent be killed, resumed, stopped and switched: no key, no network"
-	@echo "make test       format, lint, strict types, tests; a tenth of every campaign"
+	@echo "make test       format, lint, types, tests; a tenth of every campaign"
 	@echo "make test-all   everything, with this Python and a newer one; before a release (an hour)"
 	@echo "make campaign   whole campaigns with new seeds; what fails is written to build/regressions"
 	@echo "make quick      format, lint and a quick selection of the tests, for the inner loop"
@@ -42,13 +42,22 @@ demo: $(READY)
 
 PYTEST = -m pytest -n $(JOBS) --dist worksteal
 
+# Runs the tests, with the types checked beside them. The first run compiles the tests once, and not once per worker.
+define check_types_and_run
+@mkdir -p build
+@$(BIN)/mypy >build/types.txt 2>&1 & types=$$!; \
+ls tests/__pycache__/*pytest*.pyc >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only >/dev/null; \
+$(1) $(BIN)/python $(PYTEST); tests=$$?; \
+wait $$types; checked=$$?; cat build/types.txt; exit $$((tests || checked))
+endef
+
 # One tenth of every campaign, with fixed seeds.
-test: check javascript
-	$(BIN)/python $(PYTEST)
+test: lint javascript
+	$(call check_types_and_run,)
 
 # Whole campaigns, every kill point and every integration, with this Python and with the newest one.
-test-all: check javascript
-	BRIDLE_CAMPAIGN=1 $(BIN)/python $(PYTEST)
+test-all: lint javascript
+	$(call check_types_and_run,BRIDLE_CAMPAIGN=1)
 	$(BIN)/python bench/footprint.py --check
 	BRIDLE_CAMPAIGN=1 $(MAKE) --no-print-directory test-newer
 
@@ -80,9 +89,11 @@ test-newer:
 	$(MAKE) --no-print-directory PYTHON="$$newer" VENV=$(NEWER) $(NEWER)/.ready && \
 	$(NEWER)/bin/python $(PYTEST)
 
-check: $(READY)
+lint: $(READY)
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .
+
+check: lint
 	$(BIN)/mypy
 
 # ESLint and the TypeScript checker, for tests/serve/test_inspector_javascript.py; tests say what is missing without them.
@@ -140,7 +151,7 @@ oracles:
 	@test -x $(ORACLES)/bin/python || $(PYTHON) -m venv $(ORACLES) 2>/dev/null || $(PYTHON) -m venv --without-pip $(ORACLES)
 	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check -e ".[oracles]"
 	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check --no-deps litellm  # only its table of models
-	$(ORACLES)/bin/python -m pytest -rs tests/wire/test_sdks.py tests/providers/test_model_table.py tests/watchers/test_notebook.py tests/docs/test_programs.py tests/serve/wires/test_served_sdks.py
+	$(ORACLES)/bin/python -m pytest -rs tests/wire/test_sdks.py tests/providers/test_model_table.py tests/watchers/test_notebook.py tests/watchers/test_otel_vendors.py tests/docs/test_programs.py tests/serve/wires/test_served_sdks.py
 	$(ORACLES)/bin/python -m tests.wire.vendors.make_vendor_shapes --check
 	BRIDLE_SCENARIOS=2500 BRIDLE_REPLIES=2000 $(ORACLES)/bin/python -m pytest -s tests/wire/vendors/test_vendor_types.py tests/wire/vendors/test_vendor_replies.py
 	BRIDLE_CAMPAIGN=50 $(ORACLES)/bin/python -m pytest tests/wire/vendors/test_vendor_streams.py

@@ -145,6 +145,27 @@ BOUNDARIES = (
         ),
     ),
     Boundary(
+        "a deployment of new code",
+        "an approved call that vanishes, or an answer that is recorded and then not used",
+        (
+            Guard(
+                "answer-honoured",
+                "never",
+                ("core/calls/test_compatibility.py::test_approval_that_cannot_be_honoured_is_refused",),
+            ),
+            Guard(
+                "run-needs-compared",
+                "never",
+                ("core/calls/test_compatibility.py::test_approval_waits_for_code_that_can_honour_it",),
+            ),
+            Guard(
+                "answering-agent-served",
+                "value Agent(PLACEHOLDER_MODEL, store=host.store)",
+                ("serve/test_upgrades.py::test_server_without_the_agent_records_no_answer",),
+            ),
+        ),
+    ),
+    Boundary(
         "a person who approves",
         "edited arguments that no `before_tool` hook has seen, or a hook's change of them that the person has not seen",
         (
@@ -206,6 +227,22 @@ BOUNDARIES = (
                 "pool-reservation",
                 "value ()",
                 ("run/budget/test_shared_budget.py::test_fifty_runs_at_once_never_exceed_it",),
+            ),
+        ),
+    ),
+    Boundary(
+        "a client, the caller of a run",
+        "a budget that lifts or drops the limits of the agent, the session or the tenant",
+        (
+            Guard(
+                "lower-limit",
+                "value one",
+                ("run/budget/test_floor.py::test_merging_never_lifts_a_limit",),
+            ),
+            Guard(
+                "client-budget",
+                "value budget",
+                ("run/budget/test_floor.py::test_a_client_lowers_the_limits_of_a_server_and_lifts_none",),
             ),
         ),
     ),
@@ -1932,14 +1969,12 @@ BOUNDARIES = (
             Guard(
                 "simulator-host-check",
                 'value ""',
-                (
-                    "sim/test_server_limits.py::test_a_name_that_somebody_made_point_here_is_refused_in_one_line",
-                ),
+                ("sim/test_server_limits.py::test_a_foreign_host_name_is_refused_in_one_line",),
             ),
             Guard(
                 "simulator-head-timer",
                 "argument call_later 0 86_400.0",
-                ("sim/test_server_limits.py::test_every_byte_does_not_begin_the_time_anew",),
+                ("sim/test_server_limits.py::test_a_byte_does_not_restart_the_timeout",),
             ),
             Guard(
                 "simulator-http2-timer",

@@ -50,7 +50,8 @@ def keep(
 ) -> str:
     """Keeps a note under a title that the user chooses."""
     NOTES[chosen.title] = text
-    return f"kept as {chosen.title!r}: {summary.content.text}"
+    line = summary.content.text if isinstance(summary.content, TextContent) else "no text"
+    return f"kept as {chosen.title!r}: {line}"
 
 
 async def answer(question: PendingApproval) -> ApprovalVerdict:

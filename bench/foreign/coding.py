@@ -138,7 +138,9 @@ def aider(folder, wire):
 
 
 def gptme(folder, wire):
-    prompt = script("shell", lambda command: {"command": command})
+    """It asks for a call of `complete`. One without arguments is lost on the way of Anthropic's streams: it reads no `{}`."""
+    ended = f'{LAST}\n!call complete {{"note": "done"}}'
+    prompt = script("shell", lambda command: {"command": command}).replace(LAST, ended)
     return [
         "gptme", "--non-interactive", "--no-confirm", "--tool-format", "tool", "-t", "shell",
         "-m", "anthropic/claude-sonnet-4-5" if wire == "messages" else f"local/{MODELS['chat']}", prompt,

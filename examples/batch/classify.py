@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from bridle import Agent, BridleError, Budget, Result, SessionNotFound, StoredBudget, Usage
+from bridle import Agent, BridleError, Budget, Model, Result, SessionNotFound, StoredBudget, Usage
 from bridle.run.model_connection import ModelConnection
 from bridle.testing import simulated
 from bridle.values.text import escape_text
@@ -81,7 +81,7 @@ def choose_model(name: str) -> str | ModelConnection:
     return simulated(classify_ticket, model=name) if name.startswith("sim:") else name
 
 
-def make_agent(model: str | ModelConnection = "sim:", **options: Any) -> Agent[object, Label]:
+def make_agent(model: str | Model | ModelConnection = "sim:", **options: Any) -> Agent[object, Label]:
     """Build the agent; `options` are further ones of `Agent`, such as its store and its budget."""
     return Agent(
         choose_model(model) if isinstance(model, str) else model,

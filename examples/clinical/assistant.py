@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from bridle import Agent, BridleError, Budget, ModelRetry, Result, RunContext
+from bridle import Agent, BridleError, Budget, Model, ModelRetry, Result, RunContext
 from bridle.run.model_connection import ModelConnection
 from bridle.testing import simulated
 from bridle.values.text import escape_text
@@ -86,7 +86,7 @@ def choose_model(name: str) -> str | ModelConnection:
 
 
 def make_agent(
-    model: str | ModelConnection = "sim:", folder: Path = Path(), **options: Any
+    model: str | Model | ModelConnection = "sim:", folder: Path = Path(), **options: Any
 ) -> Agent[object, Briefing]:
     """Build the agent; its log and its order book are in `folder`. `options` are further ones of `Agent`."""
     clinic = load_clinic()

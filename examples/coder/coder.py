@@ -20,6 +20,7 @@ from bridle import (
     ApprovalVerdict,
     BridleError,
     Budget,
+    Model,
     PendingApproval,
     PermissionRule,
     Policy,
@@ -63,7 +64,7 @@ def choose_model(name: str) -> str | ModelConnection:
 
 
 def make_agent(
-    model: str | ModelConnection, folder: str | Path, *, asks: bool, **options: Any
+    model: str | Model | ModelConnection, folder: str | Path, *, asks: bool, **options: Any
 ) -> Agent[object, str]:
     """Build the agent for a folder; `options` are further ones of `Agent`."""
     return Agent(

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from bridle import Agent, BridleError, Budget, Compensation, PermissionRule, Policy, Result
+from bridle import Agent, BridleError, Budget, Compensation, Model, PermissionRule, Policy, Result
 from bridle.run.model_connection import ModelConnection
 from bridle.testing import simulated
 from bridle.values.text import escape_text
@@ -50,7 +50,7 @@ def choose_model(name: str) -> str | ModelConnection:
     return simulated(answer_ticket, model=name) if name.startswith("sim:") else name
 
 
-def make_agent(model: str | ModelConnection = "sim:", **options: Any) -> Agent[object, Outcome]:
+def make_agent(model: str | Model | ModelConnection = "sim:", **options: Any) -> Agent[object, Outcome]:
     """Build the agent; `options` are further ones of `Agent`."""
     return Agent(
         choose_model(model) if isinstance(model, str) else model,

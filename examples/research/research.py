@@ -17,7 +17,19 @@ from typing import Any
 
 import msgspec
 
-from bridle import Agent, BridleError, Budget, Chunk, Memory, ModelRetry, Query, Result, Retrieval, tool
+from bridle import (
+    Agent,
+    BridleError,
+    Budget,
+    Chunk,
+    Memory,
+    Model,
+    ModelRetry,
+    Query,
+    Result,
+    Retrieval,
+    tool,
+)
 from bridle.run.model_connection import ModelConnection
 from bridle.testing import simulated
 from bridle.values.text import escape_text
@@ -75,7 +87,7 @@ def choose_model(name: str) -> str | ModelConnection:
 
 
 def make_agent(
-    model: str | ModelConnection = "sim:", folder: Path = LIBRARY, **options: Any
+    model: str | Model | ModelConnection = "sim:", folder: Path = LIBRARY, **options: Any
 ) -> Agent[object, Answer]:
     """Build the agent for a folder of files; `options` are further ones of `Agent`."""
     library = Library(folder)

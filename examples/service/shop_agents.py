@@ -11,7 +11,7 @@ import os
 import re
 from typing import Any
 
-from bridle import Agent, ModelRetry, Reply, RunContext, tool
+from bridle import Agent, Model, ModelRetry, Reply, RunContext, tool
 from bridle.run.model_connection import ModelConnection
 from bridle.sim.responder.conversation import ConversationFacts
 from bridle.testing import simulated
@@ -67,7 +67,7 @@ def choose_model(name: str) -> str | ModelConnection:
     return simulated(answer_customer, model=name) if name.startswith("sim:") else name
 
 
-def make_shop(model: str | ModelConnection, **options: Any) -> Agent[object, str]:
+def make_shop(model: str | Model | ModelConnection, **options: Any) -> Agent[object, str]:
     """Build the agent; `options` are further ones of `Agent`."""
     return Agent(
         choose_model(model) if isinstance(model, str) else model,

@@ -9,8 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridle import evals as evals
     from bridle import hosted as hosted
     from bridle import mcp as mcp
+    from bridle import serve as serve
+    from bridle import toolkit as toolkit
     from bridle.config.agent_file import load_agent as load_agent
     from bridle.ports.run_context import RunContext as RunContext
     from bridle.ports.span_exporter import SpanExporter as SpanExporter

@@ -172,7 +172,8 @@ def main(part: str = "") -> None:
             sys.exit("the suite fails without a defect; correct it first")
         places = find_markers(source / "bridle")
         for defect in chosen:
-            outcome, task = try_defect(defect, *places[defect.marker], source)
+            (place,) = places[defect.marker]
+            outcome, task = try_defect(defect, place, source)
             caught += outcome == "caught"
             print(f"{outcome:7} {defect.area:10} {defect.effect:60} {task}", flush=True)
     share = caught / len(chosen)

@@ -5,6 +5,7 @@ A schema is a few shapes of `SHAPES`, each with a size of its own, nested and jo
 
 import json
 import random
+from typing import Any
 
 PATTERNS = (
     "(a+)+$",
@@ -156,7 +157,7 @@ SHAPES = (
 def make_schema(seed):
     """The JSON text of a hostile schema for an object."""
     rng = random.Random(seed)
-    defs: dict[str, object] = {}
+    defs: dict[str, Any] = {}
     fields = {name: rng.choice(SHAPES)(rng, defs) for name in "xyz"[: rng.randint(1, 3)]}
     schema = {"type": "object", "properties": fields, "$defs": defs}
     if rng.random() < 0.2:
@@ -172,7 +173,7 @@ def make_arguments(seed):
     value = rng.choice(["a" * 2_000 + "!", 10**30, None, {}, [1, 2, 3]])
     for _ in range(rng.choice([0, 5, 40])):
         value = (
-            rng.choice([{"x": value, "op": 1}, {"a": value, "b": value}, [value, value]])
+            rng.choice([{"x": value, "op": 1}, {"a": value, "b": value}, [value, value]])  # type: ignore[assignment]
             if rng.random() < 0.9
             else value
         )

@@ -40,7 +40,7 @@ from bridle.sim.faults.catalogue import FAULTS
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
 from bridle.testing.simulated_provider import ProviderSim
-from bridle.values.errors import MisuseError
+from bridle.values.errors import CannotContinue, MisuseError
 from bridle.values.events import Prompted
 from bridle.values.message import Stop
 from bridle.values.request import Extra, ToolSpec
@@ -147,7 +147,7 @@ EXTRAS = {
     "metadata": (Extra(name="metadata", json='{"user_id": "u1"}'),),
     "foreign": (Extra(name="safetySettings", json="[]"), Extra(name="guardrailConfig", json="{}")),
 }
-HISTORIES = {
+HISTORIES: dict[str, Any] = {
     "anthropic": [
         {"role": "user", "content": "Look at the door."},
         {"role": "assistant", "content": [
@@ -219,7 +219,7 @@ HOSTED = {
 class Draws:
     """A source of choices that remembers what was chosen."""
 
-    def __init__(self, seed: object) -> None:
+    def __init__(self, seed: Any) -> None:
         self._random = random.Random(f"wide {seed}")
 
     def pick(self, option: str, choices):
@@ -241,7 +241,7 @@ class Draws:
         return self._random.randrange(below)
 
 
-def label_of(choice: object) -> str:
+def label_of(choice: Any) -> str:
     text = getattr(choice, "__name__", None) or str(choice)
     return text if len(text) <= 60 and text.isprintable() else f"{type(choice).__name__} of {len(text)}"
 
@@ -304,7 +304,8 @@ class Mortal(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.dies_at, self.writes = None, 0
+        self.dies_at: int | None = None
+        self.writes = 0
 
     async def append(self, session, after, records, *, epoch=None):
         self.writes += 1
@@ -340,6 +341,7 @@ class Life:
         `options` are given to every agent. Without `faults` the provider never fails, and every turn runs to its end.
         """
         self.seed, self.options, self.faults = seed, options or {}, faults
+        self.agents: list[Any] = []  # of runs that are replayed
         self.draws = Draws(seed)
         self.hook_draws = Draws(f"hooks {seed}") if hooked else None
         self.code_draws = Draws(f"code {seed}") if hooked else None
@@ -629,7 +631,7 @@ class Life:
             return None
         agent = self.agent(self.draws.pick("model", COMMON_MODELS), output=None)
         if what == "resume":
-            return await self.interrupted(lambda: agent.resume(self.session))
+            return await self.interrupted(lambda: self.resume(agent))
         if what == "compensate":
             await agent.compensate(self.session)
         elif what == "fork":
@@ -637,9 +639,19 @@ class Life:
         else:
             for question in await agent.approvals(self.session):
                 answer = agent.approve if what == "approve" else agent.reject
-                await answer(self.session, question.id)
-            return await self.interrupted(lambda: agent.resume(self.session))
+                try:
+                    await answer(self.session, question.id)
+                except CannotContinue:  # this agent has other rules: the question is asked again
+                    continue
+            return await self.interrupted(lambda: self.resume(agent))
         return None
+
+    async def resume(self, agent):
+        """The result; None if the agent lacks what the run waits with, such as its output type."""
+        try:
+            return await agent.resume(self.session)
+        except CannotContinue:
+            return None
 
 
 EASY_OPTIONS = {

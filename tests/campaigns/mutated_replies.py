@@ -55,7 +55,7 @@ class MutatedProvider:
         return replace(timeline, steps=tuple(self._changed(beats)))
 
     def _changed(self, beats: list[bytes]) -> list[bytes]:
-        return mutated(beats, places_of(beats), self.chance, self.changes)
+        return mutate_beats(beats, places_of(beats), self.chance, self.changes)
 
 
 def places_of(beats) -> list[int]:
@@ -63,7 +63,7 @@ def places_of(beats) -> list[int]:
     return [at for at, beat in enumerate(beats) if read_beat(beat) is not None]
 
 
-def mutated(beats, places: list[int], chance: random.Random, changes: list[str]) -> list[bytes]:
+def mutate_beats(beats, places: list[int], chance: random.Random, changes: list[str]) -> list[bytes]:
     """The beats of a reply with one to three things changed; `changes` is told what."""
     beats = list(beats)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):

@@ -24,7 +24,7 @@ from bridle.transports.inprocess import InProcessTransport
 from bridle.values.message import Part, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Abilities, Endpoint, Model, Origin, ReasoningPolicy
 from bridle.values.usage import Usage
-from tests.sim.rules.family_rules import Block, Demands, Handed, loaded, violations
+from tests.sim.rules.family_rules import Block, Demands, Handed, load_body, violations
 
 STEPS = 3
 """Replies to one prompt: several calls at once, one more call, words."""
@@ -120,7 +120,7 @@ class Server:
         return ModelConnection(model=self.model, codec=self.codec, transport=InProcessTransport(self.answer))
 
     async def answer(self, outgoing: OutgoingRequest) -> HttpReply:
-        body = loaded(outgoing.body)
+        body = load_body(outgoing.body)
         self.bodies.append(body)
         where = f"{self.name}, request {len(self.bodies)}"
         wrong = violations(
@@ -133,9 +133,9 @@ class Server:
         )
         wrong += self._opinions(outgoing, body)
         wrong += self._leaks(outgoing.body)
-        if not holds(turns_in(self.profile.family, body), self.own_turns):
+        if not has_in_order(turns_in(self.profile.family, body), self.own_turns):
             wrong.append("what this server said did not come back as it was")
-        wrong += mispaired(self.profile.family, body)
+        wrong += find_mispaired_results(self.profile.family, body)
         if outgoing.body.count(PIXEL_PNG.encode()) != outgoing.body.count(b"saw up"):
             wrong.append("not every picture arrived")
         self.problems += [f"{where}: {what}" for what in wrong]
@@ -143,8 +143,8 @@ class Server:
             HttpRequest(path=outgoing.url, body=outgoing.body, headers=outgoing.headers)
         )
         reply = self.reply(len(self.own_turns))
-        whole = loaded(b"".join(find_family(self.codec.family).encode_reply(reply, stream=False).frames))
-        self.own_turns.append(spoken(self.profile, whole))
+        whole = load_body(b"".join(find_family(self.codec.family).encode_reply(reply, stream=False).frames))
+        self.own_turns.append(to_wire_reply(self.profile, whole))
         return find_family(self.codec.family).encode_reply(reply, stream=asked.stream)
 
     def _opinions(self, outgoing: OutgoingRequest, body: Block) -> list[str]:
@@ -185,13 +185,13 @@ class Server:
             id=self.secret("reply", number, known=False),
         )
 
-    def secret(self, kind: str, number: object, *, prefix: str = "", known: bool = True) -> str:
+    def secret(self, kind: str, number: Any, *, prefix: str = "", known: bool = True) -> str:
         made = prefix + sha256(f"{self.name} {kind} {number}".encode()).hexdigest()[:24]
         if known:
             self.secrets.add(made)
         return made
 
-    def proof(self, kind: str, number: int, of: object) -> str:
+    def proof(self, kind: str, number: int, of: Any) -> str:
         made = self.secret(kind, number)
         self.handed.proofs[made] = of
         return made
@@ -201,7 +201,7 @@ class Server:
         self.handed.call_ids.add(made)
         return made
 
-    def item(self, kind: str, number: object) -> str:
+    def item(self, kind: str, number: Any) -> str:
         made = self.secret(kind, number, prefix=f"{kind}_")
         self.handed.item_ids.add(made)
         return made
@@ -210,7 +210,7 @@ class Server:
 Calls = tuple[tuple[str, str], ...]
 
 
-def _thought(server: Server, number: int) -> str:
+def _make_thought(server: Server, number: int) -> str:
     words = f"{server.name} thinks  {number} 🌡️.\n"
     server.handed.thoughts.add(words)
     return words
@@ -226,7 +226,7 @@ def _arguments(where: str) -> str:
 
 def _blocks(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
     """Signed and sealed thoughts, words, calls."""
-    words = _thought(server, number)
+    words = _make_thought(server, number)
     sealed = Reasoning(signature=server.proof("sealed", number, ""), redacted=True)
     return (
         Reasoning(text=words, signature=server.proof("signed", number, words)),
@@ -242,7 +242,7 @@ def _blocks(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
 
 
 def _items(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
-    words = _thought(server, number)
+    words = _make_thought(server, number)
     thought, message = server.item("rs", number), server.item("msg", number)
     server.handed.led_to[thought] = message
     beside = {"message": {"id": message, "status": "completed", "phase": "commentary"}}
@@ -267,7 +267,7 @@ def _items(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
 
 
 def _details(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
-    words = _thought(server, number)
+    words = _make_thought(server, number)
     text = {"detail": {"type": "reasoning.text", "format": "v1", "index": 0}}
     sealed = {"detail": {"type": "reasoning.encrypted", "id": "r", "index": 1}}
     return (
@@ -278,9 +278,9 @@ def _details(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
     )
 
 
-def _plain(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
+def _make_plain_parts(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
     return (
-        Reasoning(text=_thought(server, number)),
+        Reasoning(text=_make_thought(server, number)),
         Text(text=_words(server, number)),
         *_chat_calls(server, number, calls),
     )
@@ -295,7 +295,7 @@ def _chat_calls(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
 
 def _parts(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
     """A thought shown, words, calls of which the first is signed; without calls an empty part is."""
-    parts: list[Part] = [Reasoning(text=_thought(server, number)), Text(text=_words(server, number))]
+    parts: list[Part] = [Reasoning(text=_make_thought(server, number)), Text(text=_words(server, number))]
     for at, (name, where) in enumerate(calls):
         # Some answers have ids on their calls and some have none.
         wire_id = server.call_id(number, at, "fc") if number % 2 else ""
@@ -315,13 +315,13 @@ _PARTS = {
     "bedrock": _blocks,
     "responses": _items,
     "chat": _details,
-    "must-echo": _plain,
-    "strict": _plain,
+    "must-echo": _make_plain_parts,
+    "strict": _make_plain_parts,
     "gemini": _parts,
 }
 
 
-def spoken(profile: Profile, whole: Block) -> Any:
+def to_wire_reply(profile: Profile, whole: Block) -> Any:
     """A reply in the form in which it is to come back."""
     match profile.family:
         case "anthropic":
@@ -354,7 +354,7 @@ def turns_in(family: str, body: Block) -> list[Any]:
     return turns
 
 
-def mispaired(family: str, body: Block) -> list[str]:
+def find_mispaired_results(family: str, body: Block) -> list[str]:
     """Results that stand where another call's result belongs."""
     asked, told = _calls_and_results(family, body)
     return [
@@ -406,7 +406,7 @@ def _plainest(message: Block) -> Block:
     return message
 
 
-def holds(turns: list[Any], wanted: list[Any]) -> bool:
+def has_in_order(turns: list[Any], wanted: list[Any]) -> bool:
     """Whether all that is wanted is there, in order; other things may stand between."""
     left = iter(turns)
     return all(any(turn == one for turn in left) for one in wanted)

@@ -49,7 +49,7 @@ asyncio.run(main())
 PLACES = ("in the process", "over sockets")
 
 
-def finished(place: str, path: Path, sessions: int) -> int:
+def count_finished(place: str, path: Path, sessions: int) -> int:
     """How many sessions of a crowd finished with their own words."""
     if place == "in the process":
         return crowd_of("sim:anthropic/claude-sonnet-5-5", path, sessions)
@@ -76,14 +76,14 @@ def crowd_of(model: str, path: Path, sessions: int, **environment: str) -> int:
 @pytest.mark.skipif(sys.platform == "win32", reason="limits on a process are POSIX")
 @pytest.mark.parametrize("place", PLACES)
 def test_more_sessions_at_once_than_there_may_be_open_files(tmp_path, place):
-    assert finished(place, tmp_path / "log.db", SESSIONS) == SESSIONS
+    assert count_finished(place, tmp_path / "log.db", SESSIONS) == SESSIONS
 
 
 def main(sessions: int) -> None:
     for place in PLACES:
         with tempfile.TemporaryDirectory() as folder:
             begun = time.monotonic()
-            count = finished(place, Path(folder) / "log.db", sessions)
+            count = count_finished(place, Path(folder) / "log.db", sessions)
             print(
                 f"{place}: {count:,} of {sessions:,} sessions finished in {time.monotonic() - begun:.0f} s",
                 flush=True,

@@ -12,6 +12,7 @@ import random
 import sys
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,8 @@ from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Reply
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Request
-from tests.campaigns.mutated_replies import mutated, places_of, repeater
-from tests.sim.sim_families import put, question
+from tests.campaigns.mutated_replies import mutate_beats, places_of, repeater
+from tests.sim.sim_families import question, send_request
 from tests.suite.campaign import list_seeds
 from tests.suite.growth import assert_growth, measure_slowness
 from tests.wire.wire import FALLBACK, UNRECORDED, corpus
@@ -72,11 +73,11 @@ class Original(Value, kw_only=True):
 def originals(family: str) -> list[Original]:
     """The recorded replies that are not too long, and replies of the simulator."""
     found = [
-        (r.id, r.status, r.headers, beats_of(r.body, r.headers)) for r in corpus(FILES[family]) if fits(r)
+        (r.id, r.status, r.headers, beats_of(r.body, r.headers)) for r in corpus(FILES[family]) if is_small(r)
     ]
     for prompt in PROMPTS:
         for stream in (True, False):
-            timeline = put(Simulator(), question(family, prompt, stream=stream))
+            timeline = send_request(Simulator(), question(family, prompt, stream=stream))
             headers = {name.lower(): value for name, value in timeline.headers}
             beats = [beat for beat in timeline.steps if isinstance(beat, bytes)]
             found.append((f"{prompt!r}, {stream=}", timeline.status, headers, beats))
@@ -86,7 +87,7 @@ def originals(family: str) -> list[Original]:
     ]
 
 
-def fits(recording) -> bool:
+def is_small(recording) -> bool:
     return 0 < len(recording.body) <= BODY_BYTES_MAX
 
 
@@ -106,7 +107,7 @@ def beats_of(body: bytes, headers: dict[str, str]) -> list[bytes]:
     return [piece + end for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])
 
 
-def damaged(body: bytes, chance: random.Random) -> bytes:
+def damage_bytes(body: bytes, chance: random.Random) -> bytes:
     data = bytearray(body)
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(data) + 1)
@@ -127,15 +128,15 @@ def damaged(body: bytes, chance: random.Random) -> bytes:
     return bytes(data)
 
 
-def changed(original: Original, chance: random.Random, changes: list[str]) -> bytes:
-    body = original.beats
+def change_reply(original: Original, chance: random.Random, changes: list[str]) -> bytes:
+    body: Any = original.beats
     kind = chance.random()
     if kind < 0.75:
-        body = mutated(body, original.places, chance, changes)
+        body = mutate_beats(body, original.places, chance, changes)
     if kind < 0.6:
         return b"".join(body)
     changes.append("bytes")
-    return damaged(b"".join(body), chance)
+    return damage_bytes(b"".join(body), chance)
 
 
 class Fuzzing:
@@ -171,7 +172,7 @@ class Fuzzing:
         original = chance.choice(self._originals)
         changes: list[str] = []
         try:
-            body = changed(original, chance, changes)
+            body = change_reply(original, chance, changes)
             steps = [step for step in STEPS if len(body) <= step * FEEDS_MAX]
             step = chance.choice(steps)
             seconds, found = self.timed(original, body, step)

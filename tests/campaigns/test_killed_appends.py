@@ -63,7 +63,7 @@ def run_kills(kills, seed, folder):
         check_file(path, verified, acknowledged)
         total, alive = total + count, alive + bool(count)
         if (kill + 1) % KILLS_PER_FILE == 0 or kill + 1 == kills:
-            with closing(sqlite3.connect(path)) as db:
+            with closing(sqlite3.connect(path)) as db:  # type: ignore[arg-type]
                 assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             for old in Path(folder).glob(f"{path.name}*"):
                 old.unlink()

@@ -157,7 +157,7 @@ class Campaign:
                 kind = type(event).__name__
                 unanswered[name] += {"ModelAsked": 1, "ModelReplied": -1, "ModelFailed": -1}.get(kind, 0)
                 if kind == "ToolFinished":
-                    order = json.loads(event.arguments)["order"]
+                    order = json.loads(event.arguments)["order"]  # type: ignore[arg-type]
                     unknown += event.result.outcome == "unknown"
                     assert event.result.outcome == "unknown" or charges[order] == 1, order
                 if kind == "ModelReplied":
@@ -182,7 +182,7 @@ class Campaign:
 
 def run_campaign(postgres, folder, worker_kills, server_kills):
     os.environ["LEDGER"] = str(folder)
-    server = TemporalServer(find_program())
+    server = TemporalServer(find_program())  # type: ignore[arg-type]
     began = time.monotonic()
     try:
         with ForkServer(__file__) as forks:

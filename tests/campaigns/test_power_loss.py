@@ -33,7 +33,7 @@ SIZES = (10, 200, 3_000, 9_000, 70_000)
 SECTOR_BYTES = 512
 
 
-class RecordingVfs(apsw.VFS):
+class RecordingVfs(apsw.VFS):  # type: ignore[name-defined]
     """The usual file system, with a list of what was done to it."""
 
     def __init__(self, name):
@@ -48,7 +48,7 @@ class RecordingVfs(apsw.VFS):
         self.trace.append(("delete", Path(name).name, 0, b""))
 
 
-class RecordingFile(apsw.VFSFile):
+class RecordingFile(apsw.VFSFile):  # type: ignore[name-defined]
     def __init__(self, trace, name, flags):
         self.trace = trace
         path = name.filename() if hasattr(name, "filename") else name
@@ -107,7 +107,7 @@ def record_trace(folder, seed, synchronous):
         db.execute(pragma)
     if synchronous != "FULL":
         db.execute(f"PRAGMA synchronous = {synchronous}")
-    database_file._create_tables(db, path)
+    database_file._create_tables(db, path)  # type: ignore[arg-type]
     db.execute("PRAGMA wal_autocheckpoint = 40")
     vfs.trace.append(("acknowledge", "", 0, None))  # the empty store
     logs = {session: [] for session in SESSIONS}
@@ -122,7 +122,7 @@ def record_trace(folder, seed, synchronous):
                 for _ in range(chance.randint(1, 2))
             )
             new = make_records(*map(make_prompt, texts), prefix=log)
-            rows.insert_records(session, len(log), new, check_batch(session, len(log), new), 0, db)
+            rows.insert_records(session, len(log), new, check_batch(session, len(log), new), 0, db)  # type: ignore[arg-type]
             log.extend(new)
         db.execute("COMMIT")
         acknowledged = {session: (log[-1].seq, log[-1].hash) for session, log in logs.items() if log}

@@ -82,6 +82,6 @@ def test_there_and_back(first, second):
     tuple(zip(PROFILES, (*PROFILES[1:], PROFILES[0]), strict=True)),
     ids=lambda one: one.name,
 )
-def test_there_and_back_through_a_file_that_is_opened_anew_for_every_prompt(first, second, tmp_path):
+def test_switching_and_back_works_when_the_file_is_reopened_for_every_prompt(first, second, tmp_path):
     here, there = servers(first, second)
     asyncio.run(there_and_back(here, there, lambda: open_store(tmp_path / "log.db")))

@@ -6,6 +6,7 @@ is made of turns of many endpoints and judged by `family_rules`.  BRIDLE_CAMPAIG
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -22,7 +23,7 @@ from bridle.values.message import Media, Message, Outcome, Part, Text, ToolCall,
 from bridle.values.request import Request, ToolSpec
 from bridle.values.settings import Settings
 from tests.campaigns.switch_servers import PROFILES, Profile, Server
-from tests.sim.rules.family_rules import loaded, violations
+from tests.sim.rules.family_rules import load_body, violations
 from tests.suite.campaign import scale
 
 EXAMPLES = scale(200)
@@ -72,31 +73,31 @@ def histories(draw, profile: Profile) -> tuple[Server, tuple[Message, ...]]:
 def _poisoned(draw: Draw, parts: tuple[Part, ...], speaker: Server, home: Server, number: int) -> list[Part]:
     """Its own family takes back what it said as it said it, so there no words are put behind calls."""
     told: list[Part] = []
-    calls = 0
+    calls: Any = 0
     for part in parts:
         if draw(st.integers(0, 4)) == 0:
-            kin = speaker.profile.family == home.profile.family
-            told.append(Text(text=draw(st.sampled_from(BLANK if calls and kin else POISON))))
+            kin: Any = speaker.profile.family == home.profile.family
+            told.append(Text(text=draw(st.sampled_from(BLANK if calls and kin else POISON))))  # type: ignore[arg-type]
         if isinstance(part, ToolCall):
             signed = part.native is not None and "thoughtSignature" in part.native
-            wire_id = draw(st.sampled_from((part.wire_id, *WIRE_IDS)))
+            wire_id: Any = draw(st.sampled_from((part.wire_id, *WIRE_IDS)))
             speaker.handed.call_ids.add(wire_id)
             arguments = part.arguments if signed else draw(st.sampled_from((part.arguments, *ARGUMENTS)))
             part = replace(part, id=f"c{number}_{calls}", wire_id=wire_id, arguments=arguments)
             calls += 1
         if isinstance(part, Text) and part.native is None:
-            part = Text(text=draw(st.sampled_from((part.text, *POISON))))
+            part = Text(text=draw(st.sampled_from((part.text, *POISON))))  # type: ignore[arg-type]
         told.append(part)
     # A reply that was cut short, with or without its calls.
     return told[: draw(st.integers(1, len(told)))] if draw(st.integers(0, 5)) == 0 else told
 
 
 def _answers(draw: Draw, said: Message, before: list[Message]) -> list[Message]:
-    results = [
+    results: Any = [
         ToolResult(
             call_id=call.id,
             parts=(*_texts(draw, POISON, 0), *((PICTURE,) if draw(st.booleans()) else ())),
-            outcome=draw(st.sampled_from(OUTCOMES)),
+            outcome=draw(st.sampled_from(OUTCOMES)),  # type: ignore[arg-type]
         )
         for call in said.calls
         if draw(st.integers(0, 4))
@@ -107,7 +108,7 @@ def _answers(draw: Draw, said: Message, before: list[Message]) -> list[Message]:
         results.append(results[0])
     if draw(st.integers(0, 4)) == 0:
         earlier = [call.id for message in before for call in message.calls]
-        orphan = draw(st.sampled_from(["nobody", *earlier]))
+        orphan: Any = draw(st.sampled_from(["nobody", *earlier]))
         results.insert(0, ToolResult(call_id=orphan, parts=(Text(text="orphan"),)))
     if not results:
         return []
@@ -124,17 +125,17 @@ def _answers(draw: Draw, said: Message, before: list[Message]) -> list[Message]:
 
 def _texts(draw: Draw, choices: tuple[str, ...], least: int) -> tuple[Text, ...]:
     texts = draw(st.lists(st.sampled_from(choices), min_size=least, max_size=3))
-    return tuple(Text(text=text) for text in texts)
+    return tuple(Text(text=text) for text in texts)  # type: ignore[attr-defined]
 
 
-def refused(home: Server, messages: tuple[Message, ...]) -> list[str]:
+def find_refusal(home: Server, messages: tuple[Message, ...]) -> list[str]:
     request = Request(
         model=home.model, system=(Text(text="Be brief."),), tools=TOOLS, messages=messages, max_tokens=1_000
     )
     encoded = home.codec.encode(request)
     return violations(
         home.profile.family,
-        loaded(encoded.body),
+        load_body(encoded.body),
         headers=dict(encoded.headers),
         sent_before=home.handed,
         demands=home.profile.demands,
@@ -149,7 +150,7 @@ def test_poisoned_histories_made_legal(profile):
     def check(made):
         home, messages = made
         told, _ = make_legal(messages)
-        assert refused(home, told) == []
+        assert find_refusal(home, told) == []
         assert make_legal(told) == (told, ())
 
     check()
@@ -161,7 +162,7 @@ def test_poisoned_histories_as_they_are(profile):
     @given(histories(profile))
     def check(made):
         home, messages = made
-        assert refused(home, messages) == []
+        assert find_refusal(home, messages) == []
 
     check()
 
@@ -200,4 +201,4 @@ def test_an_interrupted_run_is_spoken_to_again(profile, finished):
     outcomes = [result.outcome for message in state.conversation.view for result in message.results]
     assert outcomes.count("ok") == finished
     assert len(outcomes) == len(ids)
-    assert refused(home, state.conversation.view) == []
+    assert find_refusal(home, state.conversation.view) == []

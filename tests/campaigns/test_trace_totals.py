@@ -13,7 +13,7 @@ import math
 import re
 import sys
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -65,7 +65,7 @@ def read_bill(exchange) -> Tokens | None:
     """Tokens that the reply of an exchange reports, by the bytes on the wire; None without a report."""
     if exchange.answer.status != 200:
         return None
-    reported: dict[str, object] = {}
+    reported: dict[str, Any] = {}
     for found in REPORTED.finditer(exchange.answer.body):
         try:
             value, _ = DECODER.raw_decode(exchange.answer.body[found.end() :].decode("utf-8", "replace"))
@@ -181,7 +181,7 @@ def main(count, first):
     for number in range(count):
         try:
             found = asyncio.run(compare(first + number // 2, faults=number % 2 == 0))
-            totals = Totals(*map(sum, zip(totals, found, strict=True)))
+            totals = Totals(*map(sum, zip(totals, found, strict=True)))  # type: ignore[arg-type]
         except AssertionError as error:
             failed += 1
             print(f"{str(error)[:600]}", flush=True)

@@ -11,6 +11,7 @@ import sys
 import tomllib
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -40,14 +41,14 @@ def home(monkeypatch, tmp_path):
     return tmp_path
 
 
-def told(capsys):
+def read_output(capsys):
     captured = capsys.readouterr()
     return captured.out, captured.err
 
 
 def test_a_first_run_says_that_the_model_is_simulated(capsys):
     assert main(["run", "What is 17 * 23 minus 100?", "--tools", DEMO_TOOLS]) == 0
-    out, err = told(capsys)
+    out, err = read_output(capsys)
     assert "291" in out
     assert "simulated" in err
     assert "calculate(" in err
@@ -56,12 +57,12 @@ def test_a_first_run_says_that_the_model_is_simulated(capsys):
 
 def test_the_answer_alone_goes_to_standard_output(capsys):
     assert main(["run", "!say forty-two"]) == 0
-    assert told(capsys)[0] == "forty-two\n"
+    assert read_output(capsys)[0] == "forty-two\n"
 
 
 def test_parallel_calls(capsys):
     assert main(["run", "Is it warmer in Tokyo or New York?", "--tools", DEMO_TOOLS, "--json"]) == 0
-    result = json.loads(told(capsys)[0])
+    result = json.loads(read_output(capsys)[0])
     assert result["stop"] == "done"
     assert len([part for part in result["messages"][1]["parts"] if part["type"] == "tool_call"]) == 2
     assert result["simulated"] is True
@@ -71,30 +72,30 @@ def test_parallel_calls(capsys):
 @pytest.mark.parametrize("stream", [(), ("--no-stream",)])
 def test_a_session_goes_on_and_can_be_listed_and_shown(capsys, stream):
     assert main(["run", "!say one", "--json", *stream]) == 0
-    session = json.loads(told(capsys)[0])["session"]
+    session = json.loads(read_output(capsys)[0])["session"]
     assert main(["run", "!say two", "--session", session, "--json", *stream]) == 0
-    assert len(json.loads(told(capsys)[0])["messages"]) == 4
+    assert len(json.loads(read_output(capsys)[0])["messages"]) == 4
     assert main(["sessions", "--json"]) == 0
-    (row,) = json.loads(told(capsys)[0])
+    (row,) = json.loads(read_output(capsys)[0])
     assert (row["session"], row["steps"], row["ended"]) == (session, 2, "done")
     assert main(["sessions"]) == 0
-    assert session in told(capsys)[0]
+    assert session in read_output(capsys)[0]
     assert main(["show", session]) == 0
-    out, _ = told(capsys)
+    out, _ = read_output(capsys)
     assert "one" in out
     assert "two" in out
     assert main(["show", session, "--json"]) == 0
-    records = [json.loads(line) for line in told(capsys)[0].splitlines()]
+    records = [json.loads(line) for line in read_output(capsys)[0].splitlines()]
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
     assert records[1]["prev"] == records[0]["hash"]
 
 
 def test_limits_end_with_code_one_and_the_reason(capsys):
     assert main(["run", "What is 17 * 23 minus 100?", "--tools", DEMO_TOOLS, "--steps", "1"]) == 1
-    assert "ended: steps: 1 of 1 steps taken" in told(capsys)[1]
+    assert "ended: steps: 1 of 1 steps taken" in read_output(capsys)[1]
 
 
-def wrong(tmp_path):
+def list_mistakes(tmp_path):
     """What a person may get wrong: the words typed, and what the one line must name."""
     broken = tmp_path / "broken.py"
     broken.write_text("x = 1\ny = undefined_name\n")
@@ -137,15 +138,15 @@ def wrong(tmp_path):
     }
 
 
-@pytest.mark.parametrize("mistake", list(wrong(Path("/tmp"))))
+@pytest.mark.parametrize("mistake", list(list_mistakes(Path("/tmp"))))
 def test_a_mistake_gets_one_clear_line_and_code_two(capsys, monkeypatch, tmp_path, mistake):
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    words, named = wrong(tmp_path)[mistake]
+    words, named = list_mistakes(tmp_path)[mistake]
     try:
-        code = main(words)
+        code: Any = main(words)
     except SystemExit as exit_:
         code = exit_.code
-    out, err = told(capsys)
+    out, err = read_output(capsys)
     lines = err.splitlines()
     assert code == 2
     assert out == ""
@@ -158,7 +159,7 @@ def test_a_mistake_gets_one_clear_line_and_code_two(capsys, monkeypatch, tmp_pat
 def test_an_unreachable_server_is_named_in_one_line(capsys, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
     assert main(["run", "hi", "-m", "anthropic:claude-sonnet-5-5@http://127.0.0.1:9"]) == 2
-    out, err = told(capsys)
+    out, err = read_output(capsys)
     assert out == ""
     assert len(err.splitlines()) == 1
     assert "127.0.0.1:9" in err
@@ -168,7 +169,7 @@ def test_an_unreachable_server_is_named_in_one_line(capsys, monkeypatch):
 def test_an_address_that_is_none_is_refused(capsys, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
     assert main(["run", "hi", "-m", "anthropic:claude-sonnet-5-5@notaurl"]) == 2
-    assert "not a base URL" in told(capsys)[1]
+    assert "not a base URL" in read_output(capsys)[1]
 
 
 async def _messages(path):
@@ -214,7 +215,7 @@ def test_tools_files_of_all_kinds(capsys, home, kind):
     (home / "beside.py").write_text("x = 'y'\n")
     (home / "json.py").write_text(text)
     assert main(["run", "!say hi", "--tools", "json.py"]) == code
-    out, err = told(capsys)
+    out, err = read_output(capsys)
     assert out == ("hi\n" if code == 0 else "")
     assert named in err
     assert "Traceback" not in err
@@ -226,13 +227,13 @@ def test_a_module_in_the_current_folder(capsys, home):
         "from bridle import tool\n@tool\ndef f() -> str:\n    'F.'\n    return ''\n"
     )
     assert main(["run", "!call f {}\n!then\n!say done", "--tools", "my_tools_here"]) == 0
-    assert told(capsys)[0] == "done\n"
+    assert read_output(capsys)[0] == "done\n"
 
 
 def test_a_pipe_gets_the_answer_and_nothing_else(capsys):
     prompt = '!say Let me think aloud.\n!call calculate {"expression": "1+1"}\n!then\n!say two'
     assert main(["run", prompt, "--tools", DEMO_TOOLS]) == 0
-    assert told(capsys)[0] == "two\n"
+    assert read_output(capsys)[0] == "two\n"
 
 
 def shell(command, **more):
@@ -262,7 +263,7 @@ def test_a_damaged_session_does_not_hide_the_others(capsys, home):
         database.execute("UPDATE events SET data = replace(data, 'one', 'oops') WHERE data LIKE '%!say one%'")
     database.close()
     assert main(["sessions", "--json"]) == 0
-    assert sorted(row["ended"] for row in json.loads(told(capsys)[0])) == ["corrupt", "done"]
+    assert sorted(row["ended"] for row in json.loads(read_output(capsys)[0])) == ["corrupt", "done"]
 
 
 def test_looking_at_a_log_that_is_not_there_makes_none(capsys, home):
@@ -273,13 +274,13 @@ def test_looking_at_a_log_that_is_not_there_makes_none(capsys, home):
 def test_every_command_explains_itself(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["--help"]) == 0
-    overview = told(capsys)[0]
+    overview = read_output(capsys)[0]
     for name in COMMANDS:
         assert name in overview
         with pytest.raises(SystemExit) as left:
             main([name, "--help"])
         assert left.value.code == 0
-        out = told(capsys)[0]
+        out = read_output(capsys)[0]
         assert (
             "--json" in out or "check" in out or name in ("completion", "export")
         )  # a script; lines of JSON
@@ -322,7 +323,7 @@ def test_a_closed_pipe_is_no_accident():
 def test_unknown_option_gets_the_nearest_one(capsys, words):
     with pytest.raises(SystemExit):
         main(["run", *words, "hi"])
-    assert "unknown option --modle; did you mean --model?" in told(capsys)[1]
+    assert "unknown option --modle; did you mean --model?" in read_output(capsys)[1]
 
 
 PAYING = (
@@ -332,15 +333,15 @@ PAYING = (
 PROMPT = '!call pay {"amount": 7}\n!then\n!say done'
 
 
-def paying(home, more=""):
+def write_paying_tools(home, more=""):
     tools = home / "paying.py"
     tools.write_text(PAYING.format(more=more))
     return str(tools)
 
 
-def test_a_tool_that_changes_something_is_denied_when_nobody_can_be_asked(capsys, home):
-    assert main(["run", PROMPT, "--tools", paying(home)]) == 0
-    out, err = told(capsys)
+def test_a_writing_tool_is_denied_without_an_approver(capsys, home):
+    assert main(["run", PROMPT, "--tools", write_paying_tools(home)]) == 0
+    out, err = read_output(capsys)
     assert (out, "PAID" in err) == ("done\n", False)
     assert "there is no terminal to ask on; --yes allows it" in err
 
@@ -349,39 +350,39 @@ def test_a_tool_that_changes_something_is_denied_when_nobody_can_be_asked(capsys
 def test_a_policy_or_yes_lets_it_run(capsys, home, how):
     (home / "rules.toml").write_text('[[rules]]\ndecision = "allow"\narguments = { amount = "<= 7" }\n')
     more = ["--yes"] if how == "--yes" else ["--policy", str(home / "rules.toml")]
-    assert main(["run", PROMPT, "--tools", paying(home), *more]) == 0
-    assert "PAID 7" in told(capsys)[1]
+    assert main(["run", PROMPT, "--tools", write_paying_tools(home), *more]) == 0
+    assert "PAID 7" in read_output(capsys)[1]
 
 
 @pytest.mark.parametrize("answer", ["approve", "edit", "reject"])
 def test_ask_answer_and_resume(capsys, home, answer):
-    tools = paying(home, ", approve=True")
+    tools = write_paying_tools(home, ", approve=True")
     (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\nname = "boss"\n')
     rules = ["--policy", str(home / "rules.toml"), "--tools", tools]
     assert main(["run", PROMPT, *rules, "--json"]) == 1
-    session = json.loads(told(capsys)[0])["session"]
+    session = json.loads(read_output(capsys)[0])["session"]
     assert main(["approvals", "--json"]) == 0
-    (question,) = json.loads(told(capsys)[0])
+    (question,) = json.loads(read_output(capsys)[0])
     assert (question["session"], question["tool"], question["rule"]) == (session, "pay", "boss")
     assert main(["approvals"]) == 0
-    assert 'pay({"amount": 7}) — boss' in told(capsys)[0]
+    assert 'pay({"amount": 7}) — boss' in read_output(capsys)[0]
     words = {
         "approve": ["approve", question["id"][:6]],
         "edit": ["approve", question["id"], "--arguments", '{"amount": 5}', "--by", "ann"],
         "reject": ["reject", question["id"], "--reason", "too much"],
     }[answer]
     assert main(words) == 0
-    assert f"bridle resume {session}" in told(capsys)[0]
+    assert f"bridle resume {session}" in read_output(capsys)[0]
     assert main(words) == 2
-    assert "no pending approval matches" in told(capsys)[1]
+    assert "no pending approval matches" in read_output(capsys)[1]
     assert main(["resume", session]) == 2
-    assert "--tools" in told(capsys)[1]
+    assert "--tools" in read_output(capsys)[1]
     assert main(["resume", session, *rules]) == 0
-    out, err = told(capsys)
+    out, err = read_output(capsys)
     assert out == "done\n"
     assert ("PAID" in err, "PAID 5" in err) == (answer != "reject", answer == "edit")
     assert main(["show", session]) == 0
-    shown = told(capsys)[0]
+    shown = read_output(capsys)[0]
     assert "boss" in shown
     assert {"approve": "approve by", "edit": "approve by ann", "reject": "too much"}[answer] in shown
 
@@ -391,39 +392,39 @@ def test_a_long_result_is_named_and_can_be_printed_whole(capsys, home):
         "from bridle import tool\n@tool\ndef dump() -> str:\n    'Everything.'\n    return 'a line\\x1b[1m\\n' * 10_000\n"
     )
     assert main(["run", "!call dump {}\n!then\n!say ok", "--tools", "long.py", "--yes", "--json"]) == 0
-    session = json.loads(told(capsys)[0])["session"]
+    session = json.loads(read_output(capsys)[0])["session"]
     assert main(["show", session]) == 0
-    shown = told(capsys)[0]
+    shown = read_output(capsys)[0]
     assert "excerpt  of 110,000 characters; --result " in shown
     assert "read_result shown from here on" in shown
     handle = shown.split("--result ")[1].split()[0]
     assert main(["show", session, "--result", handle]) == 0
-    assert told(capsys)[0] == "a line\x1b[1m\n" * 10_000
+    assert read_output(capsys)[0] == "a line\x1b[1m\n" * 10_000
     assert main(["show", session, "--result", "0000"]) == 2
-    assert handle in told(capsys)[1]
+    assert handle in read_output(capsys)[1]
 
 
 def test_the_same_question_in_two_sessions_is_two_questions(capsys, home):
-    tools = paying(home, ", approve=True")
+    tools = write_paying_tools(home, ", approve=True")
     (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\n')
     for _ in range(2):
         main(["run", PROMPT, "--policy", str(home / "rules.toml"), "--tools", tools])
-    told(capsys)
+    read_output(capsys)
     main(["approvals", "--json"])
-    first, second = json.loads(told(capsys)[0])
+    first, second = json.loads(read_output(capsys)[0])
     main(["show", first["session"]])
-    assert f"bridle approve {first['id']}" in told(capsys)[0]
+    assert f"bridle approve {first['id']}" in read_output(capsys)[0]
     assert main(["approve", first["id"]]) == 0
-    told(capsys)
+    read_output(capsys)
     main(["approvals", "--json"])
-    assert [item["session"] for item in json.loads(told(capsys)[0])] == [second["session"]]
+    assert [item["session"] for item in json.loads(read_output(capsys)[0])] == [second["session"]]
 
 
 def test_who_answers_needs_no_key_of_the_sessions_model(capsys, home):
-    tools = paying(home, ", approve=True")
+    tools = write_paying_tools(home, ", approve=True")
     (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\n')
     main(["run", PROMPT, "--policy", str(home / "rules.toml"), "--tools", tools, "--json"])
-    session = json.loads(told(capsys)[0])["session"]
+    session = json.loads(read_output(capsys)[0])["session"]
 
     async def as_if_asked_elsewhere():
         """The same session, of a model that needs a key which is not here."""
@@ -441,25 +442,25 @@ def test_who_answers_needs_no_key_of_the_sessions_model(capsys, home):
 
     asyncio.run(as_if_asked_elsewhere())
     main(["approvals", "other", "--json"])
-    (question,) = json.loads(told(capsys)[0])
+    (question,) = json.loads(read_output(capsys)[0])
     assert main(["approve", question["id"]]) == 0
 
 
 def test_a_person_sees_all_of_what_is_to_be_allowed(capsys, home):
-    tools = paying(home, ", approve=True")
+    tools = write_paying_tools(home, ", approve=True")
     (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\n')
     prompt = PROMPT.replace("7", "7" * 300)
     main(["run", prompt, "--policy", str(home / "rules.toml"), "--tools", tools])
-    told(capsys)
+    read_output(capsys)
     main(["approvals"])
-    assert "7" * 300 in told(capsys)[0]
+    assert "7" * 300 in read_output(capsys)[0]
 
 
 def test_wrong_answers_are_one_line(capsys, home):
     assert main(["approve", "nothing"]) == 2
-    assert "no log at" in told(capsys)[1]
+    assert "no log at" in read_output(capsys)[1]
     main(["run", "!say hi"])
-    told(capsys)
+    read_output(capsys)
     for words, why in (
         (["approve", "nothing"], "no pending approval matches"),
         (["approve", "x", "--arguments", "[1]"], "not a JSON object"),
@@ -467,9 +468,9 @@ def test_wrong_answers_are_one_line(capsys, home):
         (["resume", "nobody"], "no session"),
     ):
         assert main(words) == 2
-        assert why in told(capsys)[1]
+        assert why in read_output(capsys)[1]
     assert main(["approvals"]) == 0
-    assert told(capsys)[0] == "no pending approvals\n"
+    assert read_output(capsys)[0] == "no pending approvals\n"
 
 
 @pytest.mark.parametrize("flags", [[], ["-m", "sim:openai/gpt-5.4"]])
@@ -478,19 +479,19 @@ def test_resume_keeps_the_options_of_a_run_unless_others_are_given(capsys, home,
 
     async def stop_early():
         agent = Agent("sim:", store=str(home / "log.db"))
-        tools = load_tools([paying(home)])
+        tools = load_tools([write_paying_tools(home)])
         more = {"tools": tools, "tool_choice": "pay", "budget": Budget(steps=1)}
-        ended = await agent.run(PROMPT, "s", model="sim:gemini/gemini-3.5-flash", **more)
+        ended = await agent.run(PROMPT, "s", model="sim:gemini/gemini-3.5-flash", **more)  # type: ignore[call-overload]
         await agent.store.close()
         return ended
 
     assert asyncio.run(stop_early()).stop == "steps"
     assert main(["resume", "s", "--steps", "5", *flags]) == 2
-    assert "--tools" in told(capsys)[1]
+    assert "--tools" in read_output(capsys)[1]
     assert main(["resume", "s", "--steps", "5", "--tools", str(home / "paying.py"), *flags]) == 0
-    told(capsys)
+    read_output(capsys)
     assert main(["show", "s"]) == 0
-    shown = told(capsys)[0]
+    shown = read_output(capsys)[0]
     assert "has its own model, tool_choice, tools" in shown
     assert ("gpt-5.4" in shown) == bool(flags)
 
@@ -511,17 +512,20 @@ def test_interruption_while_modules_are_loaded_prints_no_traceback(home):
 
 @pytest.mark.parametrize("more", [", approve=True", ", approve=lambda amount: amount > 5"])
 def test_call_whose_tool_requires_approval_waits_without_a_terminal(capsys, home, more):
-    assert main(["run", PROMPT, "--tools", paying(home, more), "--json"]) == 1
-    out, err = told(capsys)
+    assert main(["run", PROMPT, "--tools", write_paying_tools(home, more), "--json"]) == 1
+    out, err = read_output(capsys)
     session = json.loads(out)["session"]
     assert (json.loads(out)["stop"], "PAID" in err) == ("waiting", False)
     assert main(["approvals", "--json"]) == 0
-    (question,) = json.loads(told(capsys)[0])
+    (question,) = json.loads(read_output(capsys)[0])
     assert main(["approve", question["id"]]) == 0
-    assert main(["resume", session, "--tools", paying(home, more)]) == 0
-    assert "PAID 7" in told(capsys)[1]
+    assert main(["resume", session, "--tools", write_paying_tools(home, more)]) == 0
+    assert "PAID 7" in read_output(capsys)[1]
 
 
 def test_call_that_its_tool_does_not_ask_about_is_denied_without_a_terminal(capsys, home):
-    assert main(["run", PROMPT, "--tools", paying(home, ", approve=lambda amount: amount > 100")]) == 0
-    assert "PAID" not in told(capsys)[1]
+    assert (
+        main(["run", PROMPT, "--tools", write_paying_tools(home, ", approve=lambda amount: amount > 100")])
+        == 0
+    )
+    assert "PAID" not in read_output(capsys)[1]

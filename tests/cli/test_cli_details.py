@@ -5,6 +5,7 @@ import io
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def store(tmp_path, monkeypatch):
     return path
 
 
-def printed(capsys, *arguments):
+def run_and_read(capsys, *arguments):
     capsys.readouterr()
     assert main([*arguments]) == 0
     return capsys.readouterr().out
@@ -65,20 +66,20 @@ def test_help_explains_a_command(capsys):
 
 def test_one_step_is_not_one_steps(store, capsys):
     session = Agent("sim:", store=store).run_sync("!say hi").session
-    assert "1 step " in printed(capsys, "sessions")
-    assert re.search(r" 1 step ·", printed(capsys, "show", session))
+    assert "1 step " in run_and_read(capsys, "sessions")
+    assert re.search(r" 1 step ·", run_and_read(capsys, "show", session))
 
 
 def test_costs_since_a_named_day_or_a_span(store, capsys):
     Agent("sim:", store=store).run_sync("!say hi")
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     for since, calls in [("yesterday", 1), ("today", 1), ("2h", 1), ("7d", 1), (tomorrow, 0)]:
-        assert json.loads(printed(capsys, "cost", "--since", since, "--json"))["total"]["calls"] == calls
+        assert json.loads(run_and_read(capsys, "cost", "--since", since, "--json"))["total"]["calls"] == calls
 
 
 def test_costs_by_tool_count_runs_of_the_tool(store, capsys):
     Agent("sim:", tools=[look], store=store).run_sync(LOOK)
-    table = json.loads(printed(capsys, "cost", "--by", "tool", "--json"))
+    table = json.loads(run_and_read(capsys, "cost", "--by", "tool", "--json"))
     assert {row["name"]: row["calls"] for row in table["rows"]} == {"look": 2, "(conversation)": 0}
     assert table["total"]["calls"] == 2
 
@@ -86,7 +87,7 @@ def test_costs_by_tool_count_runs_of_the_tool(store, capsys):
 def test_a_diff_counts_calls_over_the_same_records_as_steps(store, capsys):
     agent = Agent("sim:", tools=[look], store=store)
     one, other = agent.run_sync(LOOK).session, agent.run_sync(LOOK).session
-    calls = next(line for line in printed(capsys, "diff", one, other).splitlines() if " calls " in line)
+    calls = next(line for line in run_and_read(capsys, "diff", one, other).splitlines() if " calls " in line)
     assert calls.split()[1:] == ["2", "look", "2", "look"]
 
 
@@ -101,7 +102,7 @@ def test_show_tells_what_a_cancelled_run_had_said(store, capsys):
         return stream.session
 
     session = asyncio.run(cancel_after_first_words())
-    shown = printed(capsys, "show", session)
+    shown = run_and_read(capsys, "show", session)
     assert re.search(r"model  alpha.* \[cut off\]", shown)
     assert "cancelled" in shown
 
@@ -115,8 +116,8 @@ def test_an_approval_with_other_arguments_prints_those(store, capsys):
     policy = Policy(rules=(PermissionRule(decision="ask"),))
     agent = Agent("sim:", tools=[pay], store=store, policy=policy)
     session = agent.run_sync('!call pay {"amount": 5}\n!then\n!say done').session
-    (question,) = json.loads(printed(capsys, "approvals", "--json"))
-    assert printed(capsys, "approve", question["id"], "--arguments", '{"amount": 3}').startswith(
+    (question,) = json.loads(run_and_read(capsys, "approvals", "--json"))
+    assert run_and_read(capsys, "approve", question["id"], "--arguments", '{"amount": 3}').startswith(
         'approved: pay({"amount": 3})'
     )
     assert asyncio.run(agent.resume(session)).text == "done"
@@ -130,9 +131,9 @@ def test_the_numbers_of_an_answer_are_those_that_were_typed(store, capsys):
 
     agent = Agent("sim:", tools=[pay], store=store)
     session = agent.run_sync('!call pay {"account": 1, "amount": 5}\n!then\n!say done').session
-    (question,) = json.loads(printed(capsys, "approvals", "--json"))
+    (question,) = json.loads(run_and_read(capsys, "approvals", "--json"))
     typed = '{"account": 1234567890123456789, "amount": 12345678901234567.89}'
-    assert typed in printed(capsys, "approve", question["id"], "--arguments", f" {typed}")
+    assert typed in run_and_read(capsys, "approve", question["id"], "--arguments", f" {typed}")
     events = [record.event for record in asyncio.run(agent.store.read(session))]
     [answered] = [event for event in events if isinstance(event, ApprovalAnswered)]
     assert answered.arguments == typed
@@ -209,7 +210,10 @@ def test_resume_uses_the_instructions_that_functions_wrote_and_cannot_write_othe
     def roster() -> str:
         return "Two are on duty."
 
-    instructions = [PromptTemplate("tone", "Be {tone}.", variables=["tone"]).fill(tone="brief"), describe]
+    instructions: Any = [
+        PromptTemplate("tone", "Be {tone}.", variables=["tone"]).fill(tone="brief"),
+        describe,
+    ]
     agent = Agent("sim:", instructions=instructions, store=store)
     agent.run_sync("hello", "s")
     assert main(["run", "--session", "s", "!say Yes"]) == 0

@@ -3,6 +3,7 @@
 import io
 import re
 import typing
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from bridle.cli.show.transcript import SessionPrinter
 from bridle.values.events import Event
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.result import AttemptRestarted, Progress
-from bridle.values.settings import RateLimit
+from bridle.values.usage import RateLimit
 from bridle.watchers.console import Console
 from tests.cli.injections import got_through
 
@@ -54,7 +55,7 @@ def make_value(info, choice=0):
 
 def make_events(kind):
     for choice in range(8):
-        info = msgspec.inspect.type_info(kind)
+        info: Any = msgspec.inspect.type_info(kind)
         fields = {field.encode_name: make_value(field.type, choice) for field in info.fields}
         yield msgspec.convert({**fields, "type": info.tag}, kind, strict=False)
 

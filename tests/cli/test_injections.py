@@ -20,7 +20,7 @@ from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply, text_reply
 from bridle.values.calls import PendingApproval, PermissionRule, Policy
 from bridle.values.errors import Failure, MisuseError
-from bridle.values.settings import Memory
+from bridle.values.memory import Memory
 from bridle.values.usage import Usage
 from bridle.watchers.console import Console
 from tests.cli.injections import INJECTIONS, got_through
@@ -100,7 +100,7 @@ def commands(evil, log):
     yield ("run", "-m", f"nobody:{evil}", "hi", *store)
 
 
-def ended(*command):
+def run_command(*command):
     """The exit code, also where the parser ends the program."""
     try:
         return main(list(command))
@@ -133,7 +133,7 @@ def test_no_command_prints_what_steers_a_terminal_or_is_not_seen(log, capsys):
     )
     everything += [(*listing, "--store", log) for listing in LISTINGS]
     for command in everything:
-        ended(*command)
+        run_command(*command)
         said = capsys.readouterr()
         printed += bool(said.out or said.err)
         bad = got_through(said.out + said.err)
@@ -173,7 +173,7 @@ def test_only_one_file_of_the_commands_prints():
             assert not re.search(r"(?<![\w.])print\(|stdout\.write\(", path.read_text()), path
 
 
-def asked(path, capsys):
+def show_question(path, capsys):
     schema = {
         "type": "object",
         "properties": {"amount": {"type": "integer"}, "to": {"$ref": "#/$defs/To"}},
@@ -190,7 +190,7 @@ def asked(path, capsys):
 
 def test_defaults_are_part_of_what_is_agreed_to(tmp_path, capsys):
     path = str(tmp_path / "log.db")
-    out = asked(path, capsys)
+    out = show_question(path, capsys)
     assert 'pay({"amount": 7, "to": {"name": "shop"}})' in out
     assert 'by default: to.name = "shop"' in out
     first = out.split()[0]
@@ -217,7 +217,7 @@ def test_a_person_at_the_terminal_sees_the_defaults(monkeypatch):
 
 def test_no_id_and_half_an_id_that_means_two_answer_nothing(tmp_path, capsys):
     path = str(tmp_path / "log.db")
-    asked(path, capsys)
+    show_question(path, capsys)
     for command in ("approve", "reject"):
         for wanted in ("", " "):
             assert main([command, wanted, "--store", path]) == 2

@@ -13,7 +13,7 @@ from bridle.cli.main import main
 from tests.cli.lint_samples import CLEAN, HEAD, OFFENDING
 
 
-def found(tmp_path, code, head=HEAD):
+def lint_code(tmp_path, code, head=HEAD):
     path = tmp_path / "app.py"
     path.write_text(f"{head}\n{code}\n")
     compile(path.read_text(), str(path), "exec")
@@ -29,7 +29,7 @@ def test_every_rule_has_an_example_of_both_kinds():
 
 @pytest.mark.parametrize(("rule", "code"), [(rule, code) for rule in OFFENDING for code in OFFENDING[rule]])
 def test_what_is_volatile_is_found(tmp_path, rule, code):
-    findings = found(tmp_path, code).findings
+    findings = lint_code(tmp_path, code).findings
     assert {finding.rule for finding in findings} == {rule}, code
     text = (tmp_path / "app.py").read_text().splitlines()
     for finding in findings:
@@ -41,12 +41,12 @@ def test_what_is_volatile_is_found(tmp_path, rule, code):
 
 @pytest.mark.parametrize(("rule", "code"), [(rule, code) for rule in CLEAN for code in CLEAN[rule]])
 def test_what_is_steady_is_left_in_peace(tmp_path, rule, code):
-    assert found(tmp_path, code).findings == (), (rule, code)
+    assert lint_code(tmp_path, code).findings == (), (rule, code)
 
 
 def test_the_way_is_told(tmp_path):
     code = 'def today():\n    return date.today()\nHELLO = f"It is {today()}"\nagent = Agent("sim:", instructions=HELLO)'
-    (finding,) = found(tmp_path, code).findings
+    (finding,) = lint_code(tmp_path, code).findings
     assert finding.through == ("today()", "HELLO")
     assert finding.what == "date.today()"
     assert (tmp_path / "app.py").read_text().splitlines()[finding.reaches_line - 1].startswith("agent =")
@@ -61,7 +61,7 @@ def test_modules_beside_are_followed(tmp_path, beside, code):
     place = tmp_path / beside
     place.parent.mkdir(exist_ok=True)
     place.write_text("import time\nSYSTEM = f'At {time.time()}'\ndef made():\n    return SYSTEM\n")
-    (finding,) = found(tmp_path, f'{code}\nagent = Agent("sim:", instructions=words)').findings
+    (finding,) = lint_code(tmp_path, f'{code}\nagent = Agent("sim:", instructions=words)').findings
     assert finding.rule == "clock"
     assert finding.file.endswith(beside)
     assert finding.line == 2
@@ -98,7 +98,7 @@ ALLOWED = [
 
 @pytest.mark.parametrize(("code", "count"), ALLOWED)
 def test_a_comment_allows_it(tmp_path, code, count):
-    outcome = found(tmp_path, code)
+    outcome = lint_code(tmp_path, code)
     assert len(outcome.findings) == count
     assert ("other-day" in outcome.allowed) is (count == 0)
 
@@ -108,9 +108,9 @@ def test_programs_that_go_round_in_circles_are_read_to_the_end(tmp_path):
         'def a(n):\n    return b(n) + f"{n}"\ndef b(n):\n    return a(n) if n else str(date.today())\n'
         'X = Y = "x"\nX = X + Y\nwords = a(3) + X\nagent = Agent("sim:", instructions=words)'
     )
-    assert [finding.rule for finding in found(tmp_path, code).findings] == ["clock"]
+    assert [finding.rule for finding in lint_code(tmp_path, code).findings] == ["clock"]
     long = 'agent = Agent("sim:", instructions=' + " + ".join(['"x"'] * 900) + ")"
-    assert found(tmp_path, long).findings == ()
+    assert lint_code(tmp_path, long).findings == ()
 
 
 MOVING = '''
@@ -170,7 +170,7 @@ def test_what_is_allowed_is_not_found_by_loading_either(tmp_path, monkeypatch, c
 def test_the_screen(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-    found(tmp_path, "\n".join(OFFENDING["clock"][:2]))
+    lint_code(tmp_path, "\n".join(OFFENDING["clock"][:2]))
     (tmp_path / "tools.py").write_text(f"{HEAD}\n{OFFENDING['random'][4]}\n")
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "other.py").write_text("def f(:\n")
@@ -224,7 +224,7 @@ def test_wrong_things_are_one_line(tmp_path, monkeypatch, capsys, words, told):
 def test_a_file_that_does_not_load_is_read_all_the_same(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code = 'agent = Agent("sim:", instructions=f"{date.today()}")\nraise RuntimeError("no database")'
-    found(tmp_path, code)
+    lint_code(tmp_path, code)
     assert main(["lint", "app.py"]) == 1
     out = capsys.readouterr().out
     assert "L1 clock" in out
@@ -240,7 +240,7 @@ def test_what_is_too_much_to_follow_is_said(tmp_path):
     names = [f"f{n}" for n in range(9)]
     every = " + ".join(f"{name}(x)" for name in names)
     code = "\n".join(f"def {name}(x):\n    return {every}" for name in names)
-    outcome = found(
+    outcome = lint_code(
         tmp_path, f'{code}\nagent = Agent("sim:", instructions=f0(time.time()) + str(time.time()))'
     )
     assert [finding.rule for finding in outcome.findings][-1:] == ["clock"]

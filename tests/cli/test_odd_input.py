@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from bridle.testing.scripted_model import call_reply
 def read_refusal(capsys, *command):
     """The one line with which a command is refused."""
     try:
-        code = main(list(command))
+        code: Any = main(list(command))
     except SystemExit as end:
         code = end.code
     said = capsys.readouterr()

@@ -2,13 +2,14 @@
 
 import gzip
 import json
+from typing import Any
 
 import pytest
 
 from bridle.cli.main import main
 from bridle.testing.wire.call_pairing import renumber_calls
 
-GOOD = {
+GOOD: dict[str, Any] = {
     "id": "made-1",
     "provider": "anthropic",
     "endpoint_host_kind": "anthropic",
@@ -145,7 +146,7 @@ def test_nothing_at_all_proves_nothing(tmp_path, capsys):
     assert "contains no recording" in json.loads(capsys.readouterr().out)["unread"][0]["what"]
 
 
-def test_a_family_nobody_knows_is_counted_and_not_judged(tmp_path, capsys):
+def test_an_unknown_family_is_counted_and_not_judged(tmp_path, capsys):
     strange = {**GOOD, "id": "made-2", "provider": "smoke-signals"}
     strange["request"] = {**GOOD["request"], "path": "/v9/puffs"}
     code, told = check(tmp_path, capsys, GOOD, strange)
@@ -259,7 +260,7 @@ def test_the_tables_are_printed(tmp_path, capsys):
 # Requests unlike any that was seen here
 
 
-def restated(tmp_path, capsys, provider, body, path, status=200):
+def check_request(tmp_path, capsys, provider, body, path, status=200):
     """What is said of a request's changes, whatever came of it."""
     request = {"method": "POST", "path": path, "headers": {}, "json": body}
     response = {"status": status, "headers": {}, "json": {"error": {"message": "no"}}}
@@ -272,26 +273,31 @@ def chat(*messages):
     return {"model": "m", "messages": [{"role": "user", "content": "hi"}, *messages]}
 
 
-def called(*ids):
+def call_message(*ids):
     made = [{"id": known, "type": "function", "function": {"name": "f", "arguments": "{}"}} for known in ids]
     return {"role": "assistant", "tool_calls": made}
 
 
-def answered(known, content="ok"):
+def result_message(known, content="ok"):
     return {"role": "tool", "tool_call_id": known, "content": content}
 
 
 @pytest.mark.parametrize(
     ("provider", "path", "body", "reason"),
     [
-        ("openai-chat", "/chat/completions", chat(called(""), answered("")), "an id of its own"),
+        ("openai-chat", "/chat/completions", chat(call_message(""), result_message("")), "an id of its own"),
         (
             "openai-chat",
             "/chat/completions",
-            chat(called("a"), answered("a"), called("a"), answered("a")),
+            chat(call_message("a"), result_message("a"), call_message("a"), result_message("a")),
             "an id of its own",
         ),
-        ("openai-chat", "/chat/completions", chat(called("a"), answered("a", "")), "without a word"),
+        (
+            "openai-chat",
+            "/chat/completions",
+            chat(call_message("a"), result_message("a", "")),
+            "without a word",
+        ),
         (
             "bedrock-converse",
             "/model/m/converse",
@@ -329,29 +335,29 @@ def answered(known, content="ok"):
 def test_what_is_changed_on_purpose_has_its_reason_on_every_wire(
     tmp_path, capsys, provider, path, body, reason
 ):
-    said = restated(tmp_path, capsys, provider, body, path)
+    said = check_request(tmp_path, capsys, provider, body, path)
     assert said
     assert all(reason in each for each in said)
 
 
 def test_odd_ids_do_not_excuse_a_result_that_went_to_another_call():
-    theirs = chat(called("a", "a"), answered("a", "1"), answered("a", "2"))
-    well = chat(called("c0", "c1"), answered("c0", "1"), answered("c1", "2"))
-    mixed = chat(called("c0", "c1"), answered("c1", "1"), answered("c0", "2"))
+    theirs = chat(call_message("a", "a"), result_message("a", "1"), result_message("a", "2"))
+    well = chat(call_message("c0", "c1"), result_message("c0", "1"), result_message("c1", "2"))
+    mixed = chat(call_message("c0", "c1"), result_message("c1", "1"), result_message("c0", "2"))
     assert len({json.dumps(body) for body in renumber_calls(theirs, well)}) == 1
     assert len({json.dumps(body) for body in renumber_calls(theirs, mixed)}) == 2
 
 
 def test_what_the_provider_refused_may_be_written_better(tmp_path, capsys):
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-    assert restated(tmp_path, capsys, "anthropic", body, "/v1/messages", 400) == [
+    assert check_request(tmp_path, capsys, "anthropic", body, "/v1/messages", 400) == [
         "the provider refused it as it was"
     ]
-    assert "max_tokens" in restated(tmp_path, capsys, "anthropic", body, "/v1/messages")[0]
+    assert "max_tokens" in check_request(tmp_path, capsys, "anthropic", body, "/v1/messages")[0]
 
 
-def test_a_body_nobody_has_a_meaning_for_is_compared_as_it_is(tmp_path, capsys):
+def test_a_body_without_a_known_meaning_is_compared_literally(tmp_path, capsys):
     body = {"contents": [{"parts": [{"text": "hi"}]}], "generationConfig": 7}
-    said = restated(tmp_path, capsys, "gemini", body, "/v1beta/models/g:generateContent")
+    said = check_request(tmp_path, capsys, "gemini", body, "/v1beta/models/g:generateContent")
     assert said
     assert not any("raised" in each for each in said)

@@ -36,7 +36,9 @@ KEPT = {
 }
 REASONS = {name: reason for reason, names in KEPT.items() for name in names.split()}
 EVENTS = [
-    kind.cls for kind in types.type_info(Event).types if kind.cls not in (UnknownEvent, ContentRedacted)
+    kind.cls
+    for kind in types.type_info(Event).types  # type: ignore[attr-defined]
+    if kind.cls not in (UnknownEvent, ContentRedacted)
 ]
 
 

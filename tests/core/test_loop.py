@@ -242,7 +242,7 @@ def test_calls_of_a_refused_reply_are_not_run():
     assert story.state.conversation.transcript.messages[-1].calls == ()
 
 
-def test_calls_count_whatever_the_stop_reason_says():
+def test_calls_run_although_the_stop_reason_is_done():
     story = Story().reply(says("", call("look"), stop=Stop.DONE))
     assert isinstance(story.effect(), RunTool)
 
@@ -257,7 +257,7 @@ def test_steps_end_a_run_that_can_be_resumed_with_more():
     assert story.state.run.end.stop == "done"
 
 
-def test_seconds_count_only_while_somebody_drives():
+def test_seconds_count_only_while_a_process_drives_the_run():
     story = Story(budget=Budget(seconds=10)).reply(says("", call("look")))
     story.at = 500.0
     story.tell(e.Resumed())

@@ -8,7 +8,7 @@ from bridle.testing.scripted_model import call_reply
 from bridle.values.message import Media
 
 
-def looking(pictures):
+def make_look_tool(pictures):
     shown = iter(pictures)
 
     @tool(effect="read")
@@ -20,11 +20,11 @@ def looking(pictures):
 
 
 def test_a_new_picture_is_news():
-    assert looking(f"AAA{number}" for number in range(7)).run_sync("?").stop == "done"
+    assert make_look_tool(f"AAA{number}" for number in range(7)).run_sync("?").stop == "done"
 
 
 def test_the_same_picture_is_none():
-    result = looking(["AAAA"] * 7).run_sync("?")
+    result = make_look_tool(["AAAA"] * 7).run_sync("?")
     assert (result.stop, result.steps) == ("no_progress", 5)
     assert "look({})" in result.reason
 

@@ -21,7 +21,7 @@ def paths_in(cell: str) -> list[str]:
     return re.findall(r"`((?:[\w.]+/)+[\w.]*)`", cell)
 
 
-def exists(path: str) -> bool:
+def path_exists(path: str) -> bool:
     return (ROOT / path).exists() or (SOURCE / path).exists()
 
 
@@ -36,7 +36,7 @@ def test_every_concept_leads_to_its_package():
     assert [row[0] for row in rows] == CONCEPTS
     for name, _, code, _ in rows:
         assert paths_in(code), name
-        assert all(exists(path) for path in paths_in(code)), name
+        assert all(path_exists(path) for path in paths_in(code)), name
 
 
 @pytest.mark.parametrize("row", rows_of("Where a new thing goes"), ids=lambda row: row[0])
@@ -45,7 +45,7 @@ def test_a_new_thing_has_a_place_and_a_test(row):
     assert paths_in(edit)
     assert any(path.startswith("tests/") for path in paths_in(test))
     for path in paths_in(edit) + paths_in(test):
-        assert exists(path), path
+        assert path_exists(path), path
 
 
 @pytest.mark.parametrize("row", rows_of("Where a new thing goes"), ids=lambda row: row[0])

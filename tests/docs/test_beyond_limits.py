@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
+from typing import Any
 from zlib import crc32
 
 import httpx2
@@ -32,14 +33,15 @@ from bridle.testing.scripted_model import call_reply
 from bridle.tools.mcp.connection import _limit_size
 from bridle.tools.mcp.definitions import SCHEMA_CHARACTERS_MAX, ListedTool, make_definitions
 from bridle.tools.mcp.oauth import OAuth
-from bridle.tools.mcp.requests import SAMPLING_CHARACTERS_MAX, RequestRefused, read_sampling
-from bridle.tools.mcp.server_settings import ConnectionLost
+from bridle.tools.mcp.requests import SAMPLING_CHARACTERS_MAX, read_sampling
+from bridle.tools.mcp.server_settings import ConnectionLost, SignInFailed
 from bridle.tools.mcp.sign_in import REQUEST_BYTES_MAX, SignIn
 from bridle.tools.mcp.sign_in_hosts import SignInHosts
-from bridle.tools.mcp.token_store import SignInFailed, TokenFile
+from bridle.tools.mcp.token_store import TokenFile
 from bridle.tools.mcp.tool_filter import ITEMS_MAX, FilteredStream
 from bridle.tools.process.run_process import run_process
 from bridle.transports.recorded import read_exchanges
+from bridle.values.calls import RequestRefused
 from bridle.values.errors import MisuseError, ProviderError
 from bridle.values.memory import NOTE_CHARACTERS_MAX
 from bridle.values.model import Endpoint, Model
@@ -78,14 +80,14 @@ def go_beyond_a_body(small, folder):
 def go_beyond_another_response(small, folder):
     small("run.model_connection.RESPONSE_BYTES_MAX")
     pages = Pages()
-    connection = SimpleNamespace(
+    connection: Any = SimpleNamespace(
         model=Model(id="m", endpoint=Endpoint(name="here", family="gemini", base_url="http://x")),
         headers=(),
         private_extras=SimpleNamespace(credentials=(), texts=()),
         sign_request=None,
         transport=pages,
     )
-    request = SimpleNamespace(method="POST", path="/", headers=(), body=b"")
+    request: Any = SimpleNamespace(method="POST", path="/", headers=(), body=b"")
     with pytest.raises(ProviderError, match="exceeds 1,000 bytes"):
         asyncio.run(send_request(connection, request, 0.0))
     assert pages.taken < 2 * SMALL
@@ -118,11 +120,11 @@ def go_beyond_a_tool_schema(small, folder):
 
 def go_beyond_a_sampling_request(small, folder):
     text = types.TextContent(type="text", text="x" * (SAMPLING_CHARACTERS_MAX + 1))
-    asked = types.CreateMessageRequestParams(
+    asked: Any = types.CreateMessageRequestParams(
         messages=[types.SamplingMessage(role="user", content=text)], max_tokens=9
     )
     with pytest.raises(RequestRefused, match="at most 200,000 characters"):
-        read_sampling(asked, SimpleNamespace(sampling=object(), name="s"))
+        read_sampling(asked, SimpleNamespace(sampling=object(), name="s"))  # type: ignore[arg-type]
 
 
 def go_beyond_an_oauth_response(small, folder):
@@ -147,7 +149,7 @@ def go_beyond_an_oauth_response(small, folder):
                 yield b"x" * 100
 
     async def main():
-        log = SimpleNamespace(problem="")
+        log: Any = SimpleNamespace(problem="")
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer), auth=Flow()) as client:
             client.event_hooks = {"request": [], "response": [partial(_limit_size, log)]}
             with pytest.raises(ConnectionLost, match="more than 1,000 bytes"):
@@ -162,8 +164,8 @@ def go_beyond_a_callback(small, folder):
         async def show(url):
             pass
 
-        hosts = SignInHosts("http://127.0.0.1/mcp")
-        sign_in = SignIn(SimpleNamespace(name="s"), OAuth(open_url=show), hosts, lambda: None)
+        hosts: Any = SignInHosts("http://127.0.0.1/mcp")
+        sign_in = SignIn(SimpleNamespace(name="s"), OAuth(open_url=show), hosts, lambda: None)  # type: ignore[arg-type]
         port = await sign_in.reserve_port(0)
         try:
             await sign_in.open_page("http://127.0.0.1/?state=a")

@@ -20,7 +20,7 @@ import pytest
 
 from bridle import Agent
 from bridle.sandbox import find_sandbox
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -142,7 +142,7 @@ def run_page(page, exports, monkeypatch, tmp_path):
     module = types.ModuleType("a_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look their module up
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    with asyncio.Runner() as runner, serving({"shop": Agent("sim:")}) as served:
+    with asyncio.Runner() as runner, serve_by_name({"shop": Agent("sim:")}) as served:
         for block in (BEFORE.get(page, ""), *PAGES[page]):
             run_block(block.replace(ADDRESS, served.url), page, module.__dict__, runner)
 

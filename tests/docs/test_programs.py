@@ -53,12 +53,14 @@ def run(environment, folder, path, *words):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", PEERS)
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_program_prints_its_answer(environment, tmp_path, name, peer):
     assert EXPECTED[name] in run(environment, tmp_path, PROGRAMS / peer / f"{name}.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", PEERS)
 def test_an_approval_is_answered_in_another_process(environment, tmp_path, peer):
     program = PROGRAMS / peer / "approvals.py"
@@ -66,6 +68,7 @@ def test_an_approval_is_answered_in_another_process(environment, tmp_path, peer)
     assert "refunded order 4" in run(environment, tmp_path, program, "answer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", PEERS)
 def test_the_tests_pass(environment, tmp_path, peer):
     program = PROGRAMS / peer / "test_agent.py"
@@ -74,6 +77,7 @@ def test_the_tests_pass(environment, tmp_path, peer):
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HERE("fastapi"), reason="FastAPI is not installed; `make oracles` installs it")
 @pytest.mark.parametrize("peer", PEERS)
 def test_the_server_streams(environment, tmp_path, peer):
@@ -100,6 +104,7 @@ asyncio.run(main())
     assert ("event: final_answer" in shown) is not peer.startswith("pydantic")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not all(map(HERE, ("nbclient", "ipykernel"))), reason="no notebook kernel; `make oracles` installs one"
 )
@@ -158,6 +163,7 @@ def skip_without(name):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=skip_without(name)) for name in MODULES])
 def test_the_same_agent_runs_with_each_library(environment, tmp_path, name):
     quiet = {**environment, "OPENAI_AGENTS_DISABLE_TRACING": "1"}
@@ -165,6 +171,7 @@ def test_the_same_agent_runs_with_each_library(environment, tmp_path, name):
     assert "sent on Monday" in first and "391" in second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=skip_without(name)) for name in CONVERSIONS])
 def test_conversations_of_each_library_are_imported(environment, tmp_path, name):
     extra = {

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -223,7 +224,7 @@ def read_models(path):
     assert done.stdout, done.stderr
 
 
-READERS = {
+READERS: dict[str, Any] = {
     "docs/approvals.md": [read_policy],
     "docs/configuration.md": [lambda path: load_configuration({"BRIDLE_CONFIG": str(path)}), read_agent_file],
     "docs/evals.md": [read_task, read_suite, read_task, read_task, read_suite],

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 from bridle import Agent, tool
 from tests.suite.bills import BilledModel
@@ -48,7 +49,7 @@ def find_run(body: bytes) -> str:
     return found[0].decode() if found else ""
 
 
-tools = [charge, look_up, refund]
+tools: Any = [charge, look_up, refund]
 if VERSION != "1":
 
     @tool(effect="read")

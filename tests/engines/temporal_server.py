@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from tests.suite.postgres_server import die_with_parent, find_free_port
 
@@ -60,7 +61,7 @@ class TemporalServer:
             time.sleep(0.05)
 
     def is_ready(self) -> bool:
-        probe = [self.program, "operator", "namespace", "describe", "default", "--address", self.host]
+        probe: Any = [self.program, "operator", "namespace", "describe", "default", "--address", self.host]
         return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
     def kill(self) -> None:

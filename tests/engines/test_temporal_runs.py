@@ -127,12 +127,12 @@ async def list_logs(agent):
 async def test_the_log_is_the_same_as_in_one_process(temporal, postgres, case):
     prompt, options, given = EQUAL[case]
     here, there = make_equal_agents(postgres, options)
-    expected = await here.run(prompt, session="equal", new=True, **given)
+    expected = await here.run(prompt, session="equal", new=True, **given)  # type: ignore[arg-type]
     engine = TemporalEngine(there, await connect(temporal), new_queue(), streams=False)
-    own = {name: value for name, value in given.items() if name in RunOptions.__annotations__}
-    others = {name: value for name, value in given.items() if name not in own}
+    own = {name: value for name, value in given.items() if name in RunOptions.__annotations__}  # type: ignore[attr-defined]
+    others = {name: value for name, value in given.items() if name not in own}  # type: ignore[attr-defined]
     async with engine.worker():
-        run = await engine.start(prompt, session="equal", new=True, **others, options=own)
+        run = await engine.start(prompt, session="equal", new=True, **others, options=own)  # type: ignore[arg-type]
         result = await run.result()
     assert (result.output, result.stop, result.cost) == (expected.output, expected.stop, expected.cost)
     assert await list_logs(there) == await list_logs(here)
@@ -776,12 +776,12 @@ def test_the_history_gets_the_type_of_an_error_and_not_its_text():
 def test_stores_that_workers_cannot_share_are_refused(tmp_path):
     for store, words in ((None, "in memory"), (str(tmp_path / "log.db"), "processes of one machine only")):
         with pytest.raises(MisuseError, match=words):
-            TemporalEngine(make_agent(store), None, "queue")
-    TemporalEngine(make_agent(str(tmp_path / "log.db")), None, "queue", single_machine=True)
+            TemporalEngine(make_agent(store), None, "queue")  # type: ignore[arg-type]
+    TemporalEngine(make_agent(str(tmp_path / "log.db")), None, "queue", single_machine=True)  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="names tools that the agent does not have: dig"):
         TemporalEngine(
             make_agent(str(tmp_path / "log.db")),
-            None,
+            None,  # type: ignore[arg-type]
             "q",
             single_machine=True,
             tools={"dig": ToolPlacement()},

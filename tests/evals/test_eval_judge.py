@@ -34,7 +34,7 @@ def make_trial(text):
     )
     return Trial(
         task=Task(prompt="Say hello."),
-        folder=None,
+        folder=None,  # type: ignore[arg-type]
         world=None,
         results=[result],
         records=[],
@@ -48,7 +48,9 @@ async def judge(text, verdict, monkeypatch, **rubric):
     defaults = JudgeDefaults(JudgeRubric(), MemoryStore(), "t")
     async with simulator(json.dumps(verdict)) as provider:
         found = await judge_answer(
-            make_trial(text), JudgeRubric(rubric="Be kind.", model=provider.model(), **rubric), defaults
+            make_trial(text),
+            JudgeRubric(rubric="Be kind.", model=provider.model(), **rubric),  # type: ignore[arg-type]
+            defaults,
         )
     return found, defaults, json.loads(provider.exchanges[0].body)
 

@@ -88,7 +88,7 @@ def test_page_contains_text_from_outside_only_as_text():
     assert "default-src 'none'" in make_html(make_hostile())
 
 
-def test_junit_is_xml_whatever_the_text():
+def test_junit_is_valid_xml_for_any_text():
     root = ElementTree.fromstring(make_junit(make_hostile()))
     (suite,) = root
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "1")

@@ -10,6 +10,7 @@ import sys
 import threading
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -303,14 +304,14 @@ async def join_peers(handlers):
 class ClosingStore(PipedStore):
     async def close(self):
         self._peer.close()
-        await asyncio.gather(*self.tasks)
+        await asyncio.gather(*self.tasks)  # type: ignore[attr-defined]
 
 
 def test_store_over_the_pipe_keeps_the_promises_of_a_store():
     async def make():
         server = StoreServer(MemoryStore())
         near, _, tasks = await join_peers(server.handlers)
-        store = ClosingStore(near)
+        store: Any = ClosingStore(near)
         store.tasks = tasks
         return store
 

@@ -26,14 +26,16 @@ def run_program(folder, *words, code=0, text="", **more):
         assert done.code == code, f"exit code {done.code}\n{done.out}{done.err}"
         assert "Traceback" not in done.err
         return done.out
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, EXAMPLES / words[0], *words[1:]],
         cwd=folder, capture_output=True, text=True, env=surroundings(folder, **more), input=text,
         timeout=3 * PATIENCE_SECONDS,
     )  # fmt: skip
-    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
-    assert "Traceback" not in done.stderr
-    return done.stdout
+    assert completed.returncode == code, (
+        f"exit code {completed.returncode}\n{completed.stdout}{completed.stderr}"
+    )
+    assert "Traceback" not in completed.stderr
+    return completed.stdout
 
 
 @contextmanager

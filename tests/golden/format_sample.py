@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -71,7 +72,7 @@ class Gate:
     def __init__(self) -> None:
         self.is_started = asyncio.Event()
 
-    def make_tool(self) -> object:
+    def make_tool(self) -> Any:
         @tool(effect="read")
         async def wait_for_courier() -> str:
             """Wait for the courier."""
@@ -94,15 +95,13 @@ def write_part(facts: ConversationFacts) -> str:
     return f"{facts.prompt} " * 200
 
 
-def make_agent(
-    store: object, clock: FakeClock, *tools: object, model: object = MODEL, **options: object
-) -> Agent:
+def make_agent(store: object, clock: FakeClock, *tools: Any, model: object = MODEL, **options: Any) -> Agent:
     """An agent with everything that the sessions of the sample need; also for resuming them."""
-    shared = {"store": store, "clock": clock, "random_source": lambda: 0.5}
+    shared: Any = {"store": store, "clock": clock, "random_source": lambda: 0.5}
     clerk = Agent(MODEL, name="clerk", instructions="Look orders up.", tools=[look_up], **shared)
     closer = Agent(MODEL, name="closer", instructions="Close the case.", tools=[look_up], **shared)
     return Agent(
-        model,
+        model,  # type: ignore[arg-type]
         name="desk",
         instructions="Be short.",
         tools=[look_up, refund, read_report, clerk.as_tool("ask_clerk", "Ask the clerk."), *tools],
@@ -156,7 +155,7 @@ async def write_sessions(path: Path) -> None:
     await store.close()
 
 
-async def describe_store(store: object) -> dict[str, dict[str, object]]:
+async def describe_store(store: Any) -> dict[str, dict[str, Any]]:
     """What each log means: the conversation, what it cost, how its last run ended, what is open."""
     found = {}
     for info in await store.sessions():
@@ -172,7 +171,7 @@ async def describe_store(store: object) -> dict[str, dict[str, object]]:
     return found
 
 
-async def describe_log(store: object, name: str, records: Sequence[Record]) -> dict[str, object]:
+async def describe_log(store: Any, name: str, records: Sequence[Record]) -> dict[str, Any]:
     if budget := parse_budget_log_name(name):
         account = await BudgetLog(store, budget).catch_up()
         return {"spent": to_plain(account.spent), "open": len(account.open_reservations)}
@@ -195,7 +194,7 @@ async def describe_log(store: object, name: str, records: Sequence[Record]) -> d
     }
 
 
-def to_plain(value: object) -> object:
+def to_plain(value: Any) -> Any:
     """A value as JSON data; members with their default are left out."""
     return msgspec.json.decode(msgspec.json.encode(value))
 

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -61,7 +62,7 @@ class Placeholders:
         return self._seen.setdefault(found, f"<{len(self._seen)}>")
 
 
-def to_json(value: object) -> object:
+def to_json(value: Any) -> Any:
     """A value as JSON data, without members that have their default."""
     if isinstance(value, msgspec.Struct):
         return dict(list_members(value))
@@ -76,7 +77,7 @@ def to_json(value: object) -> object:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def list_members(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
+def list_members(value: msgspec.Struct) -> Iterator[tuple[str, Any]]:
     tag = value.__struct_config__.tag
     if tag is not None:
         yield "type", tag
@@ -89,7 +90,7 @@ def list_members(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
             yield field.name, to_json(found)
 
 
-def flatten(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """The leaves of a JSON value with their paths."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
@@ -126,7 +127,7 @@ async def run_life(seed: int) -> dict[str, list[str]]:
     return {"events": events, "state": describe_state(state, placeholders), "requests": requests}
 
 
-def describe_request(exchange: object) -> str:
+def describe_request(exchange: Any) -> str:
     return f"{exchange.path} {exchange.body.decode('utf-8', 'surrogateescape')}"
 
 
@@ -164,7 +165,7 @@ def freeze_names() -> Iterator[str]:
         yield name
 
 
-def read_signature(found: object) -> inspect.Signature:
+def read_signature(found: Any) -> inspect.Signature:
     """The signature; annotations that only type checkers read are evaluated with the imports that these see."""
     module = sys.modules[getattr(found, "__module__", "builtins")]
     if hasattr(module, "annotations"):  # from __future__ import annotations
@@ -176,7 +177,7 @@ def read_signature(found: object) -> inspect.Signature:
             return inspect.signature(found)
 
 
-def import_types(module: ModuleType) -> dict[str, object]:
+def import_types(module: ModuleType) -> dict[str, Any]:
     """The names of a module and those that it imports for type checkers."""
     names = {**vars(module)}  # relative imports need the name of the package
     for node in ast.parse(inspect.getsource(module)).body:
@@ -233,7 +234,7 @@ async def refund(order: int) -> str:
 '''
 
 
-def mask(value: object) -> object:
+def mask(value: Any) -> Any:
     """A JSON value without what differs from run to run: times, durations, ids, hashes."""
     if isinstance(value, dict):
         return {key: mask(inner) for key, inner in value.items()}
@@ -263,7 +264,7 @@ def freeze_commands(folder: Path) -> Iterator[str]:
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                code: object = run_command(filled)
+                code: Any = run_command(filled)
             except SystemExit as end:
                 code = end.code
         yield f"$ bridle {' '.join(words)}"

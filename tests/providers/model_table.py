@@ -120,6 +120,6 @@ def differ(
         yield source, model, field, str(ours), f"{theirs.normalize():f}"
 
 
-def settled() -> dict[tuple[str, str, str], dict]:
+def load_settled_rows() -> dict[tuple[str, str, str], dict]:
     rows = tomllib.loads(SETTLED.read_text())["settled"]
     return {(row["source"], model, row["field"]): row for row in rows for model in row["models"]}

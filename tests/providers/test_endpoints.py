@@ -37,7 +37,7 @@ def at(name, **environ):
     return find_model(f"{name}:{ids[0] if ids else 'some-model'}", environ=environ)
 
 
-def elsewhere(name):
+def find_local_model(name):
     ids = TABLES.model_ids(ROWS[name])
     return find_model(f"{name}:{ids[0] if ids else 'some-model'}@http://127.0.0.1:9", environ={})
 
@@ -78,7 +78,7 @@ def test_everybody_promised_is_there():
 
 @pytest.mark.parametrize("name", ROWS)
 def test_every_endpoint_can_be_spoken_to_and_is_understood(name):
-    model = elsewhere(name)
+    model = find_local_model(name)
     codec = load_codec(model.endpoint.family)
     assert codec.family == ROWS[name].family
     whole = codec.encode(conversation(model))
@@ -96,7 +96,7 @@ def test_every_endpoint_can_be_spoken_to_and_is_understood(name):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_every_endpoint_can_be_simulated_with_its_manners(name):
-    row, model = ROWS[name], elsewhere(name)
+    row, model = ROWS[name], find_local_model(name)
     played = find_model(f"sim:{name}/{model.id}", environ={})
     assert (played.abilities, played.price) == (model.abilities, model.price)
     assert played.endpoint.name == "sim"
@@ -126,7 +126,7 @@ def test_a_run_over_every_wire(string):
 def test_a_wire_family_can_be_simulated_by_its_name(family):
     for name, row in ROWS.items():
         if row.family == family and row.models:
-            model = elsewhere(name)
+            model = find_local_model(name)
             played = find_model(f"sim:{family}/{model.id}", environ={})
             assert (played.endpoint.family, played.id) == (family, model.id)
             assert played.price is not None
@@ -189,7 +189,7 @@ def test_what_is_missing_is_named_in_one_line(name):
         assert f"`{name}:MODEL@URL`" in words
         assert "\n" not in words
         assert any(f"set {variable}" in words for variable in ENVIRON)
-    model = elsewhere(name)
+    model = find_local_model(name)
     if row.key_optional:
         assert find_key(model, {}) is None
         assert auth_headers(model.endpoint, None) == ()
@@ -317,7 +317,7 @@ def test_where_many_makers_are_served_nothing_is_assumed_of_a_model(string):
         ("azure:our-deployment@http://h", "reasoning.effort"),
     ],
 )
-def test_an_effort_nobody_wrote_down_is_passed_on(string, place):
+def test_an_unlisted_effort_is_passed_on(string, place):
     model = find_model(string, environ={})
     wish = apply_model_constraints(Settings(model=model, thinking=Thinking(effort="brisk")), ToolChoice())
     assert (wish.thinking, wish.notes) == (Thinking(effort="brisk"), ())
@@ -338,7 +338,7 @@ def test_an_effort_nobody_takes_is_left_out_with_a_word(string):
     assert "effort 'brisk' was left out" in wish.notes[0]
 
 
-def test_a_model_nobody_knows_is_not_asked_for_sealed_reasoning():
+def test_an_unknown_model_is_not_asked_for_sealed_reasoning():
     """It may be one that does not reason, and those refuse."""
     asked = [
         find_model(name, environ={}) for name in ("azure:our-deployment@http://h", "azure:gpt-5.5@http://h")
@@ -363,13 +363,13 @@ def test_another_cloud_has_model_and_stream_in_the_path():
     assert json.loads(bare.body)["messages"] == body["messages"]
     kept = codec.new_history()
     first = codec.encode(conversation(model), kept).body
-    assert "model" in json.loads(codec.encode(conversation(elsewhere("anthropic")), kept).body)
+    assert "model" in json.loads(codec.encode(conversation(find_local_model("anthropic")), kept).body)
     assert codec.encode(conversation(model), kept).body == first
 
 
 @pytest.mark.parametrize("family", sorted({row.family for row in ROWS.values()}))
 @pytest.mark.parametrize("dialect", ["{ no_such_switch = true }", "{ {field} = [1] }"])
-def test_a_dialect_nobody_speaks_is_told_with_its_place(tmp_path, family, dialect):
+def test_an_unknown_dialect_is_reported_with_its_place(tmp_path, family, dialect):
     fields = {
         "anthropic": "path",
         "openai_responses": "with_ids",
@@ -390,7 +390,7 @@ def test_a_dialect_nobody_speaks_is_told_with_its_place(tmp_path, family, dialec
     assert "\n" not in words
 
 
-def test_whoever_gives_an_endpoint_another_wire_gets_no_old_dialect(tmp_path):
+def test_an_endpoint_with_another_wire_loses_its_dialect(tmp_path):
     path = tmp_path / "models.toml"
     path.write_text("[endpoints.local]\nfamily = 'anthropic'\n[endpoints.vllm.dialect]\ntop_k = false\n")
     environ = {"BRIDLE_MODELS": str(path)}
@@ -411,11 +411,11 @@ def test_an_account_may_sign_instead_of_a_key():
     sent = OutgoingRequest(
         method="POST", url=f"{model.endpoint.base_url}/model/x/converse", headers=(), body=b"{}"
     )
-    headers = dict(sign(sent, 1_800_000_000.0))
+    headers = dict(sign(sent, 1_800_000_000.0))  # type: ignore[misc]
     assert "AKIDEXAMPLE" in headers["authorization"]
     assert "/eu-west-1/bedrock/" in headers["authorization"]
     assert "s3cret" not in repr(headers)
-    assert dict(sign(sent, 1_900_000_000.0)) != headers
+    assert dict(sign(sent, 1_900_000_000.0)) != headers  # type: ignore[misc]
     with_key = {**environ, "AWS_BEARER_TOKEN_BEDROCK": "a-key"}
     assert make_signer(model, with_key) is None
     assert find_key(model, with_key) == "a-key"

@@ -103,7 +103,7 @@ def test_an_endpoint_takes_the_fields_of_its_row_and_no_others(monkeypatch):
     assert extra.owners == ("deepseek",)
 
 
-def test_a_server_that_no_table_knows_takes_any_field():
+def test_an_unlisted_server_takes_any_field():
     model = find_model_by_name("local:=any")
     model = replace(model, endpoint=replace(model.endpoint, name="ours"))
     [extra] = make(model, "guided_json").settings.extras

@@ -20,7 +20,7 @@ def request_to(model, *messages):
     return Request(model=find_model(model, environ=KEYS), messages=said)
 
 
-def decoded(request, body):
+def decode_body(request, body):
     deltas = []
     decoder = load_codec(request.model.endpoint.family).new_decoder(
         request, 200, {"content-type": "text/event-stream"}
@@ -101,7 +101,7 @@ def chunks(*deltas):
 @pytest.mark.parametrize("model", GATEWAYS)
 def test_fragments_of_a_streamed_block_are_one_block(model):
     request = request_to(model)
-    reply, deltas = decoded(request, chunks(*STREAM))
+    reply, deltas = decode_body(request, chunks(*STREAM))
     thoughts = [part for part in reply.parts if isinstance(part, Reasoning)]
     assert [(part.text, part.signature, part.redacted) for part in thoughts] == [
         ("Let me see.", "c2ln", False),
@@ -115,7 +115,7 @@ def test_fragments_of_a_streamed_block_are_one_block(model):
 @pytest.mark.parametrize("model", GATEWAYS)
 def test_streamed_blocks_go_back_as_they_would_have_stood_in_a_whole_reply(model):
     request = request_to(model)
-    streamed, _ = decoded(request, chunks(*STREAM))
+    streamed, _ = decode_body(request, chunks(*STREAM))
     message = {
         "role": "assistant",
         "content": "",
@@ -126,7 +126,7 @@ def test_streamed_blocks_go_back_as_they_would_have_stood_in_a_whole_reply(model
     }
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     body = json.dumps({"id": "chatcmpl-1", "model": "claude", "choices": [choice]}).encode()
-    whole, _ = decoded(replace(request, stream=False), body)
+    whole, _ = decode_body(replace(request, stream=False), body)
     assert streamed.parts == whole.parts
     sent = sent_back(request, streamed)[1]
     assert sent["thinking_blocks"] == BLOCKS
@@ -137,7 +137,7 @@ def test_streamed_blocks_go_back_as_they_would_have_stood_in_a_whole_reply(model
 def test_blocks_that_stand_only_among_the_fields_of_the_provider_are_found_there():
     pieces = [{"provider_specific_fields": each["provider_specific_fields"]} for each in STREAM[:4]]
     request = request_to(GATEWAYS[0])
-    reply, _ = decoded(request, chunks(*pieces, STREAM[-1]))
+    reply, _ = decode_body(request, chunks(*pieces, STREAM[-1]))
     assert sent_back(request, reply)[1]["thinking_blocks"] == BLOCKS[:1]
 
 
@@ -175,7 +175,7 @@ def test_unsigned_thoughts_go_back_to_a_server_at_an_address_of_its_own(model, k
     body = b"".join(
         b"event: %b\ndata: %b\n\n" % (e["type"].encode(), json.dumps(e).encode()) for e in events(*UNSIGNED)
     )
-    reply, _ = decoded(request, body)
+    reply, _ = decode_body(request, body)
     content = sent_back(request, reply)[1]["content"]
     thoughts = [block for block in content if block["type"] == "thinking"]
     assert [block["thinking"] for block in thoughts] == (["Let me see."] if kept else [])

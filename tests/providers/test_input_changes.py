@@ -1,6 +1,7 @@
 """What a provider says it changed in a request is an event, and ends a strict run."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from bridle.values.request import Request, ToolSpec
 from bridle.values.settings import Settings
 from bridle.values.usage import Usage
 
-RESPONSE = {
+RESPONSE: dict[str, Any] = {
     "id": "resp_1",
     "object": "response",
     "model": "gpt-6.1-sol",
@@ -142,7 +143,7 @@ def test_a_reported_change_is_an_event_and_ends_a_strict_run(calls, strict):
         e.ModelAsked(step=1, attempt=1, digest="d"),
         e.ModelReplied(reply=reply),
     )):  # fmt: skip
-        state = apply_event(state, event, at=float(at + 1))
+        state = apply_event(state, event, at=float(at + 1))  # type: ignore[arg-type]
     (finding,) = next_effects(state)
     assert finding == RecordFinding(event=e.RequestAdjusted(adjustments=MESSAGES_WORDS))
     state = apply_event(state, finding.event, at=9.0)

@@ -114,12 +114,12 @@ def holds_call(value):
     )
 
 
-def without(value, path, *, null):
+def drop_field(value, path, *, null):
     if len(path) == 1:
         kept = {name: inner for name, inner in value.items() if name != path[0] or null}
         return {**kept, path[0]: None} if null else kept
     changed = dict(value) if isinstance(value, dict) else list(value)
-    changed[path[0]] = without(value[path[0]], path[1:], null=null)
+    changed[path[0]] = drop_field(value[path[0]], path[1:], null=null)
     return changed
 
 
@@ -130,7 +130,7 @@ def variants(family, events):
         for path, held in paths(event, keep):
             for null in (False, True):
                 changed = [*events]
-                changed[place] = (name, without(event, path, null=null))
+                changed[place] = (name, drop_field(event, path, null=null))
                 where = f"event {place} {name or ''} {'.'.join(map(str, path))} {'null' if null else 'gone'}"
                 yield where, held, join_events(family, changed)
 
@@ -247,7 +247,7 @@ def test_a_hosted_call_that_starts_without_input_goes_back_with_its_arguments():
     codec = load_codec("anthropic")
     decoder = codec.new_decoder(request_for(sample_replies("anthropic")[0]), 200, {})
     decoder.feed(anthropic_call({**START, "type": "server_tool_use"}, *PIECES))
-    native = json.loads(decoder.close().parts[0].native)
+    native = json.loads(decoder.close().parts[0].native)  # type: ignore[arg-type]
     assert native["input"] == {"city": "Oslo"}
     assert "partial_json" not in native
 

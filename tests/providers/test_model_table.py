@@ -45,10 +45,10 @@ def test_the_simulator_refuses_a_prompt_above_the_input_window(wire):
 
 
 def test_every_settled_difference_has_a_reason_and_a_date():
-    rows = model_table.settled().values()
+    rows = model_table.load_settled_rows().values()
     assert all(row["reason"] and row["evidence"] and row["date"] for row in rows)
     known = {model for _, model in model_table.our_models()}
-    assert {model for _, model, _ in model_table.settled()} <= known
+    assert {model for _, model, _ in model_table.load_settled_rows()} <= known
 
 
 def test_a_wrong_price_is_a_difference():
@@ -70,7 +70,7 @@ def test_the_table_agrees_with_others_or_the_difference_is_settled(source):
     else:
         pytest.importorskip("genai_prices")
         found = list(model_table.compare_with_genai_prices(noon))
-    settled = {key: row for key, row in model_table.settled().items() if key[0] == source}
+    settled = {key: row for key, row in model_table.load_settled_rows().items() if key[0] == source}
     unsettled = [row for row in found if row[:3] not in settled]
     assert not unsettled, "settle each in models.toml or model_table_settled.toml"
     gone = set(settled) - {row[:3] for row in found}

@@ -28,7 +28,7 @@ from bridle.values.errors import MisuseError
 from bridle.values.events import ModelAsked
 from bridle.values.message import Message, Text
 from bridle.values.request import OutputSpec, Request
-from tests.sim.sim_families import put
+from tests.sim.sim_families import send_request
 
 MODELS = (
     "sim:anthropic/claude-sonnet-5-5",
@@ -146,9 +146,9 @@ class Struct(msgspec.Struct):
     counts: dict[str, int] = {}
 
 
-Optionals = create_model("Optionals", **{f"f{n}": (str | None, None) for n in range(30)})
-Defaults = create_model("Defaults", **{f"f{n}": (int, n) for n in range(30)})
-Unions = create_model("Unions", **{f"f{n}": (int | str, ...) for n in range(20)})
+Optionals = create_model("Optionals", **{f"f{n}": (str | None, None) for n in range(30)})  # type: ignore[call-overload]
+Defaults = create_model("Defaults", **{f"f{n}": (int, n) for n in range(30)})  # type: ignore[call-overload]
+Unions = create_model("Unions", **{f"f{n}": (int | str, ...) for n in range(20)})  # type: ignore[call-overload]
 OPEN_SCHEMA = {"title": "open", "type": "object", "properties": {"a": {"type": "integer"}}}
 RECURSIVE_SCHEMA = {
     "title": "node",
@@ -223,7 +223,7 @@ def test_an_instance_comes_back_or_construction_is_refused_in_one_line(name, mod
         assert result.output is not None or name in ("Any", "int | None", "City | None")
 
 
-def asked(agent, prompt="Tell me about Oslo."):
+def run_and_list_requests(agent, prompt="Tell me about Oslo."):
     """The result of a run and the requests it recorded."""
     result = agent.run_sync(prompt)
     records = run_in_background(agent.store.read(result.session))
@@ -235,7 +235,7 @@ def test_what_the_native_form_cannot_carry_is_asked_for_by_tool_and_the_log_says
     agent = Agent(model, output=Prices)
     output = agent.settings.output
     assert output is not None and output.mode == "tool"
-    result, requests = asked(agent)
+    result, requests = run_and_list_requests(agent)
     assert isinstance(result.output, Prices)
     note = next(note for note in requests[0].notes if "asked for by the tool 'Prices'" in note)
     assert "accepts fields that are not named" in note
@@ -288,7 +288,7 @@ def test_the_simulator_refuses_what_the_provider_cannot_compile(model, prefix, w
     output = OutputSpec(name=shape.name, parameters=shape.schema)
     message = Message(id="m1", role="user", parts=(Text(text="Hello"),))
     request = Request(model=sent, messages=(message,), output=output, stream=False)
-    timeline = put(Simulator(), request)
+    timeline = send_request(Simulator(), request)
     assert timeline.status == 400
     said = timeline.body.decode()
     assert prefix in said and words in json.loads(said).get("message", said)

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ TODAY = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
 MUCH_LATER = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 
 
-def at(year, month, day, hour=12):
+def at(year, month, day, hour=12) -> float:
     return datetime(year, month, day, hour, tzinfo=UTC).timestamp()
 
 
@@ -51,7 +52,7 @@ def test_a_priced_model_has_a_price_at_every_later_time(model):
     ],
 )
 def test_published_changes_of_a_price_apply_from_their_day(name, day, rates):
-    found = find_model(name, environ={}).price.rates(1, at(*day, 0))
+    found = find_model(name, environ={}).price.rates(1, at(*day, 0))  # type: ignore[call-arg]
     assert f"{found.input} {found.output} {found.cache_read}" == rates
 
 
@@ -69,7 +70,7 @@ def test_peak_hours_apply_on_weekdays_only(name):
     assert price.highest_rates(1, at(2026, 11, 21, 1)).output == base
 
 
-FACTORS = {
+FACTORS: dict[str, Any] = {
     "anthropic:claude-opus-5-5": {"speed-fast": 2, "geo-us": "1.1", "batch": "0.5"},
     "anthropic:claude-opus-5": {"speed-fast": 2},
     "anthropic:claude-opus-4-8": {"speed-fast": 2},

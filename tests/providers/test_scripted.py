@@ -77,4 +77,4 @@ def test_only_its_own_memory_is_accepted():
             return b"", ""
 
     with pytest.raises(MisuseError):
-        CODEC.encode(sample_requests("scripted")[0], Other())
+        CODEC.encode(sample_requests("scripted")[0], Other())  # type: ignore[arg-type]

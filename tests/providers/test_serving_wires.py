@@ -26,7 +26,7 @@ WRITERS = {
     "openai_responses": ResponsesReplyWriter,
 }
 families = pytest.mark.parametrize("family", WRITERS)
-texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
+texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)  # type: ignore[arg-type]
 deltas = st.lists(
     st.one_of(texts.map(lambda t: TextDelta(text=t)), texts.map(lambda t: ReasoningDelta(reasoning=t)))
 )
@@ -59,7 +59,7 @@ def decode(family, writer, body):
 
 
 def write_reply(family, said, called, usage):
-    writer = WRITERS[family]("id_1", make_request(family), SSE, {})
+    writer = WRITERS[family]("id_1", make_request(family), SSE, {})  # type: ignore[abstract]
     body = writer.open() + b"".join(map(writer.write, said))
     named = tuple(
         ToolCall(id="", name=c.name, arguments=c.arguments, wire_id=f"call_{n}") for n, c in enumerate(called)
@@ -100,7 +100,7 @@ def test_decoder_reads_what_was_written(family, said, called, usage):
 @families
 @pytest.mark.parametrize("kind", ["quota", "rate_limited", "overloaded", "server", "context"])
 def test_reply_that_fails_after_its_beginning_is_a_failure(family, kind):
-    writer = WRITERS[family]("id_1", make_request(family), SSE, {})
+    writer = WRITERS[family]("id_1", make_request(family), SSE, {})  # type: ignore[abstract]
     body = writer.open() + writer.write(TextDelta(text="so far"))
     body += writer.fail(Failure(kind=kind, message="it broke"))
     with pytest.raises(ProviderError) as caught:
@@ -111,7 +111,7 @@ def test_reply_that_fails_after_its_beginning_is_a_failure(family, kind):
 @families
 @pytest.mark.parametrize("stop", [Stop.LENGTH, Stop.REFUSED])
 def test_stop_reasons_are_kept(family, stop):
-    writer = WRITERS[family]("id_1", make_request(family), SSE, {})
+    writer = WRITERS[family]("id_1", make_request(family), SSE, {})  # type: ignore[abstract]
     body = writer.open() + writer.write(TextDelta(text="so far"))
     origin = Origin(family="", endpoint="", model="m")
     body += writer.close(

@@ -65,7 +65,7 @@ def test_a_line_without_them_is_not_touched():
     assert place_system_messages(line, taken=False) is line
 
 
-def sent(model, *messages):
+def encode_body(model, *messages):
     request = Request(model=find_model(model, environ={"AWS_REGION": "us-east-1"}), messages=messages)
     wire = load_codec(request.model.endpoint.family).encode(request)
     return wire, json.loads(wire.body)
@@ -80,7 +80,7 @@ def sent(model, *messages):
     ],
 )
 def test_it_goes_out_as_the_model_takes_it(model, roles):
-    _, body = sent(model, USER, ORDER, MODEL, USER)
+    _, body = encode_body(model, USER, ORDER, MODEL, USER)
     assert [message["role"] for message in body["messages"]] == roles
     if len(roles) == 3:
         told = [block["text"] for block in body["messages"][0]["content"]]
@@ -88,8 +88,8 @@ def test_it_goes_out_as_the_model_takes_it(model, roles):
 
 
 def test_asking_again_moves_nothing_that_was_answered():
-    _, first = sent("anthropic:claude-opus-5", USER, ORDER)
-    _, second = sent("anthropic:claude-opus-5", USER, ORDER, MODEL, USER)
+    _, first = encode_body("anthropic:claude-opus-5", USER, ORDER)
+    _, second = encode_body("anthropic:claude-opus-5", USER, ORDER, MODEL, USER)
     assert second["messages"][:2] == first["messages"]
 
 
@@ -99,7 +99,7 @@ lines = st.lists(st.sampled_from([ORDER, USER, BLANK, MODEL, SEARCHED]), min_siz
 @given(lines, st.sampled_from(["anthropic:claude-opus-5", "anthropic:claude-sonnet-5"]))
 def test_no_line_is_refused_for_who_speaks_when(line, model):
     line = [replace(message, id=f"m{n}") for n, message in enumerate((USER, *line), 1)]
-    wire, body = sent(model, *line)
+    wire, body = encode_body(model, *line)
     abilities = find_model(model, environ={}).abilities
     asked = RawRequest(path=wire.path, body=body, headers=dict(wire.headers), abilities=abilities)
     found = find_violation(list_rules("anthropic"), asked)

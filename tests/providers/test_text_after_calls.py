@@ -77,7 +77,7 @@ def test_the_words_stand_before_the_call_and_every_request_extends_the_last(mode
     for prompt in (PROMPT, "!say on", "!say on"):
         result = agent.run_sync(prompt, session="s")
         assert result.done, result.reason
-    lines = [[_bare(message) for message in body["messages"]] for body in provider.sent]
+    lines = [[_strip_cache_marks(message) for message in body["messages"]] for body in provider.sent]
     said = lines[1][1]["content"]
     kinds = [block.get("type") or next(iter(block)) for block in said]
     assert kinds[-2:] in (["text", "tool_use"], ["text", "toolUse"])
@@ -112,7 +112,7 @@ def _kinds(model, reply: Message) -> list[str]:
     return [names[block.get("type") or next(iter(block))] for block in body["messages"][1]["content"]]
 
 
-def _bare(message: dict) -> dict:
+def _strip_cache_marks(message: dict) -> dict:
     """A message without the marks of the cache, which move."""
     content = message["content"]
     if isinstance(content, str):

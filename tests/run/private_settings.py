@@ -37,7 +37,7 @@ class SentBodies:
         return self._inner.open(outgoing)
 
 
-def spied(wire):
+def connect_recorded(wire):
     connection = connect_model(find_model_by_name(f"sim:{wire}"))
     transport = SentBodies(connection.transport)
     return replace(connection, transport=transport), transport

@@ -6,6 +6,7 @@ With `on_adjusted="error"` the run ends instead of going on.
 import asyncio
 import json
 from base64 import b64encode
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -113,7 +114,7 @@ def test_an_adjustment_is_an_event_or_ends_the_run(name, stream):
     model, options, prompt, words = CASES[name]
     for strict in (False, True):
         provider, store = ProviderSim(clock=FakeClock()), MemoryStore()
-        agent = Agent(
+        agent = Agent(  # type: ignore[arg-type]
             provider.model(find_model(model, environ={})),
             store=store,
             on_adjusted="error" if strict else "event",
@@ -197,7 +198,12 @@ def test_a_forced_tool_that_the_model_ignores_is_not_silent(choice, strict):
     assert words in result.reason
 
 
-ANSWER = {"title": "City", "type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+ANSWER: dict[str, Any] = {
+    "title": "City",
+    "type": "object",
+    "properties": {"name": {"type": "string"}},
+    "required": ["name"],
+}
 
 
 @pytest.mark.parametrize("validated", [False, True])
@@ -456,13 +462,13 @@ def test_every_option_is_in_the_body_or_noted(model):
     silent = []
     for options in OPTIONS:
         made = Agent(scripted("x"), tools=[look]).settings
-        settings = replace(made, model=model, models=(), **options)
+        settings = replace(made, model=model, models=(), **options)  # type: ignore[arg-type]
         assert isinstance(settings, Settings)
         body, plain, noted = encode(model, settings, options)
         if body == plain and not noted and not is_default(model, options, list_words(plain)):
             silent.append(options)
         numbers = [options["max_tokens"]] if "max_tokens" in options else []
-        sampling = options.get("sampling")
+        sampling = options.get("sampling")  # type: ignore[attr-defined]
         if sampling:
             numbers += [
                 each for each in (sampling.temperature, sampling.top_p, sampling.top_k) if each is not None
@@ -489,10 +495,10 @@ BYTES = {
 def list_media():
     """Media of every kind and type, by bytes, by address and by a file of the provider, with and without its type."""
     for (kind, media_type), data in BYTES.items():
-        yield Media(kind=kind, media_type=media_type, data=b64encode(data).decode(), name="n")
+        yield Media(kind=kind, media_type=media_type, data=b64encode(data).decode(), name="n")  # type: ignore[arg-type]
         for type_ in (media_type, ""):
-            yield Media(kind=kind, media_type=type_, url="https://example.com/x", name="n")
-            yield Media(kind=kind, media_type=type_, file_id="file-1", name="n")
+            yield Media(kind=kind, media_type=type_, url="https://example.com/x", name="n")  # type: ignore[arg-type]
+            yield Media(kind=kind, media_type=type_, file_id="file-1", name="n")  # type: ignore[arg-type]
 
 
 def place_media(media):

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pydantic
@@ -50,7 +51,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def unpriced(*replies):
+def scripted_without_price(*replies):
     return scripted(*replies, model=replace(find_model_by_name("sim:"), price=None))
 
 
@@ -86,7 +87,7 @@ def test_a_session_to_resume_must_exist():
 
 def test_dollars_need_a_price():
     with pytest.raises(MisuseError, match="no price"):
-        Agent(unpriced("x"), budget=Budget(usd=1)).run_sync("hi")
+        Agent(scripted_without_price("x"), budget=Budget(usd=1)).run_sync("hi")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_what_the_type_refuses_is_asked_for_again():
 
 
 def test_plain_schemas_give_plain_data():
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    schema: Any = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     result = Agent(scripted(call_reply(("final_answer", {"n": 1})), model=BY_CALL), output=schema).run_sync(
         "?"
     )
@@ -252,8 +253,8 @@ def test_no_key_ever_reaches_the_log(monkeypatch, tmp_path):
         {"max_tokens": -5},
         {"repeats_max": "3"},
         {"repeats_max": 1},
-        {"sampling": Sampling(temperature="hot")},
-        {"thinking": Thinking(budget_tokens="many")},
+        {"sampling": Sampling(temperature="hot")},  # type: ignore[arg-type]
+        {"thinking": Thinking(budget_tokens="many")},  # type: ignore[arg-type]
     ],
     ids=str,
 )
@@ -285,10 +286,10 @@ def test_a_budget_is_kept_as_what_it_is(limits, kept, tmp_path):
 
 def test_a_part_of_a_step_is_no_limit():
     with pytest.raises(MisuseError, match="whole"):
-        Budget(steps=2.5)
+        Budget(steps=2.5)  # type: ignore[arg-type]
 
 
-def test_half_a_character_harms_nobody():
+def test_half_a_surrogate_pair_is_harmless():
     line = scripted("fine")
     result = Agent(line, instructions="a \ud800").run_sync("half: \ud83d")
     assert result.text == "fine"
@@ -304,7 +305,7 @@ class Picky:
             raise KeyError("\ud800 too small")
 
 
-def test_whatever_a_type_raises_is_an_objection():
+def test_any_exception_of_a_type_is_an_objection():
     line = scripted(call_reply(("Picky", {"n": 3})), call_reply(("Picky", {"n": 7})), model=BY_CALL)
     assert Agent(line, output=Picky).run_sync("?").output == Picky(7)
 
@@ -325,7 +326,11 @@ def test_no_calls_and_an_answer_by_call_are_refused():
 
 
 def test_a_limit_in_dollars_is_checked_on_resuming_too():
-    agent = Agent(unpriced(call_reply(("add", {"a": 1, "b": 1})), "x"), tools=[add], budget=Budget(steps=1))
+    agent = Agent(
+        scripted_without_price(call_reply(("add", {"a": 1, "b": 1})), "x"),
+        tools=[add],
+        budget=Budget(steps=1),
+    )
     first = agent.run_sync("?")
     with pytest.raises(MisuseError, match="no price"):
         asyncio.run(agent.resume(first.session, budget=Budget(usd=1)))
@@ -350,7 +355,7 @@ def test_a_key_that_a_server_repeats_is_not_passed_on():
     "text", ["!?;:,.", "1 2 3 4 5 6 7 8 9 0 ", "äöü", "日本語", '{"a":[1,2]}', "plain words here "]
 )
 @pytest.mark.parametrize("limit", [{"tokens": 1500}, {"usd": 0.004}])
-def test_a_budget_holds_whatever_the_text_is_made_of(text, limit):
+def test_a_budget_holds_for_any_text(text, limit):
     """Against the simulator's own counting."""
     agent = Agent("sim:", budget=Budget(**limit))
     for size in (10, 60, 200, 500, 1000):

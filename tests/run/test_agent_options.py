@@ -31,21 +31,21 @@ def test_an_option_is_in_the_settings_as_it_was_given():
         ("the_options", "Agent has no option 'the_options'"),
     ],
 )
-def test_a_name_nobody_knows_is_refused_with_the_nearest(wrong, hint):
+def test_an_unknown_option_is_refused_with_the_nearest(wrong, hint):
     with pytest.raises(TypeError) as refused:
-        Agent("sim:", **{wrong: "x"})
+        Agent("sim:", **{wrong: "x"})  # type: ignore[arg-type]
     assert str(refused.value).endswith(hint)
 
 
 def test_what_belongs_to_the_settings_alone_cannot_be_slipped_in():
     with pytest.raises(TypeError, match="no option 'hidden'"):
-        Agent("sim:", hidden=())
+        Agent("sim:", hidden=())  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("name", NUMBER_OPTIONS)
 def test_numbers_are_looked_at(name):
     with pytest.raises(MisuseError, match=name):
-        Agent("sim:", **{name: NUMBER_MINIMUMS.get(name, 1) - 1})
+        Agent("sim:", **{name: NUMBER_MINIMUMS.get(name, 1) - 1})  # type: ignore[arg-type]
 
 
 def test_a_reply_too_short_to_be_asked_for_is_refused_at_once():

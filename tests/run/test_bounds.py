@@ -65,7 +65,7 @@ def book():
     return book
 
 
-def dispatched(used, count: int, *, name: str = "") -> None:
+def dispatch_calls(used, count: int, *, name: str = "") -> None:
     """Fold and dispatch one reply with so many calls, without a provider or a store."""
     spec = (used() if used is book else used).spec
     said = tuple(
@@ -99,7 +99,7 @@ def dispatched(used, count: int, *, name: str = "") -> None:
     ids=["exclusive", "one resource", "read", "once", "unknown"],
 )  # fmt: skip
 def test_the_work_for_a_reply_grows_with_the_number_of_its_calls(used, name):
-    assert_growth(lambda count: lambda: dispatched(used, count, name=name), 150, 900, LINEAR_MAX)
+    assert_growth(lambda count: lambda: dispatch_calls(used, count, name=name), 150, 900, LINEAR_MAX)
 
 
 def test_a_thousand_calls_in_one_reply_all_run_in_order():
@@ -167,15 +167,15 @@ class Endless:
             yield self._chunk
 
 
-def asked(server: Endless, **options):
-    line = scripted("x")
+def make_endless_agent(server: Endless, **options):
+    line: Any = scripted("x")
     line = ModelConnection(model=line.model, codec=line.codec, transport=server)
     return Agent(line, attempts_max=1, **options).run_sync("go")
 
 
 def test_an_error_page_is_not_read_to_its_end():
     server = Endless(500, b"<p>Nothing but trouble here.</p>\n" * 1_000)
-    result = asked(server)
+    result = make_endless_agent(server)
     assert result.stop == "failed"
     assert "Nothing but trouble" in result.reason
     assert server.read < 2 * PAGE_BYTES_MAX
@@ -183,7 +183,7 @@ def test_an_error_page_is_not_read_to_its_end():
 
 def test_a_reply_that_is_too_long_is_given_up_and_not_asked_for_again():
     server = Endless(200, b": still here\n\n" * 1_000)
-    result = asked(server, reply_bytes_max=1_000_000)
+    result = make_endless_agent(server, reply_bytes_max=1_000_000)
     assert result.stop == "failed"
     assert "1,000,000 bytes (reply_bytes_max)" in result.reason
     assert server.read < 1_100_000
@@ -233,17 +233,17 @@ def long_log(length: int) -> list[Record]:
     return records
 
 
-def told(records: list[Record]) -> None:
+def print_records(records: list[Record]) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         SessionPrinter(colour=False).print_session("s", records)
 
 
 @pytest.mark.parametrize(
-    "work", [lambda log: list_entries("s", log), told, fold_log], ids=["cost", "show", "load"]
+    "work", [lambda log: list_entries("s", log), print_records, fold_log], ids=["cost", "show", "load"]
 )
 def test_a_long_log_is_read_in_linear_time(work):
     logs = {length: long_log(length) for length in (700, 4_200)}
-    assert_growth(lambda length: lambda: work(logs[length]), *logs, LINEAR_MAX)
+    assert_growth(lambda length: lambda: work(logs[length]), *logs, LINEAR_MAX)  # type: ignore[arg-type, call-arg]
 
 
 def test_the_share_of_a_tool_falls_when_its_results_are_cut():

@@ -45,7 +45,7 @@ class Cutting:
         self.closed_at, self.closed = 0.0, threading.Event()
 
     async def answer(self, reader, writer):
-        timeline = await self._simulator.answer(_outgoing(self.server.requests[-1]))
+        timeline = await self._simulator.answer(_parse_request(self.server.requests[-1]))
         head = [f"HTTP/1.1 {timeline.status} OK", "transfer-encoding: chunked"]
         head += [f"{name}: {value}" for name, value in timeline.headers]
         body = "\r\n".join(head).encode() + b"\r\n\r\n"
@@ -71,7 +71,7 @@ class Cutting:
         self.closed.clear()
 
 
-def _outgoing(request):
+def _parse_request(request):
     head, _, body = request.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     method, path, _ = first.split(" ")
@@ -93,7 +93,7 @@ async def turns(count):
         await asyncio.sleep(0)
 
 
-async def cancelled(agent, session, way, cutting, dice):
+async def cancel_run(agent, session, way, cutting, dice):
     """One run ended one way, at a random moment after the server said what it would; when that was."""
     budget = Budget(seconds=0.01) if way == "deadline" else None
     stream = agent.stream(f"!think A while.\n!say {WORDS}", session, budget=budget)
@@ -156,7 +156,7 @@ def test_cancels_at_random_points(tmp_path):
                 family, way = FAMILIES[seed % len(FAMILIES)], WAYS[seed // len(FAMILIES) % len(WAYS)]
                 session = f"{family} {seed}"
                 cutting.begin()
-                at = await cancelled(agents[family], session, way, cutting, dice)
+                at = await cancel_run(agents[family], session, way, cutting, dice)
                 if cutting.said.is_set():
                     assert await asyncio.to_thread(cutting.closed.wait, PATIENCE_SECONDS), (family, way, seed)
                     delays.append(cutting.closed_at - at)
@@ -184,7 +184,7 @@ async def _is_legal(agent, store, session):
     ended = next(record.event for record in reversed(await store.read(session)))
     assert isinstance(ended, e.RunEnded)
     failed = [record.event for record in await store.read(session) if isinstance(record.event, e.ModelFailed)]
-    usages = [event.usage for event in (ended, *failed) if event.usage is not None]
+    usages = [event.usage for event in (ended, *failed) if event.usage is not None]  # type: ignore[attr-defined]
     assert all(usage.incomplete for usage in usages)
     assert len(usages) == 1, (ended, failed)
     said = ended.partial_text.strip()

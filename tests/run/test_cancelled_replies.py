@@ -6,6 +6,7 @@ whole and asks for no tool is the answer of the resumed run; the model is not ca
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -109,7 +110,7 @@ class Life:
         self.prompt, options = SCENARIOS[scenario]
         self.bill, self.store, self.watcher = bill, SlowStore(), CancelAfter(count)
         model = AnsweringModel(bill).connect()
-        self.agent = Agent(model, store=self.store, watchers=[self.watcher], **options)
+        self.agent = Agent(model, store=self.store, watchers=[self.watcher], **options)  # type: ignore[arg-type]
 
     async def run(self):
         """The result; None if the run was cancelled before its end."""
@@ -265,7 +266,8 @@ class Guard:
 def test_a_hook_that_refused_decides_again_after_a_resume(point, count, is_killed):
     async def main():
         guard = Guard(point)
-        hooks = [SignReplies(), guard]
+        hooks: Any = [SignReplies(), guard]
+        store: Any
         agent, store = await run_until(count, e.HookDecided, prompt="!say secret", hooks=hooks)
         if is_killed:
             store = await kill_after(store, count)
@@ -283,7 +285,7 @@ def test_all_hooks_of_the_end_decide_about_a_run_that_a_later_hook_refused():
         pass
 
     first, last = SignReplies(), SignLate()
-    agent = Agent("sim:", hooks=[first, Guard("before_model"), last], store=MemoryStore())
+    agent: Any = Agent("sim:", hooks=[first, Guard("before_model"), last], store=MemoryStore())  # type: ignore[list-item]
     assert agent.run_sync("!say Done.").stop == "refused"
     assert (first.calls, last.calls) == (["before_model 1", "on_end refused"], ["on_end refused"])
 
@@ -328,8 +330,8 @@ class Name:
 def test_a_reply_does_not_end_a_run_that_is_resumed_with_another_output_type(mode, count, last, output):
     first, second = '{"order": 7, "cents": 90}', '{"name": "Ada"}'
     if mode == "tool":
-        first = call_reply(("Refund", {"order": 7, "cents": 90}))
-        second = call_reply(("Name", {"name": "Ada"})) if output else second
+        first = call_reply(("Refund", {"order": 7, "cents": 90}))  # type: ignore[assignment]
+        second = call_reply(("Name", {"name": "Ada"})) if output else second  # type: ignore[assignment]
 
     async def main():
         model = scripted(first, second, model="sim:ollama/x" if mode == "tool" else "sim:")

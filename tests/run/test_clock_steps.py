@@ -1,6 +1,7 @@
 """A wall clock that is set by a day, forward or back, changes nothing but the stamps of later sessions."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ class SteppedClock(FakeClock):
         return super().now()
 
 
-def stepping(clock, step, seconds=0.0):
+def make_clock_tool(clock, step, seconds=0.0):
     @tool
     async def set_clock() -> str:
         """Set the clock."""
@@ -47,7 +48,7 @@ def stepping(clock, step, seconds=0.0):
 def test_a_budget_in_seconds_counts_the_seconds_that_passed(step):
     clock, store = SteppedClock(), MemoryStore()
     script = scripted(call_reply(("set_clock", {})), "first", call_reply(("set_clock", {})), "second")
-    agent = Agent(script, tools=[stepping(clock, step, 40)], clock=clock, store=store)
+    agent = Agent(script, tools=[make_clock_tool(clock, step, 40)], clock=clock, store=store)
     assert agent.run_sync("go", session="s", budget=Budget(seconds=60)).text == "first"
     ended = agent.run_sync("again", session="s", budget=Budget(seconds=30))
     assert ended.stop == "seconds"
@@ -104,7 +105,7 @@ def test_a_question_expires_after_the_seconds_that_passed(step):
 def test_an_endpoint_rests_for_the_seconds_that_pass(step):
     clock, breakers = SteppedClock(), CircuitBreakers()
     down = Failure(kind="server", message="down", status=500)
-    line = scripted(*[down] * 20, "up again")
+    line: Any = scripted(*[down] * 20, "up again")
     line = ModelConnection(model=line.model, codec=line.codec, transport=line.transport, breakers=breakers)
     agent = Agent(line, clock=clock, attempts_max=8)
     assert agent.run_sync("go").stop == "failed"
@@ -122,7 +123,7 @@ def test_a_rate_limit_waits_at_most_one_period_after_a_step(step, kind, tmp_path
     store = MemoryStore() if kind == "memory" else str(tmp_path / "log.db")
     waits = []
     for number in range(6):
-        agent = Agent(scripted("ok"), store=store, clock=clock, rate_limits=[RateLimit(requests=2)])
+        agent = Agent(scripted("ok"), store=store, clock=clock, rate_limits=(RateLimit(requests=2),))
         before = clock.monotonic()
         assert agent.run_sync("go", session=f"s{number}").done
         waits.append(clock.monotonic() - before)
@@ -148,7 +149,7 @@ def test_a_clock_that_steps_back_lets_no_more_calls_through(step, kind, tmp_path
     store = MemoryStore() if kind == "memory" else str(tmp_path / "log.db")
     moments = []
     for number in range(10):
-        agent = Agent(scripted("ok"), store=store, clock=clock, rate_limits=[RateLimit(requests=2)])
+        agent = Agent(scripted("ok"), store=store, clock=clock, rate_limits=(RateLimit(requests=2),))
         assert agent.run_sync("go", session=f"s{number}").done
         moments.append(clock.monotonic())
         if number in (1, 4):

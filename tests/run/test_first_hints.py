@@ -12,9 +12,9 @@ from bridle.values.errors import MisuseError
 @pytest.mark.parametrize(
     ("make", "hint"),
     [
-        (lambda: Budget(dollars=1), "Budget has no limit 'dollars'; did you mean 'usd'?"),
-        (lambda: Limits(token=1), "Limits has no limit 'token'; did you mean 'tokens'?"),
-        (lambda: Limits(x=1), "Limits has no limit 'x'; it has: usd, tokens"),
+        (lambda: Budget(dollars=1), "Budget has no limit 'dollars'; did you mean 'usd'?"),  # type: ignore[call-arg]
+        (lambda: Limits(token=1), "Limits has no limit 'token'; did you mean 'tokens'?"),  # type: ignore[call-arg]
+        (lambda: Limits(x=1), "Limits has no limit 'x'; it has: usd, tokens"),  # type: ignore[call-arg]
         (
             lambda: Agent("claude"),
             "'claude' names no vendor; write VENDOR:MODEL, for example `anthropic:claude-",

@@ -1,5 +1,7 @@
 """Import and export of conversations."""
 
+from typing import Any
+
 import pytest
 
 from bridle import Agent, MisuseError, export_history, import_history, tool
@@ -9,7 +11,7 @@ from bridle.testing import scripted
 from bridle.values.events import Imported
 from bridle.values.message import Media, Message
 
-ANTHROPIC = [
+ANTHROPIC: list[Any] = [
     {"role": "user", "content": "What is 2 + 3?"},
     {
         "role": "assistant",
@@ -44,7 +46,7 @@ def test_it_comes_back_as_it_was():
     history = import_history("anthropic", ANTHROPIC)
     back = export_history("anthropic", history.messages)
     assert back[1]["content"] == ANTHROPIC[1]["content"]
-    assert {b["tool_use_id"] for b in back[2]["content"]} == {"toolu_1", "toolu_2"}
+    assert {b["tool_use_id"] for b in back[2]["content"]} == {"toolu_1", "toolu_2"}  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -73,8 +75,8 @@ def test_moving_in_and_out_needs_nothing_in_the_environment(monkeypatch, vendor)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_nobody_there_can_read_is_moved_as_words(family):
     held = {"type": "image", "source": {"type": "file", "file_id": "file_1"}}
-    asked = {"role": "user", "content": [held, {"type": "text", "text": "See?"}]}
-    history = import_history("anthropic", [asked])
+    asked: Any = {"role": "user", "content": [held, {"type": "text", "text": "See?"}]}
+    history: Any = import_history("anthropic", [asked])
     seen = Message(role="user", parts=(Media(kind="image", media_type="image/tiff", data="aGk="),))
     listed = export_history(family, (*history.messages, seen))
     assert ("file_1" in str(listed)) is (family == "anthropic")
@@ -148,7 +150,7 @@ def test_imported_calls_never_share_an_id_with_later_ones(family):
 
 # ── lists in another form than the vendor's that was named ──────────────────
 
-CHAT = [
+CHAT: list[Any] = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "What is 2 + 3?"},
     {
@@ -173,7 +175,7 @@ def moved_to(family):
 
 @pytest.mark.parametrize("listed", FAMILIES)
 @pytest.mark.parametrize("named", ["openai", "openai-chat", "anthropic", "gemini", "bedrock"])
-def test_a_list_is_read_in_the_form_it_has_whatever_vendor_is_named(listed, named):
+def test_a_list_is_read_in_its_own_form_for_any_named_vendor(listed, named):
     history = import_history(named, moved_to(listed))
     assert history.family == listed
     calls = [(call.name, call.arguments.replace(" ", "")) for m in history.messages for call in m.calls]
@@ -238,8 +240,13 @@ def test_a_whole_request_may_be_given(vendor, body):
 
 
 def test_what_no_other_wire_reads_is_listed():
-    found = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
-    history = import_history("openai", [{"role": "user", "content": "Search."}, found])
+    found: Any = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search"},
+    }
+    history: Any = import_history("openai", [{"role": "user", "content": "Search."}, found])
     assert any("'web_search_call' in message 2" in repair for repair in history.repairs)
 
 
@@ -251,9 +258,9 @@ def test_an_item_of_another_form_among_others_is_listed():
 
 def test_arguments_in_the_wrong_order_are_one_line():
     with pytest.raises(MisuseError, match="import_history takes a vendor name first"):
-        import_history(ANTHROPIC, "anthropic")
+        import_history(ANTHROPIC, "anthropic")  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="export_history takes a vendor name first"):
-        export_history(import_history("anthropic", ANTHROPIC).messages, "anthropic")
+        export_history(import_history("anthropic", ANTHROPIC).messages, "anthropic")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", ["words", b"words", None, 5, '{"messages": []}'])
@@ -278,7 +285,7 @@ def test_a_history_that_was_not_imported_is_one_line(given, way):
 
 
 def test_an_iterator_is_read_whole():
-    assert import_history("anthropic", iter(ANTHROPIC)) == import_history("anthropic", ANTHROPIC)
+    assert import_history("anthropic", iter(ANTHROPIC)) == import_history("anthropic", ANTHROPIC)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -358,7 +365,7 @@ def test_blank_words_of_the_model_are_left_out_and_listed(family, words):
         else {"role": user, "content": [{"text": text}] if family == "bedrock_converse" else text}
         for text in ("one", "two")
     )
-    history = import_history(family, [before, *told_by_family(words)[family], after])
+    history: Any = import_history(family, [before, *told_by_family(words)[family], after])  # type: ignore[list-item]
     assert [message.text for message in history.messages] == ["one", "two"]
     (note,) = history.repairs
     assert "m2" in note
@@ -375,8 +382,8 @@ def test_every_empty_form_of_an_anthropic_message_is_listed(content):
 
 def test_reasoning_that_led_to_nothing_is_not_called_blank_text():
     thought = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}]
-    listed = [{"role": "user", "content": "one"}, {"role": "assistant", "content": thought}]
-    history = import_history("anthropic", [*listed, {"role": "user", "content": "two"}])
+    listed: Any = [{"role": "user", "content": "one"}, {"role": "assistant", "content": thought}]
+    history: Any = import_history("anthropic", [*listed, {"role": "user", "content": "two"}])
     assert history.repairs == ("reasoning that led to nothing in m2 was left out",)
 
 
@@ -412,7 +419,7 @@ def test_members_and_parts_that_are_not_kept_are_listed(family, item, dropped):
     assert notes == ([f"not kept of item 1: {', '.join(dropped)}"] if dropped else [])
 
 
-USUAL = {
+USUAL: dict[str, Any] = {
     "anthropic": [
         {"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},

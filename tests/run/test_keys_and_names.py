@@ -22,7 +22,7 @@ VENDORS = {
 }
 
 
-def refused(model, status):
+def run_refused(model, status):
     """The reason a run ends with when this provider answers so."""
     located = find_model_by_name(model)
     transport = InProcessTransport(Simulator().answer)
@@ -34,7 +34,7 @@ def refused(model, status):
 
 @pytest.mark.parametrize("model", VENDORS)
 def test_a_refused_key_names_the_variable(model):
-    reason = refused(model, 401)
+    reason = run_refused(model, 401)
     assert VENDORS[model] in reason
     assert model in reason
     assert "\n" not in reason
@@ -42,14 +42,14 @@ def test_a_refused_key_names_the_variable(model):
 
 @pytest.mark.parametrize("model", VENDORS)
 def test_an_unknown_model_names_the_string(model):
-    reason = refused(model, 404)
+    reason = run_refused(model, 404)
     assert f"check the model string '{model}'" in reason
     assert "\n" not in reason
 
 
 @pytest.mark.refusals
 def test_a_model_at_another_address_names_the_address_too():
-    assert "http://127.0.0.1:9/v1" in refused("local:some-model@http://127.0.0.1:9/v1", 404)
+    assert "http://127.0.0.1:9/v1" in run_refused("local:some-model@http://127.0.0.1:9/v1", 404)
 
 
 @pytest.fixture

@@ -298,7 +298,9 @@ def test_a_result_without_the_key_is_the_same_object():
 
 
 @pytest.mark.parametrize(
-    "kind", sorted(GUARDED_EVENTS, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__
+    "kind",
+    sorted(GUARDED_EVENTS, key=lambda kind: kind.__name__),  # type: ignore[attr-defined]
+    ids=lambda kind: kind.__name__,
 )
 def test_every_guarded_event_can_be_redacted(kind):
     def fill(given, name=""):
@@ -329,7 +331,7 @@ def test_every_guarded_event_can_be_redacted(kind):
 
     tree = {**fill(types.type_info(kind)), **{
         each.encode_name: f"{each.name} {KEY}"
-        for each in types.type_info(kind).fields
+        for each in types.type_info(kind).fields  # type: ignore[attr-defined]
         if isinstance(each.type, types.StrType)
     }}  # fmt: skip
     event = msgspec.convert(tree, kind, strict=False)

@@ -43,7 +43,7 @@ class Slow:
         return replace(told, steps=tuple(beats), delay_seconds=2.0)
 
 
-async def asked(agent, store, *, stream):
+async def run_agent(agent, store, *, stream):
     if stream:
         async for _ in agent.stream("!say one two three", session="s"):
             pass
@@ -52,15 +52,15 @@ async def asked(agent, store, *, stream):
     return [record.event for record in await store.read("s")]
 
 
-def timed(model, *, stream, broken=0):
+def time_run(model, *, stream, broken=0):
     store, clock = MemoryStore(), FakeClock()
-    events = asyncio.run(asked(Slow(model, clock, broken=broken).agent(store), store, stream=stream))
+    events = asyncio.run(run_agent(Slow(model, clock, broken=broken).agent(store), store, stream=stream))
     return [event for event in events if isinstance(event, e.ModelReplied | e.ModelFailed)]
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_streamed_reply_is_timed_at_three_points(model):
-    (reply,) = timed(model, stream=True)
+    (reply,) = time_run(model, stream=True)
     latency = reply.latency
     assert latency.first_byte_seconds == 2.0
     assert latency.first_byte_seconds < latency.first_token_seconds <= latency.total_seconds
@@ -69,14 +69,14 @@ def test_a_streamed_reply_is_timed_at_three_points(model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_first_word_of_a_whole_reply_comes_with_its_last(model):
-    (reply,) = timed(model, stream=False)
+    (reply,) = time_run(model, stream=False)
     assert reply.latency.first_byte_seconds == 2.0
     assert reply.latency.first_token_seconds == reply.latency.total_seconds == 3.0
 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_failed_attempt_is_timed_as_well(stream):
-    failed, replied = timed(MODELS[0], stream=stream, broken=1)
+    failed, replied = time_run(MODELS[0], stream=stream, broken=1)
     assert isinstance(failed, e.ModelFailed)
     assert failed.latency.first_byte_seconds == 2.0
     assert failed.latency.total_seconds >= 2.0

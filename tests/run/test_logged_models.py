@@ -21,7 +21,7 @@ OPENAI = find_model_by_name("openai:gpt-6.1-sol")
 BAIT = "bait-key-of-the-person"
 
 
-def stored(tmp_path, model) -> str:
+def store_session(tmp_path, model) -> str:
     """A store with a session that names this model, as somebody else could have written it."""
     path = str(tmp_path / "foreign.db")
 
@@ -69,7 +69,7 @@ def bait():
 def test_an_address_from_a_log_is_not_asked_and_its_host_and_key_are_named(tmp_path, capsys, bait):
     host, came = bait
     endpoint = replace(OPENAI.endpoint, base_url=f"http://{host}/v1", custom_address=f"http://{host}/v1")
-    assert go_on(stored(tmp_path, replace(OPENAI, endpoint=endpoint)), "--seconds", "5") == 2
+    assert go_on(store_session(tmp_path, replace(OPENAI, endpoint=endpoint)), "--seconds", "5") == 2
     told = capsys.readouterr().err
     assert host in told
     assert "OPENAI_API_KEY" in told
@@ -98,7 +98,7 @@ def test_nothing_is_imported_because_of_a_log(tmp_path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     sim = find_model_by_name("sim:")
     endpoint = replace(sim.endpoint, app="bait_module:answer")
-    assert go_on(stored(tmp_path, replace(sim, endpoint=endpoint))) == 2
+    assert go_on(store_session(tmp_path, replace(sim, endpoint=endpoint))) == 2
     assert "logs cannot import code" in capsys.readouterr().err
 
 

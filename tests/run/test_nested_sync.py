@@ -7,6 +7,7 @@ import sys
 import threading
 import types
 import warnings
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_sync_tools_that_wait_for_runs_with_sync_tools_do_not_lock_one_another(c
         assert all_taken.wait(PATIENCE_SECONDS)
         return inner.run_sync("?").text
 
-    outer = Agent(scripted(*[call_reply(("nested", {})), "ok"] * count), tools=[nested])
+    outer = Agent(scripted(*[call_reply(("nested", {})), "ok"] * count), tools=[nested])  # type: ignore[arg-type]
     results = run_together(count, lambda number: outer.run("?", session=f"s{number}"))
     assert [each.messages[2].results[0].text for each in results] == [ANSWER] * count
 
@@ -198,7 +199,7 @@ def test_a_function_that_ends_before_a_run_that_it_started_leaves_the_count_of_s
     assert again.text == ANSWER
 
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, Any] = {
     "tool": lambda ask: {"tools": [tool(name="ask", timeout=None)(ask)]},
     "hook": lambda ask: {"hooks": [before_model(timeout=3600)(lambda run, request: ask() and None)]},
     "after": lambda ask: {"hooks": [after_model(timeout=3600)(lambda run, reply: ask() and None)]},
@@ -280,11 +281,11 @@ def test_a_function_that_found_no_thread_is_not_called_slow_and_the_run_does_not
             "facts": {"facts": lambda: {"fact": late()}},
             "instructions": {"instructions": lambda: late()},
             "hook": {
-                "hooks": [before_model(name="checks", timeout=seconds)(lambda run, request: late() and None)]
+                "hooks": [before_model(name="checks", timeout=seconds)(lambda run, request: late() and None)]  # type: ignore[arg-type, return-value]
             },
             "validator": {"validate": lambda answer: late() and None},
         }[kind]
-        return Agent(scripted("without it", ANSWER), **options, store=store)
+        return Agent(scripted("without it", ANSWER), **options, store=store)  # type: ignore[arg-type]
 
     def hold(query):
         entered.set()
@@ -439,7 +440,7 @@ def test_wrong_limits_are_refused(given):
         bridle.limit_threads(**given)
 
 
-ASYNC_FUNCTIONS = {
+ASYNC_FUNCTIONS: dict[str, Any] = {
     "tool": lambda ask: {"tools": [tool(name="ask", timeout=None)(ask)]},
     "hook": lambda ask: {"hooks": [before_model(timeout=3600)(ask)]},
     "instructions": lambda ask: {"instructions": ask},

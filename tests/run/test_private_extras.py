@@ -17,7 +17,7 @@ from bridle.values.errors import Failure
 from bridle.values.events import Configured, ModelReplied
 from bridle.values.request import Extra
 from bridle.watchers.console import Console
-from tests.run.private_settings import PHRASE, TOKEN, events, files_in, spied
+from tests.run.private_settings import PHRASE, TOKEN, connect_recorded, events, files_in
 
 FIELDS = {
     "anthropic/claude-sonnet-5-5": ("metadata", {"user_id": TOKEN}),
@@ -29,20 +29,20 @@ FIELDS = {
 TAGGED = FIELDS["openai-chat/gpt-6.1-sol"]
 
 
-def extra(name, value):
+def make_extra(name, value):
     return Extra(name=name, json=json.dumps(value))
 
 
 @pytest.mark.parametrize("wire", FIELDS)
 def test_the_provider_gets_the_value_and_no_log_recording_or_terminal_does(wire, tmp_path):
     name, value = FIELDS[wire]
-    connection, transport = spied(wire)
+    connection, transport = connect_recorded(wire)
     shown, noted = io.StringIO(), io.StringIO()
     with recording(tmp_path / "traffic.jsonl") as recorded:
         agent = Agent(
             recorded(connection),
             store=tmp_path / "log.db",
-            extras=[extra(name, value)],
+            extras=[make_extra(name, value)],
             watchers=[Console(shown, noted)],
         )
         assert agent.run_sync("!say Hello.", session="s").text == "Hello."
@@ -61,12 +61,14 @@ def test_the_provider_gets_the_value_and_no_log_recording_or_terminal_does(wire,
 def test_a_recording_without_the_value_is_replayed(tmp_path):
     path, model = tmp_path / "traffic.jsonl", "sim:openai-chat/gpt-6.1-sol"
     with recording(path) as recorded:
-        Agent(recorded(model), extras=[extra(*TAGGED)]).run_sync("!say Hello.")
-    assert Agent(replaying(path, model), extras=[extra(*TAGGED)]).run_sync("!say Hello.").text == "Hello."
+        Agent(recorded(model), extras=[make_extra(*TAGGED)]).run_sync("!say Hello.")
+    assert (
+        Agent(replaying(path, model), extras=[make_extra(*TAGGED)]).run_sync("!say Hello.").text == "Hello."
+    )
 
 
 def test_a_reply_that_repeats_the_credential_is_kept_without_it():
-    agent = Agent("sim:openai-chat/gpt-6.1-sol", extras=[extra(*TAGGED)])
+    agent = Agent("sim:openai-chat/gpt-6.1-sol", extras=[make_extra(*TAGGED)])
     result = agent.run_sync(f"!say {TOKEN} and {PHRASE}.", session="s")
     assert result.text == f"[key] and {PHRASE}.", "ordinary words are not taken out of a conversation"
     records = asyncio.run(agent.store.read("s"))
@@ -77,7 +79,7 @@ def test_an_error_that_repeats_any_value_is_kept_without_it(tmp_path):
     refusal = Failure(kind="invalid", message=f"metadata: {TOKEN} and {PHRASE} are not allowed", status=400)
     with recording(tmp_path / "traffic.jsonl") as recorded:
         model = recorded(scripted(refusal, model="openai-chat:gpt-6.1-sol"))
-        agent = Agent(model, store=tmp_path / "log.db", extras=[extra(*TAGGED)])
+        agent = Agent(model, store=tmp_path / "log.db", extras=[make_extra(*TAGGED)])
         result = agent.run_sync("Hello.", session="s")
         asyncio.run(agent.store.close())
     assert result.stop == "failed"
@@ -103,9 +105,9 @@ def test_a_recording_has_no_hidden_text_in_any_spelling(text, escaped):
 
 def test_words_that_prices_and_lifetimes_depend_on_stay_in_the_log():
     given = (
-        extra("service_tier", "priority"),
-        extra("cache_control", {"type": "ephemeral", "ttl": "1h"}),
-        extra("max_tool_calls", 3),
+        make_extra("service_tier", "priority"),
+        make_extra("cache_control", {"type": "ephemeral", "ttl": "1h"}),
+        make_extra("max_tool_calls", 3),
     )
     chain = ["sim:openai/gpt-6.1-sol", "sim:anthropic/claude-sonnet-5-5"]
     settings = Agent(chain, extras=given).settings
@@ -114,8 +116,8 @@ def test_words_that_prices_and_lifetimes_depend_on_stay_in_the_log():
 
 def test_given_again_the_extra_is_sent_again_and_nothing_is_recorded_about_it(tmp_path):
     for _ in range(2):
-        connection, transport = spied("openai-chat/gpt-6.1-sol")
-        agent = Agent(connection, store=tmp_path / "log.db", extras=[extra(*TAGGED)])
+        connection, transport = connect_recorded("openai-chat/gpt-6.1-sol")
+        agent = Agent(connection, store=tmp_path / "log.db", extras=[make_extra(*TAGGED)])
         agent.run_sync("!say Hello.", session="s")
         asyncio.run(agent.store.close())
         assert [body["metadata"] for body in transport.bodies] == [TAGGED[1]]
@@ -123,10 +125,10 @@ def test_given_again_the_extra_is_sent_again_and_nothing_is_recorded_about_it(tm
 
 
 def test_not_given_again_no_mark_is_sent_and_the_omission_is_an_event(tmp_path):
-    first = Agent("sim:openai-chat/gpt-6.1-sol", store=tmp_path / "log.db", extras=[extra(*TAGGED)])
+    first = Agent("sim:openai-chat/gpt-6.1-sol", store=tmp_path / "log.db", extras=[make_extra(*TAGGED)])
     first.run_sync("!say Hello.", session="s")
     asyncio.run(first.store.close())
-    connection, transport = spied("openai-chat/gpt-6.1-sol")
+    connection, transport = connect_recorded("openai-chat/gpt-6.1-sol")
     second = Agent(connection, store=tmp_path / "log.db")
     assert second.run_sync("!say Again.", session="s").text == "Again."
     asyncio.run(second.store.close())
@@ -137,7 +139,9 @@ def test_not_given_again_no_mark_is_sent_and_the_omission_is_an_event(tmp_path):
 
 def test_another_value_is_noticed_as_a_change(tmp_path):
     for value in (TOKEN, TOKEN[::-1]):
-        agent = Agent("sim:openai-chat/gpt-6.1-sol", store=tmp_path / "log.db", extras=[extra("user", value)])
+        agent = Agent(
+            "sim:openai-chat/gpt-6.1-sol", store=tmp_path / "log.db", extras=[make_extra("user", value)]
+        )
         agent.run_sync("!say Hello.", session="s")
         asyncio.run(agent.store.close())
     seen = events(tmp_path / "log.db")
@@ -150,8 +154,8 @@ def test_a_run_waiting_for_its_second_step_resumes_with_the_value(tmp_path):
     path = tmp_path / "log.db"
 
     def agent():
-        connection, transport = spied("openai-chat/gpt-6.1-sol")
-        return Agent(connection, store=path, extras=[extra(*TAGGED)]), transport
+        connection, transport = connect_recorded("openai-chat/gpt-6.1-sol")
+        return Agent(connection, store=path, extras=[make_extra(*TAGGED)]), transport
 
     first, _ = agent()
     first.run_sync("!say Hello.", session="s")
@@ -174,7 +178,7 @@ def test_a_run_waiting_for_its_second_step_resumes_with_the_value(tmp_path):
 def test_the_command_line_leaves_a_hidden_extra_out_and_reports_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     path = tmp_path / "log.db"
-    agent = Agent("sim:openai-chat/gpt-6.1-sol", store=path, extras=[extra(*TAGGED)])
+    agent = Agent("sim:openai-chat/gpt-6.1-sol", store=path, extras=[make_extra(*TAGGED)])
     agent.run_sync("!say Hello.", session="s")
     asyncio.run(agent.store.close())
     assert main(["run", "!say Again.", "--session", "s", "--store", str(path)]) == 0
@@ -189,7 +193,7 @@ def test_the_command_line_leaves_a_hidden_extra_out_and_reports_it(tmp_path, cap
 
 
 def test_a_mark_from_a_log_is_refused_as_an_extra():
-    marks = Agent("sim:openai-chat/gpt-6.1-sol", extras=[extra(*TAGGED)]).settings.extras
+    marks = Agent("sim:openai-chat/gpt-6.1-sol", extras=[make_extra(*TAGGED)]).settings.extras
     with pytest.raises(MisuseError, match="the extra 'metadata' comes from a log"):
         Agent("sim:openai-chat/gpt-6.1-sol", extras=marks)
 

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from bridle.values.events import Configured
 from bridle.values.message import Message, Text
 from bridle.values.request import Request, ToolSpec
 from bridle.watchers.console import Console
-from tests.run.private_settings import PHRASE, TOKEN, events, files_in, spied
+from tests.run.private_settings import PHRASE, TOKEN, connect_recorded, events, files_in
 
 LONG = " ".join(f"Rule {n}: look before you leap, and write down what you saw." for n in range(1_500))
 MCP = {
@@ -61,7 +62,7 @@ def close(agent):
 
 @pytest.mark.parametrize("wire", TOOLS)
 def test_the_provider_gets_the_definition_and_no_log_recording_or_terminal_does(wire, tmp_path):
-    connection, transport = spied(wire)
+    connection, transport = connect_recorded(wire)
     shown, noted = io.StringIO(), io.StringIO()
     with recording(tmp_path / "traffic.jsonl") as recorded:
         agent = Agent(
@@ -82,12 +83,12 @@ def test_the_provider_gets_the_definition_and_no_log_recording_or_terminal_does(
 
 def test_the_type_and_the_words_of_the_wire_stay_in_the_log():
     (spec,) = Agent(f"sim:{RESPONSES}", tools=[Hosted(MCP)]).settings.tools
-    shown = json.loads(spec.native)
+    shown = json.loads(spec.native)  # type: ignore[arg-type]
     assert (shown["type"], shown["require_approval"], list(shown)) == ("mcp", "never", list(MCP))
     assert {shown["server_url"], shown["authorization"], shown["headers"]["X-Note"]} == {"[hidden]"}
     plain = {"type": "web_search"}
     (spec,) = Agent(f"sim:{RESPONSES}", tools=[Hosted(plain)]).settings.tools
-    assert (json.loads(spec.native), spec.native_digest) == (plain, "")
+    assert (json.loads(spec.native), spec.native_digest) == (plain, "")  # type: ignore[arg-type]
 
 
 def test_an_error_that_repeats_any_value_is_kept_without_it(tmp_path):
@@ -105,7 +106,7 @@ def test_not_given_again_no_mark_is_sent_and_the_omission_is_an_event(tmp_path, 
     first = Agent(f"sim:{RESPONSES}", store=tmp_path / "log.db", tools=[Hosted(MCP)])
     first.run_sync("!say Hello.", session="s")
     close(first)
-    connection, transport = spied(RESPONSES)
+    connection, transport = connect_recorded(RESPONSES)
     second = Agent(connection, store=tmp_path / "log.db")
     assert second.run_sync("!say Again.", session="s").text == "Again."
     close(second)
@@ -185,7 +186,7 @@ class StoredPrompts:
             transport=InProcessTransport(self.answer),
             headers=(("x-goog-api-key", "AIzaSecretKeyOfThisTest0123"),),
         )
-        given = {"instructions": LONG, "tools": [Hosted(native)], "cache_by_name": True}
+        given: Any = {"instructions": LONG, "tools": [Hosted(native)], "cache_by_name": True}
         Agent(connection, store=self.store, clock=self.clock, **given).run_sync("Say yes.", session="s")
 
     def events(self, *kinds):

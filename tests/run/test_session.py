@@ -40,7 +40,7 @@ def agent(store):
     return Agent(scripted(call_reply(("pay", {})), "after all", "and on"), tools=[pay], store=store)
 
 
-def test_a_session_somebody_drives_is_not_taken_over_and_a_dead_one_is_free(tmp_path):
+def test_a_driven_session_is_not_taken_over_and_a_crashed_one_is_free(tmp_path):
     path = tmp_path / "log.db"
     other = subprocess.Popen([sys.executable, "-c", DRIVER, str(path)], stdout=subprocess.PIPE, text=True)
     assert other.stdout.readline() == "paying\n"

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -24,8 +25,9 @@ LOOK = call_reply(("look", {"at": "shelf"}))
 class Desk:
     """A run with one tool, which does something to the run while it works."""
 
-    def __init__(self, act: Callable[[RunHandle], object] = lambda run: None):
-        self.act, self.run = act, None
+    def __init__(self, act: Callable[[RunHandle], Any] = lambda run: None):
+        self.act = act
+        self.run: Any = None
 
     def agent(self, *replies, model=SCHEMA_MODELS[0], store=None, **options):
         @tool
@@ -103,7 +105,7 @@ def test_a_message_while_the_end_is_written_is_refused_with_the_next_step():
         with pytest.raises(
             MisuseError, match=r"the run has ended; send a new prompt with agent.run\(…, session='s'"
         ):
-            await store.task
+            await store.task  # type: ignore[misc]
         with pytest.raises(MisuseError, match="the run has ended"):
             await desk.run.steer("Hello?")
         with pytest.raises(MisuseError, match="the run has ended"):
@@ -118,10 +120,10 @@ def test_a_message_while_the_end_is_written_is_refused_with_the_next_step():
 def test_a_message_replaces_a_structured_answer_that_was_just_given(output):
     desk = Desk()
     store = Interjecting(desk, e.ModelReplied)
-    mode = Agent(SCHEMA_MODELS[0], output=output).settings.output.mode
+    mode: Any = Agent(SCHEMA_MODELS[0], output=output).settings.output.mode
     assert mode == ("native" if output is int else "tool")
     given = [1, 2] if output is int else [{"a": 1}, {"b": 2}]
-    values = [{"value": each} if output is int else each for each in given]
+    values: Any = [{"value": each} if output is int else each for each in given]
     replies = [json.dumps(value) if mode == "native" else call_reply(("dict", value)) for value in values]
     agent = Agent(scripted(*replies, model=SCHEMA_MODELS[0]), output=output, store=store)
     result = asyncio.run(desk.start(agent))
@@ -224,7 +226,6 @@ def test_a_paused_run_ends_after_its_step_and_resumes_as_if_nothing_had_been():
 def test_a_run_that_ends_anyway_is_not_paused():
     desk = Desk()
     store = Interjecting(desk, e.ModelAsked)
-    desk.steer = None
     agent = desk.agent("Apples.", store=store)
 
     class Pausing:
@@ -232,7 +233,7 @@ def test_a_run_that_ends_anyway_is_not_paused():
             await run.pause()
 
     async def main():
-        nonlocal run
+        nonlocal run  # type: ignore[misc]
         run = agent.stream("What is there?", "s").start()
         desk.run = Pausing()
         return await run.result()

@@ -22,7 +22,7 @@ KINDS = [
 
 
 @cache
-def counted(steps: int, *options: str) -> dict[str, dict[str, int]]:
+def count_instructions(steps: int, *options: str) -> dict[str, dict[str, int]]:
     command = [sys.executable, "-I", str(BENCH), "--json", "--steps", str(steps), *options]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
@@ -30,12 +30,12 @@ def counted(steps: int, *options: str) -> dict[str, dict[str, int]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_late_step_takes_no_more_calls_than_an_early_one(kind):
-    early, late = counted(STEPS)[kind], counted(STEPS_MORE)[kind]
+    early, late = count_instructions(STEPS)[kind], count_instructions(STEPS_MORE)[kind]
     assert late["all"] <= early["all"] * 1.005
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.endswith("/whole")])
 def test_a_late_step_takes_no_more_instructions_than_an_early_one(kind):
     """A search of all messages is one call, and does not show among them."""
-    found = counted(120, "--growth", kind)[kind]
+    found = count_instructions(120, "--growth", kind)[kind]
     assert found["late"] <= found["early"] * 1.025

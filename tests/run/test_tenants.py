@@ -18,7 +18,7 @@ from bridle.values.events import Forked, Prompted, Resumed
 RESERVED = ["notes:acme", "notes:", "budget:tenant:acme", "budget:x#1"]
 
 
-def talking(store, *words):
+def make_agent(store, *words):
     return Agent(scripted(*words), store=store)
 
 
@@ -26,7 +26,7 @@ def talking(store, *words):
 def test_reserved_names_are_refused_at_every_entry(name):
     store = MemoryStore()
     asyncio.run(Notes(store).add("Fridays.", tenant="acme"))
-    agent = talking(store, "one", "two")
+    agent = make_agent(store, "one", "two")
     agent.run_sync("go", session="s")
     before = asyncio.run(store.sessions(limit=100))
     entries = [
@@ -111,7 +111,7 @@ def test_another_tenant_cannot_go_on_fork_answer_or_read():
 
 
 def test_a_session_without_a_tenant_is_no_tenants():
-    agent = talking(MemoryStore(), "one", "two")
+    agent = make_agent(MemoryStore(), "one", "two")
     agent.run_sync("go", session="s")
     with pytest.raises(MisuseError, match="'acme'"):
         agent.run_sync("go on", session="s", tenant="acme")
@@ -119,7 +119,7 @@ def test_a_session_without_a_tenant_is_no_tenants():
 
 
 def test_a_fork_belongs_to_the_tenant_of_what_it_shares():
-    agent = talking(MemoryStore(), "one", "two")
+    agent = make_agent(MemoryStore(), "one", "two")
     agent.run_sync("go", session="s", tenant="acme")
     asyncio.run(agent.fork("s", new="f"))
     with pytest.raises(MisuseError, match="does not belong"):
@@ -131,7 +131,7 @@ def test_a_caller_who_says_so_crosses_and_it_is_recorded():
     from bridle import CrossTenant
 
     store = MemoryStore()
-    agent = talking(store, "one", "two", "three")
+    agent = make_agent(store, "one", "two", "three")
     agent.run_sync("go", session="s", tenant="acme")
     assert agent.run_sync("go on", session="s", tenant=CrossTenant("globex")).text == "two"
     fork = asyncio.run(agent.fork("s", new="f", tenant=CrossTenant("globex")))
@@ -194,7 +194,7 @@ def test_the_commands_keep_tenants_apart(tmp_path, capsys):
 
 
 def test_the_family_of_a_session_is_told_to_its_tenant_only():
-    agent = talking(MemoryStore(), "one", "two", "three")
+    agent = make_agent(MemoryStore(), "one", "two", "three")
     agent.run_sync("go", session="s", tenant="acme")
     asyncio.run(agent.fork("s", at=1, new="before"))
     asyncio.run(agent.fork("s", new="behind"))
@@ -216,7 +216,7 @@ def test_the_family_of_a_session_is_told_to_its_tenant_only():
 
 
 def test_the_notes_of_a_session_are_its_tenants():
-    agent = talking(MemoryStore(), "one")
+    agent = make_agent(MemoryStore(), "one")
     agent.run_sync("go", session="s", tenant="acme")
     kept = asyncio.run(agent.notes.add("Fridays.", session="s", tenant="acme"))
     assert asyncio.run(agent.notes.list(session="s", tenant="acme")) == (kept,)

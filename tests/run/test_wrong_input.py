@@ -109,9 +109,9 @@ REFUSED = {
     "extras as texts": (lambda: agent(extras=["top_k"]), r"a list of Extra\(…\), not"),
     "thinking as a text": (lambda: agent(thinking="low"), r"Thinking\(effort='low'\), .* not 'low'"),
     "sampling as a number": (lambda: agent().run_sync("x", sampling=0.5), r"Sampling\(temperature=0.5\)"),
-    "no model": (lambda: Agent(None), "no model was given"),
+    "no model": (lambda: Agent(None), "no model was given"),  # type: ignore[arg-type]
     "no model of a run": (lambda: agent().run_sync("x", model=None), "no model was given"),
-    "model of another type": (lambda: Agent(5), "a model is a name such as 'sim:', .* not 5"),
+    "model of another type": (lambda: Agent(5), "a model is a name such as 'sim:', .* not 5"),  # type: ignore[arg-type]
     "credential in a header of an endpoint": (
         lambda: Agent(at_endpoint(headers=(("x-api-key", "secret"),))),
         r"'x-api-key' .* would be written to the log; .*ModelConnection\(headers=…\)$",
@@ -122,7 +122,7 @@ REFUSED = {
     ),
     "hand-over without a list": (lambda: agent(handover="desk"), "`handover` must be a list .* not 'desk'"),
     "media of nothing": (lambda: Media.from_bytes(b""), "the data is empty"),
-    "media of a text": (lambda: Media.from_bytes("hello"), "takes bytes, not str"),
+    "media of a text": (lambda: Media.from_bytes("hello"), "takes bytes, not str"),  # type: ignore[arg-type]
     "media of another type": (
         lambda: Media.from_bytes(b"\x89PNG\r\n\x1a\n" + b"0" * 20, media_type="application/pdf"),
         "its data is image/png, not application/pdf",

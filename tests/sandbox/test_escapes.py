@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,7 +175,7 @@ def test_nothing_leaves_a_sandbox(attempt, mechanism, workspace, outside, victim
     if mechanism == "docker" and attempt.name.removesuffix(" beside the proxy") in DOCKER_ALLOWS:
         pytest.skip("docker allows it")
     elif mechanism == "docker":
-        sandbox = DockerSandbox(IMAGE, workspace, limits=LIMITS)
+        sandbox: Any = DockerSandbox(IMAGE, workspace, limits=LIMITS)
     elif problem := find_problem(mechanism):
         pytest.skip(f"{mechanism}: {problem}")
     elif attempt.name == NEEDS_GROUPS and not limits_all_memory_together():

@@ -8,7 +8,7 @@ import sys
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -70,7 +70,7 @@ def box(request, tmp_path, port):
     if problem := find_problem(request.param):
         pytest.skip(f"{request.param}: {problem}")
     (tmp_path / "work").mkdir()
-    hosts = {"allow": ["pypi.test"], "allow_private": [f"{HOST}:{port}"]}
+    hosts: Any = {"allow": ["pypi.test"], "allow_private": [f"{HOST}:{port}"]}
     return LocalSandbox(tmp_path / "work", mechanism=request.param, **hosts)
 
 
@@ -143,7 +143,7 @@ print(u.urlopen(f"http://localhost:{s.server_address[1]}/").status)
 def test_no_host_is_reached_unless_it_is_allowed(tmp_path):
     for wrong in ({"allow": ["https://a.org"]}, {"allow_private": ["a/b"]}, {"allow": ["*"]}):
         with pytest.raises(MisuseError, match="is not a host"):
-            LocalSandbox(tmp_path, **wrong)
+            LocalSandbox(tmp_path, **wrong)  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="network=True reaches every host"):
         find_sandbox(tmp_path, network=True, allow=["a.org"])
     wrapped = LocalSandbox(tmp_path).wrap(["true"], cwd=None, environment={})
@@ -175,7 +175,7 @@ class Proxied:
             self.asked.append(host)
             found = (names or {}).get(host)
             if found is None:
-                return real_names(host, port, *rest, flags=socket.AI_NUMERICHOST, **named)
+                return real_names(host, port, *rest, flags=socket.AI_NUMERICHOST, **named)  # type: ignore[misc]
             address = found[min(self.asked.count(host), len(found)) - 1]
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 

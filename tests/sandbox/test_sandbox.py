@@ -282,7 +282,7 @@ def test_an_agent_file_runs_its_commands_in_a_sandbox(box, workspace, tmp_path):
     (workspace / "agent.toml").write_text(
         f'model = "sim:"\nsandbox = true\n[policy]\nsandbox = "required"\n{entry}'
     )
-    assert bridle.load_agent(workspace / "agent.toml").tools["where"].workspace == workspace
+    assert bridle.load_agent(workspace / "agent.toml").tools["where"].workspace == workspace  # type: ignore[attr-defined]
     (workspace / "agent.toml").write_text(f'model = "sim:"\n[policy]\nsandbox = "required"\n{entry}')
     with pytest.raises(MisuseError, match="sandbox = true in the agent file"):
         bridle.load_agent(workspace / "agent.toml")

@@ -32,7 +32,7 @@ def guard(workspace):
     return lambda *protected: SettingsGuard(str(workspace), [str(path) for path in protected])
 
 
-async def until(look):
+async def wait_until(look):
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not look():
             await asyncio.sleep(0.01)
@@ -206,13 +206,13 @@ def test_new_settings_are_found_although_the_launcher_is_killed(box, workspace):
         program = RunningProcess(
             command, stdin=None, cwd=None, environment={}, output_bytes_max=10_000, grace=1, sandbox=box
         )
-        await until(lambda: (workspace / "made").exists())
+        await wait_until(lambda: (workspace / "made").exists())
         os.killpg(program._popen.pid, signal.SIGKILL)
         return await program.wait_for_end(None)
 
     ended = asyncio.run(kill())
     assert ended.exit_code == -9 and "killed before it reported new settings" in ended.stderr
-    asyncio.run(until(lambda: list((workspace / "sub").glob("bridle.toml.refused-*"))))
+    asyncio.run(wait_until(lambda: list((workspace / "sub").glob("bridle.toml.refused-*"))))
     assert not find_planted(workspace)
 
 
@@ -237,7 +237,7 @@ def test_a_server_that_swaps_a_folder_and_a_link_changes_nothing_outside(box, wo
 
     async def main():
         server = asyncio.create_task(run_process([sys.executable, "-c", SWAP, str(outside)], sandbox=box))
-        await until(lambda: (workspace / "ready").exists())
+        await wait_until(lambda: (workspace / "ready").exists())
         for _ in range(3):
             await run_process(["sh", "-c", plant], sandbox=box)
         server.cancel()

@@ -3,6 +3,7 @@
 import base64
 import struct
 import zlib
+from typing import Any
 
 from bridle import Agent, Media, Text, Thinking, tool
 from bridle.run.lineage import fork_session
@@ -95,8 +96,8 @@ EDIT = """!think The sum ignores prices; one line has to change.
 
 
 def make_agents(model="sim:"):
-    tools = [find_order, read_file, edit_file, chart, broken, refund]
-    thinking = Thinking(mode="adaptive", display="summarized")
+    tools: Any = [find_order, read_file, edit_file, chart, broken, refund]
+    thinking: Any = Thinking(mode="adaptive", display="summarized")
     shop = Agent(model, name="shop", tools=tools, instructions=SHOP, thinking=thinking)
     writer = Agent(model, name="writer", instructions="You write short, plain texts.")
     return {"shop": shop, "writer": writer}

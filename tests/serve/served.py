@@ -47,7 +47,7 @@ class Served:
 
 
 @contextmanager
-def serving(agents, store=None, make_app=make_host_app, **options):
+def serve_by_name(agents, store=None, make_app=make_host_app, **options):
     """Serve agents by name; yields the running server."""
     host = AgentHost(agents, store=store, **options)
     served = Served(host, make_app(host))

@@ -2,16 +2,17 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, ApprovalAnswered, Prompted, Resumed, RunEnded, external_tool, tool
+from bridle import Agent, ApprovalAnswered, Prompted, Resumed, external_tool, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.calls.approval import list_external_calls
 from bridle.run.context.resources import copy_agent
 from bridle.serve import answers
-from bridle.serve.client import ApiError, ServedEvent
+from bridle.serve.client import ApiError
 from bridle.stores import open_store
 from bridle.values.errors import Unusable
 from bridle.values.events import SubrunWaiting
@@ -19,6 +20,7 @@ from bridle.values.message import ToolResult
 from bridle.values.record import GENESIS, seal_record
 from tests.serve.server_process import ServerProcess
 from tests.serve.serving import free_port, serve_agents
+from tests.serve.waiting_runs import prompt_until_waiting, wait_for_end
 from tests.suite.command import bridle
 from tests.suite.in_loop import in_loop
 from tests.suite.patience import PATIENCE_SECONDS
@@ -36,29 +38,6 @@ def server(tmp_path, shared_log):
 def approve(folder, store, *options, command="approve"):
     """Answer with the command, in a process of its own."""
     return bridle(command, *options, "--store", store, "--json", cwd=folder, XDG_CONFIG_HOME=str(folder))
-
-
-async def wait_for_end(client, session, after=0):
-    """Wait until a run of the session has ended that was not there before."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        async for item in client.stream(session, after=after, until="never"):
-            if isinstance(item, ServedEvent) and isinstance(item.event, RunEnded):
-                return item.event.stop
-    raise AssertionError("the stream ended")
-
-
-async def prompt_until_waiting(client, prompt, session):
-    run = await client.prompt(prompt, session=session, new=True)
-    async for _ in client.stream(run.session, after=run.after):
-        pass
-    assert (await client.session(session)).summary.status == "waiting"
-    return await list_questions(client, session)
-
-
-async def list_questions(client, session):
-    """The open questions, and the number of the last record."""
-    detail = await client.session(session)
-    return (await client.approvals(session)).approvals, detail.summary.records
 
 
 @in_loop
@@ -138,7 +117,7 @@ def shop():
     return Agent("sim:", name="shop", tools=[pay, choose])
 
 
-def elsewhere(store):
+def make_answering_agent(store):
     """An agent as another process has it: it can only answer."""
     return Agent("sim:", store=store)
 
@@ -148,11 +127,11 @@ async def test_a_run_goes_on_once_no_question_is_open(shop, tmp_path):
     prompt = '!call pay {"usd": 1}\n!call pay {"usd": 2}\n!then\n!say paid'
     async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
         (first, second), after = await prompt_until_waiting(serving.client, prompt, "a")
-        store = open_store(tmp_path / "log.db")
-        await elsewhere(store).approve("a", first.id)
+        store: Any = open_store(tmp_path / "log.db")
+        await make_answering_agent(store).approve("a", first.id)
         # The server has seen the first answer before the second one is given.
         await asyncio.wait_for(store.wait_for_records("a", after), PATIENCE_SECONDS)
-        await elsewhere(store).reject("a", second.id)
+        await make_answering_agent(store).reject("a", second.id)
         assert await wait_for_end(serving.client, "a", after) == "done"
         resumed = [record for record in await store.read("a") if isinstance(record.event, Resumed)]
         assert (len(resumed), paid) == (1, [1])
@@ -169,12 +148,12 @@ async def test_answers_at_once_here_and_elsewhere_are_used_once(shop, tmp_path):
             (first, second), after = await prompt_until_waiting(serving.client, prompt, session)
             answered = await asyncio.gather(
                 serving.client.answer(session, first.id, "approve"),
-                elsewhere(store).approve(session, second.id),
+                make_answering_agent(store).approve(session, second.id),
                 return_exceptions=True,
             )
             for question, outcome in zip((first, second), answered, strict=True):
                 if isinstance(outcome, Exception):  # the other one had the session in that moment
-                    await elsewhere(store).approve(session, question.id)
+                    await make_answering_agent(store).approve(session, question.id)
             assert await wait_for_end(serving.client, session, after) == "done"
         assert sorted(paid) == [1] * 6 + [2] * 6
         await store.close()
@@ -186,7 +165,7 @@ async def test_a_run_that_waits_for_its_client_is_left_alone(shop, tmp_path):
     async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
         (question,), after = await prompt_until_waiting(serving.client, prompt, "a")
         store = open_store(tmp_path / "log.db")
-        await elsewhere(store).approve("a", question.id)
+        await make_answering_agent(store).approve("a", question.id)
         # The approved call runs; then the run waits for the result of the other one, and is not resumed again.
         assert await wait_for_end(serving.client, "a", after) == "waiting"
         (call,) = list_external_calls(fold_log(await store.read("a")).state)
@@ -260,7 +239,7 @@ async def test_a_run_of_an_engine_whose_questions_are_answered_one_by_one_is_lef
         first, second = (await serving.client.approvals("engines")).approvals
         reply = await serving.client.answer("engines", first.id, "approve")
         assert reply.run is None
-        await elsewhere(store).approve("engines", second.id)
+        await make_answering_agent(store).approve("engines", second.id)
         await wait_until(lambda: "engines" not in serving.host.answers)
         assert not [each for each in await store.read("engines") if isinstance(each.event, Resumed)]
         assert paid == []
@@ -291,7 +270,7 @@ async def test_a_run_that_another_process_held_for_a_moment_is_resumed(shop, tmp
             return await resume(session, *given, **named)
 
         resume, host.resume, host.store.is_leased = host.resume, note_failure, take_at_once
-        await elsewhere(store).approve("a", question.id)
+        await make_answering_agent(store).approve("a", question.id)
         await wait_until(lambda: tried)
         await wait_until(lambda: "a" not in host.runs)
         await held[0].__aexit__(None, None, None)
@@ -311,7 +290,7 @@ async def test_a_refused_answer_leaves_the_session_watched(shop, tmp_path):
             await serving.client.answer("a", "no such question", "reject", resume=False)
         assert "a" in serving.host.answers
         store = open_store(path)
-        await elsewhere(store).approve("a", question.id)
+        await make_answering_agent(store).approve("a", question.id)
         assert await wait_for_end(serving.client, "a", after) == "done"
         await store.close()
 
@@ -336,7 +315,7 @@ async def test_an_answer_is_noticed_after_the_store_has_failed_once(shop, tmp_pa
         async with host.answers.hold("a"):  # the watch begins again after this
             host.store.wait_for_records = fail_once
         await wait_until(lambda: failed)
-        await elsewhere(store).approve("a", question.id)
+        await make_answering_agent(store).approve("a", question.id)
         assert await wait_for_end(serving.client, "a", after) == "done"
         await store.close()
 

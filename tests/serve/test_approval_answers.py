@@ -12,7 +12,7 @@ from bridle.run.calls.verdicts import encode_edited, read_verdict
 from bridle.stores.memory import MemoryStore
 from bridle.watchers.console import Console
 from tests.serve.raw_http import send
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name
 
 PAID = []
 
@@ -72,7 +72,7 @@ def test_numbers_that_a_front_end_rounded_are_refused(asked, given):
 @pytest.mark.parametrize(("asked", "given"), [("1234567890123456789", 1234567890123456788), ("1.10", 1.1), ("7", 8),
                                               ("100", 100.0), ("9007199254740992", 9007199254740992), ("-0", 0)])  # fmt: skip
 def test_other_numbers_of_an_answer_are_taken(asked, given):
-    assert json.loads(encode_edited(f'{{"a": {asked}}}', {"a": given})) == {"a": given}
+    assert json.loads(encode_edited(f'{{"a": {asked}}}', {"a": given})) == {"a": given}  # type: ignore[arg-type]
 
 
 def answer_ag_ui(url, session, approval, given):
@@ -103,7 +103,7 @@ ENTRIES = {"AG-UI": answer_ag_ui, "Vercel": answer_vercel, "API": answer_api}
 
 @pytest.fixture(scope="module")
 def shop():
-    with serving({"shop": Agent("sim:", name="shop", tools=[pay])}, MemoryStore()) as served:
+    with serve_by_name({"shop": Agent("sim:", name="shop", tools=[pay])}, MemoryStore()) as served:
         yield served
 
 

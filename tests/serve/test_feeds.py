@@ -100,7 +100,7 @@ async def test_a_feed_holds_no_more_than_its_limits(monkeypatch):
         feed.publish(TextDelta(text="x"))
         assert len(feed._items) <= 20
     assert feed.take_after(-1, 100) is None
-    _, items = feed.take_after(-1, 498)
+    _, items = feed.take_after(-1, 498)  # type: ignore[misc]
     assert [item.seq for item in items if item.record is not None] == [499, 500]
 
 
@@ -206,5 +206,5 @@ async def test_a_delta_does_not_come_before_a_record_that_the_feed_has_missed():
     feed.publish(TextDelta(text="early"))
     await feed.fill()
     feed.publish(TextDelta(text="in time"))
-    _, items = feed.take_after(0, 0)
+    _, items = feed.take_after(0, 0)  # type: ignore[misc]
     assert [item.delta.text if item.delta else item.record.seq for item in items] == [1, 2, 3, "in time"]

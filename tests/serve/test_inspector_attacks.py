@@ -9,6 +9,7 @@ import base64
 import json
 import struct
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -120,12 +121,12 @@ async def find_success(page, canary, own):
     return [*page.canaries, *page.dialogs, *canary.hits, *foreign, *await page.evaluate(LOOK)]
 
 
-def put(value, payload):
+def replace_mark(value, payload):
     """The value with the payload in place of the mark; in JSON text it stays JSON."""
     if isinstance(value, dict):
-        return {put(name, payload): put(each, payload) for name, each in value.items()}
+        return {replace_mark(name, payload): replace_mark(each, payload) for name, each in value.items()}
     if isinstance(value, list):
-        return [put(each, payload) for each in value]
+        return [replace_mark(each, payload) for each in value]
     if not isinstance(value, str) or MARK not in value:
         return value
     inner = json.dumps(payload)[1:-1] if value.startswith("{") else payload
@@ -136,7 +137,7 @@ async def copy_with(store, source, session, payload, media=None):
     """Write the log of a session again with a payload everywhere, as if an attacker had made it."""
     head, records = GENESIS, []
     for record in await store.read(source):
-        data = put(json.loads(record.data), payload)
+        data = replace_mark(json.loads(record.data), payload)
         if data["type"] == "configured":
             data["settings"]["model"]["endpoint"]["headers"] = [["x-hostile", payload]]
         if media is not None and data["type"] == "prompted":
@@ -230,7 +231,7 @@ async def test_the_detectors_notice_attacks_that_succeed():
             assert any(sign in each for each in found), sign
 
 
-CONTENT = {
+CONTENT: dict[str, Any] = {
     "text": {name: (text, None) for name, text in TEXTS.items()},
     "media": {name: (name, media) for name, media in MEDIA.items()},
 }
@@ -465,4 +466,4 @@ async def test_the_policy_of_the_page_stops_what_was_injected_anyway():
 
 def test_there_are_seventy_attacks():
     kinds = (TEXTS, MEDIA, FROM_ELSEWHERE, INJECTED, HEADERS, PATHS, PLACES)
-    assert sum(map(len, kinds)) >= 70
+    assert sum(map(len, kinds)) >= 70  # type: ignore[arg-type]

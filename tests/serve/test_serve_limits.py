@@ -17,7 +17,7 @@ from bridle.serve.mcp import STREAMS_MAX, AgentTools
 from bridle.serve.options import ServeOptions
 from bridle.values.errors import MisuseError
 from tests.serve.raw_http import send
-from tests.serve.served import serving, serving_gateway
+from tests.serve.served import serve_by_name, serving_gateway
 from tests.suite.growth import assert_growth
 from tests.suite.patience import PATIENCE_SECONDS
 
@@ -34,7 +34,7 @@ BOMB = {
 
 @pytest.fixture
 def served():
-    with serving({"helper": Agent("sim:")}, options=ServeOptions(token=TOKEN)) as running:
+    with serve_by_name({"helper": Agent("sim:")}, options=ServeOptions(token=TOKEN)) as running:
         yield running
 
 

@@ -10,7 +10,7 @@ import bridle
 from bridle import Agent, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name
 from tests.suite.in_loop import in_loop
 from tests.suite.patience import PATIENCE_SECONDS
 
@@ -95,12 +95,12 @@ def test_protocol_over_http():
             await client.initialize()
             await talk(client)
 
-    with serving({"helper": Agent("sim:", tools=[look_up])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[look_up])}) as served:
         asyncio.run(run(served.url))
 
 
 def test_agent_uses_another_through_the_protocol():
-    with serving({"helper": Agent("sim:", tools=[look_up])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[look_up])}) as served:
         outer = Agent("sim:", tools=[bridle.mcp.server(f"{served.url}/mcp", name="team")])
         result = outer.run_sync('!call mcp__team__helper {"prompt": "!say from within"}\n!then\n!say done')
         results = [part for message in result.messages for part in message.results]
@@ -134,7 +134,7 @@ def test_cancelled_call_ends_the_run():
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
 
-    with serving({"helper": Agent("sim:", tools=[wait_long])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[wait_long])}) as served:
         asyncio.run(run(served.url))
         assert ended.wait(PATIENCE_SECONDS)
 
@@ -151,7 +151,7 @@ def test_token_guards_the_protocol_too():
     from bridle.serve.options import ServeOptions
     from tests.serve.raw_http import send
 
-    with serving({"helper": Agent("sim:")}, options=ServeOptions(token="t" * 20)) as served:
+    with serve_by_name({"helper": Agent("sim:")}, options=ServeOptions(token="t" * 20)) as served:
         assert send(f"{served.url}/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"}).status == 401
 
 

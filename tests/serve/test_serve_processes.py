@@ -36,7 +36,7 @@ async def watch(client, session):
     return [item async for item in client.stream(session) if isinstance(item, ServedEvent)]
 
 
-async def exists(path):
+async def wait_for_file(path):
     while not path.exists():
         await asyncio.sleep(0.02)
 
@@ -54,7 +54,7 @@ async def test_a_killed_server_resumes_its_runs_and_viewers_miss_nothing(server,
     for name in names:
         await client.prompt(WAITING.format(name=name), session=name, new=True)
     viewers = [asyncio.create_task(watch(client, name)) for name in names for _ in range(3)]
-    await exists(tmp_path / "go.started")
+    await wait_for_file(tmp_path / "go.started")
     while sum(path.count("run-") for path in [(tmp_path / "appended").read_text()]) < len(names):
         await asyncio.sleep(0.02)
     server.kill()
@@ -77,7 +77,7 @@ async def test_a_stopped_server_leaves_its_runs_resumable(server, tmp_path):
     server.options = ("--shutdown-seconds", "1")
     client = server.start()
     run = await client.prompt(WAITING.format(name="a"), session="a", new=True)
-    await exists(tmp_path / "go.started")
+    await wait_for_file(tmp_path / "go.started")
     assert "1 run ends after its step" in server.stop()
     assert server.process.returncode == 0
     store = open_store(tmp_path / "log.db")
@@ -100,7 +100,7 @@ async def test_a_payment_that_a_shutdown_interrupts_is_probed_at_the_next_start(
     server.options = ("--shutdown-seconds", "1")
     client = server.start()
     run = await client.prompt('!call pay {"number": 7}\n!then\n!say done', session="a", new=True)
-    await exists(tmp_path / "paid")
+    await wait_for_file(tmp_path / "paid")
     server.stop()
     store = open_store(tmp_path / "log.db")
     last = (await store.read("a"))[-1].event
@@ -123,7 +123,7 @@ async def test_a_payment_that_a_shutdown_interrupts_is_probed_at_the_next_start(
 async def test_a_run_between_steps_is_paused_at_shutdown(server, tmp_path):
     client = server.start()
     await client.prompt('!call wait_for {"name": "go"}\n!then\n!stall 0.2\n!say done', session="a", new=True)
-    await exists(tmp_path / "go.started")
+    await wait_for_file(tmp_path / "go.started")
     stopping = asyncio.create_task(asyncio.to_thread(server.stop))
     store = open_store(tmp_path / "log.db")
     while not any(
@@ -141,7 +141,7 @@ async def test_a_run_between_steps_is_paused_at_shutdown(server, tmp_path):
 async def test_without_resume_a_run_stays_as_it_is(server, tmp_path):
     client = server.start()
     await client.prompt(WAITING.format(name="a"), session="a", new=True)
-    await exists(tmp_path / "go.started")
+    await wait_for_file(tmp_path / "go.started")
     server.kill()
     (tmp_path / "go").touch()
     server.options = ("--no-resume",)
@@ -160,7 +160,7 @@ async def test_more_runs_than_may_run_at_once_are_resumed_one_after_the_other(se
     names = [f"run-{number}" for number in range(5)]
     for name in names:
         await client.prompt(WAITING.format(name=name), session=name, new=True)
-    await exists(tmp_path / "go.started")
+    await wait_for_file(tmp_path / "go.started")
     server.kill()
     (tmp_path / "go").touch()
     server.options = ("--runs", "1")
@@ -175,7 +175,7 @@ async def test_a_second_signal_ends_the_server_at_once(server, tmp_path):
     server.options = ("--shutdown-seconds", "600")
     client = server.start()
     await client.prompt(WAITING.format(name="a"), session="a", new=True)
-    await exists(tmp_path / "go.started")
+    await wait_for_file(tmp_path / "go.started")
     server.process.send_signal(signal.SIGINT)
     assert "Ctrl-C again" in await asyncio.to_thread(server.process.stderr.readline)
     server.process.send_signal(signal.SIGINT)
@@ -193,7 +193,7 @@ async def test_sessions_of_other_processes_are_streamed_and_controlled(server, t
     prompt = WAITING.format(name="x")
     other = subprocess.Popen([sys.executable, "-c", command, prompt], cwd=tmp_path)
     try:
-        await exists(tmp_path / "go.started")
+        await wait_for_file(tmp_path / "go.started")
         detail = await client.session("other")
         assert (detail.is_running, detail.is_live_here, detail.summary.status) == (True, False, "running")
         viewer = asyncio.create_task(watch(client, "other"))

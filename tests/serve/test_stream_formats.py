@@ -4,6 +4,7 @@
 """
 
 import json
+from typing import Any
 
 import aiohttp
 import pytest
@@ -23,7 +24,8 @@ from bridle.serve.streams.ag_ui import AgUiAdapter
 from bridle.serve.streams.ui_messages import UiMessageAdapter
 from bridle.stores.memory import MemoryStore
 from bridle.values import events as e
-from bridle.values.message import Origin, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
+from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall, ToolResult
+from bridle.values.model import Origin
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.result import AttemptRestarted, CallReady, ReasoningDelta, TextDelta, ToolCallDelta
 from tests.serve.serving import serve_agents
@@ -50,7 +52,7 @@ def make_run(reasoning, text, calls, *, restarts=False):
             pieces.append(delta(ToolCallDelta(index=index, name="look", arguments=part, call_id=f"c{index}")))
         call = ToolCall(id=f"c{index}", name="look", arguments=ARGUMENTS)
         pieces.append(delta(CallReady(index=index, call=call)))
-    parts = [Reasoning(text="".join(reasoning))] if reasoning else []
+    parts: Any = [Reasoning(text="".join(reasoning))] if reasoning else []
     parts += [Text(text="".join(text))] if text else []
     parts += [ToolCall(id=f"c{index}", name="look", arguments=ARGUMENTS) for index in range(calls)]
     reply = Reply(parts=tuple(parts), stop=Stop.DONE, origin=ORIGIN)
@@ -226,7 +228,7 @@ async def test_a_router_is_mounted_in_another_application(tmp_path):
     mounted = router(Agent("sim:", name="shop", tools=[look]), store=tmp_path / "log.db")
     app = Starlette(
         routes=[StarletteMount("/agents", mounted)],
-        lifespan=lambda app: mounted.router.lifespan_context(mounted),
+        lifespan=lambda app: mounted.router.lifespan_context(mounted),  # type: ignore[arg-type]
     )
     async with serve(app) as url:
         client = Client(f"{url}/agents")
@@ -386,12 +388,12 @@ def shown_by_version_7(chunks):
                 del parts[len(parts) - parts[::-1].index("step") :]
                 inputs.clear()
             case "text-start" | "reasoning-start":
-                parts.append({"id": chunk["id"], "kind": chunk["type"].partition("-")[0], "text": ""})
+                parts.append({"id": chunk["id"], "kind": chunk["type"].partition("-")[0], "text": ""})  # type: ignore[arg-type]
             case "text-delta" | "reasoning-delta":
-                [part] = [each for each in parts if each != "step" and each.get("id") == chunk["id"]]
+                [part] = [each for each in parts if each != "step" and each.get("id") == chunk["id"]]  # type: ignore[attr-defined]
                 part["text"] += chunk["delta"]
             case "tool-input-start":
-                parts.append({"call": chunk["toolCallId"]})
+                parts.append({"call": chunk["toolCallId"]})  # type: ignore[arg-type]
             case "tool-input-available":
                 inputs.append({"call": chunk["toolCallId"]})
     assert all(each in parts for each in inputs)
@@ -442,6 +444,42 @@ def test_parts_that_came_with_version_7_are_sent_to_it_only(version):
         assert chunks["steering-message"]["parts"] == [{"type": "text", "text": "be brief"}]
     else:
         assert "steering-message" not in chunks
+
+
+def test_a_message_of_a_person_stays_when_version_7_takes_a_step_back():
+    """`reset-step` removes all parts of the step: the message was shown, and gone after the next attempt."""
+    items = [
+        record(e.Prompted(parts=(Text(text="go"),))),
+        record(e.ModelAsked(step=1, attempt=1, digest="d")),
+        delta(TextDelta(text="void")),
+        record(e.Steered(message="be brief", by="ann")),
+        delta(AttemptRestarted(attempt=2, reason="cut", is_text_void=True)),
+        delta(AttemptRestarted(attempt=3, reason="cut", is_text_void=True)),
+        record(e.ModelReplied(reply=Reply(parts=(Text(text="ok"),), stop=Stop.DONE, origin=ORIGIN))),
+        record(e.RunEnded(stop="done")),
+    ]
+    chunks = frames(UiMessageAdapter("s", 7), items)
+    last = max(at for at, chunk in enumerate(chunks) if chunk["type"] == "reset-step")
+    steering = [chunk for chunk in chunks[last:] if chunk["type"] == "steering-message"]
+    assert [chunk["parts"][0]["text"] for chunk in steering] == ["be brief"]
+    assert len({chunk["id"] for chunk in chunks if chunk["type"] == "steering-message"}) == 1
+
+
+@pytest.mark.parametrize(("answer", "approved"), [("approve", True), ("reject", False), ("done", True)])
+@pytest.mark.parametrize("version", [6, 7])
+def test_an_answer_that_was_given_elsewhere_is_shown_to_version_7(version, answer, approved):
+    """A page that reconnects showed buttons for a call that somebody had approved and that was running."""
+    items = [
+        record(e.Prompted(parts=(Text(text="go"),))),
+        record(e.ApprovalAsked(call_id="c0", binding="b", rule="asks")),
+        record(e.ApprovalAnswered(call_id="c0", binding="b", answer=answer, reason="why", by="ann")),
+        record(e.ApprovalAnswered(call_id="c9", binding="of an earlier message", answer=answer)),
+    ]
+    chunks = frames(UiMessageAdapter("s", version), items)
+    [asked] = [chunk for chunk in chunks if chunk["type"] == "tool-approval-request"]
+    shown = [chunk for chunk in chunks if chunk["type"] == "tool-approval-response"]
+    response = {"type": "tool-approval-response", "approvalId": asked["approvalId"], "approved": approved}
+    assert shown == ([{**response, "reason": "why"}] if version == 7 else [])
 
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -49,7 +49,7 @@ def photo(where: str) -> tuple[Text | Media, ...]:
     return Text(text=f"saw {where}"), Media(kind="image", media_type="image/png", data=PIXEL_PNG)
 
 
-def redacting(request: Request) -> Reply:
+def reply_redacted(request: Request) -> Reply:
     """The brain, whose every thought is followed by one that nobody may read."""
     reply = reply_to(request)
     parts = []
@@ -84,7 +84,9 @@ class Watched:
         self.asked.append(outgoing)
         reply = await self.simulator.answer(outgoing)
         if reply.status >= 400:
-            self.refusals.append(told(HttpReply(status=reply.status, headers=(), frames=(reply.body,))))
+            self.refusals.append(
+                error_message(HttpReply(status=reply.status, headers=(), frames=(reply.body,)))
+            )
         return reply
 
     async def say(self, words: str, store, *, stream: bool = False):
@@ -103,15 +105,15 @@ class Watched:
             last = event
         return last.result
 
-    def again(self, change: Callable[[Body], object]) -> tuple[int, str]:
+    def again(self, change: Callable[[Body], Any]) -> tuple[int, str]:
         """The last request once more, changed: the status, and what is said when it is refused."""
         outgoing = self.asked[-1]
         body = json.loads(outgoing.body)
         change(body)
         reply = answer_statelessly(replace(outgoing, body=json.dumps(body).encode()), self.brain)
-        return reply.status, told(reply) if reply.status >= 400 else ""
+        return reply.status, error_message(reply) if reply.status >= 400 else ""
 
 
-def told(reply: HttpReply) -> str:
+def error_message(reply: HttpReply) -> str:
     body = json.loads(b"".join(reply.frames))
     return body.get("error", body)["message"]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from bridle.ports.codec import HttpReply
 from bridle.ports.transport import OutgoingRequest, ResponseTimeline
@@ -32,13 +33,13 @@ FAMILIES = sorted(MODELS)
 LOOK = ToolSpec(name="look", parameters='{"type":"object","properties":{"city":{"type":"string"}}}')
 
 
-def question(family: str, prompt: str, *, stream: bool = True, **fields: object) -> Request:
+def question(family: str, prompt: str, *, stream: bool = True, **fields: Any) -> Request:
     said = Message(role="user", parts=(Text(text=prompt),), id="m1")
     fields = {"tools": (LOOK,), "max_tokens": 500, **fields}
     return Request(model=MODELS[family], messages=(said,), stream=stream, **fields)
 
 
-def outgoing(request: Request) -> OutgoingRequest:
+def make_outgoing(request: Request) -> OutgoingRequest:
     encoded = load_codec(request.model.endpoint.family).encode(request)
     return OutgoingRequest(
         method=encoded.method,
@@ -48,11 +49,11 @@ def outgoing(request: Request) -> OutgoingRequest:
     )
 
 
-def put(simulator: Simulator, request: Request) -> ResponseTimeline:
-    return asyncio.run(simulator.answer(outgoing(request)))
+def send_request(simulator: Simulator, request: Request) -> ResponseTimeline:
+    return asyncio.run(simulator.answer(make_outgoing(request)))
 
 
-def told(request: Request, timeline: ResponseTimeline | HttpReply) -> Reply | Failure:
+def decode_answer(request: Request, timeline: ResponseTimeline | HttpReply) -> Reply | Failure:
     """What a client makes of an answer."""
     headers = {name.lower(): value for name, value in timeline.headers}
     decoder = load_codec(request.model.endpoint.family).new_decoder(request, timeline.status, headers)

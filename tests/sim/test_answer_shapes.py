@@ -1,6 +1,7 @@
 """Every form in which clients ask for JSON gets JSON from the simulator."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from bridle.ports.transport import OutgoingRequest
 from bridle.run.sync import run_in_background
 from bridle.sim.simulator import Simulator
 
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"city": {"type": "string"}},
     "required": ["city"],

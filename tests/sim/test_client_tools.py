@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from bridle.providers.catalogue import find_model
 from bridle.sim.simulator import Simulator
 from bridle.values.message import Message, Text, ToolCall, ToolResult
 from bridle.values.request import Request, ToolChoice, ToolSpec
-from tests.sim.sim_families import outgoing, put, told
+from tests.sim.sim_families import decode_answer, make_outgoing, send_request
 
 PATCH = {
     "type": "custom",
@@ -34,7 +35,7 @@ SCRIPT = '!call apply_patch {"input": "*** Begin Patch\\n+{\\"a\\": 1}\\n"}\n!th
 WORDS = '*** Begin Patch\n+{"a": 1}\n'
 
 
-def ask(simulator: Simulator, path: str, body: dict[str, object], *, stream: bool) -> list[dict[str, object]]:
+def ask(simulator: Simulator, path: str, body: dict[str, Any], *, stream: bool) -> list[dict[str, Any]]:
     """The JSON of an answer, or of every event of a streamed one."""
     sent = {**body, "stream": stream}
     asked = OutgoingRequest(
@@ -52,7 +53,7 @@ def ask(simulator: Simulator, path: str, body: dict[str, object], *, stream: boo
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
-def items_of(events: list[dict[str, object]]) -> list[dict[str, object]]:
+def items_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     last = events[-1]
     return last.get("response", last)["output"]
 
@@ -146,7 +147,7 @@ def test_our_client_reads_a_free_text_call_and_sends_it_back(name, stream):
     asked = Message(role="user", parts=(Text(text=SCRIPT),), id="m1")
     request = Request(model=model, messages=(asked,), tools=(tool,), stream=stream, max_tokens=500)
     simulator = Simulator()
-    reply = told(request, put(simulator, request))
+    reply = decode_answer(request, send_request(simulator, request))
     (call,) = [part for part in reply.parts if isinstance(part, ToolCall)]
     assert json.loads(call.arguments) == {"input": WORDS}
     numbered = tuple(
@@ -158,8 +159,10 @@ def test_our_client_reads_a_free_text_call_and_sends_it_back(name, stream):
     said = Message(role="assistant", parts=numbered, id="m2", origin=reply.origin, stop=reply.stop)
     done = Message(role="tool", parts=(ToolResult(call_id="c1", parts=(Text(text="patched"),)),), id="m3")
     again = Request(model=model, messages=(asked, said, done), tools=(tool,), stream=stream, max_tokens=500)
-    assert b"custom_tool_call_output" in outgoing(again).body or b'"custom":{' in outgoing(again).body
-    final = told(again, put(simulator, again))
+    assert (
+        b"custom_tool_call_output" in make_outgoing(again).body or b'"custom":{' in make_outgoing(again).body
+    )
+    final = decode_answer(again, send_request(simulator, again))
     assert "".join(part.text for part in final.parts if isinstance(part, Text)) == "Done."
 
 
@@ -169,11 +172,11 @@ def test_a_forced_free_text_tool_is_named_as_what_it_is():
     asked = Message(role="user", parts=(Text(text="Edit the file."),), id="m1")
     forced = ToolChoice(mode="tool", name="apply_patch")
     request = Request(model=model, messages=(asked,), tools=tools, tool_choice=forced, max_tokens=500)
-    sent = outgoing(request)
+    sent = make_outgoing(request)
     assert json.loads(sent.body)["tool_choice"] == {"type": "custom", "custom": {"name": "apply_patch"}}
     read = load_codec("openai_chat").decode_request(
         HttpRequest(path="/v1/chat/completions", body=sent.body, headers=())
     )
     assert read.tool_choice == forced
-    reply = told(request, put(Simulator(), request))
+    reply = decode_answer(request, send_request(Simulator(), request))
     assert [part.name for part in reply.parts if isinstance(part, ToolCall)] == ["apply_patch"]

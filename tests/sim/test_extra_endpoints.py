@@ -11,7 +11,7 @@ from bridle.ports.transport import OutgoingRequest
 from bridle.sim.gemini.cached_contents import billed_token_seconds
 from bridle.sim.simulator import Simulator
 from bridle.testing import FakeClock
-from tests.sim.sim_families import MODELS, outgoing, put, question, told
+from tests.sim.sim_families import MODELS, decode_answer, make_outgoing, question, send_request
 
 GPT, CLAUDE, GEMINI = (MODELS[family].id for family in ("openai_responses", "anthropic", "gemini"))
 VERSION = ("anthropic-version", "2023-06-01")
@@ -29,7 +29,7 @@ def ask(simulator, text, **fields):
     return knock(simulator, "POST", "/v1/responses", body)
 
 
-def said(response):
+def output_text(response):
     return response["output"][-1]["content"][0]["text"]
 
 
@@ -62,7 +62,7 @@ def test_models_are_listed_in_the_words_of_whoever_is_asked(url, headers, found)
 def test_tokens_are_counted_as_they_are_charged():
     simulator = Simulator()
     request = question("anthropic", "Count me", tools=())
-    charged = told(request, put(simulator, request)).usage.input
+    charged = decode_answer(request, send_request(simulator, request)).usage.input
     body = {"model": CLAUDE, "messages": [{"role": "user", "content": "Count me"}]}
     assert knock(simulator, "POST", "/v1/messages/count_tokens", body, VERSION) == (
         200,
@@ -130,8 +130,8 @@ def test_a_conversation_grows_by_itself():
     simulator = Simulator()
     _, made = knock(simulator, "POST", "/v1/conversations", {"metadata": {"x": "y"}})
     place = f"/v1/conversations/{made['id']}"
-    assert said(ask(simulator, "!say One", conversation=made["id"])[1]) == "One"
-    assert said(ask(simulator, "!say Two", conversation={"id": made["id"]})[1]) == "Two"
+    assert output_text(ask(simulator, "!say One", conversation=made["id"])[1]) == "One"
+    assert output_text(ask(simulator, "!say Two", conversation={"id": made["id"]})[1]) == "Two"
     items = knock(simulator, "GET", f"{place}/items?order=asc")[1]["data"]
     assert [item["role"] for item in items] == ["user", "assistant", "user", "assistant"]
     assert len({item["id"] for item in items}) == 4
@@ -161,17 +161,17 @@ def test_compaction_leaves_what_people_said_and_one_sealed_item():
 
 def test_a_stream_without_events_is_a_list():
     request = question("gemini", "!say one two")
-    asked = outgoing(request)
+    asked = make_outgoing(request)
     plain = OutgoingRequest(
         method="POST", url=asked.url.partition("?")[0], headers=asked.headers, body=asked.body
     )
     answer = asyncio.run(Simulator().answer(plain))
     assert isinstance(json.loads(answer.body), list)
-    assert told(request, answer).text == "one two"
+    assert decode_answer(request, answer).text == "one two"
 
 
 @pytest.mark.refusals
-def test_a_door_nobody_has_is_not_found():
+def test_an_unknown_path_is_not_found():
     simulator = Simulator()
     assert knock(simulator, "GET", "/v1/nothing")[0] == 404
     assert len(simulator.refusals) == 1
@@ -284,7 +284,7 @@ def test_a_side_door_reads_only_json(url, headers, says):
 
 @pytest.mark.refusals
 def test_a_packed_body_is_unpacked_and_a_broken_one_refused():
-    sent = outgoing(question("anthropic", "!say Hi", stream=False, tools=()))
+    sent = make_outgoing(question("anthropic", "!say Hi", stream=False, tools=()))
 
     def answered(body, packing):
         headers = (*sent.headers, ("Content-Encoding", packing))
@@ -329,7 +329,7 @@ def test_lists_come_a_page_at_a_time():
 @pytest.mark.parametrize("family", ["openai_responses", "openai_chat"])
 def test_pieces_of_a_stream_are_padded_unless_nobody_wants_it(family):
     request = question(family, '!say One two three.\n!call look {"city": "Oslo"}', max_tokens=None)
-    sent = outgoing(request)
+    sent = make_outgoing(request)
 
     def answered(**more):
         body = json.loads(sent.body)
@@ -341,6 +341,6 @@ def test_pieces_of_a_stream_are_padded_unless_nobody_wants_it(family):
     padded, bare = answered(), answered(include_obfuscation=False)
     assert padded.body.count(b'"obfuscation":"') >= 2
     assert b"obfuscation" not in bare.body.replace(b"include_obfuscation", b"")
-    one, other = told(request, padded), told(request, bare)
+    one, other = decode_answer(request, padded), decode_answer(request, bare)
     assert one.text == other.text == "One two three."
     assert [call.arguments for call in one.calls] == [call.arguments for call in other.calls]

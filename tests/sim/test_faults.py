@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from bridle.testing import FakeClock
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Reply, Stop
-from tests.sim.sim_families import FAMILIES, MODELS, put, question, told
+from tests.sim.sim_families import FAMILIES, MODELS, decode_answer, question, send_request
 
 PROMPT = '!say Let me look.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n!say Done.'
 SSE = tuple(family for family in FAMILIES if family != "bedrock_converse")
@@ -31,7 +32,7 @@ EXISTS = {
 """Where a fault is one of some wires only."""
 
 
-def happens(name: str, family: str, *, stream: bool) -> bool:
+def can_happen(name: str, family: str, *, stream: bool) -> bool:
     if name in STREAM_ONLY:
         return stream
     if name == "truncated-json":
@@ -46,10 +47,10 @@ def happens(name: str, family: str, *, stream: bool) -> bool:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_happens_once_where_it_can_and_then_all_is_well(name, family, stream):
     simulator, request = Simulator(faults=[name]), question(family, PROMPT, stream=stream)
-    plain = told(request, put(Simulator(), request))
-    timeline = put(simulator, request)
-    assert simulator.injected_faults == ([name] if happens(name, family, stream=stream) else [])
-    heard = told(request, timeline)
+    plain: Any = decode_answer(request, send_request(Simulator(), request))
+    timeline = send_request(simulator, request)
+    assert simulator.injected_faults == ([name] if can_happen(name, family, stream=stream) else [])
+    heard = decode_answer(request, timeline)
     assert isinstance(heard, Reply | Failure)
     if not simulator.injected_faults or FAULTS[name].is_harmless:
         assert heard == plain
@@ -60,11 +61,12 @@ def test_a_fault_happens_once_where_it_can_and_then_all_is_well(name, family, st
         )
         assert heard != plain or pauses or name == "wrong-finish"
     if simulator.injected_faults:
-        assert uncached(told(request, put(simulator, request))) == uncached(plain)
+        reply: Any = decode_answer(request, send_request(simulator, request))
+        assert drop_cache_counts(reply) == drop_cache_counts(plain)
         simulator.check_finished()
 
 
-def uncached(heard: Reply) -> Reply:
+def drop_cache_counts(heard: Reply) -> Reply:
     """The reply as if nothing had been cached: an answer that was cut had begun, and wrote its prompt."""
     usage = replace(heard.usage, input=heard.usage.prompt, cache_read=0, cache_write=0)
     return replace(heard, usage=usage)
@@ -74,8 +76,8 @@ def uncached(heard: Reply) -> Reply:
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
 def test_statuses_come_with_and_without_a_wait(family, status):
     request = question(family, PROMPT)
-    bare = told(request, put(Simulator(faults=[f"error-{status}"]), request))
-    wait = told(request, put(Simulator(faults=[f"error-{status}-wait:9"]), request))
+    bare = decode_answer(request, send_request(Simulator(faults=[f"error-{status}"]), request))
+    wait = decode_answer(request, send_request(Simulator(faults=[f"error-{status}-wait:9"]), request))
     assert (bare.status, bare.retry_after_seconds) == (status, None)
     assert (wait.status, wait.retry_after_seconds) == (status, 9)
 
@@ -83,9 +85,9 @@ def test_statuses_come_with_and_without_a_wait(family, status):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_wait_may_be_told_as_a_date(family):
     request, simulator = question(family, PROMPT), Simulator(faults=["error-429-date:90"], clock=FakeClock())
-    timeline = put(simulator, request)
+    timeline = send_request(simulator, request)
     assert dict(timeline.headers)["retry-after"] == "Fri, 15 Jan 2027 08:01:30 GMT"
-    heard = told(request, timeline)
+    heard = decode_answer(request, timeline)
     assert (heard.kind, heard.status, heard.retry_after_seconds) == ("rate_limited", 429, 90)
 
 
@@ -135,16 +137,16 @@ EXPECTED = {
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_fault_is_heard_as_what_it_is(name, family):
-    if not happens(name, family, stream=True):
+    if not can_happen(name, family, stream=True):
         return
     request = question(family, PROMPT)
-    heard = told(request, put(Simulator(faults=[name]), request))
+    heard = decode_answer(request, send_request(Simulator(faults=[name]), request))
     assert EXPECTED[name](heard), heard
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_reset_breaks_the_connection_at_that_byte(family):
-    timeline = put(Simulator(faults=["reset:25"]), question(family, PROMPT))
+    timeline = send_request(Simulator(faults=["reset:25"]), question(family, PROMPT))
     assert len(timeline.body) == 25
     assert timeline.steps[-1] == ConnectionCut(reset=True)
 
@@ -152,7 +154,7 @@ def test_a_reset_breaks_the_connection_at_that_byte(family):
 def test_faults_come_in_the_order_planned_one_an_answer():
     simulator = Simulator(faults=["error-500", "quota", "refusal"])
     request = question("anthropic", PROMPT)
-    heard = [told(request, put(simulator, request)) for _ in range(4)]
+    heard = [decode_answer(request, send_request(simulator, request)) for _ in range(4)]
     assert [getattr(each, "kind", None) or each.stop for each in heard] == [
         "server", "quota", Stop.REFUSED, Stop.TOOLS,
     ]  # fmt: skip
@@ -161,25 +163,25 @@ def test_faults_come_in_the_order_planned_one_an_answer():
 def test_a_fault_waits_for_an_answer_it_can_happen_to():
     simulator = Simulator(faults=["duplicate-call"])
     words, calls = question("anthropic", "!say no call"), question("anthropic", "!call look {}")
-    assert told(words, put(simulator, words)).text == "no call"
-    assert len(told(calls, put(simulator, calls)).calls) == 2
+    assert decode_answer(words, send_request(simulator, words)).text == "no call"
+    assert len(decode_answer(calls, send_request(simulator, calls)).calls) == 2
 
 
-def struck(seed: int, prompts: list[str]) -> dict[str, str]:
+def list_struck(seed: int, prompts: list[str]) -> dict[str, str]:
     simulator = Simulator(faults=["error-500=0.3", "reset=0.3"], seed=seed)
     found = {}
     for prompt in prompts:
         before = len(simulator.injected_faults)
-        put(simulator, question("anthropic", f"!say {prompt}"))
+        send_request(simulator, question("anthropic", f"!say {prompt}"))
         found[prompt] = "".join(simulator.injected_faults[before:])
     return found
 
 
 def test_chance_follows_the_seed_and_the_conversation_not_the_order():
     prompts = [f"number {number}" for number in range(60)]
-    found = struck(1, prompts)
-    assert found == struck(1, prompts[::-1])
-    assert found != struck(2, prompts)
+    found = list_struck(1, prompts)
+    assert found == list_struck(1, prompts[::-1])
+    assert found != list_struck(2, prompts)
     counts = {name: list(found.values()).count(name) for name in ("error-500", "reset", "")}
     assert all(count >= 5 for count in counts.values()), counts
 
@@ -211,6 +213,6 @@ def test_a_run_outlives_any_fault_but_those_that_are_the_end(name, family):
 
 
 @pytest.mark.parametrize("text", ["nothing", "reset:x", "reset=2", "RESET", "", "reset:1:2"])
-def test_a_fault_nobody_knows_is_misuse(text):
+def test_an_unknown_fault_is_misuse(text):
     with pytest.raises(MisuseError, match=re.escape(repr(text))):
         parse_faults([text])

@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from bridle.sim import http2
-from bridle.sim.server import ServerLimits, serve_simulator
+from bridle.sim.server import serve_simulator
+from bridle.sim.server_limits import ServerLimits
 from bridle.sim.simulator import Simulator
 
 pytest.importorskip("h2", reason="needs h2: pip install 'bridle[http2]'")
@@ -159,7 +160,7 @@ def test_the_rules_for_requests_are_those_of_http_1(request_, status):
     assert talk(ask, ServerLimits(body_bytes=1_000))[0] == status
 
 
-def test_a_name_that_somebody_made_point_here_is_refused():
+def test_a_foreign_host_name_is_refused():
     simulator = Simulator()
     status, body = talk(lambda client: ask_once(client, host="evil.example"), simulator=simulator)
     assert (status, simulator.refusals) == (421, [])

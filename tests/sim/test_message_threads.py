@@ -106,7 +106,7 @@ def test_a_later_prompt_and_cache_marks_go_on():
         assert (status, reply["content"][0]["text"]) == (200, f"{word}.")
 
 
-def told(answer):
+def describe_error(answer):
     status, body = answer
     return status, body["error"].get("details", {}).get("error_code"), body["error"]["message"]
 
@@ -115,15 +115,15 @@ def told(answer):
 def test_what_is_not_held_is_not_continued():
     client = Client()
     say = [{"role": "user", "content": "!say Hello."}]
-    assert told(client.ask(say, {"type": "continue", "previous_message_id": "msg_x"}))[:2] == (
+    assert describe_error(client.ask(say, {"type": "continue", "previous_message_id": "msg_x"}))[:2] == (
         404,
         "thread_not_found",
     )
     _, first = client.create("!say One.")
     assert client.ask(say, next_of(first))[0] == 200
-    assert told(client.ask(say, next_of(first)))[:2] == (400, "thread_already_continued")
+    assert describe_error(client.ask(say, next_of(first)))[:2] == (400, "thread_already_continued")
     _, unheld = client.ask(say, None)
-    assert told(client.ask(say, next_of(unheld)))[:2] == (404, "thread_not_found")
+    assert describe_error(client.ask(say, next_of(unheld)))[:2] == (404, "thread_not_found")
 
 
 @pytest.mark.refusals
@@ -134,7 +134,7 @@ def test_a_thread_is_forgotten_after_five_minutes():
     _, second = client.ask([{"role": "user", "content": "!say Two."}], next_of(first))
     client.clock.advance(301)
     again = client.ask([{"role": "user", "content": "!say Three."}], next_of(second))
-    assert told(again)[:2] == (404, "thread_not_found")
+    assert describe_error(again)[:2] == (404, "thread_not_found")
 
 
 @pytest.mark.refusals
@@ -142,19 +142,22 @@ def test_what_belongs_to_the_thread_is_neither_repeated_nor_changed():
     client = Client()
     say = [{"role": "user", "content": "!say Two."}]
     _, first = client.create("!say One.")
-    assert told(client.ask(say, next_of(first), tools=TOOLS))[2].startswith("tools: ")
-    assert told(client.ask(say, next_of(first), system="Be brief."))[2].startswith("system: ")
-    assert told(client.ask(say, next_of(first), model="claude-opus-5-5"))[1] == "thread_fingerprint_mismatch"
+    assert describe_error(client.ask(say, next_of(first), tools=TOOLS))[2].startswith("tools: ")
+    assert describe_error(client.ask(say, next_of(first), system="Be brief."))[2].startswith("system: ")
+    assert (
+        describe_error(client.ask(say, next_of(first), model="claude-opus-5-5"))[1]
+        == "thread_fingerprint_mismatch"
+    )
     assert client.ask(say, next_of(first))[0] == 200
     beside = client.ask(
         say, {"type": "create"}, context_management={"edits": [{"type": "clear_tool_uses_20250919"}]}
     )
-    assert told(beside)[0] == 400
+    assert describe_error(beside)[0] == 400
 
 
 @pytest.mark.refusals("preview-fields")
 def test_without_the_preview_there_are_no_threads():
-    status, _, message = told(Client(beta="").create("!say One."))
+    status, _, message = describe_error(Client(beta="").create("!say One."))
     assert (status, message) == (400, "thread: Extra inputs are not permitted")
 
 

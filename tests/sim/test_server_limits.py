@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from bridle.sim.server import ServerLimits, serve_simulator
+from bridle.sim.server import serve_simulator
+from bridle.sim.server_limits import ServerLimits
 from bridle.sim.simulator import Simulator
 
 PATIENCE_SECONDS = 10
@@ -61,7 +62,7 @@ def exchange(*pieces, limits=None, simulator=None):
     return asyncio.run(talk())
 
 
-def parsed(answer):
+def parse_answer(answer):
     start, _, body = answer.partition(b"\r\n\r\n")
     return int(start.split()[1]), body
 
@@ -70,7 +71,7 @@ def parsed(answer):
     "host", ["127.0.0.1", "127.0.0.1:8090", "localhost", "LOCALHOST:1", "[::1]:8090", "127.0.0.2"]
 )
 def test_names_of_this_machine_are_answered(host):
-    status, body = parsed(exchange(head(Host=host) + BODY))
+    status, body = parse_answer(exchange(head(Host=host) + BODY))
     assert status == 200
     assert b"hello" in body
 
@@ -89,9 +90,9 @@ def test_names_of_this_machine_are_answered(host):
         None,
     ],
 )
-def test_a_name_that_somebody_made_point_here_is_refused_in_one_line(host):
+def test_a_foreign_host_name_is_refused_in_one_line(host):
     simulator = Simulator()
-    status, body = parsed(exchange(head(Host=host) + BODY, simulator=simulator))
+    status, body = parse_answer(exchange(head(Host=host) + BODY, simulator=simulator))
     assert status in (400, 421)
     assert body.count(b"\n") <= 1
     assert b"hello" not in body
@@ -99,7 +100,7 @@ def test_a_name_that_somebody_made_point_here_is_refused_in_one_line(host):
 
 
 def test_a_second_host_is_refused():
-    status, body = parsed(exchange(head(Host=["127.0.0.1", "evil.example"]) + BODY))
+    status, body = parse_answer(exchange(head(Host=["127.0.0.1", "evil.example"]) + BODY))
     assert status in (400, 421)
     assert b"hello" not in body
 
@@ -113,7 +114,7 @@ def test_a_second_host_is_refused():
 def test_a_body_that_is_not_said_to_be_json_is_refused_in_the_familys_words(family, content_type):
     simulator = Simulator()
     path = ADDRESSES[family]
-    status, body = parsed(exchange(head(path, Content_Type=content_type) + BODY, simulator=simulator))
+    status, body = parse_answer(exchange(head(path, Content_Type=content_type) + BODY, simulator=simulator))
     assert status == (400 if family.startswith("openai") else 415)
     told = json.loads(body)
     assert "application/json" in told.get("error", told)["message"]
@@ -123,12 +124,12 @@ def test_a_body_that_is_not_said_to_be_json_is_refused_in_the_familys_words(fami
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
 def test_json_is_json_with_parameters_and_in_capitals(content_type):
-    assert parsed(exchange(head(Content_Type=content_type) + BODY))[0] == 200
+    assert parse_answer(exchange(head(Content_Type=content_type) + BODY))[0] == 200
 
 
 def test_a_request_without_a_body_needs_no_content_type():
     asked = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nanthropic-version: 2023-06-01\r\nConnection: close\r\n\r\n"
-    assert parsed(exchange(asked))[0] == 200
+    assert parse_answer(exchange(asked))[0] == 200
 
 
 SLOW = ServerLimits(header_seconds=0.05, body_seconds=0.05)
@@ -136,14 +137,14 @@ SLOW = ServerLimits(header_seconds=0.05, body_seconds=0.05)
 
 @pytest.mark.parametrize("pieces", [[b"P"], [b"POST /v1/mess"], [head()[:-1]], [head()[:-4], b"\r\n"]])
 def test_a_head_that_does_not_end_is_given_up(pieces):
-    assert parsed(exchange(*pieces, limits=SLOW))[0] == 408
+    assert parse_answer(exchange(*pieces, limits=SLOW))[0] == 408
 
 
 def test_a_client_that_says_nothing_is_hung_up_on():
     assert exchange(limits=SLOW) == b""
 
 
-def test_every_byte_does_not_begin_the_time_anew():
+def test_a_byte_does_not_restart_the_timeout():
     """A client that sends one byte at a time, for as long as it is let."""
 
     async def drip():
@@ -158,7 +159,7 @@ def test_every_byte_does_not_begin_the_time_anew():
             return answer
 
     answer = asyncio.run(asyncio.wait_for(drip(), PATIENCE_SECONDS))
-    assert answer.exception() is not None or parsed(answer.result())[0] == 408
+    assert answer.exception() is not None or parse_answer(answer.result())[0] == 408
 
 
 @pytest.mark.parametrize("joined", [True, False])
@@ -179,7 +180,7 @@ def test_the_second_head_on_a_connection_is_timed_too(joined):
     assert joined or b"HTTP/1.1 408 " in rest
 
 
-def test_empty_lines_before_a_head_do_not_begin_the_time_anew():
+def test_empty_lines_before_a_head_do_not_restart_the_timeout():
     async def drip():
         async with serve_simulator(Simulator(), limits=SLOW) as url:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
@@ -191,12 +192,12 @@ def test_empty_lines_before_a_head_do_not_begin_the_time_anew():
             return answer
 
     answer = asyncio.run(asyncio.wait_for(drip(), PATIENCE_SECONDS))
-    assert answer.exception() is not None or parsed(answer.result())[0] in (400, 408)
+    assert answer.exception() is not None or parse_answer(answer.result())[0] in (400, 408)
 
 
 @pytest.mark.parametrize("sent", [b"", b"{", BODY[:-1]])
 def test_a_body_that_does_not_arrive_is_given_up(sent):
-    status, body = parsed(exchange(head(), sent, limits=SLOW))
+    status, body = parse_answer(exchange(head(), sent, limits=SLOW))
     assert status == 408
     assert body.count(b"\n") == 1
 
@@ -205,10 +206,10 @@ def test_a_head_may_be_so_long_and_no_longer():
     limits = ServerLimits(header_bytes=2_000)
     fits = head(x_long="x" * (2_000 + 4 - len(head(x_long=""))))
     assert len(fits) == 2_004
-    assert parsed(exchange(fits + BODY, limits=limits))[0] == 200
+    assert parse_answer(exchange(fits + BODY, limits=limits))[0] == 200
     longer = fits.replace(b"x-long: ", b"x-long: x")
-    assert parsed(exchange(longer + BODY, limits=limits))[0] == 431
-    assert parsed(exchange(longer[:-2], limits=limits))[0] == 431
+    assert parse_answer(exchange(longer + BODY, limits=limits))[0] == 431
+    assert parse_answer(exchange(longer[:-2], limits=limits))[0] == 431
 
 
 @pytest.mark.parametrize("at", range(1, 5))
@@ -229,7 +230,7 @@ def test_a_head_whose_end_is_split_is_counted_right(at):
             writer.close()
             return answer
 
-    assert parsed(asyncio.run(talk()))[0] == 200
+    assert parse_answer(asyncio.run(talk()))[0] == 200
 
 
 @pytest.mark.refusals
@@ -243,7 +244,7 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(family, declared):
     else:
         chunk = b"400\r\n" + b" " * 1024 + b"\r\n"
         pieces = [head(path, Content_Length=None, Transfer_Encoding="chunked"), chunk]
-    status, body = parsed(exchange(*pieces, limits=limits))
+    status, body = parse_answer(exchange(*pieces, limits=limits))
     assert status == 413
     told = json.loads(body)
     assert told.get("error", told)["message"]
@@ -254,6 +255,6 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(family, declared):
 @pytest.mark.refusals("body-size")
 def test_what_a_family_says_it_takes_is_told_by_its_own_rule():
     large = BODY[:-1] + b" " * (33 * 1024 * 1024) + b"}"
-    status, body = parsed(exchange(head(body=large) + large))
+    status, body = parse_answer(exchange(head(body=large) + large))
     assert status == 413
     assert json.loads(body)["error"]["message"] == "Request exceeds the maximum size"

@@ -18,7 +18,7 @@ from bridle.sim.signatures import digest_value, open_signature, sign_note
 from bridle.sim.simulator import Simulator
 from bridle.stores.memory import MemoryStore
 from tests.sim.rules.rule_examples import find_examples
-from tests.sim.sealed_talk import BLIND, SCRIPT, Body, Watched, redacting, told
+from tests.sim.sealed_talk import BLIND, SCRIPT, Body, Watched, error_message, reply_redacted
 from tests.sim.sim_families import answer_statelessly
 
 FAMILIES = tuple(family for family in ALL_FAMILIES if signature_rules(family))
@@ -129,7 +129,7 @@ def test_untouched_conversations_are_taken(talks, name):
 
 @pytest.mark.parametrize("name", [BOUND, FREE, CLOUD, CLOUD_FREE])
 def test_what_nobody_may_read_goes_back_too(name):
-    watched = talk(name, redacting)
+    watched = talk(name, reply_redacted)
     sent = watched.asked[-1].body
     assert sent.count(b'"redacted_thinking"' if "anthropic/" in name else b'"redactedContent"') == 5
 
@@ -362,7 +362,7 @@ def with_body(watched: Watched, body: Body):
 
 def test_a_sibling_of_the_latest_reply_left_out():
     for name, says in ((BOUND, ""), (CLOUD, CLOUD_SAYS), (FREE, ""), (CLOUD_FREE, CLOUD_SAYS)):
-        watched = talk(name, redacting, prompts=1)
+        watched = talk(name, reply_redacted, prompts=1)
 
         def change(body: Body) -> None:
             content = body["messages"][-2]["content"]
@@ -386,7 +386,10 @@ def test_thoughts_that_do_not_fit_may_be_dropped_on_request(talks):
     headed = replace(
         bare, headers=(*bare.headers, ("anthropic-beta", "thinking-binding-controls-2026-08-01"))
     )
-    assert told(answer_statelessly(bare)) == "thinking.adaptive.block_binding: Extra inputs are not permitted"
+    assert (
+        error_message(answer_statelessly(bare))
+        == "thinking.adaptive.block_binding: Extra inputs are not permitted"
+    )
     assert answer_statelessly(headed).status == 200
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
@@ -31,16 +32,16 @@ FIRST_MODELS = {model.endpoint.name: model.id for model in reversed(known_models
 TOOLS = [demo_tools.calculate, demo_tools.get_weather, demo_tools.search_files, demo_tools.read_file]
 
 
-def sent(request: Request, address: str = "") -> HttpReply:
+def send_request(request: Request, address: str = "") -> HttpReply:
     encoded = load_codec(request.model.endpoint.family).encode(request)
     outgoing = OutgoingRequest(
         method=encoded.method, url=address + encoded.path, headers=encoded.headers, body=encoded.body
     )
     timeline = asyncio.run(answer(outgoing))
-    return HttpReply(status=timeline.status, headers=timeline.headers, frames=timeline.steps)
+    return HttpReply(status=timeline.status, headers=timeline.headers, frames=timeline.steps)  # type: ignore[arg-type]
 
 
-def decoded(request: Request, reply: HttpReply) -> Reply:
+def decode_reply(request: Request, reply: HttpReply) -> Reply:
     decoder = load_codec(request.model.endpoint.family).new_decoder(
         request, reply.status, dict(reply.headers)
     )
@@ -49,15 +50,15 @@ def decoded(request: Request, reply: HttpReply) -> Reply:
     return decoder.close()
 
 
-def asked(prompt: str, model: Model = DEFAULT, **fields: object) -> Request:
+def make_request(prompt: str, model: Model = DEFAULT, **fields: Any) -> Request:
     return Request(
         model=model, messages=(Message(role="user", parts=(Text(text=prompt),), id="m1"),), **fields
     )
 
 
-def refused(request: Request) -> tuple[int | None, str]:
+def expect_refusal(request: Request) -> tuple[int | None, str]:
     with pytest.raises(ProviderError) as caught:
-        decoded(request, sent(request))
+        decode_reply(request, send_request(request))
     return caught.value.failure.status, caught.value.failure.message
 
 
@@ -66,12 +67,12 @@ def refused(request: Request) -> tuple[int | None, str]:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_scripted_reply_arrives_as_it_was_written(stream):
-    request = asked(
+    request = make_request(
         '!think Let me see.\n!say Look:\n!call look {"at": "the ü"}\n!call look {}',
         stream=stream,
         thinking=Thinking(mode="adaptive", display="summarized"),
     )
-    reply = decoded(request, sent(request))
+    reply = decode_reply(request, send_request(request))
     thought, text, *calls = reply.parts
     assert isinstance(thought, Reasoning)
     assert (thought.text, bool(thought.signature)) == ("Let me see.", True)
@@ -90,26 +91,26 @@ def test_a_scripted_reply_arrives_as_it_was_written(stream):
     "prompt", ["!say Hello there", "!think Hm.\n!call look {}", "What is 2 + 2?", "!say", "Hi"]
 )
 def test_streamed_and_whole_say_the_same(prompt):
-    streamed, whole = asked(prompt, stream=True), asked(prompt, stream=False)
-    assert decoded(streamed, sent(streamed)) == decoded(whole, sent(whole))
-    assert len(sent(streamed).frames) > len(sent(whole).frames) == 1
+    streamed, whole = make_request(prompt, stream=True), make_request(prompt, stream=False)
+    assert decode_reply(streamed, send_request(streamed)) == decode_reply(whole, send_request(whole))
+    assert len(send_request(streamed).frames) > len(send_request(whole).frames) == 1
 
 
 def test_the_same_request_gets_the_same_bytes():
-    assert sent(asked("What is 2 + 2?")) == sent(asked("What is 2 + 2?"))
+    assert send_request(make_request("What is 2 + 2?")) == send_request(make_request("What is 2 + 2?"))
 
 
 @pytest.mark.parametrize(
     "address", ["", "sim://anthropic", "http://127.0.0.1:8080", "http://localhost/some/path"]
 )
 def test_it_answers_wherever_it_is_reached(address):
-    request = asked("!say Here")
-    assert decoded(request, sent(request, address)).text == "Here"
+    request = make_request("!say Here")
+    assert decode_reply(request, send_request(request, address)).text == "Here"
 
 
 def test_an_address_of_a_family_that_does_not_exist_is_misuse():
     with pytest.raises(MisuseError, match="unheard_of"):
-        sent(asked("!say Here"), "sim://unheard_of")
+        send_request(make_request("!say Here"), "sim://unheard_of")
 
 
 def test_another_path_is_not_found():
@@ -126,23 +127,23 @@ def test_any_brain_can_be_put_in():
         origin = Origin(family="f", endpoint="e", model=request.model.id)
         return Reply(parts=(Text(text=request.messages[-1].text.upper()),), stop=Stop.DONE, origin=origin)
 
-    request = asked("louder")
+    request = make_request("louder")
     encoded = load_codec("anthropic").encode(request)
     outgoing = OutgoingRequest(method="POST", url=encoded.path, headers=encoded.headers, body=encoded.body)
-    assert decoded(request, answer_statelessly(outgoing, echo)).text == "LOUDER"
+    assert decode_reply(request, answer_statelessly(outgoing, echo)).text == "LOUDER"
 
 
 def test_a_reply_is_cut_off_where_its_room_ends():
-    request = asked("!say one two three four five six seven eight nine ten", max_tokens=5)
-    reply = decoded(request, sent(request))
+    request = make_request("!say one two three four five six seven eight nine ten", max_tokens=5)
+    reply = decode_reply(request, send_request(request))
     assert reply.text == "one two three four five"
     assert reply.stop is Stop.LENGTH
 
 
 @pytest.mark.parametrize(("name", "thinks"), [("sim:", True), ("sim:anthropic/claude-haiku-4-5", False)])
 def test_a_model_that_always_thinks_does(name, thinks):
-    request = asked("What is 2 + 2?", model=find_model(name, environ={}))
-    parts = decoded(request, sent(request)).parts
+    request = make_request("What is 2 + 2?", model=find_model(name, environ={}))
+    parts = decode_reply(request, send_request(request)).parts
     assert any(isinstance(part, Reasoning) for part in parts) == thinks
 
 
@@ -190,7 +191,9 @@ def test_a_refusal_is_spoken_in_the_providers_words(family, profile, rule, tmp_p
     )
     reply = answer_statelessly(outgoing, profile=profile)
     with pytest.raises(ProviderError) as caught:
-        decoded(asked("x", model=Model(id="m", endpoint=Endpoint(name="mine", family=family))), reply)
+        decode_reply(
+            make_request("x", model=Model(id="m", endpoint=Endpoint(name="mine", family=family))), reply
+        )
     failure = caught.value.failure
     said = " ".join(examples.message.split())
     shown = said if len(said) <= MESSAGE_LENGTH_MAX else said[: MESSAGE_LENGTH_MAX - 1] + "…"
@@ -241,23 +244,25 @@ def test_a_body_that_is_too_large_is_refused():
 
 
 @pytest.mark.refusals
-def test_a_model_nobody_knows_is_refused():
+def test_an_unknown_model_is_refused():
     unknown = msgspec.structs.replace(DEFAULT, id="claude-nonsense-9")
-    assert refused(asked("hi", model=unknown)) == (404, "model: claude-nonsense-9")
+    assert expect_refusal(make_request("hi", model=unknown)) == (404, "model: claude-nonsense-9")
 
 
 def test_a_dated_name_of_a_known_model_is_known():
     dated = find_model("sim:anthropic/claude-haiku-4-5-20251001", environ={})
-    request = asked("!say Hi", model=dated)
-    assert decoded(request, sent(request)).text == "Hi"
+    request = make_request("!say Hi", model=dated)
+    assert decode_reply(request, send_request(request)).text == "Hi"
 
 
 @pytest.mark.refusals
 def test_what_a_model_cannot_do_is_refused():
     look = ToolSpec(name="look")
-    status, message = refused(asked("hi", tools=(look,), tool_choice=ToolChoice(mode="any")))
+    status, message = expect_refusal(make_request("hi", tools=(look,), tool_choice=ToolChoice(mode="any")))
     assert (status, message) == (400, 'tool_choice: type "tool" and "any" are not supported for this model.')
-    status, message = refused(asked("hi", thinking=Thinking(mode="enabled", budget_tokens=2048)))
+    status, message = expect_refusal(
+        make_request("hi", thinking=Thinking(mode="enabled", budget_tokens=2048))
+    )
     assert message.startswith('"thinking.type.enabled" is not supported for this model.')
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from base64 import b64encode
+from typing import Any
 
 import pytest
 
@@ -41,11 +42,11 @@ def send(
     return asyncio.run((simulator or Simulator()).answer(asked))
 
 
-def read(timeline: ResponseTimeline) -> dict[str, object]:
+def read(timeline: ResponseTimeline) -> dict[str, Any]:
     return json.loads(timeline.body)
 
 
-def claude(**changes: object) -> dict[str, object]:
+def claude(**changes: Any) -> dict[str, Any]:
     return {
         "model": CLAUDE,
         "max_tokens": 100,
@@ -59,7 +60,7 @@ def message_of(timeline: ResponseTimeline) -> str:
     return error["message"]
 
 
-def gemini_events(body: dict[str, object], model: str = GEMINI) -> list[dict[str, object]]:
+def gemini_events(body: dict[str, Any], model: str = GEMINI) -> list[dict[str, Any]]:
     timeline = send("gemini", f"/v1beta/models/{model}:streamGenerateContent?alt=sse", body)
     lines = timeline.body.decode().splitlines()
     return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
@@ -474,7 +475,7 @@ def test_endpoints_that_serve_any_model_are_simulated_with_any_model(name, strea
 
 
 @pytest.mark.refusals
-def test_a_model_that_nobody_serves_is_still_unknown():
+def test_an_unserved_model_is_still_unknown():
     assert asyncio.run(Agent("sim:=openai/no-such-model").run("Hello")).stop == "failed"
 
 

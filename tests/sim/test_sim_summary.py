@@ -14,7 +14,7 @@ from bridle.values.errors import Failure
 from bridle.values.message import Media, Message, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Origin
 from bridle.values.request import Extra, Request, ToolSpec
-from tests.sim.sim_families import outgoing, put, told
+from tests.sim.sim_families import decode_answer, make_outgoing, send_request
 
 BOUND = "sim:anthropic/claude-sonnet-5-5"
 FREE = "sim:anthropic/claude-sonnet-4-6"
@@ -49,7 +49,7 @@ class Talk:
 
     def ask(self, messages: Sequence[Message], **fields: Any) -> Reply | Failure:
         request = self.request(messages, **fields)
-        return told(request, put(self.simulator, request))
+        return decode_answer(request, send_request(self.simulator, request))
 
     def say(self, words: str, **fields: Any) -> Reply:
         self.messages.append(Message(role="user", parts=(Text(text=words),)))
@@ -134,7 +134,7 @@ def test_it_can_be_done_again_and_again(long_talk):
 @pytest.mark.parametrize("long_talk", [BOUND], indirect=True)
 def test_thoughts_behind_the_summary_are_taken(long_talk):
     long_talk.shorten(4)
-    sent = json.loads(outgoing(long_talk.request(long_talk.messages)).body)["messages"]
+    sent = json.loads(make_outgoing(long_talk.request(long_talk.messages)).body)["messages"]
     kinds = [block["type"] for turn in sent for block in turn["content"]]
     assert kinds == ["compaction", "text", "thinking", "text", "text", "thinking", "text", "text"]
     long_talk.say("Which of them?")
@@ -174,7 +174,7 @@ def test_thoughts_behind_a_summary_of_a_model_that_checks_nothing_are_refused():
         talk.say(str(number))
     careless = talk.request(talk.messages[:2], asks_native_summary=True)
     careless = replace(careless, model=find_model(FREE, environ={}))
-    made = told(careless, put(talk.simulator, careless))
+    made = decode_answer(careless, send_request(talk.simulator, careless))
     short = Message(role="user", parts=made.parts, origin=made.origin)
     refused = talk.ask([short, *talk.messages[2:], Message(role="user", parts=(Text(text="So?"),))])
     assert isinstance(refused, Failure)
@@ -238,7 +238,9 @@ def test_what_people_said_stays_readable_where_the_summary_is_not():
         ("message", "Bye"),
         ("compaction", ""),
     ]
-    assert outgoing(talk.request(talk.messages, asks_native_summary=True)).url.endswith("/responses/compact")
+    assert make_outgoing(talk.request(talk.messages, asks_native_summary=True)).url.endswith(
+        "/responses/compact"
+    )
 
 
 def test_the_prompt_counts_what_the_request_leans_on():
@@ -269,7 +271,7 @@ def test_a_prompt_that_gets_long_is_shortened_before_it_is_answered(stream):
     short = talk.say("Hello")
     assert [type(part) for part in short.parts] == [Reasoning, Text]
     asked = talk.request([*talk.messages, Message(role="user", parts=(Text(text=TALE),))])
-    body = put(talk.simulator, asked).body
+    body = send_request(talk.simulator, asked).body
     first, second = iterations(body)
     assert (first["type"], second["type"]) == ("compaction", "message")
     assert (
@@ -331,7 +333,7 @@ def test_items_that_stand_for_a_conversation_come_before_the_answer_or_alone(str
     limit = Extra(name="context_management", json='[{"type":"compaction","compact_threshold":5000}]')
     talk.fields = {"extras": (limit,), "stream": stream}
     assert [type(part) for part in talk.say("Hello").parts] == [Reasoning, Text]
-    body = put(talk.simulator, talk.request([Message(role="user", parts=(Text(text=TALE),))])).body
+    body = send_request(talk.simulator, talk.request([Message(role="user", parts=(Text(text=TALE),))])).body
     assert (b"event: response.compaction.compacting" in body) is stream
     long = talk.say(TALE)
     assert [getattr(part, "kind", "") for part in long.parts] == ["compaction", "", ""]

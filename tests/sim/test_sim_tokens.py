@@ -1,5 +1,7 @@
 """Token estimates: deterministic, in the right region, and a limit that holds."""
 
+from typing import Any
+
 import pytest
 
 from bridle.sim.cache.token_estimate import (
@@ -17,11 +19,11 @@ MODEL = Model(id="m", endpoint=Endpoint(name="sim", family="f"))
 ORIGIN = Origin(family="f", endpoint="sim", model="m")
 
 
-def asked(*parts: object, **fields: object) -> Request:
+def make_request(*parts: Any, **fields: Any) -> Request:
     return Request(model=MODEL, messages=(Message(role="user", parts=parts),), **fields)
 
 
-def said(*parts: object) -> Reply:
+def make_reply(*parts: Any) -> Reply:
     return Reply(parts=parts, stop=Stop.DONE, origin=ORIGIN)
 
 
@@ -43,30 +45,32 @@ def test_counts_are_in_the_region_of_real_ones(text, least, most):
 
 
 def test_nothing_in_a_request_is_free():
-    bare = count_prompt_tokens(asked(Text(text="Hello")))
-    assert count_prompt_tokens(asked(Text(text="Hello there"))) > bare
-    assert count_prompt_tokens(asked(Text(text="Hello"), system=(Text(text="Be brief."),))) > bare
-    assert count_prompt_tokens(asked(Text(text="Hello"), tools=(ToolSpec(name="look"),))) > bare
+    bare = count_prompt_tokens(make_request(Text(text="Hello")))
+    assert count_prompt_tokens(make_request(Text(text="Hello there"))) > bare
+    assert count_prompt_tokens(make_request(Text(text="Hello"), system=(Text(text="Be brief."),))) > bare
+    assert count_prompt_tokens(make_request(Text(text="Hello"), tools=(ToolSpec(name="look"),))) > bare
     assert (
-        count_prompt_tokens(asked(Text(text="Hello"), Media(kind="image", data="AAAA")))
+        count_prompt_tokens(make_request(Text(text="Hello"), Media(kind="image", data="AAAA")))
         == bare + TOKENS_PER_IMAGE
     )
     assert (
-        count_prompt_tokens(asked(Text(text="Hello"), ToolResult(call_id="c", parts=(Text(text="one two"),))))
+        count_prompt_tokens(
+            make_request(Text(text="Hello"), ToolResult(call_id="c", parts=(Text(text="one two"),)))
+        )
         > bare
     )
 
 
 def test_a_reply_gets_its_usage():
     reply = measure_reply(
-        asked(Text(text="Hello")),
-        said(
+        make_request(Text(text="Hello")),
+        make_reply(
             Reasoning(text="hm hm"), Text(text="one two three"), ToolCall(id="c", name="look", arguments="{}")
         ),
     )
     assert reply.usage.reasoning == 2
     assert reply.usage.output == 2 + 3 + TOKENS_PER_CALL + 1 + 2
-    assert reply.usage.input == count_prompt_tokens(asked(Text(text="Hello")))
+    assert reply.usage.input == count_prompt_tokens(make_request(Text(text="Hello")))
     assert (reply.usage.cache_read, reply.usage.cache_write) == (0, 0)
     assert reply.stop is Stop.DONE
 
@@ -74,7 +78,7 @@ def test_a_reply_gets_its_usage():
 @pytest.mark.parametrize("room", range(1, 12))
 def test_a_reply_stops_where_its_room_ends(room):
     whole = "one two three four five six seven"
-    reply = measure_reply(asked(Text(text="Hello"), max_tokens=room), said(Text(text=whole)))
+    reply = measure_reply(make_request(Text(text="Hello"), max_tokens=room), make_reply(Text(text=whole)))
     assert whole.startswith(reply.text)
     assert reply.usage.output == min(room, 7)
     assert reply.stop is (Stop.DONE if room >= 7 else Stop.LENGTH)
@@ -82,6 +86,8 @@ def test_a_reply_stops_where_its_room_ends(room):
 
 def test_half_a_call_is_no_call():
     call = ToolCall(id="c", name="look", arguments='{"at": "everything"}')
-    reply = measure_reply(asked(Text(text="Hello"), max_tokens=20), said(Text(text="I look."), call))
+    reply = measure_reply(
+        make_request(Text(text="Hello"), max_tokens=20), make_reply(Text(text="I look."), call)
+    )
     assert reply.parts == (Text(text="I look."),)
     assert reply.stop is Stop.LENGTH

@@ -17,7 +17,7 @@ from bridle.testing import FakeClock
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Reply, Stop, ToolCall
-from tests.sim.sim_families import FAMILIES, MODELS, outgoing, put, question, told
+from tests.sim.sim_families import FAMILIES, MODELS, decode_answer, make_outgoing, question, send_request
 
 BOTH = pytest.mark.parametrize("stream", [True, False])
 EVERY = pytest.mark.parametrize("family", FAMILIES)
@@ -27,7 +27,7 @@ EVERY = pytest.mark.parametrize("family", FAMILIES)
 @BOTH
 def test_a_truncated_call_arrives_in_half_and_for_want_of_room(family, stream):
     request = question(family, '!say Look.\n!call look {"city": "Reykjavik"}\n!truncate', stream=stream)
-    reply = told(request, put(Simulator(), request))
+    reply = decode_answer(request, send_request(Simulator(), request))
     assert isinstance(reply, Reply)
     assert reply.stop is Stop.LENGTH
     assert reply.text == "Look."
@@ -40,7 +40,7 @@ def test_a_truncated_call_arrives_in_half_and_for_want_of_room(family, stream):
 @BOTH
 def test_words_are_truncated_where_there_is_no_call(family, stream):
     request = question(family, "!say one two\n!truncate", stream=stream)
-    reply = told(request, put(Simulator(), request))
+    reply = decode_answer(request, send_request(Simulator(), request))
     assert (reply.text, reply.stop) == ("one", Stop.LENGTH)
 
 
@@ -58,16 +58,16 @@ WORDS = {
 def test_a_reply_ends_with_the_providers_own_word(family, stream):
     word, stop = WORDS[family]
     request = question(family, f"!say x\n!stop {word}", stream=stream)
-    timeline = put(Simulator(), request)
+    timeline = send_request(Simulator(), request)
     assert word.encode() in timeline.body
-    assert told(request, timeline).stop is stop
+    assert decode_answer(request, timeline).stop is stop
 
 
 @EVERY
 @pytest.mark.parametrize("word", ["length", "refused", "word_of_the_future"])
-def test_a_reply_ends_with_our_word_or_one_that_nobody_knows(family, word):
+def test_a_reply_ends_with_a_known_or_an_unknown_stop_reason(family, word):
     request = question(family, f"!say x\n!stop {word}")
-    reply = told(request, put(Simulator(), request))
+    reply = decode_answer(request, send_request(Simulator(), request))
     assert reply.stop is {"length": Stop.LENGTH, "refused": Stop.REFUSED}.get(word, Stop.OTHER)
     assert "future" not in word or word in reply.stop_detail
 
@@ -78,7 +78,9 @@ def test_errors_and_cuts_are_used_up_one_an_attempt_and_then_start_over(family, 
     simulator = Simulator()
     request = question(family, "!error 429 7\n!error 503\n!cut 20\n!say at last", stream=stream)
     for _ in range(2):
-        limited, down, cut, reply = (told(request, put(simulator, request)) for _ in range(4))
+        limited, down, cut, reply = (
+            decode_answer(request, send_request(simulator, request)) for _ in range(4)
+        )
         assert (limited.status, limited.kind, limited.retry_after_seconds) == (429, "rate_limited", 7)
         assert (down.status, down.kind, down.retry_after_seconds) == (503, "overloaded", None)
         assert cut.kind == "cut"
@@ -86,31 +88,35 @@ def test_errors_and_cuts_are_used_up_one_an_attempt_and_then_start_over(family, 
     assert simulator.refusals == []
 
 
-def test_a_failure_that_nobody_should_try_again_is_given_every_time():
+def test_a_failure_without_retry_is_given_every_time():
     simulator, request = Simulator(), question("anthropic", "!error 400\n!say never")
-    assert [told(request, put(simulator, request)).status for _ in range(3)] == [400, 400, 400]
+    assert [decode_answer(request, send_request(simulator, request)).status for _ in range(3)] == [
+        400,
+        400,
+        400,
+    ]
 
 
 @EVERY
 def test_a_cut_is_exact_to_the_byte(family):
     request = question(family, "!cut 33\n!say some words")
-    timeline = put(Simulator(), request)
-    whole = put(Simulator(), question(family, "!say some words")).body
+    timeline = send_request(Simulator(), request)
+    whole = send_request(Simulator(), question(family, "!say some words")).body
     assert len(timeline.body) == 33 < len(whole)
     assert timeline.steps[-1] == ConnectionCut()
 
 
 def test_silence_stands_where_the_script_has_it():
     simulator = Simulator()
-    first = put(simulator, question("anthropic", "!stall 5\n!say one two three"))
-    middle = put(simulator, question("anthropic", "!say one two three\n!stall 5"))
+    first = send_request(simulator, question("anthropic", "!stall 5\n!say one two three"))
+    middle = send_request(simulator, question("anthropic", "!say one two three\n!stall 5"))
     assert (first.delay_seconds, any(isinstance(beat, SilentPause) for beat in first.steps)) == (5.0, False)
     assert (middle.delay_seconds, middle.steps.count(SilentPause(seconds=5.0))) == (0.0, 1)
     assert isinstance(middle.steps[0], bytes)
 
 
 def test_a_pace_lies_between_all_pieces():
-    timeline = put(Simulator(), question("anthropic", "!pace 20\n!say one two three"))
+    timeline = send_request(Simulator(), question("anthropic", "!pace 20\n!say one two three"))
     pieces = [beat for beat in timeline.steps if isinstance(beat, bytes)]
     assert [beat for beat in timeline.steps if isinstance(beat, SilentPause)] == [
         SilentPause(seconds=0.02)
@@ -160,7 +166,7 @@ def test_a_reply_can_be_repeated():
 @pytest.mark.refusals
 def test_what_is_refused_is_remembered():
     simulator, request = Simulator(), question("anthropic", "Hi", max_tokens=10**9)
-    assert told(request, put(simulator, request)).status == 400
+    assert decode_answer(request, send_request(simulator, request)).status == 400
     (refusal,) = simulator.refusals
     assert (refusal.family, refusal.rule, refusal.path) == ("anthropic", "max-tokens-limit", "/v1/messages")
     assert "maximum allowed" in refusal.message
@@ -171,8 +177,8 @@ def test_what_is_refused_is_remembered():
 @pytest.mark.refusals
 def test_the_main_endpoint_is_asked_in_one_way_only(family, method):
     simulator, request = Simulator(), question(family, "!say hello")
-    asked = replace(outgoing(request), method=method)
-    assert told(request, asyncio.run(simulator.answer(asked))).status == 405
+    asked = replace(make_outgoing(request), method=method)
+    assert decode_answer(request, asyncio.run(simulator.answer(asked))).status == 405
     assert len(simulator.refusals) == 1
 
 
@@ -181,12 +187,12 @@ def test_the_main_endpoint_is_asked_in_one_way_only(family, method):
 @pytest.mark.refusals
 def test_a_body_nested_beyond_reading_is_refused_like_any_other_rubbish(family, strict):
     request = question(family, "!say hello")
-    asked = replace(outgoing(request), body=b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
+    asked = replace(make_outgoing(request), body=b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
     answer = asyncio.run(Simulator(strict=strict).answer(asked))
-    assert told(request, answer).status == 400
+    assert decode_answer(request, answer).status == 400
 
 
-def test_a_profile_that_nobody_has_is_misuse_from_the_start():
+def test_an_unknown_profile_is_misuse_from_the_start():
     with pytest.raises(MisuseError, match="unknown profile 'rude'; choose one of: first-party"):
         Simulator(profile="rude")
 
@@ -194,16 +200,16 @@ def test_a_profile_that_nobody_has_is_misuse_from_the_start():
 @pytest.mark.refusals
 def test_a_lenient_one_refuses_only_what_it_cannot_read():
     request = question("anthropic", "!say hello", max_tokens=10**9)
-    assert isinstance(told(request, put(Simulator(), request)), Failure)
+    assert isinstance(decode_answer(request, send_request(Simulator(), request)), Failure)
     lenient = Simulator(strict=False)
-    assert told(request, put(lenient, request)).text == "hello"
+    assert decode_answer(request, send_request(lenient, request)).text == "hello"
     assert lenient.refusals == []
 
 
 def test_every_exchange_is_logged_without_its_secrets():
     logged = []
     simulator = Simulator(log=logged.append)
-    asked = outgoing(question("anthropic", "!say my key is sk-very-secret"))
+    asked = make_outgoing(question("anthropic", "!say my key is sk-very-secret"))
     keyed = OutgoingRequest(
         method=asked.method,
         url=asked.url,
@@ -222,7 +228,7 @@ def test_every_exchange_is_logged_without_its_secrets():
 def test_a_script_that_is_not_played_to_its_end_fails_loudly():
     simulator = Simulator(ScriptedResponder(parse_steps(["one", "two"])))
     request = question("anthropic", "go on")
-    assert told(request, put(simulator, request)).text == "one"
+    assert decode_answer(request, send_request(simulator, request)).text == "one"
     with pytest.raises(MisuseError, match="1 of 2 replies of the script were never asked for"):
         simulator.check_finished()
 
@@ -231,8 +237,8 @@ def test_a_script_that_is_not_played_to_its_end_fails_loudly():
 def test_a_question_beyond_the_script_is_refused_and_told_at_the_end(family):
     simulator = Simulator(ScriptedResponder(parse_steps(["one"])))
     first, second = question(family, "go on"), question(family, "and now?")
-    assert told(first, put(simulator, first)).text == "one"
-    failure = told(second, put(simulator, second))
+    assert decode_answer(first, send_request(simulator, first)).text == "one"
+    failure = decode_answer(second, send_request(simulator, second))
     assert failure.status == 400
     assert "asked for one more, after 'and now?'" in failure.message
     with pytest.raises(MisuseError, match="asked for one more"):
@@ -241,13 +247,13 @@ def test_a_question_beyond_the_script_is_refused_and_told_at_the_end(family):
 
 def test_a_fault_that_never_happened_is_told_at_the_end():
     simulator, request = Simulator(faults=["continuation"]), question("openai_chat", "!say hi")
-    assert told(request, put(simulator, request)).text == "hi"
+    assert decode_answer(request, send_request(simulator, request)).text == "hi"
     with pytest.raises(MisuseError, match="planned faults never happened: continuation"):
         simulator.check_finished()
 
 
 def test_calls_have_ids_of_their_own():
     request = question("openai_chat", "!call look {}\n!call look {}")
-    calls = told(request, put(Simulator(), request)).calls
+    calls = decode_answer(request, send_request(Simulator(), request)).calls
     assert len({call.wire_id for call in calls}) == 2
     assert all(isinstance(call, ToolCall) for call in calls)

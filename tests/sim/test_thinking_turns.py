@@ -6,6 +6,7 @@ the loop carry none, and a prompt after unfinished calls begins a turn of its ow
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ MODELS = [f"sim:anthropic/{name}" for name in ALLOWED]
 MODELS += [f"sim:bedrock_converse/anthropic.{name}" for name in ALLOWED]
 ENABLED = Thinking(mode="enabled", budget_tokens=2_000)
 LOOKS = '!call look {"at": "left"}\n!then\n!call look {"at": "right"}\n!then\n!say Seen.'
-FOREIGN = [
+FOREIGN: list[Any] = [
     {"role": "user", "content": "Look."},
     {
         "role": "assistant",
@@ -67,7 +68,7 @@ class Desk:
         return Agent(line, tools=[look], store=self.store, thinking=thinking, max_tokens=8_000)
 
 
-async def cancelled(desk, model):
+async def cancel_run(desk, model):
     desk.gate.clear()
     task = asyncio.create_task(desk.agent(model).run(LOOKS, session="s"))
     await desk.running.wait()
@@ -78,32 +79,32 @@ async def cancelled(desk, model):
     return "s"
 
 
-async def limited(desk, model):
+async def run_limited(desk, model):
     result = await desk.agent(model).run(LOOKS, session="s", budget=Budget(steps=1))
     assert result.stop == "steps"
     return "s"
 
 
-async def switched(desk, model):
+async def run_switched(desk, model):
     elsewhere = desk.agent("sim:openai_responses/gpt-6.1-sol", thinking=None)
     result = await elsewhere.run(LOOKS, session="s", budget=Budget(steps=1))
     assert result.stop == "steps"
     return "s"
 
 
-async def imported(desk, model):
+async def run_imported(desk, model):
     history = import_history("anthropic", FOREIGN)
     await desk.agent(model).run(LOOKS, session="s", history=history, budget=Budget(steps=1))
     return "s"
 
 
-async def forked(desk, model):
-    await limited(desk, model)
+async def fork_run(desk, model):
+    await run_limited(desk, model)
     await desk.agent(model).fork("s", new="t")
     return "t"
 
 
-@pytest.mark.parametrize("interrupted", [cancelled, limited, switched, imported, forked])
+@pytest.mark.parametrize("interrupted", [cancel_run, run_limited, run_switched, run_imported, fork_run])
 @pytest.mark.parametrize("model", MODELS)
 def test_a_prompt_after_an_unfinished_loop_is_answered(model, interrupted):
     async def main():
@@ -125,7 +126,7 @@ def test_a_loop_begun_elsewhere_is_finished_without_thinking_and_the_log_says_so
     async def main():
         async with simulator() as provider:
             desk = Desk(provider)
-            await switched(desk, model)
+            await run_switched(desk, model)
             provider.exchanges.clear()
             agent = desk.agent(model)
             result = await agent.resume("s", budget=Budget(steps=9))
@@ -161,7 +162,7 @@ def test_only_the_head_of_a_loop_thinks(model):
     assert [bool(thoughts & {*each}) for each in loop] == [True, False]
 
 
-def told(url, headers, body):
+def ask_simulator(url, headers, body):
     """The answer of the simulator to a client that is not ours."""
     outgoing = OutgoingRequest(method="POST", url=url, headers=headers, body=json.dumps(body).encode())
     reply = answer_statelessly(outgoing)
@@ -185,7 +186,9 @@ def test_a_client_that_echoes_what_it_got_is_never_refused_on_the_messages_wire(
                 "tools": tools,
                 "messages": messages,
             }
-            reply = told("/v1/messages", (("anthropic-version", "2026-10-21"), ("x-api-key", "k")), body)
+            reply = ask_simulator(
+                "/v1/messages", (("anthropic-version", "2026-10-21"), ("x-api-key", "k")), body
+            )
             stop, content = reply["stop_reason"], reply["content"]
             thoughts.append(content[0]["type"] == "thinking")
             calls = [block["id"] for block in content if block["type"] == "tool_use"]
@@ -209,7 +212,9 @@ def test_a_client_that_echoes_what_it_got_is_never_refused_on_the_converse_wire(
             "toolConfig": tools,
             "additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 2_000}},
         }
-        reply = told(f"/model/anthropic.{name}-v1:0/converse", (("authorization", "Bearer k"),), body)
+        reply = ask_simulator(
+            f"/model/anthropic.{name}-v1:0/converse", (("authorization", "Bearer k"),), body
+        )
         stop, content = reply["stopReason"], reply["output"]["message"]["content"]
         thoughts.append("reasoningContent" in content[0])
         calls = [block["toolUse"]["toolUseId"] for block in content if "toolUse" in block]

@@ -64,7 +64,7 @@ def place_signatures(parts):
             yield part
 
 
-def comparable(event, family):
+def normalize_event(event, family):
     """An event without what belongs to one request alone: its bytes, its time and the ids made from them."""
     if isinstance(event, e.ModelAsked):
         return replace(event, digest="")
@@ -84,8 +84,8 @@ def test_a_whole_and_a_streamed_run_leave_the_same_log(model, script):
         run_once(model, SCRIPTS[script], stream=stream) for stream in (False, True)
     )
     family = find_model(model, environ={}).endpoint.family
-    assert [comparable(each, family) for each in streamed_log] == [
-        comparable(each, family) for each in whole_log
+    assert [normalize_event(each, family) for each in streamed_log] == [
+        normalize_event(each, family) for each in whole_log
     ]
     assert (streamed.usage, streamed.cost, streamed.text) == (whole.usage, whole.cost, whole.text)
     assert not whole.usage.incomplete

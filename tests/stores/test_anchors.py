@@ -387,11 +387,11 @@ def test_anchors_that_cannot_be_written_are_refused_when_the_store_is_opened(tmp
 
 def test_the_url_and_the_variable_name_the_anchors(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path}/log.db?anchors={tmp_path}/elsewhere"
-    assert open_store(url).anchor_file == tmp_path / "elsewhere"
+    assert open_store(url).anchor_file == tmp_path / "elsewhere"  # type: ignore[attr-defined]
     assert find_store_file(url) == tmp_path / "log.db"
-    assert open_store(tmp_path / "log.db").anchor_file is None
+    assert open_store(tmp_path / "log.db").anchor_file is None  # type: ignore[attr-defined]
     monkeypatch.setenv("BRIDLE_ANCHORS", str(tmp_path))
-    assert open_store(tmp_path / "log.db").anchor_file == tmp_path / "log.db.anchors"
+    assert open_store(tmp_path / "log.db").anchor_file == tmp_path / "log.db.anchors"  # type: ignore[attr-defined]
     assert find_anchor_file(tmp_path, " ") is None
 
 

@@ -32,7 +32,7 @@ asyncio.run(write())
 def test_many_processes_make_one_new_file(tmp_path):
     command = [sys.executable, "-c", OPENING, str(tmp_path / "new.db")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    running = [subprocess.Popen([*command, f"s{number}"], **pipes) for number in range(PROCESSES)]
+    running = [subprocess.Popen([*command, f"s{number}"], **pipes) for number in range(PROCESSES)]  # type: ignore[call-overload]
     assert {process.stdout.readline() for process in running} == {"ready\n"}
     for process in running:
         process.stdin.write("\n")

@@ -17,7 +17,7 @@ def count_sessions(store):
 
 
 def test_an_agent_without_a_store_keeps_a_bounded_number_of_sessions(monkeypatch):
-    assert open_store(None)._sessions_max == open_store(":memory:")._sessions_max == SESSIONS_IN_MEMORY
+    assert open_store(None)._sessions_max == open_store(":memory:")._sessions_max == SESSIONS_IN_MEMORY  # type: ignore[attr-defined]
     monkeypatch.setattr("bridle.stores.SESSIONS_IN_MEMORY", 20)
     agent = Agent("sim:")
 

@@ -13,6 +13,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from typing import Any
 
 import asyncpg
 import pytest
@@ -547,7 +548,7 @@ def test_a_reader_misses_nothing_when_notifications_are_lost(url, monkeypatch):
     records = line(*map(str, range(20)))
 
     async def main(store):
-        other = open_store(url)
+        other: Any = open_store(url)
         seen = []
 
         async def follow():
@@ -567,7 +568,7 @@ def test_a_reader_misses_nothing_when_notifications_are_lost(url, monkeypatch):
 
 def test_closing_ends_the_waits(url):
     async def main():
-        store = open_store(url)
+        store: Any = open_store(url)
         waiting = asyncio.ensure_future(store.wait_for_records("a", 0))
         await store.append("b", 0, line("x"))
         await store.close()

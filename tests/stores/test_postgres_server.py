@@ -76,7 +76,7 @@ def tls_server():
             else None
         )
         if linked is not None and "libssl" in linked.stdout:
-            server = PostgresServer(binaries)
+            server = PostgresServer(binaries)  # type: ignore[arg-type]
             yield server
             server.remove()
             return

@@ -35,7 +35,7 @@ def sql(path, *statements):
         return rows[-1]
 
 
-def using(path, act):
+def use_store(path, act):
     """Run `act(store)` on a store that is opened before and closed after."""
 
     async def main():
@@ -53,7 +53,7 @@ def fill(path, **lines):
         for name, line in lines.items():
             await store.append(name, 0, line)
 
-    using(path, act)
+    use_store(path, act)
 
 
 # The file.
@@ -88,29 +88,29 @@ def test_content_that_was_damaged_is_healed_by_writing_it_again(path):
     fill(path, a=line)
     sql(path, "UPDATE blobs SET bytes = x'00'")
     fill(path, b=line)
-    assert using(path, lambda store: store.read("a")) == tuple(line)
+    assert use_store(path, lambda store: store.read("a")) == tuple(line)
 
 
 def test_a_blob_and_the_content_of_a_long_event_are_kept_in_one_place(path):
     (long,) = make_records(make_prompt("x" * BLOB_BYTES))
     fill(path, a=[long])
-    hash_ = using(path, lambda store: store.put_blob(long.data))
+    hash_ = use_store(path, lambda store: store.put_blob(long.data))
     assert sql(path, "SELECT hash FROM blobs") == [(hash_,)]
-    assert using(path, lambda store: store.get_blob(hash_)) == long.data
+    assert use_store(path, lambda store: store.get_blob(hash_)) == long.data
 
 
 def test_a_damaged_blob_is_reported_and_healed_by_putting_it_again(path):
-    hash_ = using(path, lambda store: store.put_blob(b"whole"))
+    hash_ = use_store(path, lambda store: store.put_blob(b"whole"))
     sql(path, "UPDATE blobs SET bytes = x'00'")
     with pytest.raises(Corrupt, match=hash_):
-        using(path, lambda store: store.get_blob(hash_))
-    using(path, lambda store: store.put_blob(b"whole"))
-    assert using(path, lambda store: store.get_blob(hash_)) == b"whole"
+        use_store(path, lambda store: store.get_blob(hash_))
+    use_store(path, lambda store: store.put_blob(b"whole"))
+    assert use_store(path, lambda store: store.get_blob(hash_)) == b"whole"
 
 
 def test_a_fork_is_one_row(path):
     fill(path, a=make_records(*(make_prompt(f"{n}") for n in range(50))))
-    using(path, lambda store: store.fork("a", 40, "b"))
+    use_store(path, lambda store: store.fork("a", 40, "b"))
     assert sql(path, "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM events)") == [(2, 50)]
 
 
@@ -125,7 +125,7 @@ def test_a_thousand_generations_of_forks_can_be_read(path):
         await store.append("1000", 1, own)
         assert await store.read("1000", 1) == tuple(own)
 
-    using(path, act)
+    use_store(path, act)
 
 
 def test_a_copy_made_while_in_use_is_a_store(path, tmp_path):
@@ -136,9 +136,9 @@ def test_a_copy_made_while_in_use_is_a_store(path, tmp_path):
         sql(path, f"VACUUM INTO '{tmp_path / 'copy.db'}'")
         await store.append("b", 0, line)
 
-    using(path, act)
-    assert using(tmp_path / "copy.db", lambda store: store.read("a")) == tuple(line)
-    assert using(tmp_path / "copy.db", lambda store: store.read("b")) == ()
+    use_store(path, act)
+    assert use_store(tmp_path / "copy.db", lambda store: store.read("a")) == tuple(line)
+    assert use_store(tmp_path / "copy.db", lambda store: store.read("b")) == ()
 
 
 # Pages.
@@ -159,7 +159,7 @@ def test_a_page_finds_the_damage_of_its_own_records(path, cut):
                 await store.read("mine", after, limit)
             assert (raised.value.last_good, raised.value.torn) == (5, False)
 
-    using(path, act)
+    use_store(path, act)
 
 
 # Tampering.
@@ -217,7 +217,7 @@ def test_tampering_shows(path, how):
             path, "INSERT INTO events SELECT 99, sid, 4, at, NULL, hash, blob, data FROM events WHERE seq = 3"
         )
     with pytest.raises(Corrupt, match=where) as caught:
-        using(path, lambda store: store.read("mine"))
+        use_store(path, lambda store: store.read("mine"))
     assert "session 'mine'" in str(caught.value)
     assert str(path) in str(caught.value)
 
@@ -225,15 +225,15 @@ def test_tampering_shows(path, how):
 def test_tampering_shows_from_the_middle_and_through_a_fork(path):
     line = make_records(*(make_prompt(f"{n}") for n in range(6)))
     fill(path, a=line)
-    using(path, lambda store: store.fork("a", 4, "b"))
+    use_store(path, lambda store: store.fork("a", 4, "b"))
     sql(path, "UPDATE events SET data = replace(data, '2', '7') WHERE seq = 3")
     for session in ("a", "b"):
         with pytest.raises(Corrupt, match="record 3"):
-            using(path, lambda store, session=session: store.read(session))
-    assert using(path, lambda store: store.read("a", 3)) == tuple(line[3:])
+            use_store(path, lambda store, session=session: store.read(session))
+    assert use_store(path, lambda store: store.read("a", 3)) == tuple(line[3:])
     sql(path, "UPDATE events SET hash = (SELECT hash FROM events WHERE seq = 1) WHERE seq = 3")
     with pytest.raises(Corrupt, match="record 4"):
-        using(path, lambda store: store.read("a", 3))
+        use_store(path, lambda store: store.read("a", 3))
 
 
 def test_a_parent_that_is_its_own_child_does_not_hang(path):
@@ -241,7 +241,7 @@ def test_a_parent_that_is_its_own_child_does_not_hang(path):
     sql(path, "PRAGMA ignore_check_constraints = ON", "UPDATE sessions SET parent = 3 - sid, fork_seq = 1")
     for session in ("a", "b"):
         with pytest.raises(Corrupt):
-            using(path, lambda store, session=session: store.read(session))
+            use_store(path, lambda store, session=session: store.read(session))
 
 
 def test_one_damaged_session_leaves_the_others_alone(path):
@@ -260,7 +260,7 @@ def test_one_damaged_session_leaves_the_others_alone(path):
         for name in ("a", "c"):
             assert await store.read(name) == (*lines[name], *longer[name])
 
-    using(path, act)
+    use_store(path, act)
 
 
 def test_a_damaged_page_is_reported_as_such(path):
@@ -269,13 +269,13 @@ def test_a_damaged_page_is_reported_as_such(path):
     content[20_000:90_000] = b"\x55" * 70_000
     path.write_bytes(content)
     with pytest.raises(Corrupt, match=str(path)):
-        using(path, lambda store: store.read("a"))
+        use_store(path, lambda store: store.read("a"))
 
 
 # What cannot be used is refused at the door, in one line.
 
 
-def refused(path, *words):
+def expect_unusable(path, *words):
     with pytest.raises(Unusable) as caught:
         SqliteStore(path)
     message = str(caught.value)
@@ -289,30 +289,34 @@ def refused(path, *words):
 def test_a_file_that_is_not_a_store(tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("not a database, " * 100)
-    refused(text, "not a database")
+    expect_unusable(text, "not a database")
     other = tmp_path / "other.db"
     sql(other, "CREATE TABLE mine (x)")
-    refused(other, "another program")
+    expect_unusable(other, "another program")
     assert sql(other, "SELECT name FROM sqlite_schema") == [("mine",)]
-    refused(tmp_path, "folder", "log.db")
-    refused(text / "log.db", "a file cannot be created there")
-    refused(tmp_path / ("x" * 300), "a file cannot be created there")
-    refused(Path("/dev/null"), "not a file")
+    expect_unusable(tmp_path, "folder", "log.db")
+    expect_unusable(text / "log.db", "a file cannot be created there")
+    expect_unusable(tmp_path / ("x" * 300), "a file cannot be created there")
+    expect_unusable(Path("/dev/null"), "not a file")
 
 
 def test_a_store_of_a_newer_version(path):
     fill(path, a=make_records(make_prompt("x")))
     sql(path, "PRAGMA user_version = 2")
-    refused(path, "newer Bridle (format 2, this one knows 1)", "upgrade Bridle or choose another path")
+    expect_unusable(
+        path, "newer Bridle (format 2, this one knows 1)", "upgrade Bridle or choose another path"
+    )
 
 
 @pytest.mark.parametrize("version", [-1, 0])
 def test_a_format_that_another_program_set_back_is_told(path, version):
     fill(path, a=make_records(make_prompt("x")))
     sql(path, f"PRAGMA user_version = {version}")
-    refused(path, f"it says that it has format {version}", "does not exist", "PRAGMA user_version = 1")
+    expect_unusable(
+        path, f"it says that it has format {version}", "does not exist", "PRAGMA user_version = 1"
+    )
     sql(path, "PRAGMA user_version = 1")
-    assert len(using(path, lambda store: store.read("a"))) == 1
+    assert len(use_store(path, lambda store: store.read("a"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -328,22 +332,25 @@ def test_columns_that_another_program_changed_are_told(path, change, table):
     fill(path, a=make_records(make_prompt("x")))
     for statement in change.split("; "):
         sql(path, statement)
-    refused(path, f"the columns of {table} are not those of format 1", "restore it from a backup")
+    expect_unusable(path, f"the columns of {table} are not those of format 1", "restore it from a backup")
 
 
 @pytest.mark.parametrize("table", ["blobs", "events", "origins", "removals", "sessions"])
 def test_a_table_that_another_program_removed_is_told(path, table):
     fill(path, a=make_records(make_prompt("x")))
     sql(path, f"DROP TABLE {table}")
-    refused(path, f"it lacks the tables {table}", "restore it from a backup")
+    expect_unusable(path, f"it lacks the tables {table}", "restore it from a backup")
 
 
 def test_the_table_of_snapshots_is_added_again(path):
     line = make_records(make_prompt("x"))
     fill(path, a=line)
     sql(path, "DROP TABLE snapshots")
-    assert using(path, lambda store: store.read("a")) == tuple(line)
-    assert using(path, lambda store: store.read_with_snapshot("a", lambda *_: None)) == (None, tuple(line))
+    assert use_store(path, lambda store: store.read("a")) == tuple(line)
+    assert use_store(path, lambda store: store.read_with_snapshot("a", lambda *_: None)) == (
+        None,
+        tuple(line),
+    )
 
 
 def test_what_may_not_be_written():
@@ -407,7 +414,7 @@ def test_a_time_that_would_not_come_back_is_refused(path):
                 await store.append("a", 0, [seal_record(1, at, make_prompt("x"), GENESIS)])
         assert await store.sessions() == ()
 
-    using(path, act)
+    use_store(path, act)
 
 
 def test_a_lock_that_is_never_released_is_reported(path, monkeypatch):
@@ -421,7 +428,7 @@ def test_a_lock_that_is_never_released_is_reported(path, monkeypatch):
                 assert "another process keeps it locked" in str(outcome)
         await store.append("s0", 0, make_records(make_prompt("x")))
 
-    using(path, act)
+    use_store(path, act)
 
 
 @pytest.mark.parametrize("then", ["nothing", "another store"])
@@ -442,7 +449,7 @@ def test_a_file_that_is_gone_acknowledges_nothing(path, then):
             await store.append("b", 0, line)
         assert path.exists() == (then == "another store"), "a removed file came back empty"
 
-    using(path, act)
+    use_store(path, act)
 
 
 def test_a_text_that_cannot_be_removed_does_not_prevent_the_anchor_of_a_removal(tmp_path, caplog):

@@ -119,7 +119,7 @@ def test_one_bad_read_does_not_cost_its_group(path):
             db.commit()
         read = await asyncio.gather(*map(store.read, "abc"), return_exceptions=True)
         assert isinstance(read[1], Corrupt)
-        assert [len(read[0]), len(read[2])] == [3, 3]
+        assert [len(read[0]), len(read[2])] == [3, 3]  # type: ignore[arg-type]
         await store.close()
 
     asyncio.run(main())

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -478,7 +479,7 @@ def test_names_and_urls(tmp_path, monkeypatch):
         "~/mine.db": "home/mine.db",
         "odd ?#%20é.db": "odd ?#%20é.db",
     }.items():
-        store = open_store(where)
+        store: Any = open_store(where)
         assert store.path == tmp_path / path
         assert (tmp_path / path).is_file()
 

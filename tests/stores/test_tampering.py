@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_notes_that_were_given_to_another_tenant_are_not_read(tmp_path):
     path = tmp_path / "log.db"
 
     async def exchange():
-        store = open_store(path)
+        store: Any = open_store(path)
         await store.append("notes:ann", 0, make_records(make_prompt("ann's")))
         change(path, "UPDATE sessions SET uid = 'notes:bob' WHERE uid = 'notes:ann'")
         with pytest.raises(Corrupt, match="notes:ann"):

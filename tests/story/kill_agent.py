@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from bridle import Agent, RunContext, tool
 from bridle.testing import scripted
@@ -58,7 +59,7 @@ class Pausing:
         if moment == self._moment and amount == self._last:
             threading.Event().wait()
 
-    def on_event(self, session: str, happening: object) -> None:
+    def on_event(self, session: str, happening: Any) -> None:
         if self._moment == "kept" and isinstance(happening, Record):
             print("kept", happening.seq, happening.hash, flush=True)
         if isinstance(happening, Record) and isinstance(happening.event, ToolFinished):
@@ -77,7 +78,7 @@ def paying_agent(folder: Path, policy: str, amounts: list[int], pausing: Pausing
         found = [amount for amount, key in ledger.lines() if key == call.idempotency_key]
         return f"paid {found[0]}, as the ledger says" if found else None
 
-    @tool(effect="write", on_unknown=policy, **({"probe": look_up} if policy == "probe" else {}))
+    @tool(effect="write", on_unknown=policy, **({"probe": look_up} if policy == "probe" else {}))  # type: ignore[call-overload]
     def pay(amount: int, call: RunContext) -> str:
         """Pay."""
         pausing.reach("before", amount)

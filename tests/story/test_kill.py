@@ -48,7 +48,7 @@ def pay_all(folder, policy, moment, amounts):
     asyncio.run(pay(Path(folder), policy, moment, amounts))
 
 
-def shown(folder, capsys):
+def show_session(folder, capsys):
     assert command(["show", SESSION, "--store", str(folder / "log.db")]) == 0
     return capsys.readouterr().out
 
@@ -106,7 +106,7 @@ def _check(folder, policy, moment, capsys):
     made = Ledger(folder).lines()
     assert [amount for amount, _ in made] == paid
     assert len({key for _, key in made}) == len({amount for amount, _ in made}), "one key for each payment"
-    told = shown(folder, capsys)
+    told = show_session(folder, capsys)
     assert telling in told
     before, _, after = told.partition("resumed")
     assert "c1_0 ok" in before, "the receipt of the first call was there"

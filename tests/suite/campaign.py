@@ -11,6 +11,7 @@ for a seed fails again with the same variables. `make campaign` uses new seeds a
 import os
 import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 SCALE = float(os.environ.get("BRIDLE_CAMPAIGN", "0.1"))
 IS_WHOLE = SCALE >= 1
@@ -52,7 +53,7 @@ def list_seeds(count: int, least: int = 1) -> Seeds:
     return Seeds(range(FIRST_SEED, FIRST_SEED + size))
 
 
-def new_random(name: object) -> random.Random:
+def new_random(name: Any) -> random.Random:
     """A generator that gives the same numbers for the same name and the same first seed."""
     return random.Random(f"{name} {FIRST_SEED}")
 

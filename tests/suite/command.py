@@ -37,7 +37,7 @@ def bridle(*words, cwd=None, text="", environment=None, **variables) -> Ended:
     """Run the command with `text` as its input; `environment` replaces the one of this process."""
     environment = {**(os.environ if environment is None else environment), **variables}
     if any(name.startswith(READ_AT_START) for name in variables):
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "bridle.cli.main", *words],
             input=text,
             capture_output=True,
@@ -47,7 +47,7 @@ def bridle(*words, cwd=None, text="", environment=None, **variables) -> Ended:
             timeout=PATIENCE_SECONDS,
             check=False,
         )
-        return Ended(done.returncode, done.stdout, done.stderr)
+        return Ended(completed.returncode, completed.stdout, completed.stderr)
     done = open_warm_command().run(words, environment, cwd, PATIENCE_SECONDS, text=text.encode())
     add_cpu_seconds(done.cpu_seconds)
     return Ended(done.code, done.out.decode(), done.err.decode())
@@ -95,7 +95,7 @@ class RunningCommand:
             killer.start()
             self._take(*self._command.wait(self.pid))
             killer.cancel()
-        return self.returncode
+        return self.returncode  # type: ignore[return-value]
 
     def communicate(self, timeout: float = PATIENCE_SECONDS) -> tuple[str, str]:
         """Wait for the end; returns the output and the errors that were not read yet."""

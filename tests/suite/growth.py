@@ -10,6 +10,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 ROUNDS_MIN, ROUNDS_MAX = 3, 10
 """One lucky or unlucky round decides nothing; what still grows too fast after the last round does so always."""
@@ -21,7 +22,7 @@ PER_ITEM_MAX = 1.5
 LOOP_SECONDS = 0.0025
 """CPU seconds that the loop of `measure_slowness` takes on the machine for which absolute limits were chosen."""
 
-Work = Callable[[], object]
+Work = Callable[[], Any]
 
 
 def assert_growth(

@@ -76,14 +76,14 @@ ELSEWHERE = {
     "test_foreign_servers.py::test_the_ids_of_calls_go_back_unchanged": RECORDED,
     "test_cache_diagnosis.py::test_what_the_provider_says_itself_explains_a_miss": MEDDLED,
     "test_stored_results.py::test_words_pictures_and_files_go_out_legally": JUDGED,
-    "test_breakpoints.py::test_many_tries_in_vain_do_not_lose_what_was_kept": NOBODY,
+    "test_breakpoints.py::test_many_failed_tries_do_not_lose_the_kept_prefix": NOBODY,
     "test_private_extras.py::test_a_recording_without_the_value_is_replayed": RECORDED,
-    "test_recordings.py::test_a_recorded_run_is_replayed_without_anybody_there": RECORDED,
+    "test_recordings.py::test_a_recorded_run_is_replayed_without_a_server": RECORDED,
     "test_recordings.py::test_the_difference_is_shown_where_it_is_however_long_a_prompt_begins_alike": RECORDED,
     "test_recordings.py::test_what_was_never_recorded_is_told_with_the_difference": RECORDED,
     "test_code_blocks.py::test_the_page_that_replays_a_recording_runs": RECORDED,
     "test_switch.py::test_there_and_back": JUDGED,
-    "test_switch.py::test_there_and_back_through_a_file_that_is_opened_anew_for_every_prompt": JUDGED,
+    "test_switch.py::test_switching_and_back_works_when_the_file_is_reopened_for_every_prompt": JUDGED,
 }
 """Tests whose requests no strict simulator hears, and why."""
 UNTYPED = {
@@ -148,13 +148,13 @@ def pytest_runtest_call(item):
     try:
         result = yield
     finally:
-        problems = closed(item, _NOW[0])
+        problems = check_account(item, _NOW[0])
     if problems:
         pytest.fail("\n".join(problems), pytrace=False)
     return result
 
 
-def closed(item, account):
+def check_account(item, account):
     """What is wrong with what happened in a test; what happened is counted."""
     if item.told_by_programs.stat().st_size:
         for process, told in listening.read(item.told_by_programs):
@@ -176,25 +176,25 @@ def closed(item, account):
     untyped = [] if mark is not None or place in UNTYPED else list(account.untyped)
     _TOTALS.update(typed=0 if mark is not None else len(account.bodies), untyped=len(untyped))
     in_vain = mark is not None and not mark.args and not account.refusals
-    return list(judged(account, unasked, untyped, in_vain=in_vain, listed=place in ELSEWHERE))
+    return list(judge_account(account, unasked, untyped, in_vain=in_vain, listed=place in ELSEWHERE))
 
 
-def judged(account, unasked, untyped, *, in_vain, listed):
+def judge_account(account, unasked, untyped, *, in_vain, listed):
     if untyped:
-        yield f"{len(untyped)} requests are not what the vendor's types say: {shown(untyped)}"
+        yield f"{len(untyped)} requests are not what the vendor's types say: {join_shown(untyped)}"
     if unasked:
-        yield f"the simulated provider refused {len(unasked)} requests: {shown(unasked)}"
+        yield f"the simulated provider refused {len(unasked)} requests: {join_shown(unasked)}"
     if in_vain:
         yield "this test is marked for refusals and nothing was refused: remove the mark"
     if account.elsewhere and not listed:
-        yield f"no strict simulator heard what was sent to {shown(account.elsewhere)}: see ELSEWHERE in guard.py"
+        yield f"no strict simulator heard what was sent to {join_shown(account.elsewhere)}: see ELSEWHERE in guard.py"
     if listed and account.asked and not account.elsewhere:
         yield "this test is listed in ELSEWHERE and everything was heard by a strict simulator: remove it there"
     if account.moves:
-        yield f"{len(account.moves)} prefixes moved and no event says so: {shown(account.moves)}"
+        yield f"{len(account.moves)} prefixes moved and no event says so: {join_shown(account.moves)}"
 
 
-def shown(items):
+def join_shown(items):
     more = len(items) - SHOWN_MAX
     return "\n".join(items[:SHOWN_MAX]) + (f"\nand {more} more" if more > 0 else "")
 

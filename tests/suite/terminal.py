@@ -120,7 +120,7 @@ def open_terminal(*arguments, cwd, env, columns=80, program=None):
     with closing_descriptor(master):
         with closing_descriptor(slave):
             if program is None and env.get("PYTHONPATH") in (None, os.environ.get("PYTHONPATH")):
-                running = WarmProgram(arguments, cwd, env, slave)
+                running: WarmProgram | subprocess.Popen[bytes] = WarmProgram(arguments, cwd, env, slave)
             else:
                 running = subprocess.Popen(
                     [sys.executable, "-c", ON_TERMINAL, *(program or BRIDLE), *arguments],

@@ -27,12 +27,12 @@ from bridle.sim.simulator import Simulator
 from bridle.testing import scripted
 from bridle.testing.scripted_model import text_reply
 from bridle.transports.inprocess import InProcessTransport
-from tests.sim.sim_families import put, question
+from tests.sim.sim_families import question, send_request
 
 TOO_MUCH = """
 from bridle.sim.simulator import Simulator
-from tests.sim.sim_families import put, question
-put(Simulator(), question("anthropic", "hi", max_tokens=10**9))
+from tests.sim.sim_families import question, send_request
+send_request(Simulator(), question("anthropic", "hi", max_tokens=10**9))
 """
 
 SENT = """
@@ -69,7 +69,7 @@ def test_refused_and_meant():
 
 @pytest.mark.refusals("max-tokens-limit")
 def test_refused_by_another_rule():
-    put(Simulator(), question("anthropic", " "))
+    send_request(Simulator(), question("anthropic", " "))
 
 
 @pytest.mark.refusals

@@ -28,7 +28,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 REQUEST_BYTES_MAX = 4_000_000
 WARM_MODULES = (
@@ -180,7 +180,7 @@ def send_line(connection: socket.socket, answer: dict) -> None:
 
 def run_child(main, request, files) -> None:
     """Become the command: take over files, environment, folder and arguments, and end the process with its code."""
-    code: object = 1
+    code: Any = 1
     try:
         for target, file in enumerate(files):
             os.dup2(file, target)

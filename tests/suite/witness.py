@@ -23,7 +23,7 @@ from collections import Counter
 
 import msgspec
 
-from tests.suite.listening import ENDED, short
+from tests.suite.listening import ENDED, shorten
 from tests.wire.vendors.vendor_types import judge
 
 LISTS = ("messages", "input", "contents")
@@ -126,9 +126,9 @@ def prefix_of(body):
         members.update(
             _raw(members["toolConfig"])
         )  # where one wire has its tools, beside which of them to call
-    pieces = [bare(members[name]) for name in HEAD if name in members]
+    pieces = [strip_marks(members[name]) for name in HEAD if name in members]
     for name in LISTS:
-        for item in listed(members.get(name)):
+        for item in list_raws(members.get(name)):
             pieces += pieces_of(item)
     return tuple(pieces)
 
@@ -137,22 +137,22 @@ def pieces_of(item):
     """A message piece by piece: what is added to the last one moves nothing that stands before it."""
     members = _raw(item)
     for name in ("content", "parts"):
-        inner = listed(members.get(name))
+        inner = list_raws(members.get(name))
         if inner:
             rest = b"".join(bytes(members[other]) for other in members if other != name)
-            return [(rest, bare(each)) for each in inner if bare(each)]
-    return [bare(item)]
+            return [(rest, strip_marks(each)) for each in inner if strip_marks(each)]
+    return [strip_marks(item)]
 
 
-def bare(raw):
+def strip_marks(raw):
     return MARK.sub(b"", bytes(raw))
 
 
-def listed(raw):
+def list_raws(raw):
     return _raws(raw) if raw is not None and bytes(raw)[:1] == b"[" else []
 
 
 def difference(last, now):
     at = next((n for n, (one, other) in enumerate(zip(last, now, strict=False)) if one != other), len(now))
     was, is_ = last[at], now[at] if at < len(now) else "(gone)"
-    return f"piece {at + 1}:\n    was {short(was)}\n    is  {short(is_)}"
+    return f"piece {at + 1}:\n    was {shorten(was)}\n    is  {shorten(is_)}"

@@ -25,7 +25,7 @@ class Made:
         return self._do(self, arguments)
 
 
-def fine(made, arguments):
+def return_fine(made, arguments):
     return (Text(text="fine"),)
 
 
@@ -43,36 +43,36 @@ def test_tools_of_every_kind_pass():
         (wait, {"n": 1}, {"m": 1}),
         (RawTool("raw", "", SCHEMA, lambda arguments: arguments), {"n": 1}, {"n": 1.5}),
         (TypedTool(dict[str, int], lambda counts: len(counts), name="count"), {"x": 1}, {"x": "1"}),
-        (Made(fine), {"n": 1}, {"n": 1, "m": 2}),
+        (Made(return_fine), {"n": 1}, {"n": 1, "m": 2}),
     ]
     for each, good, bad in made:
-        asyncio.run(check_tool(each, good=[good], bad=[bad, "{", "[]"]))
+        asyncio.run(check_tool(each, good=[good], bad=[bad, "{", "[]"]))  # type: ignore[arg-type, list-item]
 
 
 def left_behind(made, arguments):
     made.task = asyncio.get_running_loop().create_task(asyncio.sleep(0))
-    return fine(made, arguments)
+    return return_fine(made, arguments)
 
 
-def changed(made, arguments):
+def change_arguments(made, arguments):
     arguments["n"] = 0
-    return fine(made, arguments)
+    return return_fine(made, arguments)
 
 
 def another_spec(made, arguments):
     made.spec = ToolSpec(name="other", parameters=SCHEMA)
-    return fine(made, arguments)
+    return return_fine(made, arguments)
 
 
 @pytest.mark.parametrize(("made", "said"), [
-    (Made(fine, name="a b"), "not a legal name"),
-    (Made(fine, parameters="{"), 'must be JSON with "type": "object"'),
-    (Made(fine, parameters='{"type":"array"}'), 'must be JSON with "type": "object"'),
-    (Made(fine, parameters='{"type":"object","required":3}'), "is not a valid JSON Schema"),
-    (Made(fine, timeout_seconds=-1.0), "over before it starts"),
-    (Made(fine, parameters='{"type":"object"}'), "bad arguments {'n': 'x'} were let through"),
-    (Made(fine, parameters=SCHEMA.replace("integer", "null")), "good arguments {'n': 1} were refused"),
-    (Made(changed), "must not change the arguments"),
+    (Made(return_fine, name="a b"), "not a legal name"),
+    (Made(return_fine, parameters="{"), 'must be JSON with "type": "object"'),
+    (Made(return_fine, parameters='{"type":"array"}'), 'must be JSON with "type": "object"'),
+    (Made(return_fine, parameters='{"type":"object","required":3}'), "is not a valid JSON Schema"),
+    (Made(return_fine, timeout_seconds=-1.0), "over before it starts"),
+    (Made(return_fine, parameters='{"type":"object"}'), "bad arguments {'n': 'x'} were let through"),
+    (Made(return_fine, parameters=SCHEMA.replace("integer", "null")), "good arguments {'n': 1} were refused"),
+    (Made(change_arguments), "must not change the arguments"),
     (Made(left_behind), "must not leave tasks behind"),
     (Made(another_spec), "a spec must not change"),
     (Made(lambda *_: 3), "must return a sequence of parts, not int"),

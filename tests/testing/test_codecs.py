@@ -37,15 +37,15 @@ class Bent:
         return getattr(self._codec if hasattr(self._codec, name) else self._server, name)
 
 
-def bent(**changed):
+def make_codec(**changed):
     return type("Other", (Bent,), changed)(load_codec("scripted"), find_family("scripted"))
 
 
-def decoding(**changed):
+def make_decoding_codec(**changed):
     def decoder(self, request, status, headers):
         return type("Other", (Bent,), changed)(self._codec.new_decoder(request, status, headers))
 
-    return bent(new_decoder=decoder)
+    return make_codec(new_decoder=decoder)
 
 
 def loud(self, reply, *, stream):
@@ -104,16 +104,16 @@ def cheerful(self, failure):
 @pytest.mark.parametrize(
     ("codec", "law"),
     [
-        (bent(encode_reply=loud), "decode\\(encode_reply"),
-        (decoding(feed=sliced), "slices"),
-        (decoding(feed=crashing), "only ProviderError"),
-        (decoding(close=accepting), "half a reply"),
-        (bent(encode=restless), "deterministic"),
-        (bent(encode=changing_first), "begins as request k"),
-        (bent(encode=same_digest), "digest"),
-        (bent(decode_request=forgetful), "decode_request\\(encode"),
-        (bent(encode_failure=calm), "kind"),
-        (bent(encode_failure=cheerful), "kind"),
+        (make_codec(encode_reply=loud), "decode\\(encode_reply"),
+        (make_decoding_codec(feed=sliced), "slices"),
+        (make_decoding_codec(feed=crashing), "only ProviderError"),
+        (make_decoding_codec(close=accepting), "half a reply"),
+        (make_codec(encode=restless), "deterministic"),
+        (make_codec(encode=changing_first), "begins as request k"),
+        (make_codec(encode=same_digest), "digest"),
+        (make_codec(decode_request=forgetful), "decode_request\\(encode"),
+        (make_codec(encode_failure=calm), "kind"),
+        (make_codec(encode_failure=cheerful), "kind"),
     ],
 )
 def test_a_broken_law_is_named(codec, law):

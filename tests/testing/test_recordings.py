@@ -12,7 +12,7 @@ from bridle.sim.simulator import Simulator
 from bridle.testing import ProviderSim, recording, replaying
 from bridle.transports.recorded import RecordedReply, encode_exchange, read_exchanges, scrub_exchange
 from bridle.values.errors import MisuseError
-from tests.sim.sim_families import FAMILIES, MODELS, put, question, told
+from tests.sim.sim_families import FAMILIES, MODELS, decode_answer, question, send_request
 
 PROMPT = '!say Let me add.\n!call add {"a": 1, "b": 2}\n!then\n!say Three.'
 
@@ -37,14 +37,14 @@ def recorded_run(path, model, *, stream):
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_recorded_run_is_replayed_without_anybody_there(tmp_path, family, stream):
+def test_a_recorded_run_is_replayed_without_a_server(tmp_path, family, stream):
     path, model = tmp_path / "run.jsonl", MODELS[family]
     first = recorded_run(path, model, stream=stream)
     line = replaying(path, model, slice_bytes=7)
     again = asyncio.run(run(line, stream=stream))
     assert again.text == first.text == "Three."
     assert [message.parts for message in again.messages] == [message.parts for message in first.messages]
-    assert line.transport.remaining == 0
+    assert line.transport.remaining == 0  # type: ignore[attr-defined]
 
 
 def test_what_was_never_recorded_is_told_with_the_difference(tmp_path):
@@ -116,7 +116,7 @@ def test_words_of_a_json_header_stay_in_the_body_and_its_credentials_go():
 
 def test_a_signed_request_leaves_its_binary_stream_as_it_came():
     request = question("bedrock_converse", "!say Credential, Signature and content-type are words.")
-    streamed = put(Simulator(), request)
+    streamed = send_request(Simulator(), request)
     proof = signed_headers(
         "POST",
         "https://bedrock-runtime.eu-west-1.amazonaws.com/model/m/converse-stream",
@@ -149,7 +149,7 @@ def test_a_miss_of_a_recorded_mind_is_told_with_the_difference(tmp_path):
     path = tmp_path / "run.jsonl"
     recorded_run(path, MODELS["gemini"], stream=False)
     request = question("gemini", "Something else")
-    failure = told(request, put(Simulator(load_recorded_responder(path)), request))
+    failure = decode_answer(request, send_request(Simulator(load_recorded_responder(path)), request))
     assert "never recorded; nearest is recording 1" in failure.message
     assert "Something else" in failure.message
 

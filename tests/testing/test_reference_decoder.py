@@ -42,29 +42,33 @@ def replies(file):
                 yield told, reply
 
 
-def without(reply, kind):
+def drop_part(reply, kind):
     at = max(place for place, part in enumerate(reply.parts) if isinstance(part, kind))
     return replace(reply, parts=(*reply.parts[:at], *reply.parts[at + 1 :]))
 
 
-def altered(reply, kind, **members):
+def alter_part(reply, kind, **members):
     at = max(place for place, part in enumerate(reply.parts) if isinstance(part, kind))
     return replace(
         reply, parts=(*reply.parts[:at], replace(reply.parts[at], **members), *reply.parts[at + 1 :])
     )
 
 
-def swapped(reply):
+def swap_counts(reply):
     used = reply.usage
     return replace(reply, usage=replace(used, input=used.output, output=used.input))
 
 
 SPOILS = {
-    "a call dropped": (lambda reply: reply.calls, lambda reply: without(reply, ToolCall), "calls"),
-    "a call renamed": (lambda reply: reply.calls, lambda reply: altered(reply, ToolCall, name="x"), "calls"),
+    "a call dropped": (lambda reply: reply.calls, lambda reply: drop_part(reply, ToolCall), "calls"),
+    "a call renamed": (
+        lambda reply: reply.calls,
+        lambda reply: alter_part(reply, ToolCall, name="x"),
+        "calls",
+    ),
     "an argument added": (
         lambda reply: reply.calls,
-        lambda reply: altered(reply, ToolCall, arguments='{"never_said":1}'),
+        lambda reply: alter_part(reply, ToolCall, arguments='{"never_said":1}'),
         "calls",
     ),
     "words dropped": (
@@ -79,10 +83,10 @@ SPOILS = {
     ),
     "a thought changed": (
         lambda reply: any(isinstance(part, Reasoning) for part in reply.parts),
-        lambda reply: altered(reply, Reasoning, text="something else entirely"),
+        lambda reply: alter_part(reply, Reasoning, text="something else entirely"),
         "reasoning",
     ),
-    "counts swapped": (lambda reply: reply.usage.input != reply.usage.output, swapped, ""),
+    "counts swapped": (lambda reply: reply.usage.input != reply.usage.output, swap_counts, ""),
     "cached counted as new": (
         lambda reply: reply.usage.cache_read,
         lambda reply: replace(
@@ -137,7 +141,7 @@ def test_every_member_taken_out_of_a_request_is_noticed(file):
         if find_request_differences(codec, recording.request, ours):
             continue
         whole = json.loads(ours.body)
-        for spoiled in losses(whole):
+        for spoiled in drop_fields(whole):
             again = replace(ours, body=json.dumps(spoiled).encode())
             if CANONICAL_FORMS[codec.family](again) == CANONICAL_FORMS[codec.family](ours):
                 continue  # the provider does not tell them apart
@@ -147,7 +151,7 @@ def test_every_member_taken_out_of_a_request_is_noticed(file):
     assert noticed >= NOTICED_ENOUGH
 
 
-def losses(whole):
+def drop_fields(whole):
     for name, value in whole.items():
         if name not in ("model", "messages", "contents"):
             yield {other: inner for other, inner in whole.items() if other != name}
@@ -180,7 +184,7 @@ def test_a_reason_excuses_only_what_it_explains():
             {"role": "user", "content": [{"type": "text", "text": "go on"}, {"type": "text", "text": " "}]},
         ],
     }
-    asked = asking(codec, body)
+    asked = request_with_body(codec, body)
     ours = codec.encode(codec.decode_request(asked))
     found = find_request_differences(codec, asked, ours)
     assert {each.reason.partition(":")[0] for each in found} == {
@@ -201,7 +205,7 @@ def differences_after_a_round_trip(codec, request):
     return find_request_differences(codec, request, codec.encode(codec.decode_request(request)))
 
 
-def asking(codec, body):
+def request_with_body(codec, body):
     request = next(each.request for each in corpus(codec.family) if each.request is not None)
     return replace(request, path="/v1/messages", body=json.dumps(body).encode())
 
@@ -209,7 +213,7 @@ def asking(codec, body):
 def test_a_request_that_survives_has_no_differences():
     codec = load_codec("anthropic")
     body = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
-    assert differences_after_a_round_trip(codec, asking(codec, body)) == []
+    assert differences_after_a_round_trip(codec, request_with_body(codec, body)) == []
 
 
 @pytest.mark.parametrize(
@@ -292,7 +296,7 @@ NEWER = {
 
 
 @pytest.mark.parametrize("family", NEWER)
-def test_what_nobody_knows_yet_hides_nothing(family):
+def test_unknown_fields_hide_no_known_ones(family):
     codec = load_codec(family)
     asked = Request(model=Model(id="m", endpoint=Endpoint(name=family, family=family)))
     decoder = codec.new_decoder(asked, 200, {"content-type": "application/json"})
@@ -303,7 +307,7 @@ def test_what_nobody_knows_yet_hides_nothing(family):
     assert [(call.name, json.loads(call.arguments)) for call in reply.calls] == [("f", {"a": 1})]
     assert (reply.usage.input, reply.usage.output) == (3, 2)
     told = read_reply(family, json.dumps(NEWER[family]).encode())
-    assert list(find_disagreements(told, reply)) == []
+    assert list(find_disagreements(told, reply)) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -339,7 +343,7 @@ def test_what_nobody_knows_yet_hides_nothing(family):
         }),
     ],
 )  # fmt: skip
-def test_requests_keep_what_nobody_knows_yet(family, path, body):
+def test_requests_keep_unknown_fields(family, path, body):
     asked = HttpRequest(path=path, body=json.dumps(body).encode())
     assert differences_after_a_round_trip(load_codec(family), asked) == []
 
@@ -409,7 +413,7 @@ def test_more_cached_than_there_is_has_its_reason(family, body):
     decoder.feed(data)
     found = [
         each
-        for each in find_disagreements(read_reply(family, data), decoder.close())
+        for each in find_disagreements(read_reply(family, data), decoder.close())  # type: ignore[arg-type]
         if "tokens" in each.description
     ]
     assert found
@@ -442,9 +446,9 @@ def test_a_last_call_cut_before_its_arguments_has_its_reason():
     "spoil",
     [
         lambda reply: replace(reply, stop=Stop.TOOLS),
-        lambda reply: altered(reply, ToolCall, name="x"),
-        lambda reply: altered(reply, ToolCall, arguments='{"never_said":1}'),
-        lambda reply: without(reply, ToolCall),
+        lambda reply: alter_part(reply, ToolCall, name="x"),
+        lambda reply: alter_part(reply, ToolCall, arguments='{"never_said":1}'),
+        lambda reply: drop_part(reply, ToolCall),
         lambda reply: replace(reply, parts=(replace(reply.parts[0], arguments=""), *reply.parts[1:])),
     ],
     ids=["not cut", "renamed", "with arguments", "dropped", "another call empty"],

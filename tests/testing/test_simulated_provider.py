@@ -26,7 +26,7 @@ WRONG = [Extra(name="service_tier", json='"none"')]
 """A setting of the provider's own with a value that it refuses."""
 
 
-def posted(url, body, **headers):
+def post_json(url, body, **headers):
     request = urllib.request.Request(
         url, json.dumps(body).encode(), {"content-type": "application/json", **headers}
     )
@@ -68,7 +68,7 @@ def test_replies_and_a_brain_are_one_too_many():
 
 def test_it_answers_over_http_from_a_thread():
     with ProviderSim("over the wire", faults=["slow-drip:0"]) as provider:
-        status, body = posted(
+        status, body = post_json(
             f"{provider.url}/v1/messages", messages("hi"), **{"anthropic-version": "2023-06-01"}
         )
         assert provider.environ["OPENAI_BASE_URL"] == f"{provider.url}/v1"
@@ -98,7 +98,7 @@ def test_a_connection_that_is_cut_at_once_has_no_status():
     with ProviderSim("late", faults=["reset:0"]) as provider:
         for attempt in range(2):
             try:
-                status, _ = posted(
+                status, _ = post_json(
                     f"{provider.url}/v1/messages", messages("hi"), **{"anthropic-version": "2023-06-01"}
                 )
             except (ConnectionError, urllib.error.URLError):

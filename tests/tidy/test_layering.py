@@ -114,7 +114,7 @@ def code_without_prose(source: str) -> str:
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue
-        node.body = [
+        node.body = [  # type: ignore[attr-defined]
             statement
             for statement in body
             if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))

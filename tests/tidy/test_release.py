@@ -24,7 +24,7 @@ def test_a_draft_may_be_undated_and_a_release_may_not():
             release.check_version(f"# Changelog\n\n## {heading}\n", draft=False)
 
 
-def test_addresses_of_nobody_are_refused():
+def test_placeholder_addresses_are_refused():
     project = '[project.urls]\nSource = "https://{}/bridle"\nIssues = "https://real.test/issues"\n'
     release.check_addresses(project.format("code.test"))
     with pytest.raises(release.Unfit, match=r"placeholders: Source; put in"):

@@ -53,7 +53,7 @@ def test_a_value_is_made_with_keywords_only():
     """`kw_only` is the one option that a class does not inherit."""
     assert [each for each in list_values() if each.__match_args__] == []
     with pytest.raises(TypeError, match="positional"):
-        Budget(1)
+        Budget(1)  # type: ignore[call-arg]
 
 
 def test_the_collector_knows_every_value_that_can_be_part_of_a_cycle():
@@ -83,4 +83,4 @@ def test_a_user_can_extend_a_value():
     class TeamBudget(Budget):
         team: str = ""
 
-    assert TeamBudget(usd=1, team="a").team == "a" and TeamBudget.__struct_config__.gc
+    assert TeamBudget(usd=1, team="a").team == "a" and TeamBudget.__struct_config__.gc  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def written(store, session):
+def list_written_instructions(store, session):
     async def collect():
         agent = Agent("sim:", store=str(store))
         events = [record.event for record in await agent.store.read(session)]
@@ -29,7 +30,7 @@ def written(store, session):
 
 
 def test_a_file_is_read_once_per_session_and_recorded(project):
-    instructions = ["Be brief.", toolkit.project_instructions("AGENTS.md")]
+    instructions: Any = ["Be brief.", toolkit.project_instructions("AGENTS.md")]
     agent = Agent(scripted("a", "b", "c"), instructions=instructions, store=str(project / "log.db"))
     agent.run_sync("one", "first")
     (project / "AGENTS.md").write_text("Use spaces.")
@@ -37,8 +38,8 @@ def test_a_file_is_read_once_per_session_and_recorded(project):
     agent.run_sync("three", "second")
     asyncio.run(agent.store.close())
     lead = "Instructions of this project, from AGENTS.md:\n\n"
-    assert written(project / "log.db", "first") == [f"{lead}Use tabs."]
-    assert written(project / "log.db", "second") == [f"{lead}Use spaces."]
+    assert list_written_instructions(project / "log.db", "first") == [f"{lead}Use tabs."]
+    assert list_written_instructions(project / "log.db", "second") == [f"{lead}Use spaces."]
 
 
 def test_wrong_files_are_refused_at_once(project):
@@ -91,7 +92,7 @@ def run_command(project, capsys):
         capsys.readouterr()
         assert main(["run", "--store", "log.db", "-m", "sim:", "--json", *words, "hello"]) == 0
         session = json.loads(capsys.readouterr().out)["session"]
-        return written(project / "log.db", session), session
+        return list_written_instructions(project / "log.db", session), session
 
     return run
 
@@ -126,7 +127,10 @@ def test_agent_files_name_them(run_command, project):
     )
     agent = load_agent("a.toml", store="log.db")
     agent.run_sync("hello", "s")
-    assert agent.settings.instructions == "Be brief." and len(written(project / "log.db", "s")) == 1
+    assert (
+        agent.settings.instructions == "Be brief."
+        and len(list_written_instructions(project / "log.db", "s")) == 1
+    )
     asyncio.run(agent.store.close())
     texts, session = run_command("-a", "a.toml")
     assert len(texts) == 1 and run_command("-a", "a.toml", "--session", session) == (texts, session)

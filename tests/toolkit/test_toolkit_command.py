@@ -92,7 +92,7 @@ def test_options_of_the_toolkit_need_it_and_a_bad_place_is_refused(place):
     env = variables(place)
     for words in (["--allow-host", "x.org"], ["--no-sandbox"], ["--workspace", "."]):
         assert f"{words[0]} needs --toolkit" in bridle("run", "hi", "-m", "sim:", *words, **env).err
-    words = ("run", "--toolkit", "--no-sandbox", "hi", "-m", "sim:")
+    words = ("run", "--toolkit", "--no-sandbox", "hi", "-m", "sim:")  # type: ignore[assignment]
     assert "holds your home folder" in bridle(*words, cwd=place / "home", **env).err
     inside = bridle(*words, "--store", "log.db", cwd=place / "work", **env)
     assert inside.code == 2 and "choose a store outside of" in inside.err

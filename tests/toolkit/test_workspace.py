@@ -154,7 +154,7 @@ def exchange(one, other):
 
 
 @contextmanager
-def swapping(one, other):
+def swap_names(one, other):
     """Exchange two names without end, in a thread."""
     done = threading.Event()
 
@@ -206,7 +206,7 @@ def test_a_thread_that_swaps_a_folder_and_a_link_gets_nothing_out(tools, root, o
     (root / "swap" / "secret.txt").write_text("inside")
     (root / "link").symlink_to(outside)
     seen, refused = set(), 0
-    with swapping(root / "swap", root / "link"):
+    with swap_names(root / "swap", root / "link"):
         for at in range(100_000):
             try:
                 seen.add(tools.read_file("swap/secret.txt"))
@@ -224,7 +224,7 @@ def test_a_file_swapped_for_a_link_is_replaced_and_never_followed(tools, root, o
     (root / "t.txt").write_text("inside\n")
     (root / "link").symlink_to(outside / "secret.txt")
     refused = 0
-    with swapping(root / "t.txt", root / "link"):
+    with swap_names(root / "t.txt", root / "link"):
         for at in range(scale(2_000, least=500)):
             try:
                 assert "SECRET" not in tools.read_file("t.txt")
@@ -433,7 +433,7 @@ def test_files_are_found_by_name_and_by_content(tools, root, outside):
         grep("(")
 
 
-def test_a_pattern_that_takes_for_ever_is_stopped(tools, root, monkeypatch):
+def test_an_endless_pattern_search_is_stopped(tools, root, monkeypatch):
     monkeypatch.setattr("bridle.toolkit.file_tools.SEARCH_SECONDS", 1.0)
     (root / "a.txt").write_text("a" * 50 + "b")
     with pytest.raises(TimeoutError, match="simpler pattern"):

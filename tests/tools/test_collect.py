@@ -143,7 +143,7 @@ def test_what_undoes_must_be_fit_for_it_before_anything_runs():
 
     first = back
 
-    def back(room: int) -> None: ...
+    def back(room: int) -> None: ...  # type: ignore[no-redef]
 
     with pytest.raises(BadTool, match="a different compensation named"):
         collect_tools([undone_by("one", first), undone_by("two", back)])

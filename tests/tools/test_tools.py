@@ -59,7 +59,7 @@ def test_an_async_function_runs_on_the_loop_of_the_caller():
         return asyncio.get_running_loop() is home
 
     async def main():
-        nonlocal home
+        nonlocal home  # type: ignore[misc]
         home = asyncio.get_running_loop()
         (part,) = await where.run({}, CONTEXT)
         assert await where() is True
@@ -135,9 +135,9 @@ def test_methods():
     assert str(inspect.signature(shop.sell)) == "(what: str) -> str"
     assert run(shop.close) == "corner"
     assert run(Shop.hours, day=1) == run(shop.hours, day=1) == "9-5"
-    assert run(shop.owner, day=1) == shop.owner(1) == "Ann"
+    assert run(shop.owner, day=1) == shop.owner(1) == "Ann"  # type: ignore[call-arg]
     assert run(tool(shop.plain), what="milk") == "corner has milk"
-    assert run(collect_tools([Shop.chain])["chain"], town="Rome") == Shop.chain("Rome") == "Shop in Rome"
+    assert run(collect_tools([Shop.chain])["chain"], town="Rome") == Shop.chain("Rome") == "Shop in Rome"  # type: ignore[arg-type, call-arg]
     assert list(collect_tools([shop.sell, shop.hours, shop.plain])) == ["sell", "hours", "plain"]
     with pytest.raises(BadTool, match="`sell`: it is an unbound method"):
         collect_tools([Shop.sell])
@@ -153,7 +153,7 @@ def test_partials_show_only_what_is_left():
     made = tool(functools.partial(search, "docs", limit=3))
     assert list(schema(made)["properties"]) == ["words"]
     assert (made.spec.name, made.spec.description, made.__name__) == ("search", "Search an index.", "search")
-    assert run(made, words="x") == made(words="x") == "docs x 3"
+    assert run(made, words="x") == made(words="x") == "docs x 3"  # type: ignore[call-arg]
 
 
 def test_callable_objects():
@@ -208,7 +208,7 @@ def test_the_context_is_given_and_not_shown():
         return "called" if call else "tried"
 
     assert schema(maybe)["properties"] == {}
-    assert (run(maybe), maybe()) == ("called", "tried")
+    assert (run(maybe), maybe()) == ("called", "tried")  # type: ignore[call-arg]
 
 
 def test_annotations_that_are_strings():
@@ -267,8 +267,8 @@ def test_arguments_of_another_shape_never_reach_the_function():
     assert reached == []
 
 
-def test_a_return_type_nobody_can_resolve_does_not_matter():
-    def f(x: int) -> "Nowhere":  # noqa: F821
+def test_an_unresolvable_return_type_is_accepted():
+    def f(x: int) -> "Nowhere":  # type: ignore[name-defined]  # noqa: F821
         return None
 
     assert run(tool(f), x=1) == "null"
@@ -298,7 +298,7 @@ def raw(x: bytes):
     pass
 
 
-def sloppy(x: str = None):  # noqa: RUF013
+def sloppy(x: str = None):  # type: ignore[assignment]  # noqa: RUF013
     pass
 
 
@@ -306,7 +306,7 @@ def yielding(x: int):
     yield x
 
 
-def dangling(x: "Nowhere"):  # noqa: F821
+def dangling(x: "Nowhere"):  # type: ignore[name-defined]  # noqa: F821
     pass
 
 

@@ -3,11 +3,11 @@
 import asyncio
 
 from bridle.transports.http import HttpTransport
-from tests.transports.local_server import outgoing
+from tests.transports.local_server import make_outgoing
 
 
 async def listen(url, heard):
-    async with HttpTransport().open(outgoing(url)) as answer:
+    async with HttpTransport().open(make_outgoing(url)) as answer:
         async for piece in answer.chunks():
             heard.set_result(piece)
 

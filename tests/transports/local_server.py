@@ -72,7 +72,7 @@ class Server:
 
 
 @contextmanager
-def serving(answer, **options):
+def start_server(answer, **options):
     server = Server(answer, **options)
     try:
         yield server
@@ -89,11 +89,11 @@ async def read_request(reader):
     return head + await reader.readexactly(int(length[0].split(b":")[1]) if length else 0)
 
 
-async def whole(reader, writer):
+async def answer_whole(reader, writer):
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Two: a\r\nX-Two: b\r\n\r\nhello")
 
 
-async def streamed(reader, writer):
+async def answer_streamed(reader, writer):
     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     for word in (b"one ", b"two ", b"three"):
         writer.write(b"%x\r\n%b\r\n" % (len(word), word))
@@ -101,19 +101,19 @@ async def streamed(reader, writer):
     writer.write(b"0\r\n\r\n")
 
 
-async def endless(reader, writer):
+async def answer_without_end(reader, writer):
     """Half an answer, then silence until the client is gone."""
     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
     assert await reader.read() == b""
     raise ConnectionError
 
 
-async def silent(reader, writer):
+async def answer_nothing(reader, writer):
     assert await reader.read() == b""
     raise ConnectionError
 
 
-def saying(*pieces):
+def make_answer(*pieces):
     """Says these bytes and hangs up."""
 
     async def answer(reader, writer):
@@ -126,14 +126,14 @@ def saying(*pieces):
     return answer
 
 
-def outgoing(url, body=b"{}", headers=()):
+def make_outgoing(url, body=b"{}", headers=()):
     return OutgoingRequest(
         method="POST", url=url, headers=(("Authorization", f"Bearer {KEY}"), *headers), body=body
     )
 
 
 async def read(url, deadlines=None, **request):
-    async with HttpTransport(deadlines).open(outgoing(url, **request)) as answer:
+    async with HttpTransport(deadlines).open(make_outgoing(url, **request)) as answer:
         return answer.status, answer.headers, b"".join([chunk async for chunk in answer.chunks()])
 
 

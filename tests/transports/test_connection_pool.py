@@ -24,15 +24,15 @@ from bridle.values.errors import ProviderError
 from tests.suite.patience import PATIENCE_SECONDS, allow_longer
 from tests.transports.cancelled_reads import cancel_in_the_middle, listen
 from tests.transports.local_server import (
-    endless,
+    answer_nothing,
+    answer_streamed,
+    answer_whole,
+    answer_without_end,
     files_open,
     list_open_files,
-    outgoing,
+    make_outgoing,
     read,
-    serving,
-    silent,
-    streamed,
-    whole,
+    start_server,
 )
 
 LOCALHOST = """\
@@ -81,18 +81,18 @@ def test_cancelling_in_the_middle_of_an_answer_closes_its_connection():
         await cancel_in_the_middle(server.url)
         all_closed(server)  # while the loop still runs: nothing waits for its end
 
-    with serving(endless) as server:
+    with start_server(answer_without_end) as server:
         asyncio.run(main())
 
 
 def test_leaving_in_the_middle_of_an_answer_closes_its_connection():
     async def main():
-        async with HttpTransport().open(outgoing(server.url)) as answer:
+        async with HttpTransport().open(make_outgoing(server.url)) as answer:
             assert await anext(answer.chunks()) == b"half"
         await asyncio.sleep(0)
         all_closed(server)
 
-    with serving(endless) as server:
+    with start_server(answer_without_end) as server:
         asyncio.run(main())
 
 
@@ -106,7 +106,7 @@ def test_cancelling_before_the_answer_closes_the_connection():
         await asyncio.sleep(0)
         all_closed(server)
 
-    with serving(silent) as server:
+    with start_server(answer_nothing) as server:
         asyncio.run(main())
 
 
@@ -132,7 +132,7 @@ def test_cancelling_an_upload_does_not_wait_for_a_server_that_stopped_reading():
             while files_open() > before + 1:  # the one is the server's end
                 await asyncio.sleep(0)
 
-    with serving(deaf, listens=False) as server:
+    with start_server(deaf, listens=False) as server:
         asyncio.run(main())
 
 
@@ -146,7 +146,7 @@ def test_two_hundred_cancels_leave_no_socket():
                 await asyncio.sleep(0)
         assert server.opened == 201
 
-    with serving(endless) as server:
+    with start_server(answer_without_end) as server:
         asyncio.run(main())
 
 
@@ -157,7 +157,7 @@ def test_connections_are_shared_by_everybody_on_a_loop_and_never_by_two_loops():
         await asyncio.gather(*[read(server.url) for _ in range(10)])
         assert server.opened == opened
 
-    with serving(streamed) as server:
+    with start_server(answer_streamed) as server:
         asyncio.run(main())
         all_closed(server)
         before = server.opened
@@ -166,14 +166,14 @@ def test_connections_are_shared_by_everybody_on_a_loop_and_never_by_two_loops():
 
 
 def test_one_run_after_another():
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         for _ in range(20):
             assert asyncio.run(read(server.url))[2] == b"hello"
         all_closed(server)
 
 
 def test_a_loop_closed_without_any_ceremony():
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         for _ in range(3):
             loop = asyncio.new_event_loop()
             assert loop.run_until_complete(read(server.url))[2] == b"hello"
@@ -186,7 +186,7 @@ def test_a_loop_closed_without_any_ceremony():
 
 
 def test_a_loop_closed_in_the_middle_of_an_answer(caplog):
-    with serving(endless) as server:
+    with start_server(answer_without_end) as server:
         loop = asyncio.new_event_loop()
         heard = loop.create_future()
         task = loop.create_task(listen(server.url, heard))
@@ -208,7 +208,7 @@ def test_a_running_loop_is_not_closed():
             asyncio.get_running_loop().close()
         assert (await read(server.url))[2] == b"hello"
 
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         asyncio.run(main())
 
 
@@ -220,7 +220,7 @@ def test_a_loop_closed_from_inside_another():
         other.close()
         all_closed(server)
 
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         asyncio.run(main())
 
 
@@ -232,18 +232,18 @@ def test_two_loops_in_two_threads_at_once():
         both.wait(PATIENCE_SECONDS)
         return (await read(server.url))[2]
 
-    with serving(whole) as server, ThreadPoolExecutor(2) as pool:
+    with start_server(answer_whole) as server, ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda _: asyncio.run(main()), range(2))) == [b"hello", b"hello"]
         all_closed(server)
         assert server.opened == 2
 
 
-def test_somebody_elses_close_is_respected():
-    with serving(whole) as server:
+def test_a_replaced_close_method_is_kept():
+    with start_server(answer_whole) as server:
         closed = []
         loop = asyncio.new_event_loop()
         own = loop.close
-        loop.close = theirs = lambda: (closed.append(True), own())
+        loop.close = theirs = lambda: (closed.append(True), own())  # type: ignore[assignment]
         loop.run_until_complete(read(server.url))
         loop.run_until_complete(close_all())
         assert loop.close is theirs
@@ -254,7 +254,7 @@ def test_somebody_elses_close_is_respected():
         all_closed(server)
 
 
-def test_close_all_closes_now_and_the_next_request_opens_anew():
+def test_close_all_closes_now_and_the_next_request_opens_a_new_connection():
     async def main():
         await close_all()
         await read(server.url)
@@ -263,7 +263,7 @@ def test_close_all_closes_now_and_the_next_request_opens_anew():
         assert (await read(server.url))[2] == b"hello"
         await close_all()
 
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         asyncio.run(main())
     assert server.opened == 2
 
@@ -329,7 +329,7 @@ FORGOTTEN = f"{NOTEBOOK}; del loop; gc.collect()"
 def test_over_tls_and_whatever_way_the_process_ends(script, options, complaints, localhost):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(localhost)
-    with serving(streamed, tls=context) as server:
+    with start_server(answer_streamed, tls=context) as server:
         stderr = run_script(BEGIN + script, server.url, localhost, options)
         all_closed(server)
         assert len(server.requests) == 1
@@ -343,7 +343,7 @@ def test_cancelling_over_tls_closes_the_connection_at_once(localhost):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(localhost)
     script = "from tests.transports.cancelled_reads import cancel_in_the_middle; asyncio.run(cancel_in_the_middle(url))"
-    with serving(endless, tls=context) as server:
+    with start_server(answer_without_end, tls=context) as server:
         assert run_script(BEGIN + script, server.url, localhost) == ""
         all_closed(server)
 
@@ -369,7 +369,7 @@ def test_over_tls_a_body_that_ends_with_its_connection_is_whole(localhost):
 
         asyncio.run(read_all())
     """
-    with serving(close_after_body, tls=context) as server:
+    with start_server(close_after_body, tls=context) as server:
         assert run_script(BEGIN + textwrap.dedent(script), server.url, localhost) == ""
 
 
@@ -400,7 +400,7 @@ def test_a_stranger_is_not_trusted(localhost):
         else:
             raise SystemExit("it was trusted")
     """
-    with serving(streamed, tls=context) as server:
+    with start_server(answer_streamed, tls=context) as server:
         assert run_script(BEGIN + textwrap.dedent(script), server.url, os.devnull) == ""
 
 
@@ -444,7 +444,7 @@ def test_waiting_for_a_turn_is_no_part_of_a_deadline(monkeypatch):
         short = Deadlines(connect_seconds=seconds, first_byte_seconds=seconds)
         async with AsyncExitStack() as held:
             for _ in range(pool.CONNECTIONS_MIN):
-                answer = await held.enter_async_context(HttpTransport().open(outgoing(held_at)))
+                answer = await held.enter_async_context(HttpTransport().open(make_outgoing(held_at)))
                 await anext(answer.chunks())
             given_up = asyncio.ensure_future(read(answered_at, short))
             waiting = asyncio.ensure_future(read(answered_at, short))
@@ -457,7 +457,7 @@ def test_waiting_for_a_turn_is_no_part_of_a_deadline(monkeypatch):
         return await asyncio.wait_for(gathered, PATIENCE_SECONDS)
 
     def check(seconds):
-        with serving(endless) as holding, serving(whole) as answering:
+        with start_server(answer_without_end) as holding, start_server(answer_whole) as answering:
             answers = asyncio.run(hold_and_wait(holding.url, answering.url, seconds))
             failures = [answer for answer in answers if isinstance(answer, BaseException)]
             assert failures == []
@@ -476,7 +476,7 @@ def test_failures_give_their_turn_back(monkeypatch):
                 await asyncio.wait_for(read(nowhere), PATIENCE_SECONDS)
         return await asyncio.wait_for(read(answered_at), PATIENCE_SECONDS)
 
-    with serving(whole) as gone:
+    with start_server(answer_whole) as gone:
         pass
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         assert asyncio.run(fail_often(gone.url, server.url))[2] == b"hello"

@@ -15,15 +15,15 @@ from bridle.values.errors import ProviderError
 from tests.suite.patience import PATIENCE_SECONDS
 from tests.transports.local_server import (
     KEY,
-    endless,
+    answer_nothing,
+    answer_streamed,
+    answer_whole,
+    answer_without_end,
     list_open_files,
-    outgoing,
+    make_answer,
+    make_outgoing,
     read,
-    saying,
-    serving,
-    silent,
-    streamed,
-    whole,
+    start_server,
 )
 
 
@@ -39,7 +39,7 @@ def nothing_left_behind(monkeypatch, caplog):
     assert not caplog.records, caplog.text
 
 
-def failing(url, deadlines=None, **request):
+def read_failure(url, deadlines=None, **request):
     with pytest.raises(ProviderError) as caught:
         asyncio.run(read(url, deadlines, **request))
     error = caught.value
@@ -51,7 +51,7 @@ def failing(url, deadlines=None, **request):
 
 
 def test_a_whole_answer():
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         status, headers, body = asyncio.run(read(server.url, body=b'{"a":1}', headers=(("X-Mine", "yes"),)))
     assert (status, body) == (200, b"hello")
     assert headers["content-length"] == "5"
@@ -77,13 +77,13 @@ def test_pieces_are_handed_out_when_they_arrive():
         writer.write(b"3\r\ntwo\r\n0\r\n\r\n")
 
     async def main(url):
-        async with HttpTransport().open(outgoing(url)) as answer:
+        async with HttpTransport().open(make_outgoing(url)) as answer:
             pieces = answer.chunks()
             assert await anext(pieces) == b"one"
             go_on.set()
             assert [piece async for piece in pieces] == [b"two"]
 
-    with serving(stepwise) as server:
+    with start_server(stepwise) as server:
         asyncio.run(main(server.url))
 
 
@@ -92,7 +92,7 @@ def test_a_finished_answer_gives_its_connection_back():
         for _ in range(5):
             assert (await read(url))[2] == b"one two three"
 
-    with serving(streamed) as server:
+    with start_server(answer_streamed) as server:
         asyncio.run(main(server.url))
         assert (server.opened, len(server.requests)) == (1, 5)
 
@@ -108,14 +108,14 @@ def test_a_connection_with_unread_data_is_not_used_again():
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
     async def main(url):
-        async with HttpTransport().open(outgoing(url)) as answer:
+        async with HttpTransport().open(make_outgoing(url)) as answer:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while not answer._connection.is_complete:
                     await asyncio.sleep(0)
             assert answer._connection._is_paused
         assert (await read(url))[2] == b"ok"
 
-    with serving(answer_all) as server:
+    with start_server(answer_all) as server:
         asyncio.run(main(server.url))
         assert server.opened == 2
 
@@ -124,19 +124,21 @@ def test_a_large_body_goes_out_whole_and_a_status_is_not_an_error():
     async def refuse(reader, writer):
         writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
 
-    with serving(refuse) as server:
+    with start_server(refuse) as server:
         assert asyncio.run(read(server.url, body=b"x" * 3_000_000))[::2] == (413, b"no")
         assert server.requests[0].endswith(b"\r\n\r\n" + b"x" * 3_000_000)
 
 
 def test_a_redirect_is_an_answer_like_any_other():
-    with serving(saying(b"HTTP/1.1 307 Go\r\nLocation: http://x/\r\nContent-Length: 0\r\n\r\n")) as server:
+    with start_server(
+        make_answer(b"HTTP/1.1 307 Go\r\nLocation: http://x/\r\nContent-Length: 0\r\n\r\n")
+    ) as server:
         assert asyncio.run(read(server.url))[0] == 307
 
 
 def test_what_arrived_before_the_cut_is_handed_out_first():
     async def main(url):
-        async with HttpTransport().open(outgoing(url)) as answer:
+        async with HttpTransport().open(make_outgoing(url)) as answer:
             while answer._connection.is_open:  # until the end is known here, and nothing read yet
                 await asyncio.sleep(0)
             pieces = answer.chunks()
@@ -145,7 +147,7 @@ def test_what_arrived_before_the_cut_is_handed_out_first():
                 await anext(pieces)
             assert caught.value.failure.kind == "cut"
 
-    with serving(saying(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf")) as server:
+    with start_server(make_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf")) as server:
         asyncio.run(main(server.url))
 
 
@@ -160,14 +162,14 @@ def test_what_arrived_before_the_cut_is_handed_out_first():
     ],
 )
 def test_an_answer_that_breaks_off_or_is_none(said, kind, words):
-    with serving(saying(said)) as server:
-        failure = failing(server.url)
+    with start_server(make_answer(said)) as server:
+        failure = read_failure(server.url)
     assert failure.kind == kind
     assert words in failure.message
     assert f"127.0.0.1:{server.port}" in failure.message
 
 
-def test_no_bytes_whatever_raise_anything_else():
+def test_no_bytes_raise_another_error():
     dice = random.Random(7)
     good = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
     good += b"5\r\nhello\r\n0\r\n\r\n"
@@ -180,7 +182,7 @@ def test_no_bytes_whatever_raise_anything_else():
     playing = iter(answers)
 
     async def answer(reader, writer):
-        await saying(next(playing))(reader, writer)
+        await make_answer(next(playing))(reader, writer)
 
     async def main(url):
         kinds = set()
@@ -191,26 +193,26 @@ def test_no_bytes_whatever_raise_anything_else():
                 kinds.add(error.failure.kind)
         return kinds
 
-    with serving(answer) as server:
+    with start_server(answer) as server:
         assert asyncio.run(main(server.url)) <= {"cut", "garbled"}
 
 
 @pytest.mark.parametrize(
     ("answer", "deadlines", "word"),
     [
-        (silent, Deadlines(first_byte_seconds=0.05), "first_byte_seconds"),
-        (endless, Deadlines(idle_seconds=0.05), "idle_seconds"),
+        (answer_nothing, Deadlines(first_byte_seconds=0.05), "first_byte_seconds"),
+        (answer_without_end, Deadlines(idle_seconds=0.05), "idle_seconds"),
     ],
 )
 def test_a_stalled_answer_is_given_up_and_the_deadline_is_named(answer, deadlines, word):
-    with serving(answer) as server:
-        failure = failing(server.url, deadlines)
+    with start_server(answer) as server:
+        failure = read_failure(server.url, deadlines)
         server.wait_until(lambda server: server.open == 0)
     assert failure.kind == "timeout"
     assert f"sent nothing for 0.05 s ({word})" in failure.message
 
 
-async def dripping(reader, writer):
+async def answer_by_bytes(reader, writer):
     writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
     while True:
         writer.write(b".")
@@ -218,10 +220,10 @@ async def dripping(reader, writer):
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("answer", [dripping, silent])
+@pytest.mark.parametrize("answer", [answer_by_bytes, answer_nothing])
 def test_an_answer_that_takes_too_long_as_a_whole_is_given_up_and_not_asked_for_again(answer):
-    with serving(answer) as server:
-        failure = failing(server.url, Deadlines(total_seconds=0.05))
+    with start_server(answer) as server:
+        failure = read_failure(server.url, Deadlines(total_seconds=0.05))
         server.wait_until(lambda server: server.open == 0)
     assert (failure.kind, failure.should_retry) == ("timeout", False)
     assert "had not finished after 0.05 s (total_seconds)" in failure.message
@@ -234,7 +236,7 @@ def test_without_deadlines_nothing_is_given_up():
         writer.write(b"two")
 
     never = Deadlines(connect_seconds=None, first_byte_seconds=None, idle_seconds=None, total_seconds=None)
-    with serving(two) as server:
+    with start_server(two) as server:
         assert asyncio.run(read(server.url, never))[-1] == b"onetwo"
 
 
@@ -242,10 +244,10 @@ def test_without_deadlines_nothing_is_given_up():
 def test_headers_alone_are_not_the_first_byte(head):
     async def headers_only(reader, writer):
         writer.write(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n")
-        await silent(reader, writer)
+        await answer_nothing(reader, writer)
 
-    with serving(headers_only) as server:
-        failure = failing(server.url, Deadlines(first_byte_seconds=0.05, idle_seconds=0.01))
+    with start_server(headers_only) as server:
+        failure = read_failure(server.url, Deadlines(first_byte_seconds=0.05, idle_seconds=0.01))
     assert "first_byte_seconds" in failure.message
 
 
@@ -253,14 +255,16 @@ def test_a_server_that_does_not_read_is_given_up_too():
     async def deaf(reader, writer):
         await asyncio.Event().wait()
 
-    with serving(deaf, listens=False) as server:
-        failure = failing(server.url, Deadlines(first_byte_seconds=0.05), body=b"x" * 30_000_000)
+    with start_server(deaf, listens=False) as server:
+        failure = read_failure(server.url, Deadlines(first_byte_seconds=0.05), body=b"x" * 30_000_000)
     assert failure.kind == "timeout"
 
 
 def test_a_connection_that_never_comes_about_is_given_up():
-    with serving(silent, listens=False) as server:  # it accepts, and TLS then waits for words that never come
-        failure = failing(server.url.replace("http:", "https:"), Deadlines(connect_seconds=0.05))
+    with start_server(
+        answer_nothing, listens=False
+    ) as server:  # it accepts, and TLS then waits for words that never come
+        failure = read_failure(server.url.replace("http:", "https:"), Deadlines(connect_seconds=0.05))
         server.wait_until(lambda server: (server.opened, server.open) == (1, 0))
     assert failure.kind == "timeout"
     assert f"no connection to 127.0.0.1:{server.port} within 0.05 s (connect_seconds)" in failure.message
@@ -277,7 +281,7 @@ def test_a_slow_reader_is_not_the_servers_fault():
     async def main(url):
         loop = asyncio.get_running_loop()
         tell = loop.time
-        async with HttpTransport().open(outgoing(url)) as answer:
+        async with HttpTransport().open(make_outgoing(url)) as answer:
             pieces = answer.chunks()
             assert await anext(pieces) == b"one"
             loop.time = lambda: tell() + 10 * Deadlines().idle_seconds  # hours pass, and nobody asks for more
@@ -286,18 +290,18 @@ def test_a_slow_reader_is_not_the_servers_fault():
             go_on.set()
             assert await anext(pieces) == b"two"
 
-    with serving(two) as server:
+    with start_server(two) as server:
         asyncio.run(main(server.url))
 
 
 def free_port():
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         return server.port
 
 
-def test_nobody_there():
+def test_an_unreachable_server_is_a_failure():
     port = free_port()
-    failure = failing(f"http://127.0.0.1:{port}/v1")
+    failure = read_failure(f"http://127.0.0.1:{port}/v1")
     assert failure.kind == "unreachable"
     assert failure.message == (
         f"cannot reach 127.0.0.1:{port}: connection refused;"
@@ -319,30 +323,30 @@ def test_nobody_there():
     ],
 )
 def test_addresses_that_lead_nowhere(url, words):
-    failure = failing(url)
+    failure = read_failure(url)
     assert words in failure.message
     assert "pass@" not in failure.message
     assert failure.kind in ("unreachable", "invalid")
 
 
 def test_a_header_that_cannot_be_sent():
-    with serving(whole) as server:
-        failure = failing(server.url, headers=(("x-api-key", f"{KEY}\r\nX-Evil: 1"),))
+    with start_server(answer_whole) as server:
+        failure = read_failure(server.url, headers=(("x-api-key", f"{KEY}\r\nX-Evil: 1"),))
         assert server.opened == 0
     assert failure.kind == "invalid"
     assert failure.should_retry is False
 
 
 def test_a_plain_server_is_not_https():
-    with serving(saying(b"HTTP/1.1 400 Bad Request\r\n\r\n"), listens=False) as server:
-        failure = failing(server.url.replace("http:", "https:"))
+    with start_server(make_answer(b"HTTP/1.1 400 Bad Request\r\n\r\n"), listens=False) as server:
+        failure = read_failure(server.url.replace("http:", "https:"))
     assert failure.kind == "unreachable"
     assert f"no TLS with 127.0.0.1:{server.port}" in failure.message
     assert "http://" in failure.message
 
 
 def test_a_proxy_from_the_environment_is_used_but_never_for_this_machine(monkeypatch):
-    with serving(whole) as proxy, serving(whole) as server:
+    with start_server(answer_whole) as proxy, start_server(answer_whole) as server:
         monkeypatch.setenv("HTTP_PROXY", f"http://me:pw@127.0.0.1:{proxy.port}")
         assert asyncio.run(read("http://models.example/v1"))[2] == b"hello"
         assert asyncio.run(read(server.url))[2] == b"hello"
@@ -352,19 +356,19 @@ def test_a_proxy_from_the_environment_is_used_but_never_for_this_machine(monkeyp
     assert len(proxy.requests) == len(server.requests) == 1
 
 
-def test_no_proxy_is_obeyed_and_a_dead_proxy_is_named(monkeypatch):
+def test_no_proxy_is_obeyed_and_an_unreachable_proxy_is_named(monkeypatch):
     port = free_port()
     monkeypatch.setenv("HTTP_PROXY", f"http://me:pw@127.0.0.1:{port}")
-    failure = failing("http://models.example/v1")
+    failure = read_failure("http://models.example/v1")
     assert failure.message.startswith(f"cannot reach the proxy 127.0.0.1:{port}: connection refused")
     assert "pw" not in failure.message
     monkeypatch.setenv("NO_PROXY", "invalid")
-    assert "cannot find models.invalid:80" in failing("http://models.invalid/v1").message
+    assert "cannot find models.invalid:80" in read_failure("http://models.invalid/v1").message
 
 
 def test_a_redirect_that_came_through_a_proxy_is_not_followed(monkeypatch):
     redirect = b"HTTP/1.1 307 Go\r\nLocation: http://x.invalid/\r\nContent-Length: 0\r\n\r\n"
-    with serving(saying(redirect)) as proxy:
+    with start_server(make_answer(redirect)) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         assert asyncio.run(read("http://api.invalid/v1"))[0] == 307
     assert len(proxy.requests) == 1

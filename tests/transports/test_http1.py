@@ -11,12 +11,12 @@ from bridle.transports import http1, pool
 from bridle.transports.http import HttpTransport
 from bridle.transports.pool import find_pool
 from bridle.values.errors import ProviderError
-from tests.transports.local_server import outgoing, read, serving, whole
+from tests.transports.local_server import answer_whole, make_outgoing, read, start_server
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
-def answering(*pieces, close=False):
+def make_answer(*pieces, close=False):
     async def answer(reader, writer):
         for piece in pieces:
             writer.write(piece)
@@ -43,7 +43,7 @@ def answering(*pieces, close=False):
     ],
 )
 def test_every_framing_of_a_response_is_read_to_its_end(pieces, close, expected):
-    with serving(answering(*pieces, close=close)) as server:
+    with start_server(make_answer(*pieces, close=close)) as server:
         assert asyncio.run(read(server.url))[2] == expected
 
 
@@ -66,18 +66,18 @@ def test_every_framing_of_a_response_is_read_to_its_end(pieces, close, expected)
     ],
 )
 def test_what_is_no_response_is_one_line(said, kind, words):
-    with serving(answering(said, close=True)) as server, pytest.raises(ProviderError) as caught:
+    with start_server(make_answer(said, close=True)) as server, pytest.raises(ProviderError) as caught:
         asyncio.run(read(server.url))
     assert caught.value.failure.kind == kind and words in caught.value.failure.message
 
 
-def compressed(data):
+def compress_answer(data):
     return OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(data) + data
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
 def test_a_compressed_answer_is_decompressed(pack):
-    with serving(answering(compressed(pack(b"hello " * 1000)))) as server:
+    with start_server(make_answer(compress_answer(pack(b"hello " * 1000)))) as server:
         assert asyncio.run(read(server.url))[2] == b"hello " * 1000
 
 
@@ -85,17 +85,17 @@ def test_a_compressed_answer_is_handed_out_in_bounded_pieces():
     size = 40 * http1.INFLATED_BYTES_MAX
 
     async def main(url):
-        async with HttpTransport().open(outgoing(url)) as answer:
+        async with HttpTransport().open(make_outgoing(url)) as answer:
             return [len(piece) async for piece in answer.chunks()]
 
-    with serving(answering(compressed(gzip.compress(b"\0" * size)))) as server:
+    with start_server(make_answer(compress_answer(gzip.compress(b"\0" * size)))) as server:
         lengths = asyncio.run(main(server.url))
     assert sum(lengths) == size and max(lengths) <= http1.INFLATED_BYTES_MAX
 
 
 def test_a_compressed_answer_that_ends_early_is_cut():
     half = gzip.compress(bytes(range(256)) * 200)[:200]
-    with serving(answering(compressed(half))) as server, pytest.raises(ProviderError) as caught:
+    with start_server(make_answer(compress_answer(half))) as server, pytest.raises(ProviderError) as caught:
         asyncio.run(read(server.url))
     assert caught.value.failure.kind == "cut"
 
@@ -114,14 +114,14 @@ def test_a_connection_that_cannot_serve_again_is_not_used_again(said):
         for _ in range(3):
             assert (await read(url))[2] == b"hi"
 
-    with serving(answering(said)) as server:
+    with start_server(make_answer(said)) as server:
         asyncio.run(main(server.url))
         assert server.opened == 3
 
 
 def test_an_idle_connection_that_the_server_ended_or_spoke_on_is_not_used_again():
     async def speak_later(reader, writer):
-        await whole(reader, writer)
+        await answer_whole(reader, writer)
         await writer.drain()
         await said.wait()
         writer.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
@@ -136,7 +136,7 @@ def test_an_idle_connection_that_the_server_ended_or_spoke_on_is_not_used_again(
         assert server.opened == 2
 
     said = asyncio.Event()
-    with serving(speak_later) as server:
+    with start_server(speak_later) as server:
         asyncio.run(main())
 
 
@@ -151,7 +151,7 @@ def test_idle_connections_are_closed_after_their_time(monkeypatch):
         await asyncio.sleep(0)  # the socket is closed in the next turn of the loop
         server.wait_until(lambda server: server.open == 0)
 
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         asyncio.run(main())
 
 
@@ -165,7 +165,7 @@ def test_a_reader_that_is_slow_stops_the_socket_and_gets_everything():
             await writer.drain()
 
     async def main(url):
-        async with HttpTransport().open(outgoing(url)) as answer:
+        async with HttpTransport().open(make_outgoing(url)) as answer:
             connection = answer._connection
             while not connection._is_paused:
                 await asyncio.sleep(0)
@@ -174,7 +174,7 @@ def test_a_reader_that_is_slow_stops_the_socket_and_gets_everything():
             assert connection._buffered < 4 * http1.BUFFER_BYTES_MAX
             return sum([len(piece) async for piece in answer.chunks()])
 
-    with serving(much) as server:
+    with start_server(much) as server:
         assert asyncio.run(main(server.url)) == size
 
 
@@ -183,11 +183,11 @@ def test_a_user_in_the_address_is_sent_as_basic_authorization_unless_there_is_a_
         url = server.url.replace("//", "//ann:p%40w@")
         await read(url)
         async with HttpTransport().open(
-            outgoing(url).__class__(method="GET", url=url, headers=(), body=b"")
+            make_outgoing(url).__class__(method="GET", url=url, headers=(), body=b"")
         ) as answer:
             assert [piece async for piece in answer.chunks()] == [b"hello"]
 
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         asyncio.run(main())
     first, second = (request.decode().lower() for request in server.requests)
     assert first.count("authorization:") == 1 and "authorization: bearer" in first
@@ -207,7 +207,7 @@ def test_a_user_in_the_address_is_sent_as_basic_authorization_unless_there_is_a_
     ],
 )
 def test_a_header_that_would_change_the_request_is_refused_before_a_connection(header):
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         with pytest.raises(ProviderError) as caught:
             asyncio.run(read(server.url, headers=(header,)))
         assert server.opened == 0
@@ -218,7 +218,7 @@ def test_ports_hosts_and_queries_are_in_the_head():
     async def main():
         await read(server.url + "?a=b%20c&d=ü#part")
 
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         asyncio.run(main())
     lines = server.requests[0].decode().split("\r\n")
     assert lines[0] == "POST /v1/messages?a=b%20c&d=%C3%BC HTTP/1.1"
@@ -230,7 +230,7 @@ def test_headers_are_a_mapping_with_lower_names_and_joined_repeats():
         OK + b"X-A: 1\r\nx-b: caf\xc3\xa9 \xff\r\nContent-Length: 0\r\nX-a: 2\r\nX-Empty:\r\nx-A: 3\r\n\r\n"
     )
     expected = {"x-a": "1, 2, 3", "x-b": "café \ufffd", "content-length": "0", "x-empty": ""}
-    with serving(answering(head)) as server:
+    with start_server(make_answer(head)) as server:
         headers = asyncio.run(read(server.url))[1]
     assert headers == expected
     assert [*headers.items()] == [*expected.items()], "in the order of the response"
@@ -242,7 +242,7 @@ def test_headers_are_a_mapping_with_lower_names_and_joined_repeats():
 
 def test_a_trailer_is_no_header():
     pieces = (OK + b"X-A: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-A: 2\r\nX-T: 3\r\n\r\n",)
-    with serving(answering(*pieces)) as server:
+    with start_server(make_answer(*pieces)) as server:
         assert asyncio.run(read(server.url))[1] == {"x-a": "1", "transfer-encoding": "chunked"}
 
 
@@ -276,7 +276,7 @@ def test_a_connection_reads_every_framing_after_every_other():
     async def main(url):
         return [await read(url) for _ in order]
 
-    with serving(answer) as server:
+    with start_server(answer) as server:
         assert asyncio.run(main(server.url)) == [tuple(expected) for _, *expected in order]
         assert server.opened == 1
 
@@ -284,11 +284,11 @@ def test_a_connection_reads_every_framing_after_every_other():
 def test_an_unread_body_is_not_part_of_the_next_response():
     async def exchange_twice(url):
         transport = HttpTransport()
-        async with transport.open(outgoing(url)) as unread:
+        async with transport.open(make_outgoing(url)) as unread:
             assert unread.status == 200
-        async with transport.open(outgoing(url)) as answer:
+        async with transport.open(make_outgoing(url)) as answer:
             return b"".join([chunk async for chunk in answer.chunks()])
 
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         assert asyncio.run(exchange_twice(server.url)) == b"hello"
         assert server.opened == 1

@@ -8,7 +8,7 @@ import pytest
 from bridle.transports.http1 import HEAD_BYTES_MAX, ResponseHeaders, _index_names
 from bridle.values.errors import ProviderError
 from tests.suite.growth import assert_growth
-from tests.transports.local_server import read, serving
+from tests.transports.local_server import read, start_server
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 ENDLESS = {
@@ -33,7 +33,7 @@ def test_what_follows_the_body_has_a_limit(kind):
 
     tracemalloc.start()
     try:
-        with serving(flood) as server, pytest.raises(ProviderError, match="its trailers are too long"):
+        with start_server(flood) as server, pytest.raises(ProviderError, match="its trailers are too long"):
             asyncio.run(read(server.url))
         _, most = tracemalloc.get_traced_memory()
     finally:
@@ -46,7 +46,7 @@ def test_short_trailers_are_read_and_not_kept():
     async def answer(reader, writer):
         writer.write(HEAD + b"2\r\nhi\r\n0\r\nx-checksum: 1\r\n\r\n")
 
-    with serving(answer) as server:
+    with start_server(answer) as server:
         assert asyncio.run(read(server.url))[-1] == b"hi"
 
 

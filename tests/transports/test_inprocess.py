@@ -1,6 +1,7 @@
 """Answers without a network: an application in this process, and recordings."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_an_application_is_given_the_request_and_its_frames_come_one_by_one(app)
 
 def test_others_get_a_turn_between_two_frames():
     async def main():
-        seen = []
+        seen: Any = []
 
         async def other():
             for count in range(4):

@@ -2,6 +2,7 @@
 
 import asyncio
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from bridle.transports.http1 import (
     UPLOAD_THRESHOLD_BYTES,
     Http1Connection,
 )
-from tests.transports.local_server import read, serving, whole
+from tests.transports.local_server import answer_whole, read, start_server
 
 SIZES = (
     UPLOAD_THRESHOLD_BYTES - 1,
@@ -29,7 +30,7 @@ def body_of(size):
 @pytest.mark.parametrize("size", SIZES)
 def test_a_body_arrives_as_it_was_given(size):
     body = body_of(size)
-    with serving(whole) as server:
+    with start_server(answer_whole) as server:
         status, _, answer = asyncio.run(read(server.url, body=body))
     assert (status, answer) == (200, b"hello")
     head, _, sent = server.requests[0].partition(b"\r\n\r\n")
@@ -60,7 +61,8 @@ def test_pieces_are_slices_of_the_body_and_the_first_is_small(size):
 
     async def send():
         connection = Http1Connection(asyncio.get_running_loop())
-        wire = connection.transport = Wire(connection, size)
+        wire: Any = Wire(connection, size)
+        connection.transport = wire
         await connection.request(b"", body)
         return wire.pieces
 
@@ -85,6 +87,6 @@ def test_an_answer_before_the_end_of_the_upload_is_read_and_the_connection_not_u
         for _ in range(2):
             assert (await read(server.url, body=b"x" * 30_000_000))[::2] == (413, b"no")
 
-    with serving(refuse_early, listens=False) as server:
+    with start_server(refuse_early, listens=False) as server:
         asyncio.run(main())
         assert server.opened == 2

@@ -17,7 +17,7 @@ from bridle.values.events import ViewChanged
 from bridle.values.media import recognize_bytes
 from bridle.values.message import Message
 from bridle.values.request import Request
-from tests.sim.sim_families import put
+from tests.sim.sim_families import send_request
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8/5+hHgAHggJ/PchI7wAAAABJRU5ErkJggg=="
@@ -78,7 +78,7 @@ def test_bytes_are_recognized():
         Media.from_bytes(b"\x00\x01")
     for wrong in (PICTURE, b"", None):
         with pytest.raises(MisuseError, match="takes bytes"):
-            Media.from_bytes(wrong)
+            Media.from_bytes(wrong)  # type: ignore[arg-type]
 
 
 def test_paths_are_read(tmp_path):
@@ -109,7 +109,7 @@ def test_addresses_show_their_kind():
         Media.from_url("pixel.png")
 
 
-def test_a_type_nobody_gave_is_read_from_the_data():
+def test_a_missing_media_type_is_read_from_the_data():
     assert Media(kind="image", data=PICTURE).media_type == "image/png"
 
 
@@ -220,7 +220,7 @@ def test_abilities_for_films_and_sounds_are_facts_of_the_table():
 def test_the_simulator_refuses_media_in_the_familys_words(model, media, words):
     sent = find_model_by_name(f"sim:{model}")
     message = Message(id="m1", role="user", parts=(media, Text(text="Hello")))
-    timeline = put(Simulator(), Request(model=sent, messages=(message,), stream=False))
+    timeline = send_request(Simulator(), Request(model=sent, messages=(message,), stream=False))
     assert timeline.status == 400
     assert words in json.dumps(json.loads(timeline.body), ensure_ascii=False).replace('\\"', '"')
 
@@ -340,7 +340,7 @@ def test_media_reaches_the_model_or_its_absence_is_said(wire, what, place, strea
         async with simulator(*script) as provider:
             agent = Agent(provider.model(WIRES[wire]), tools=[draw])
             prompt = "Draw." if place == "result" else [media, "Look."]
-            async for event in agent.stream(prompt, deltas=stream):
+            async for event in agent.stream(prompt, deltas=stream):  # type: ignore[arg-type]
                 last = event
             assert not provider.refusals
             records = await agent.store.read(last.result.session)

@@ -3,6 +3,7 @@
 import json
 import time
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from bridle.values.schema_limits import (
 from tests.suite.growth import assert_growth, measure_slowness
 
 
-def doubling(keyword, levels):
+def make_doubling_schema(keyword, levels):
     """2 kB of definitions that refer twice to the next."""
     defs = {f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
     return {
@@ -38,7 +39,7 @@ def doubling(keyword, levels):
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
 def test_definitions_that_refer_twice_to_the_next_are_refused_at_once(keyword):
-    schema = doubling(keyword, 30)
+    schema = make_doubling_schema(keyword, 30)
     text = json.dumps(schema)
     assert len(text) < 3_000
     with pytest.raises(BadTool, match="combines more than 50,000 schemas"):
@@ -62,12 +63,12 @@ CASES = {
         },
         "references to 1,001 schemas",
     ),
-    "combinations": (doubling("allOf", 20), f"combines more than {APPLIED_MAX:,}"),
+    "combinations": (make_doubling_schema("allOf", 20), f"combines more than {APPLIED_MAX:,}"),
 }
 
 
 FIELDS = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(3_000)}}
-REFERRING = {
+REFERRING: dict[str, Any] = {
     "to the root": {**FIELDS, "$defs": {f"d{n}": {"items": {"$ref": "#"}} for n in range(900)}},
     "to a definition": {
         "type": "object",
@@ -140,7 +141,7 @@ def test_nesting_has_a_limit():
 @pytest.mark.parametrize("levels", [5, 10])
 def test_shared_and_recursive_definitions_of_ordinary_schemas_are_accepted(levels):
     node = {"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}
-    for schema in (node, doubling("anyOf", levels)):
+    for schema in (node, make_doubling_schema("anyOf", levels)):
         check_schema_limits(schema, len(json.dumps(schema)))
 
 
@@ -171,7 +172,8 @@ def test_errors_of_a_recursive_union_are_not_listed_when_that_is_exponential():
         "properties": {"x": {"$ref": "#/$defs/a"}},
         "$defs": {"a": {"oneOf": [*branch, {"const": 1}]}},
     }
-    value = wrong = 1
+    value: Any = 1
+    wrong = 1
     for _ in range(40):
         value = {"op": "or", "x": value}
     wrong = json.loads(json.dumps(value).replace("1}", "2}", 1))

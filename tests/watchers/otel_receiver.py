@@ -55,9 +55,9 @@ class Receiver:
                 for scope in group.scope_spans:
                     self.spans += scope.spans
         elif path == "/v1/metrics":
-            for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                for scope in group.scope_metrics:
-                    self.metrics += scope.metrics
+            for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                for measured in resource.scope_metrics:
+                    self.metrics += measured.metrics
 
     def __enter__(self):
         self.thread.start()

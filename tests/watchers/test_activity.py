@@ -30,14 +30,14 @@ class Watch:
 
     def apply(self, *happenings):
         for each in happenings:
-            is_event = isinstance(each, e.EventBase)
+            is_event = isinstance(each, e.EventBase)  # type: ignore[attr-defined]
             self.activity.apply(seal_record(1, 1.0, each, GENESIS) if is_event else each)
 
     def lines(self, width=80):
         return [re.sub(r"^  [⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ", "", line) for line in self.activity.render(width)]
 
 
-def started(call_id, name="look", arguments="{}"):
+def tool_started(call_id, name="look", arguments="{}"):
     return e.ToolStarted(call_id=call_id, name=name, key="k", attempt=1, arguments=arguments)
 
 
@@ -74,11 +74,11 @@ def test_a_wait_is_counted_down_and_names_its_reason():
 
 def test_every_tool_has_a_line_with_its_progress():
     watch = Watch()
-    watch.apply(started("c1", "build", '{"target": "docs"}'), started("c2"))
+    watch.apply(tool_started("c1", "build", '{"target": "docs"}'), tool_started("c2"))
     watch.now = 2.0
     watch.apply(Progress(name="build", message="reading", fraction=0.4, call_id="c1"))
     assert watch.lines() == ['build({"target": "docs"}) · 2 s · 40% · reading', "look({}) · 2 s"]
-    watch.apply(SubrunItem(call_id="c2", session="s", item=started("x", "inner")))
+    watch.apply(SubrunItem(call_id="c2", session="s", item=tool_started("x", "inner")))
     assert watch.lines()[1] == "look({}) · 2 s · inner"
     watch.apply(e.ToolFinished(result=ToolResult(call_id="c1", parts=())))
     assert watch.lines() == ["look({}) · 2 s · inner"]
@@ -90,7 +90,7 @@ def test_a_wait_before_a_call_starts_is_shown_by_its_progress():
     watch = Watch()
     watch.apply(Progress(name="look", message="waits 12 s for the rate limit of look", call_id="c1"))
     assert watch.lines() == ["look · waits 12 s for the rate limit of look"]
-    watch.apply(replace(started("c1"), wait_seconds=12.0, wait_source="rate-limit"))
+    watch.apply(replace(tool_started("c1"), wait_seconds=12.0, wait_source="rate-limit"))
     assert watch.lines() == ["look({})"]
 
 
@@ -98,14 +98,14 @@ def test_progress_of_a_call_that_began_before_its_reply_ended_is_kept():
     watch = Watch()
     watch.apply(ASKED, Progress(name="look", message="opening the map", call_id="c1"))
     assert watch.lines() == ["look · opening the map"]
-    watch.apply(started("c1"))
+    watch.apply(tool_started("c1"))
     assert watch.lines() == ["look({}) · opening the map"]
 
 
-def test_lines_fit_whatever_is_in_them():
+def test_lines_fit_for_any_text():
     watch = Watch()
     for number in range(7):
-        watch.apply(started(f"c{number}", "tool", '{"text": "\x1b[2J日本' + "word " * 40 + '"}'))
+        watch.apply(tool_started(f"c{number}", "tool", '{"text": "\x1b[2J日本' + "word " * 40 + '"}'))
         watch.apply(Progress(name="tool", message="\x1b]0;title\x07 line " * 9, call_id=f"c{number}"))
     for width in (20, 39, 79):
         lines = watch.activity.render(width)

@@ -215,9 +215,9 @@ def test_prometheus_metrics_are_the_sums_of_the_calls():
     ("make", "message"),
     [
         (lambda: LogLines(content="redacted"), "add redact=redact_pii"),
-        (lambda: LogLines(content="metadata"), "choose one of: off, redacted, full"),
+        (lambda: LogLines(content="metadata"), "choose one of: off, redacted, full"),  # type: ignore[arg-type]
         (lambda: RedactingWatcher(LogLines(), content="redacted", redact="("), "no regular expression"),
-        (lambda: Telemetry(content="redacted", redact=[3]), "functions and regular expressions"),
+        (lambda: Telemetry(content="redacted", redact=[3]), "functions and regular expressions"),  # type: ignore[list-item]
     ],
 )
 def test_bad_rules_are_refused_in_one_line(make, message):
@@ -241,9 +241,9 @@ def test_warnings_have_no_text_of_exceptions_and_providers(caplog):
         result = Agent(scripted("never"), **options).run_sync("Go.")
         assert result.stop == "failed" and SECRETS["exception"] in result.reason, "the log has the message"
     broken = Failing()
-    for options in (
+    for options in (  # type: ignore[assignment]
         {"watchers": [broken]},
-        {"telemetry": Telemetry(exporter=broken)},
+        {"telemetry": Telemetry(exporter=broken)},  # type: ignore[arg-type]
         {"tool_index": broken},
     ):
         assert (

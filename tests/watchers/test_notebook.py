@@ -39,7 +39,7 @@ class Cell:
 def cell(monkeypatch):
     found = Cell()
     module = types.ModuleType("IPython.display")
-    module.display = found.display
+    module.display = found.display  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", module)
     return found

@@ -415,9 +415,9 @@ async def test_metrics_are_sums_of_all_calls():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Telemetry(content="some"), "choose one of: off, redacted, full"),
+        (lambda: Telemetry(content="some"), "choose one of: off, redacted, full"),  # type: ignore[arg-type]
         (lambda: Telemetry(sample=2), "between 0 and 1"),
-        (lambda: Agent(scripted("a"), telemetry="on"), "telemetry must be a Telemetry"),
+        (lambda: Agent(scripted("a"), telemetry="on"), "telemetry must be a Telemetry"),  # type: ignore[arg-type]
         (lambda: Agent(scripted("a"), telemetry=Telemetry(endpoint="nowhere")), "must be a URL"),
         (lambda: Agent(scripted("a")).run_sync("b", traceparent="zz"), "traceparent must be a W3C header"),
     ],

@@ -2,6 +2,7 @@
 
 import re
 import threading
+import types
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_the_spans_of_a_run_go_through_the_application_s_provider(app):
     assert run.instrumentation_scope.name == "bridle"
     assert run.attributes["bridle.stop"] == "done" and run.start_time < run.end_time
     [exporter] = [each for _, each in module._exporters]
-    assert isinstance(exporter._chosen, provider_module.ProviderExporter)
+    assert isinstance(exporter._chosen, provider_module.ProviderExporter)  # type: ignore[attr-defined]
     assert "bridle-telemetry" not in list_threads() - before
 
 
@@ -187,6 +188,40 @@ def test_the_application_s_sampler_keeps_traces_whole(monkeypatch):
         counts[span.context.trace_id] = counts.get(span.context.trace_id, 0) + 1
     assert 3 <= len(counts) <= 27
     assert len(set(counts.values())) == 1
+
+
+class DatadogTracer:
+    """A tracer as that of ddtrace: its spans have ids of their own until somebody sets them."""
+
+    def __init__(self):
+        self.started = []  # also of copies
+
+    def start_span(self, name, context, **given):
+        parent = trace.get_current_span(context).get_span_context()
+        held = types.SimpleNamespace(name=name, trace=parent.trace_id, parent=parent.span_id, span_id=-1)
+        self.started.append(held)
+        span = trace.NonRecordingSpan(parent)
+        vars(span)["_ddspan"] = held
+        return span
+
+
+DatadogTracer.__module__ = "ddtrace.internal.opentelemetry.trace"
+
+
+def test_the_provider_of_ddtrace_gets_whole_traces(monkeypatch):
+    """It got no span: its tracers have no generator of ids. test_otel_vendors.py tries the package itself."""
+    monkeypatch.setattr(module, "_exporters", [])
+    tracer = DatadogTracer()
+    provider = types.SimpleNamespace(get_tracer=lambda *given: tracer)
+    agent = Agent("sim:", name="shop", tools=[look], telemetry=Telemetry(provider=provider))
+    assert agent.run_sync(SCRIPT).done
+    names = {each.span_id: each.name for each in tracer.started}
+    parents = {each.name: names.get(each.parent) for each in tracer.started}
+    assert set(parents) > NAMES and -1 not in names
+    assert parents["execute_tool look"] == "turn 1" and parents["turn 1"] == "invoke_agent shop"
+    [root] = [each for each in tracer.started if not each.parent]
+    assert root.name == "invoke_agent shop"
+    assert {each.trace for each in tracer.started} == {root.trace} != {0}
 
 
 class ForeignProvider:

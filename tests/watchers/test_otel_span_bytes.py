@@ -10,7 +10,8 @@ from opentelemetry.proto.trace.v1 import trace_pb2 as trace
 from bridle import Agent, Telemetry, flush_telemetry, tool
 from bridle.testing.scripted_model import call_reply, scripted
 from bridle.values.record import NO_SPAN, Span, SpanEvent
-from bridle.watchers.otel.encode import make_attribute, make_resource, to_nanoseconds
+from bridle.watchers.otel.encode import make_attribute, make_resource
+from bridle.watchers.otel.names import to_nanoseconds
 from bridle.watchers.otel.span_bytes import encode_spans
 from tests.watchers.otel_receiver import Receiver, check_tree
 

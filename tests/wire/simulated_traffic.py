@@ -18,7 +18,7 @@ from bridle.testing.wire.check_recording import decode_recording
 from bridle.testing.wire.recorded_traffic import TrafficRecord
 from bridle.values.message import Reply
 from bridle.values.request import Request
-from tests.sim.sim_families import outgoing, question
+from tests.sim.sim_families import make_outgoing, question
 from tests.wire.vendors.vendor_scenarios import Scenario, models
 
 CONVERSATIONS = 24
@@ -64,7 +64,7 @@ def simulate_traffic(family: str) -> tuple[TrafficRecord, ...]:
 
 
 def _ask(request: Request) -> tuple[OutgoingRequest, ResponseTimeline]:
-    sent = outgoing(request)
+    sent = make_outgoing(request)
     return sent, asyncio.run(Simulator().answer(sent))
 
 

@@ -20,12 +20,12 @@ def test_every_recorded_block_is_written_as_it_was_read():
                 sent_id = part.wire_id if isinstance(part, ToolCall) else ""
                 sent_id = part.call_id if isinstance(part, ToolResult) else sent_id
                 again = json.loads(
-                    json.dumps(encode_part(part, own=True, sent_id=sent_id, blank=True), default=raw)
+                    json.dumps(encode_part(part, own=True, sent_id=sent_id, blank=True), default=load_raw)
                 )
                 assert drop_defaults(again) == drop_defaults(block), recording.id
                 checked += 1
     assert checked > BEDROCK.require(900, simulated=200)
 
 
-def raw(value):
+def load_raw(value):
     return json.loads(bytes(value))

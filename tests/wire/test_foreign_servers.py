@@ -13,7 +13,7 @@ import pytest
 
 from bridle import Agent
 from bridle.providers.catalogue import find_model
-from tests.transports.local_server import serving
+from tests.transports.local_server import start_server
 
 REPLIES = Path(__file__).parent / "foreign_replies"
 LINES = {
@@ -77,7 +77,7 @@ def hold_conversation(name, monkeypatch, share="whole"):
         events = [event async for event in agent.stream("Look.")]
         return events[-1].result
 
-    with serving(answer) as server:
+    with start_server(answer) as server:
         result = asyncio.run(run(f"http://127.0.0.1:{server.port}"))
         requests = [json.loads(request.partition(b"\r\n\r\n")[2]) for request in server.requests]
     return looked, result, requests

@@ -144,7 +144,7 @@ def test_a_stream_costs_what_the_whole_reply_costs(family):
         reply = decode_recording(codec, request, recording)
         costs = {reply.usage}
         for stream in (True, False):
-            spoken = find_family(codec.family).encode_reply(reply, stream=stream)
+            spoken = find_family(codec.family).encode_reply(reply, stream=stream)  # type: ignore[arg-type]
             decoder = codec.new_decoder(request, spoken.status, dict(spoken.headers))
             for chunk in spoken.frames:
                 decoder.feed(chunk)
@@ -180,7 +180,7 @@ def test_uses_of_hosted_tools_are_those_that_the_server_tells():
         usage = reply.usage
         assert (usage.searches, usage.pages, usage.containers, usage.terms) == (*told, ()), name
         for stream in (True, False):
-            spoken = find_family(codec.family).encode_reply(reply, stream=stream)
+            spoken = find_family(codec.family).encode_reply(reply, stream=stream)  # type: ignore[arg-type]
             decoder = codec.new_decoder(request, spoken.status, dict(spoken.headers))
             for chunk in spoken.frames:
                 decoder.feed(chunk)
@@ -211,7 +211,7 @@ def test_what_an_unlisted_term_costs_is_unknown():
     assert price.cost(Usage(input=1, terms=("priority",))) is None
 
 
-def test_what_a_longer_lived_write_costs_is_unknown_where_nobody_says():
+def test_the_cost_of_a_longer_lived_write_is_unknown_without_a_price():
     price = find_model("openai:gpt-5.6-sol", environ={}).price
     assert price.cost(Usage(cache_write=10)) == Decimal("0.00005")
     assert price.cost(Usage(cache_write=10, cache_write_1h=1)) is None
@@ -221,7 +221,7 @@ def test_what_a_longer_lived_write_costs_is_unknown_where_nobody_says():
     )
 
 
-def test_a_search_nobody_prices_makes_the_cost_unknown():
+def test_an_unpriced_search_makes_the_cost_unknown():
     assert find_model("xai:grok-4.7", environ={}).price.cost(Usage(input=1, searches=1)) is None
 
 
@@ -246,7 +246,7 @@ def test_a_dated_rate_of_a_hosted_tool_applies_in_its_time():
 
 
 def test_a_price_that_has_ended_is_unknown_from_that_day_on():
-    rates = Rates(input=2, output=10, cache_read=1, cache_write=2, cache_write_1h=2, valid_until=NOON)
+    rates = Rates(input=2, output=10, cache_read=1, cache_write=2, cache_write_1h=2, valid_until=NOON)  # type: ignore[arg-type]
     price = Price(tiers=(rates,))
     assert price.cost(Usage(input=1_000_000), NOON - 1) == 2
     assert price.cost(Usage(input=1_000_000), NOON) is None
@@ -285,7 +285,7 @@ price_factors = [{ term = "flex", factor = 0.25 }]
     st.sampled_from([(), ("a",), ("b",), ("a", "b")]),
     st.lists(st.integers(0, 300_000), min_size=5, max_size=5),
 )
-def test_the_dearest_rates_are_never_exceeded(room, at, terms, counts):
+def test_the_highest_rates_are_never_exceeded(room, at, terms, counts):
     """Kept for an hour or not, and with a prompt that is a little longer than it was taken to be."""
     tiers = tuple(
         Rates(
@@ -315,6 +315,6 @@ def test_the_dearest_rates_are_never_exceeded(room, at, terms, counts):
         terms=terms,
     )
     rates = price.highest_rates(int(usage.prompt / 1.02), at, terms)
-    most = max(rates.input, rates.cache_write, rates.cache_write_1h) * usage.prompt + rates.output * room
+    most = max(rates.input, rates.cache_write, rates.cache_write_1h) * usage.prompt + rates.output * room  # type: ignore[type-var]
     assert price.cost(usage, at) <= most / 1_000_000
     assert price.cost(usage, at + 800) <= most / 1_000_000

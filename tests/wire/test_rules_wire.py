@@ -140,11 +140,11 @@ class Judged(NamedTuple):
 
 
 @cache
-def judged(family: str) -> tuple[Judged, ...]:
-    return tuple(_judged(family))
+def list_judged(family: str) -> tuple[Judged, ...]:
+    return tuple(_judge_recordings(family))
 
 
-def _judged(family: str) -> Iterator[Judged]:
+def _judge_recordings(family: str) -> Iterator[Judged]:
     servers = SERVERS.get(family, {})
     recorded = [each for each in corpus(family.replace("_", "-")) if each.is_judged and each.host in servers]
     answered = {each.model for each in recorded if each.status < 300}
@@ -185,7 +185,7 @@ def _abilities(family: str, model: str, *, existed: bool) -> Abilities | None:
     return _ANYTHING if existed or not model else None
 
 
-def _told(recording: TrafficRecord) -> str:
+def _error_text(recording: TrafficRecord) -> str:
     """The provider's sentence, wherever it put it."""
     try:
         body = json.loads(recording.body)
@@ -220,7 +220,7 @@ def _has(family: str, rule: ProviderRule, status: int, message: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", list_families())
 def test_what_was_answered_passes(family):
-    accepted = [each for each in judged(family) if each.recording.status < 300]
+    accepted = [each for each in list_judged(family) if each.recording.status < 300]
     refused = {}
     for recording, rules, asked in accepted:
         violation = find_violation(rules, asked)
@@ -235,9 +235,9 @@ def test_what_was_answered_passes(family):
 @pytest.mark.parametrize("family", list_families())
 def test_what_was_refused_for_a_rule_of_ours_is_refused_in_the_same_words(family):
     modelled, wrong, servers = [], {}, SERVERS[family]
-    refused = [each for each in judged(family) if 400 <= each.recording.status < 500]
+    refused = [each for each in list_judged(family) if 400 <= each.recording.status < 500]
     for recording, rules, asked in refused:
-        told = _told(recording)
+        told = _error_text(recording)
         if not any(_has(family, rule, recording.status, told) for rule in rules):
             continue
         modelled.append(recording.id)
@@ -260,7 +260,7 @@ def test_what_was_refused_for_a_rule_of_ours_is_refused_in_the_same_words(family
 
 
 def test_exceptions_are_about_recordings_there_are():
-    recorded = {each.recording.id for family in list_families() for each in judged(family)}
+    recorded = {each.recording.id for family in list_families() for each in list_judged(family)}
     judged_kinds = {id_.partition("-")[0] for id_ in recorded}
     explained = {id_ for id_ in {*EXPLAINED, *OTHERWISE} if id_.partition("-")[0] in judged_kinds}
     assert explained <= recorded

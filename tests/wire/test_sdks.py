@@ -262,7 +262,7 @@ def test_boto_converse(sim, stream):
     while True:
         asked = {"modelId": CONVERSE, "messages": messages, "toolConfig": tools}
         if stream:
-            content, stop = collected(client.converse_stream(**asked)["stream"])
+            content, stop = collect_blocks(client.converse_stream(**asked)["stream"])
         else:
             reply = client.converse(**asked)
             content, stop = reply["output"]["message"]["content"], reply["stopReason"]
@@ -280,7 +280,7 @@ def test_boto_converse(sim, stream):
     assert content[-1]["text"] == "Rome it is."
 
 
-def collected(events):
+def collect_blocks(events):
     blocks, stop = {}, ""
     for event in events:
         if start := event.get("contentBlockStart"):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from random import Random
 from struct import unpack_from
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,7 +23,7 @@ from bridle.values.model import Endpoint, Model
 from bridle.values.request import Request
 from tests.wire.wire import at_least, corpus
 
-JsonObject = dict[str, object]
+JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -521,7 +522,7 @@ TRAFFIC = {each.family: each for each in (ANTHROPIC, RESPONSES, CHAT, GEMINI, BE
 # --- changes and damage ---------------------------------------------------------------------------------
 
 
-def list_changes(value: object, prefixed: frozenset[str], name: str = "") -> Iterator[tuple[str, object]]:
+def list_changes(value: Any, prefixed: frozenset[str], name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield what was said, and a copy of the value without it or with something else in its place."""
     if isinstance(value, dict):
         for member, inner in value.items():
@@ -580,7 +581,7 @@ JUNK = (None, True, 0, -1, 7, -1.5, 10**30, "", "x", "\ud83d", [], [1], [None], 
         {"a": 1}, {"type": "x"}, {"type": "text"}, "message")  # fmt: skip
 
 
-def damage_json(value: object, random: Random) -> object:
+def damage_json(value: Any, random: Random) -> Any:
     """Replace one value, at any depth, with another, or leave a member out."""
     if isinstance(value, dict) and value and random.random() < 0.85:
         member = random.choice(list(value))

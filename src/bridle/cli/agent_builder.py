@@ -158,10 +158,13 @@ class AgentBuilder:
         if files:
             self._console.note(f"settings from {' and '.join(files)}; `bridle config` lists them")
 
-    def make_budget(self, *, new_run: bool) -> Budget:
-        """The limits of a run; a resumed run keeps its own, except for those given as options."""
-        if not new_run:
-            return make_budget(self._options)
+    def make_resume_budget(self) -> Budget | None:
+        """The limits given as options: a resumed run keeps its others."""
+        given = make_budget(self._options, Budget(steps=None))
+        return given if given.kinds or given.wrap_up is not None else None
+
+    def make_budget(self) -> Budget:
+        """The limits of the agent."""
         kinds = (*LIMIT_KINDS, "wrap_up")
         settings = {kind: self._configuration.get(f"budget.{kind}") for kind in kinds}
         given = {kind: limit for kind, limit in settings.items() if limit is not None}
@@ -194,6 +197,7 @@ class AgentBuilder:
         member = _find_member(agent, before.name) or agent
         own, prefixes = member.settings, tuple(source.prefix for source in agent.parts.sources)
         known = {*member.tools, *(spec.name for spec in own.tools)}
+        known |= {alias for tool in member.tools.values() for alias in tool.spec.aliases}
         known |= {name for override in before.overrides for name in override.code}  # `resume` asks for those
         lost = {
             part: [name for name in names if name not in list_code_parts(own)[part]]
@@ -254,7 +258,7 @@ class AgentBuilder:
             self._choose_models(before),
             tools=[*self._tools, *self._servers],
             instructions=self._add_project_instructions(before, is_new=not session.model.id),
-            budget=self.make_budget(new_run=new_run),
+            budget=self.make_budget(),
             store=store,
             output=self._output
             or (defined.output if defined else None)

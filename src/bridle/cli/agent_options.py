@@ -205,11 +205,11 @@ def resolve_logged(options: argparse.Namespace, logged: Model) -> Model:
         return resolve_logged_model(logged, os.environ, error.host)
 
 
-def make_budget(options: argparse.Namespace, defaults: Budget | None = None) -> Budget:
+def make_budget(options: argparse.Namespace, defaults: Budget) -> Budget:
     """The limits given as options, and the defaults of other kinds; an option has the name of its kind."""
     kinds = (*LIMIT_KINDS, "wrap_up")
     given = {kind: limit for kind in kinds if (limit := getattr(options, kind, None)) is not None}
-    return replace(defaults or Budget(), **given)
+    return replace(defaults, **given)
 
 
 def read_policy_option(options: argparse.Namespace) -> Policy | None:

@@ -38,6 +38,7 @@ COMMANDS = {
     "cache": "show prompt-cache hits and explain misses",
     "lock": "detect changes of tools and instructions",
     "eval": "run a suite of tasks, score it, compare it with a baseline",
+    "check": "list the waiting sessions that new code cannot continue",
     "lint": "find code that makes prompts uncacheable",
     "cost": "show spending by session, model, tool, day or tenant",
     "budgets": "show shared budgets: spent and reserved",
@@ -81,7 +82,7 @@ GROUPS = {
         "erase",
     ),
     "serve": ("serve", "gateway", "worker"),
-    "test": ("eval", "lint", "lock", "sim", "wire"),
+    "test": ("eval", "check", "lint", "lock", "sim", "wire"),
     "set up": ("config", "doctor", "models", "mcp", "completion"),
 }
 """Commands by the title of their group in the overview."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from typing import Any, cast
 
+from bridle.core.state import State
 from bridle.run.agent import Agent
 from bridle.run.context.resources import StoreLike
 from bridle.stores import find_store_file
@@ -29,6 +30,12 @@ def load_agents(names: Sequence[str]) -> dict[str, Agent[Any, Any]]:
                     f"{source}: two agents have the name {name!r}; give one of them another: Agent(name=…)"
                 )
     return found
+
+
+def find_first_agent(agents: Mapping[str, Agent[Any, Any]], state: State) -> Agent[Any, Any] | None:
+    """The agent that began the run of a session, by its name; a session without a name belongs to the only agent."""
+    name = (state.run.origin.first_settings or state.settings).name
+    return agents.get(name) or (next(iter(agents.values())) if not name and len(agents) == 1 else None)
 
 
 def _load_source(source: str) -> list[tuple[str, Agent[Any, Any]]]:

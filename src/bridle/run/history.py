@@ -232,7 +232,7 @@ def _explain_settings(
             yield f"not kept, because a history is messages and a system prompt: {', '.join(fields)}"
 
 
-def export_history(target: str, messages: Sequence[Message]) -> list[Json]:
+def export_history(target: str, messages: Sequence[Message]) -> list[dict[str, Json]]:
     """Export the conversation as the message list of a vendor's API; append your next message to it.
 
     Files stored at another provider, and media types that are not accepted everywhere, become text.
@@ -244,7 +244,7 @@ def export_history(target: str, messages: Sequence[Message]) -> list[Json]:
     codec = load_codec(endpoint.family)
     model = Model(id=ANY_MODEL, endpoint=endpoint)
     request = Request(model=model, messages=replace_unsupported_media(messages, model))
-    listed: list[Json] = json.loads(codec.encode(request).body)[codec.messages_field]
+    listed: list[dict[str, Json]] = json.loads(codec.encode(request).body)[codec.messages_field]
     return listed
 
 

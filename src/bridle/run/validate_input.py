@@ -17,6 +17,7 @@ from typing import Any, TypeVar, get_origin
 import msgspec
 
 from bridle.core.budget.limits import OUTPUT_TOKENS_MIN
+from bridle.core.budget.scopes import merge_budgets, split_budgets
 from bridle.core.calls.catalogue import explain_missing_hosted
 from bridle.core.context.excerpt import RESULT_CHARACTERS_MIN
 from bridle.core.state import State
@@ -319,7 +320,7 @@ def new_session_id(now: float) -> str:
 
 def make_prompted(
     prompt: Prompt,
-    budget: Budget,
+    budgets: tuple[Budget | None, Budget | None],
     caller: str,
     tenant: str,
     traceparent: str = "",
@@ -327,17 +328,19 @@ def make_prompted(
 ) -> Prompted:
     """The event of a prompt; raises `MisuseError` for bad input.
 
+    `budgets` are those of the agent and of the run.
     A `history` that ends with the results of calls can be continued with an empty prompt: `()`.
     """
     continues = prompt == () and history is not None and bool(history.messages[-1:])
     continues = continues and history is not None and history.messages[-1].role == "tool"
     return Prompted(
         parts=() if continues else parse_prompt(prompt),
-        budget=budget,
+        budget=merge_budgets(*budgets),
         caller=check_text(caller=caller),
         tenant=str(check_text(tenant=tenant)),
         templates=list_templates(prompt),
         traceparent=check_traceparent(traceparent) if traceparent else "",
+        budget_parts=split_budgets(*budgets),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Unpack
 
 from bridle.config.agent_loader import find_agents_store
+from bridle.core.budget.scopes import client_budget, merge_budgets
 from bridle.core.state import State
 from bridle.ports.store import LeaseInspectable, Store, supports
 from bridle.run.agent import Agent
@@ -135,7 +136,7 @@ class AgentHost:
         tenant: str = "",
         **options: Unpack[RunOptions],
     ) -> StartedRun:
-        """Start a run of an agent and return once its prompt is durable."""
+        """Start a run of an agent and return once its prompt is durable. `budget` can only lower its limits."""
         if caller == WIRE_CALLER:  # such runs are not resumed at the next start
             raise MisuseError(
                 f"the caller {WIRE_CALLER!r} is reserved for clients of the wires; use another name"
@@ -144,7 +145,7 @@ class AgentHost:
             prompt,
             session,
             new=new,
-            budget=budget,
+            budget=budget and merge_budgets(agent.budget or Budget(), budget),
             caller=caller,
             tenant=tenant,
             context=self.context,
@@ -162,8 +163,15 @@ class AgentHost:
         results: Mapping[str, ToolResult] | None = None,
         **options: Unpack[RunOptions],
     ) -> StartedRun:
-        """Continue the unfinished run of a session here; `results` are those of calls that the client ran, by id."""
+        """Continue the unfinished run of a session here; `results` are those of calls that the client ran, by id.
+
+        `budget` is a client's: it raises no limit above the agent's, nor one that the agent does not have.
+        """
         agent = agent or await self.find_session_agent(session)
+        if budget is not None:
+            state = (await fold_records(await read_records(self.store, session))).state
+            # guard: client-budget
+            budget = client_budget(agent.budget, state.run.budget.limits, budget)
         given = {"budget": budget, "tenant": tenant, "results": results, "context": self.context, **options}
         stream = agent.resume_stream(session, **given)  # type: ignore[arg-type]
         return await self.runs.start(self.name_agent(agent), stream)

@@ -95,6 +95,8 @@ class ToolSpec(Value, kw_only=True):
     """False if arguments need only be a JSON object, because the program that runs the tool checks them itself."""
     wire_form: WireForm | None = None
     """The client's own definition, if it holds more than the fields here."""
+    aliases: tuple[str, ...] = ()
+    """Earlier names: open calls under one of them are calls of this tool after an upgrade."""
 
 
 def digest_definition(spec: ToolSpec) -> str:
@@ -131,6 +133,8 @@ class OutputSpec(Value, kw_only=True):
     """Models (by `model_key`) whose native form cannot express the schema, each with the reason."""
     functions: tuple[str, ...] = ()
     """Tools whose return value is the answer; `name` is empty if no type is accepted beside them."""
+    is_wrapped: bool = False
+    """The answer is the field `value` of an object, and the client that brought the schema gets the field alone."""
 
     @property
     def call_names(self) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def piped(place, lines, *arguments):
     return bridle("chat", *arguments, text="\n".join(lines), cwd=place, environment=surroundings(place))
 
 
-def saved(place, session):
+def read_saved_texts(place, session):
     done = bridle("log", session, "--json", cwd=place, environment=surroundings(place))
     return [row["text"] for row in json.loads(done.out)]
 
@@ -102,7 +102,7 @@ def test_a_session_is_continued_with_its_conversation(place):
     assert "you: !say one" in again.err
     assert "assistant: one" in again.err
     assert SESSION.findall(again.err) == [session]
-    assert [text for text in saved(place, session) if text in ("one", "two")] == ["one", "two"]
+    assert [text for text in read_saved_texts(place, session) if text in ("one", "two")] == ["one", "two"]
 
 
 def test_a_backslash_continues_the_line(place):
@@ -146,15 +146,21 @@ def test_undo_goes_back_in_a_copy_and_leaves_the_old_session_alone(place):
     (second,) = SESSION.findall(undone.err)
     assert "taken back: !say two" in undone.err
     assert second != first
-    assert [text for text in saved(place, second) if text in ("one", "two", "three")] == ["one", "three"]
-    assert [text for text in saved(place, first) if text in ("one", "two", "three")] == ["one", "two"]
+    assert [text for text in read_saved_texts(place, second) if text in ("one", "two", "three")] == [
+        "one",
+        "three",
+    ]
+    assert [text for text in read_saved_texts(place, first) if text in ("one", "two", "three")] == [
+        "one",
+        "two",
+    ]
 
 
 def test_undoing_the_first_prompt_starts_a_new_session(place):
     done = piped(place, ["!say one", "/undo", "/undo", "!say two"])
     (session,) = SESSION.findall(done.err)
     assert "nothing to undo" in done.err
-    assert "one" not in saved(place, session)
+    assert "one" not in read_saved_texts(place, session)
 
 
 def test_undo_names_the_calls_that_it_does_not_undo(place):
@@ -172,7 +178,10 @@ def test_undo_names_the_calls_that_it_does_not_undo(place):
 def test_fork_continues_in_a_copy(place):
     done = piped(place, ["!say one", "!say two", "/fork m2", "!say three"])
     (session,) = SESSION.findall(done.err)
-    assert [text for text in saved(place, session) if text in ("one", "two", "three")] == ["one", "three"]
+    assert [text for text in read_saved_texts(place, session) if text in ("one", "two", "three")] == [
+        "one",
+        "three",
+    ]
     assert "has 2 messages and no m9" in piped(place, ["!say one", "/fork m9"]).err
 
 
@@ -229,7 +238,7 @@ def test_ctrl_c_interrupts_the_turn_and_the_chat_goes_on(place):
         terminal.type("!call hang {}\r")
         terminal.wait_for("HANGING")
         session = interrupt_and_leave(terminal)
-    texts = saved(place, session)
+    texts = read_saved_texts(place, session)
     assert any("Let me see." in text and "!say" not in text for text in texts)
     assert "after" in texts
 
@@ -257,7 +266,7 @@ def test_text_typed_while_the_model_works_is_sent_to_it(place):
         terminal.type("\x04")
         assert terminal.wait_for_end() == 0
     (session,) = SESSION.findall(terminal.seen)
-    assert any("and then\n!say stop" in text for text in saved(place, session))
+    assert any("and then\n!say stop" in text for text in read_saved_texts(place, session))
 
 
 def test_approvals_are_asked_inline(place):
@@ -365,7 +374,7 @@ def test_a_tool_that_cannot_be_stopped_does_not_hold_the_chat(place):
         terminal.type("!call block {}\r")
         terminal.wait_for("BLOCKING")
         session = interrupt_and_leave(terminal)
-    assert "Wait. · block({})" in saved(place, session)
+    assert "Wait. · block({})" in read_saved_texts(place, session)
 
 
 def test_resuming_counts_no_cost_twice(place):

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -138,7 +139,7 @@ def run_curl(command, **variables):
     Path("bin/curl").write_text(PROGRAM)
     Path("bin/curl").chmod(0o700)
     Path("bin/touch").unlink(missing_ok=True)
-    Path("bin/touch").symlink_to(shutil.which("touch"))
+    Path("bin/touch").symlink_to(shutil.which("touch"))  # type: ignore[arg-type]
     done = subprocess.run(
         ["/bin/sh", "-c", command],
         env={"PATH": str(Path("bin").resolve()), **variables},
@@ -159,7 +160,7 @@ def test_a_log_from_elsewhere_runs_nothing_through_a_curl_command(capsys, place,
     def at(*places, otherwise=""):
         return attack if place in places else otherwise
 
-    signed = {
+    signed: Any = {
         "signing": f"sv{at('signing')}/re{at('signing')}",
         "signing_env": (at("user", otherwise="ID"), "SECRET"),
     }

@@ -63,7 +63,7 @@ def path(tmp_path):
     return str(tmp_path / "log.db")
 
 
-def printed(capsys, *words):
+def run_and_read(capsys, *words):
     capsys.readouterr()
     assert main([*words]) == 0
     return capsys.readouterr().out
@@ -74,7 +74,7 @@ def strip_columns(line):
 
 
 def test_the_tree_holds_runs_turns_calls_waits_and_the_runs_inside_tools(capsys, path):
-    lines = printed(capsys, "show", "s", "--as", "tree", "--store", path).splitlines()
+    lines = run_and_read(capsys, "show", "s", "--as", "tree", "--store", path).splitlines()
     assert max(map(len, lines)) <= 80
     tree = [strip_columns(line) for line in lines[2 : lines.index("", 2)]]
     words = [re.sub(r"^[│├└─ ]+", "", line) for line in tree if re.match(r"run|[│ ]*[├└]", line)]
@@ -121,7 +121,7 @@ def test_the_costs_in_the_tree_are_those_of_the_ledger(path):
 
 
 def test_the_timeline_has_a_bar_and_the_tokens_of_every_call(capsys, path):
-    lines = printed(capsys, "show", "s", "--as", "timeline", "--store", path).splitlines()
+    lines = run_and_read(capsys, "show", "s", "--as", "timeline", "--store", path).splitlines()
     assert max(map(len, lines)) <= 80
     rows = [line for line in lines if re.match(r" +\+", line)]
     bars = [re.search(r"[█▓░▒·]{14}", row)[0] for row in rows]
@@ -132,8 +132,10 @@ def test_the_timeline_has_a_bar_and_the_tokens_of_every_call(capsys, path):
 
 
 def test_spans_are_data_with_json(capsys, path):
-    tree = json.loads(printed(capsys, "show", "s", "--as", "tree", "--json", "--store", path))
-    rows = json.loads(printed(capsys, "show", "s", "--as", "timeline", "--json", "--store", path))["rows"]
+    tree = json.loads(run_and_read(capsys, "show", "s", "--as", "tree", "--json", "--store", path))
+    rows = json.loads(run_and_read(capsys, "show", "s", "--as", "timeline", "--json", "--store", path))[
+        "rows"
+    ]
 
     def count(node):
         return 1 + sum(map(count, node["children"]))
@@ -145,13 +147,15 @@ def test_spans_are_data_with_json(capsys, path):
 
 
 def test_events_are_one_entry_per_record(capsys, path):
-    records = printed(capsys, "show", "s", "--json", "--store", path).splitlines()
-    lines = printed(capsys, "show", "s", "--as", "events", "--store", path).splitlines()
+    records = run_and_read(capsys, "show", "s", "--json", "--store", path).splitlines()
+    lines = run_and_read(capsys, "show", "s", "--as", "events", "--store", path).splitlines()
     assert max(map(len, lines)) <= 80
     heads = [line.split() for line in lines if re.match(r" *\d+ +\+", line)]
     told = [json.loads(line) for line in records]
     assert [(int(head[0]), head[2]) for head in heads] == [(row["seq"], row["event"]["type"]) for row in told]
-    assert printed(capsys, "show", "s", "--as", "events", "--json", "--store", path).splitlines() == records
+    assert (
+        run_and_read(capsys, "show", "s", "--as", "events", "--json", "--store", path).splitlines() == records
+    )
 
 
 @pytest.mark.parametrize("left", range(3, 9))
@@ -182,7 +186,7 @@ def test_a_run_inside_a_tool_whose_log_is_missing_is_named(capsys, path, tmp_pat
         await other.close()
 
     asyncio.run(copy())
-    shown = printed(capsys, "show", "s", "--as", "tree", "--store", str(tmp_path / "other.db"))
+    shown = run_and_read(capsys, "show", "s", "--as", "tree", "--store", str(tmp_path / "other.db"))
     assert re.search(r"session ask-\w+ is not in this\s.*log", shown)
 
 

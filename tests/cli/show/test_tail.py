@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from typing import Any
 
 import pytest
 
@@ -130,7 +131,7 @@ def test_a_session_that_has_ended_is_printed_and_left(ended, capsys):
 )
 def test_wrong_input_is_one_line(ended, capsys, words, text):
     try:
-        code = main([*words, "--store", ended])
+        code: Any = main([*words, "--store", ended])
     except SystemExit as end:
         code = end.code
     assert code == 2

@@ -76,7 +76,7 @@ def log(happenings, session="s"):
                 events.append(e.Resumed())
     records, head = [], GENESIS
     for number, event in enumerate(events, start=1):
-        records.append(seal_record(number, 1_794_800_000.0 + number * 7_000, event, head))
+        records.append(seal_record(number, 1_794_800_000.0 + number * 7_000, event, head))  # type: ignore[arg-type]
         head = records[-1].hash
     return records
 
@@ -93,7 +93,7 @@ def test_the_calls_add_up_to_the_session(happenings):
     for by in (*COST_GROUP_KEYS, "tool"):
         table = make_rows(booked, by)
         dollars = [row.usd for row in table]
-        assert (None if None in dollars else sum(dollars, Decimal(0))) == whole.usd, by
+        assert (None if None in dollars else sum(dollars, Decimal(0))) == whole.usd, by  # type: ignore[type-var]
         if by != "tool":
             assert sum(row.tokens for row in table) == state.totals.spent.usage.total
             assert sum(row.calls for row in table) == len(happenings)
@@ -136,7 +136,7 @@ def test_a_tool_pays_for_its_schema_and_for_its_results_in_later_prompts():
     table = {row.name: row.usd for row in make_rows(booked, "tool")}
     assert table["get_weather"] > table["get_time"] > 0
     assert table[CONVERSATION_SHARE] > 0
-    assert sum(table.values()) == pytest.approx(Decimal(str(result.cost)))
+    assert sum(table.values()) == pytest.approx(Decimal(str(result.cost)))  # type: ignore[arg-type]
 
 
 def test_the_command_tells_it_as_a_table_as_json_and_as_csv(tmp_path, capsys):
@@ -211,7 +211,7 @@ def test_every_grouping_adds_up_to_what_was_spent(talk, stream, apart):
         assert (whole.usd, whole.tokens) == (both.usd, both.usage.total)
         for by in (*COST_GROUP_KEYS, "tool"):
             table = make_rows(booked, by)
-            assert sum((row.usd for row in table), Decimal(0)) == whole.usd, by
+            assert sum((row.usd for row in table), Decimal(0)) == whole.usd, by  # type: ignore[type-var]
             assert sum(row.tokens for row in table) == whole.tokens, by
             assert all(row.usd >= 0 and row.tokens >= 0 for row in table), by
     assert {row.name for row in make_rows(of_all, "tenant")} == {"(none)", "acme"}
@@ -282,5 +282,5 @@ def test_what_a_fork_shares_is_spent_once():
 
     first, second, everything, other = asyncio.run(fork())
     assert [entry.session for entry in everything] == ["other", "s"]
-    assert float(make_total(everything).usd) == pytest.approx(first.cost + second.cost)
-    assert float(make_total(other).usd) == pytest.approx(first.cost + second.cost)
+    assert float(make_total(everything).usd) == pytest.approx(first.cost + second.cost)  # type: ignore[arg-type]
+    assert float(make_total(other).usd) == pytest.approx(first.cost + second.cost)  # type: ignore[arg-type]

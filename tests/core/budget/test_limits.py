@@ -49,7 +49,7 @@ def nothing_ran():
     ran.clear()
 
 
-def looks(*cities, name="look"):
+def look_reply(*cities, name="look"):
     return call_reply(*((name, {"city": city}) for city in cities))
 
 
@@ -65,7 +65,7 @@ def log(store, session):
 @pytest.mark.parametrize("stream", [False, True])
 def test_calls_beyond_the_limit_are_answered_as_not_run_and_end_the_run(name, stream):
     store = MemoryStore()
-    line = scripted(looks("a", "b", "c", "d", name=name), "and that is it")
+    line = scripted(look_reply("a", "b", "c", "d", name=name), "and that is it")
     agent = Agent(line, tools=[look, walk], store=store)
 
     async def run():
@@ -90,7 +90,9 @@ def test_calls_beyond_the_limit_are_answered_as_not_run_and_end_the_run(name, st
 
 
 def test_a_run_that_needs_exactly_what_it_may_have_is_done():
-    agent = Agent(scripted(looks("a"), looks("b"), "fine"), tools=[look], budget=Budget(tool_calls=2))
+    agent = Agent(
+        scripted(look_reply("a"), look_reply("b"), "fine"), tools=[look], budget=Budget(tool_calls=2)
+    )
     assert agent.run_sync("?").stop == "done"
     none = Agent(scripted("fine"), tools=[look], budget=Budget(tool_calls=0))
     assert none.run_sync("?").stop == "done"
@@ -102,7 +104,10 @@ def test_denied_and_wrong_calls_do_not_count():
         ("walk", {"city": "x"}), ("nothing", {}), ("look", {"town": 1}), ("look", {"city": "a"})
     )
     agent = Agent(
-        scripted(first, looks("b"), "fine"), tools=[look, walk], policy=policy, budget=Budget(tool_calls=2)
+        scripted(first, look_reply("b"), "fine"),
+        tools=[look, walk],
+        policy=policy,
+        budget=Budget(tool_calls=2),
     )
     result = agent.run_sync("?")
     assert (result.stop, sorted(ran)) == ("done", ["a", "b"])
@@ -148,14 +153,14 @@ def test_every_limit_leaves_everything_and_can_be_raised(limit, whose):
     if whose == "session":
         tight, wide = Budget(session=tight), Budget(session=wide)
     agent = Agent("sim:", tools=[look], max_tokens=50)
-    stopped = agent.run_sync('!call look {"city": "Paris"}\n!then\n!say It is sunny.', budget=tight)
+    stopped = agent.run_sync('!call look {"city": "Paris"}\n!then\n!say It is sunny.', budget=tight)  # type: ignore[call-overload]
     assert stopped.stop == stop
     assert stopped.reason
     assert ("session" in stopped.reason) == (whose == "session")
     assert stopped.messages
     again = asyncio.run(agent.resume(stopped.session))
     assert again.stop == stop, "nothing has changed"
-    result = asyncio.run(agent.resume(stopped.session, budget=wide))
+    result = asyncio.run(agent.resume(stopped.session, budget=wide))  # type: ignore[arg-type]
     assert (result.stop, result.text) == ("done", "It is sunny.")
 
 
@@ -168,17 +173,18 @@ def test_time_is_a_limit_of_the_session_too():
         clock.advance(6)
         return "slept"
 
-    agent = Agent(
-        scripted(call_reply(("nap", {})), "one", call_reply(("nap", {})), "two"),
-        tools=[nap],
-        clock=clock,
-        budget=Budget(seconds=8, session=Limits(seconds=10)),
-    )
+    line, store = scripted(call_reply(("nap", {})), "one", call_reply(("nap", {})), "two"), MemoryStore()
+
+    def make_agent(seconds):
+        budget = Budget(seconds=8, session=Limits(seconds=seconds))
+        return Agent(line, tools=[nap], clock=clock, store=store, budget=budget)
+
+    agent = make_agent(10)
     assert agent.run_sync("?", session="s").stop == "done"
     clock.advance(1_000)  # nobody was driving
     second = agent.run_sync("?", session="s")
     assert (second.stop, second.reason) == ("seconds", "12.0 of the session's 10 seconds used")
-    raised = asyncio.run(agent.resume("s", budget=Budget(session=Limits(seconds=20))))
+    raised = asyncio.run(make_agent(20).resume("s"))
     assert (raised.stop, raised.text) == ("done", "two")
 
 
@@ -217,7 +223,7 @@ def test_the_model_is_told_once_to_finish_on_every_family(family):
     ids=str,
 )
 def test_any_limit_may_be_the_one(budget, used):
-    agent = Agent(scripted(looks("a"), looks("b"), "fine"), tools=[look], budget=budget)
+    agent = Agent(scripted(look_reply("a"), look_reply("b"), "fine"), tools=[look], budget=budget)
     result = agent.run_sync("?", session="s")
     (told,) = [event.message for event in log(agent.store, "s") if isinstance(event, e.Reprompted)]
     assert re.fullmatch(f"{used}[.] Finish now: .+", told)
@@ -225,7 +231,7 @@ def test_any_limit_may_be_the_one(budget, used):
 
 
 def test_a_raised_budget_has_a_threshold_of_its_own():
-    line = scripted(looks("a"), looks("b"), looks("c"), "fine")
+    line = scripted(look_reply("a"), look_reply("b"), look_reply("c"), "fine")
     agent = Agent(line, tools=[look], store=MemoryStore())
     first = agent.run_sync("?", session="s", budget=Budget(steps=2, wrap_up=0.5))
     assert first.stop == "steps"
@@ -239,9 +245,9 @@ def test_a_raised_budget_has_a_threshold_of_its_own():
     [
         lambda: Budget(wrap_up=1.5),
         lambda: Budget(wrap_up=0),
-        lambda: Budget(tool_calls=1.5),
+        lambda: Budget(tool_calls=1.5),  # type: ignore[arg-type]
         lambda: Budget(session=Budget(usd=1)),
-        lambda: Budget(tenant=5),
+        lambda: Budget(tenant=5),  # type: ignore[arg-type]
         lambda: Limits(usd=-1),
     ],
 )
@@ -274,7 +280,7 @@ def test_a_prompt_that_may_be_kept_for_an_hour_is_reserved_at_that_price(setting
 
 
 def test_a_budget_that_cannot_be_held_is_refused_before_the_run_goes_on_with_it():
-    agent = Agent(scripted(looks("Rome"), "done"), tools=[look], budget=Budget(steps=1))
+    agent = Agent(scripted(look_reply("Rome"), "done"), tools=[look], budget=Budget(steps=1))
     stopped = agent.run_sync("go")
     with pytest.raises(MisuseError, match="needs a tenant"):
         asyncio.run(agent.resume(stopped.session, budget=Budget(tenant=Limits(tokens=9_999))))
@@ -292,7 +298,7 @@ def test_a_budget_that_cannot_be_held_is_refused_before_the_run_goes_on_with_it(
         lambda agent: agent.resume_stream("s", budget=Limits(usd=1)),
         lambda agent: agent.run_sync("go", tenant=None),
         lambda agent: agent.run_sync("go", caller=7),
-        lambda agent: Agent(scripted("x"), pool=Budget(usd=1)),
+        lambda agent: Agent(scripted("x"), pool=Budget(usd=1)),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_budget_or_nobodys_is_said_in_one_line(wrong):
@@ -303,7 +309,7 @@ def test_what_is_no_budget_or_nobodys_is_said_in_one_line(wrong):
 @pytest.mark.parametrize(
     "model", ["sim:anthropic/claude-sonnet-4-6", "sim:openai_chat/gpt-5.4", "sim:gemini/gemini-3.5-flash"]
 )
-def test_whoever_is_told_to_finish_is_not_forced_to_call(model):
+def test_a_model_asked_to_finish_is_not_forced_to_call(model):
     agent = Agent(
         model, tools=[look], tool_choice="any", budget=Budget(steps=8, wrap_up=0.25), repeats_max=None
     )

@@ -22,7 +22,7 @@ from bridle.stores import open_store
 from bridle.values import events as e
 
 
-def replayed(records):
+def replay_records(records):
     """Faults, requests made, and the moves that were told, by cause."""
     state, before, told = State(), b"", None
     faults, requests, causes = [], 0, Counter()
@@ -41,7 +41,7 @@ def replayed(records):
                 causes["summary"] += 1
                 state = apply_event(state, event, record.at, record.hash)
                 continue
-            prefix = beginning(codec, replace(request, breakpoints=()))
+            prefix = encode_prefix(codec, replace(request, breakpoints=()))
             if not prefix.startswith(before) and told is None:
                 faults.append(f"record {record.seq}: the prefix moved and nobody said so")
             before, told = prefix, None
@@ -49,7 +49,7 @@ def replayed(records):
     return faults, requests, causes
 
 
-def beginning(codec, request):
+def encode_prefix(codec, request):
     kept = codec.new_history()
     body = codec.encode(request, kept).body
     joined, _ = kept.join_messages(request.messages)
@@ -60,7 +60,7 @@ async def main(path):
     store = open_store(path)
     faults, requests, causes = [], 0, Counter()
     for row in await store.sessions(limit=1_000_000):
-        found, asked, moves = replayed(await store.read(row.id))
+        found, asked, moves = replay_records(await store.read(row.id))
         faults += [f"{row.id}: {fault}" for fault in found]
         requests += asked
         causes += moves

@@ -27,7 +27,7 @@ BENCH = runpy.run_path(str(Path(__file__).parents[3] / "bench" / "cache_hits.py"
 TOOLS = (ToolSpec(name="look"),)
 
 
-def able(*, automatic: bool = False, marks: int = 4, family: str = "anthropic") -> Model:
+def make_model(*, automatic: bool = False, marks: int = 4, family: str = "anthropic") -> Model:
     abilities = Abilities(cache_marks=marks, automatic_cache=automatic, cache="marks")
     return Model(id="m", endpoint=Endpoint(name="here", family=family), abilities=abilities)
 
@@ -79,20 +79,20 @@ def test_fifty_steps_with_summaries_on_the_way_do_too(model: str) -> None:
 
 
 def test_a_model_that_takes_no_marks_gets_none() -> None:
-    assert place_breakpoints(settings(able(marks=0)), TOOLS, (message("user", *words(1)),)) == ()
+    assert place_breakpoints(settings(make_model(marks=0)), TOOLS, (message("user", *words(1)),)) == ()
 
 
 def test_the_end_is_the_providers_where_it_follows_it_by_itself() -> None:
     view = (message("user", *words(1)),)
-    assert place_breakpoints(settings(able(automatic=True)), TOOLS, view) == (
+    assert place_breakpoints(settings(make_model(automatic=True)), TOOLS, view) == (
         Breakpoint(position="system"),
         Breakpoint(position="end"),
     )
-    assert place_breakpoints(settings(able()), TOOLS, view) == (
+    assert place_breakpoints(settings(make_model()), TOOLS, view) == (
         Breakpoint(position="system"),
         Breakpoint(position="message", message=0),
     )
-    bare = settings(able(), instructions="")
+    bare = settings(make_model(), instructions="")
     assert place_breakpoints(bare, TOOLS, view)[0] == Breakpoint(position="tools")
     assert place_breakpoints(bare, (), view) == (Breakpoint(position="message", message=0),)
 
@@ -106,10 +106,10 @@ def test_the_end_before_is_marked_when_a_turn_adds_sixty_blocks(automatic: bool)
         message("assistant", *words(2)),
         message("user", *words(60)),
     )
-    asked = settings(able(automatic=automatic))
+    asked = settings(make_model(automatic=automatic))
     assert Breakpoint(position="message", message=2) in place_breakpoints(asked, TOOLS, view)
     assert Breakpoint(position="message", message=2) not in place_breakpoints(asked, TOOLS, view[:4])
-    few = place_breakpoints(settings(able(automatic=automatic, marks=2)), TOOLS, view)
+    few = place_breakpoints(settings(make_model(automatic=automatic, marks=2)), TOOLS, view)
     assert [mark.position for mark in few] == ["message", "end" if automatic else "message"]
 
 
@@ -119,22 +119,24 @@ def test_reasoning_and_blank_words_are_passed_over() -> None:
         message("assistant", Reasoning(text="hm", signature="s")),
         message("user", Text(text="  ")),
     )
-    assert place_breakpoints(settings(able()), TOOLS, view)[-1] == Breakpoint(position="message", message=0)
+    assert place_breakpoints(settings(make_model()), TOOLS, view)[-1] == Breakpoint(
+        position="message", message=0
+    )
 
 
 def test_five_minutes_or_an_hour_by_the_pauses_there_were() -> None:
     def at(*times: float) -> tuple[Message, ...]:
         return tuple(message("user", *words(1), at=time) for time in times)
 
-    auto = settings(able(), ttl="auto")
+    auto = settings(make_model(), ttl="auto")
     assert choose_ttl(auto, at(0, 10, 200)) == "5m"
     assert choose_ttl(auto, at(0, 10, 1_000)) == "1h"
     assert choose_ttl(auto, at(0, 10, 100_000)) == "5m", "an hour would not have helped"
     assert choose_ttl(auto, at(0, 1_000, *range(1_001, 1_100))) == "5m", "that was long ago"
-    assert choose_ttl(settings(able(), ttl="1h"), at(0)) == "1h"
+    assert choose_ttl(settings(make_model(), ttl="1h"), at(0)) == "1h"
 
 
-def pausing(*times: float) -> tuple[Message, ...]:
+def make_spaced_messages(*times: float) -> tuple[Message, ...]:
     return tuple(message("user", *words(1), at=time) for time in times)
 
 
@@ -152,17 +154,17 @@ def pausing(*times: float) -> tuple[Message, ...]:
 )
 def test_what_is_asked_for_is_the_least_that_is_taken(name: str, wanted: CacheTtl, taken: str) -> None:
     asked = settings(find_model(name, environ={}), ttl=wanted)
-    assert choose_ttl(asked, pausing(0)) == taken
+    assert choose_ttl(asked, make_spaced_messages(0)) == taken
 
 
-def test_what_nobody_can_price_is_never_taken_unasked() -> None:
+def test_an_unpriced_cache_ttl_is_never_chosen_automatically() -> None:
     """Twelve hours have no price on any card, and a budget with an unknown in it holds nothing."""
-    hours = pausing(0, 7_200)
+    hours = make_spaced_messages(0, 7_200)
     assert choose_ttl(settings(find_model("openai:gpt-6.1-sol", environ={}), ttl="auto"), hours) == "30m"
     free = settings(find_model("openai:gpt-5.4", environ={}), ttl="auto")
     assert choose_ttl(free, hours) == "24h", "there it costs nothing"
     assert place_breakpoints(free, TOOLS, hours) == (Breakpoint(position="end", ttl="24h"),)
-    assert place_breakpoints(free, TOOLS, pausing(0, 10)) == (), "what is usual need not be said"
+    assert place_breakpoints(free, TOOLS, make_spaced_messages(0, 10)) == (), "what is usual need not be said"
 
 
 def test_where_ends_are_looked_up_the_earlier_one_is_marked_after_many_messages() -> None:
@@ -178,7 +180,7 @@ def test_where_ends_are_looked_up_the_earlier_one_is_marked_after_many_messages(
     assert [mark.position for mark in bare] == ["end"], "tools cannot be marked there"
 
 
-def test_many_tries_in_vain_do_not_lose_what_was_kept() -> None:
+def test_many_failed_tries_do_not_lose_the_kept_prefix() -> None:
     world = World("openai:gpt-6.1-sol")
     world.ask("One.")
     for _ in range(25):
@@ -260,7 +262,7 @@ def random_view(chance: random.Random) -> tuple[Message, ...]:
 def test_marks_on_the_wire_are_few_legal_and_in_reach(automatic: bool) -> None:
     """Over random conversations: what a request had kept is within reach of a mark of the next one."""
     chance, codec = random.Random(3), load_codec("anthropic")
-    model = able(automatic=automatic)
+    model = make_model(automatic=automatic)
     for _ in range(60):
         view, kept, before = random_view(chance), codec.new_history(), None
         asked = settings(model, ttl=chance.choice(("5m", "1h", "auto")))
@@ -295,14 +297,14 @@ def test_marks_on_the_wire_are_few_legal_and_in_reach(automatic: bool) -> None:
 
 def test_with_notes_there_is_a_mark_behind_what_is_shared_and_one_behind_the_notes() -> None:
     view = (message("user", *words(1)),)
-    asked = settings(able(automatic=True))
+    asked = settings(make_model(automatic=True))
     shared, notes = Breakpoint(position="system", block=0), Breakpoint(position="system")
     assert place_breakpoints(asked, TOOLS, view, remembers=True) == (
         shared,
         notes,
         Breakpoint(position="end"),
     )
-    bare = settings(able(automatic=True), instructions="")
+    bare = settings(make_model(automatic=True), instructions="")
     assert place_breakpoints(bare, TOOLS, view, remembers=True) == (
         Breakpoint(position="tools"),
         notes,
@@ -311,7 +313,7 @@ def test_with_notes_there_is_a_mark_behind_what_is_shared_and_one_behind_the_not
     assert place_breakpoints(bare, (), view, remembers=True) == (notes, Breakpoint(position="end"))
     long = (*view, message("assistant", *words(1)), message("user", *words(30)))
     assert len(place_breakpoints(asked, TOOLS, long, remembers=True)) == 4
-    few = place_breakpoints(settings(able(automatic=True, marks=3)), TOOLS, long, remembers=True)
+    few = place_breakpoints(settings(make_model(automatic=True, marks=3)), TOOLS, long, remembers=True)
     assert shared not in few
     assert notes in few
 
@@ -320,7 +322,7 @@ def test_with_notes_there_is_a_mark_behind_what_is_shared_and_one_behind_the_not
 def test_marks_within_the_system_survive_the_wire(family: str) -> None:
     codec = load_codec(family)
     request = Request(
-        model=able(family=family),
+        model=make_model(family=family),
         system=(Text(text="Shared."), Text(text="Own.")),
         messages=(message("user", *words(1)),),
         breakpoints=(Breakpoint(position="system", block=0, ttl="1h"), Breakpoint(position="system")),
@@ -333,7 +335,7 @@ def test_marks_within_the_system_survive_the_wire(family: str) -> None:
 def test_a_text_that_says_nothing_leaves_its_mark_to_the_one_before() -> None:
     system = (Text(text="Shared."), Text(text=" "), Text(text="Own."))
     request = Request(
-        model=able(),
+        model=make_model(),
         system=system,
         messages=(message("user", *words(1)),),
         breakpoints=(Breakpoint(position="system", block=1),),

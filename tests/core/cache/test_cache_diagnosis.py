@@ -36,7 +36,7 @@ def look(at: int) -> str:
     return f"There are {at} things. " * 20
 
 
-def brain(request):
+def reply_to_request(request):
     """One look in every run, then an answer."""
     seen = sum(message.role == "assistant" for message in request.messages)
     endpoint = request.model.endpoint
@@ -56,7 +56,7 @@ class World:
         self.forget()
 
     def forget(self):
-        self.simulator = Simulator(responder=brain, clock=self.clock)
+        self.simulator = Simulator(responder=reply_to_request, clock=self.clock)
 
     def run(self, prompt="Go on.", session="s", tenant="acme", **given):
         line = ModelConnection(
@@ -131,13 +131,13 @@ def test_a_forced_choice_of_tools_is_told():
         )
         if isinstance(record.event, e.ModelAsked) and record.event.step == 2
         else record
-        for record in counted(world.records(), 2, Usage(input=3_000))
+        for record in replace_usage(world.records(), 2, Usage(input=3_000))
     ]
     call = list_cache_calls(records)[1]
     assert (call.outcome, call.why) == ("prefix", "settings: the tool choice is any and was auto")
 
 
-def counted(records, number, usage):
+def replace_usage(records, number, usage):
     """The same log, had the provider counted the call of that number so."""
     told, seen = [], 0
     for record in records:
@@ -154,7 +154,7 @@ def test_a_mark_that_did_not_reach_back_is_told():
     world = World()
     world.run()
     world.run(["And on."] * 60)
-    call = list_cache_calls(counted(world.records(), 3, Usage(input=2_000, cache_read=700)))[2]
+    call = list_cache_calls(replace_usage(world.records(), 3, Usage(input=2_000, cache_read=700)))[2]
     assert (call.outcome, call.why) == ("lookback", "61 blocks since the previous call")
 
 
@@ -289,7 +289,7 @@ def test_an_alarm_is_in_the_log_on_the_terminal_and_in_the_sums(tmp_path, capsys
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
-def test_nobody_misses_what_is_no_longer_in_the_prompt(tmp_path, capsys, monkeypatch):
+def test_expected_cached_tokens_never_exceed_the_prompt(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     walk = Walk(FAMILIES["anthropic"], store=open_store(tmp_path / "log.db"))
     walk.run(30)
@@ -298,7 +298,7 @@ def test_nobody_misses_what_is_no_longer_in_the_prompt(tmp_path, capsys, monkeyp
     assert len(walk_misses := [call for call in calls if call.missed_tokens]) >= 2
     assert all(call.expected_tokens <= call.prompt_tokens for call in calls)
     # The rates of the simulated model: $2.50 a million written, $0.10 read.
-    assert [float(call.usd) for call in walk_misses] == [
+    assert [float(call.usd) for call in walk_misses] == [  # type: ignore[arg-type]
         pytest.approx((call.expected_tokens - call.read_tokens) * 2.4e-6) for call in walk_misses
     ]
     assert main(["cache", "s", "--store", str(tmp_path / "log.db")]) == 0
@@ -408,7 +408,7 @@ def test_a_replay_explains_by_what_was_asked_not_by_what_would_be_asked_today():
         replace(record, event=replace(record.event, breakpoints=()))
         if isinstance(record.event, e.ModelAsked)
         else record
-        for record in counted(world.records(), 3, Usage(input=3_000))
+        for record in replace_usage(world.records(), 3, Usage(input=3_000))
     ]
-    assert list_cache_calls(counted(world.records(), 3, Usage(input=3_000)))[2].outcome == "provider"
+    assert list_cache_calls(replace_usage(world.records(), 3, Usage(input=3_000)))[2].outcome == "provider"
     assert list_cache_calls(records)[2].outcome == "provider", "old logs have no marks; their settings say it"

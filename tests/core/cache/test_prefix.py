@@ -26,7 +26,7 @@ from bridle.values import events as e
 from bridle.values.errors import MisuseError
 from bridle.values.message import Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
-from tests.core.cache.prefix_replay import replayed
+from tests.core.cache.prefix_replay import replay_records
 from tests.suite.campaign import IS_WHOLE, scale
 
 CONVERSATIONS = scale(40, 24)
@@ -216,7 +216,13 @@ async def converse(path, seed):
         window = chance.choice((None, None, 1_500, 4_000))
         budget = Budget(steps=4)
         driven = Agent(
-            line, store=store, clock=clock, repeats_max=None, budget=budget, context_tokens=window, **given
+            line,
+            store=store,
+            clock=clock,
+            repeats_max=None,
+            budget=budget,
+            context_tokens=window,
+            **given,  # type: ignore[arg-type]
         )
         clock.advance(chance.choice((1.0, 400.0)))
         await driven.run(
@@ -251,14 +257,14 @@ def test_over_random_conversations_the_prefix_stays_or_an_event_says_why(tmp_pat
     assert not IS_WHOLE or found["causes"].keys() >= known
 
 
-def test_the_replay_would_notice_a_move_that_nobody_told():
+def test_the_replay_notices_an_unreported_move():
     store = MemoryStore()
     agent(store, "one", "two").run_sync("go", session="s")
     agent(store, "one", "two", instructions="Be quick.").run_sync("on", session="s")
     records = [
         record for record in asyncio.run(store.read("s")) if not isinstance(record.event, e.PrefixMoved)
     ]
-    faults, requests, _ = replayed(records)
+    faults, requests, _ = replay_records(records)
     assert requests == 2
     assert faults == [f"record {records[-3].seq}: the prefix moved and nobody said so"]
     assert fold_of(records).cache.last_request is not None

@@ -92,7 +92,7 @@ def test_a_session_with_pauses_has_its_front_kept_and_reads_it_after_the_next():
     assert (prolonged.created, prolonged.name) == (False, kept.name)
 
 
-def test_it_costs_less_than_to_read_everything_anew_after_every_pause():
+def test_it_costs_less_than_rereading_everything_after_every_pause():
     def spent(by_name):
         world = World()
         for _ in range(8):

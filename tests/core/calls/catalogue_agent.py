@@ -1,6 +1,7 @@
 """An agent with five hundred tools, and the bytes that it sends."""
 
 from dataclasses import replace as replaced
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,7 +26,9 @@ class Overheard:
         return self._inner.open(outgoing)
 
 
-def overheard(model: str = "sim:", *, deferring: bool = True) -> tuple[ModelConnection, list[bytes]]:
+def open_recorded_model(
+    model: str = "sim:", *, deferring: bool = True
+) -> tuple[ModelConnection, list[bytes]]:
     line = connect_model(find_model_by_name(model))
     able = replace(line.model, abilities=replace(line.model.abilities, deferred_tools=deferring))
     ear = Overheard(line)
@@ -46,7 +49,7 @@ class DeafToScripts:
         return () if query.startswith("!") else await self._index.find(query, tools, limit)
 
 
-def catalogue(line: ModelConnection, **settings: object) -> Agent:
+def catalogue(line: ModelConnection, **settings: Any) -> Agent:
     return Agent(line, tools=TOOLS, tool_index=DeafToScripts(), **settings)
 
 

@@ -6,6 +6,7 @@ in the tools'; which tool each one needs was written down before any index was t
 """
 
 import json
+from typing import Any
 
 from bridle import RawTool
 
@@ -194,7 +195,7 @@ QUESTIONS: tuple[tuple[str, str], ...] = (
 )
 
 
-def _run(arguments: dict[str, object]) -> str:
+def _run(arguments: dict[str, Any]) -> str:
     return f"done with {json.dumps(arguments, sort_keys=True)}"
 
 
@@ -204,7 +205,7 @@ def five_hundred() -> list[RawTool]:
         for thing, many, what, key in things:
             one = thing.replace("_", " ")
             for verb, does, more in VERBS:
-                properties: dict[str, object] = {}
+                properties: dict[str, Any] = {}
                 if verb in ("get", "update", "delete", "archive", "share", "watch"):
                     properties["id"] = {"type": "string", "description": f"The {key}"}
                 for name, about in more:

@@ -31,16 +31,16 @@ class World:
     def __init__(self):
         self.ran = []
 
-    def tools(self, asked, note=""):
+    def tools(self, asked, effect="write"):
         made = []
         for name in ("alpha", "beta", "gamma"):
             made.append(
                 RawTool(
                     name,
-                    f"Pay. {note}",
+                    "Pay.",
                     {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]},
                     functools.partial(self.pay, name),
-                    effect="write",
+                    effect=effect,
                     resource=name,
                     approve=name in asked,
                 )
@@ -70,21 +70,23 @@ async def _every_answer(answers, where):
     planned = dict(zip(("alpha", "beta", "gamma"), answers, strict=True))
     asked = [name for name, answer in planned.items() if answer != "auto"]
 
-    def agent(note=""):
-        return Agent(MODEL, tools=world.tools(asked, note), store=store, clock=clock, approval_seconds=100.0)
+    def agent(effect="write"):
+        return Agent(
+            MODEL, tools=world.tools(asked, effect), store=store, clock=clock, approval_seconds=100.0
+        )
 
     first = agent()
     result = await first.run(SCRIPT, session="s")
     assert sorted(world.ran) == [(n, i + 1) for i, n in enumerate(planned) if planned[n] == "auto"]
     if asked:
         assert result.stop == "waiting"
-        note = "Changed." if where == "code redeployed" else ""
+        is_changed = where == "code redeployed"
         await _answer_all(agent(), planned)
-        second = first if where == "same process" else agent(note)
+        second = first if where == "same process" else agent("undeclared" if is_changed else "write")
         if "expire" in answers:
             clock.advance(101.0)
         result = await second.resume("s")
-        if note and any(answer != "auto" for answer in answers):
+        if is_changed and any(answer != "auto" for answer in answers):
             # What was approved was another tool's call: nothing ran on the strength of it.
             if "expire" not in answers:
                 assert result.stop == "waiting"
@@ -119,7 +121,7 @@ async def _answer_all(agent, planned):
             await agent.reject("s", question.id, reason="too much")
 
 
-def paying(**options):
+def make_pay_tool(**options):
     ran = []
 
     @tool(**options)
@@ -137,7 +139,7 @@ def asked_by(agent, session="s"):
 
 
 def test_a_function_of_the_arguments_may_decide():
-    pay, ran = paying(approve=lambda amount: amount > 100)
+    pay, ran = make_pay_tool(approve=lambda amount: amount > 100)
     agent = Agent(
         scripted(call_reply(("pay", {"amount": 50})), call_reply(("pay", {"amount": 500})), "ok"), tools=[pay]
     )
@@ -146,7 +148,7 @@ def test_a_function_of_the_arguments_may_decide():
 
 
 def test_a_function_that_fails_lets_nothing_through():
-    pay, ran = paying(approve=lambda amount: 1 / 0)
+    pay, ran = make_pay_tool(approve=lambda amount: 1 / 0)
     agent = Agent(scripted(call_reply(("pay", {"amount": 50})), "ok"), tools=[pay])
     assert agent.run_sync("?", session="s").stop == "waiting"
     assert ran == []
@@ -162,7 +164,7 @@ def test_the_first_matching_rule_decides():
             PermissionRule(decision="deny", name="shut", tenants=("closed",)),
         )
     )
-    pay, ran = paying(approve=True)
+    pay, ran = make_pay_tool(approve=True)
     script = call_reply(
         ("pay", {"amount": 5, "to": "casino royal"}), ("pay", {"amount": 50}), ("pay", {"amount": 51})
     )
@@ -244,7 +246,7 @@ def test_what_a_denying_pattern_matches(pattern, given, denied):
 
 
 def test_a_rejected_call_does_not_run_under_rules_that_allow_it():
-    pay, ran = paying(effect="write")
+    pay, ran = make_pay_tool(effect="write")
     store, script = MemoryStore(), scripted(call_reply(("pay", {"amount": 7})), "ok")
 
     def agent(decision):
@@ -266,7 +268,7 @@ def test_a_rejected_call_does_not_run_under_rules_that_allow_it():
 
 @pytest.mark.parametrize("late", ["for ever", "just"])
 def test_a_question_expires_while_an_approver_thinks(late):
-    pay, ran = paying(approve=True)
+    pay, ran = make_pay_tool(approve=True)
     clock = FakeClock()
 
     async def approver(question):
@@ -290,7 +292,7 @@ def test_a_question_expires_while_an_approver_thinks(late):
 
 
 def test_an_approvers_own_timeout_is_his():
-    pay, ran = paying(approve=True)
+    pay, ran = make_pay_tool(approve=True)
 
     async def approver(question):
         raise TimeoutError("the telephone is dead")
@@ -309,7 +311,7 @@ def test_an_approvers_own_timeout_is_his():
 def test_a_policy_from_a_file(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text('version = "2"\n[[rules]]\ndecision = "deny"\ntools = ["pay"]\neffects = ["write"]\n')
-    pay, ran = paying(effect="write")
+    pay, ran = make_pay_tool(effect="write")
     result = Agent(scripted(call_reply(("pay", {"amount": 1})), "ok"), tools=[pay], policy=path).run_sync("?")
     assert (ran, result.messages[2].results[0].text) == (
         [],
@@ -328,7 +330,7 @@ def test_a_policy_from_a_file(tmp_path):
 
 
 def test_an_approver_answers_while_the_run_goes_on():
-    pay, ran = paying(approve=True)
+    pay, ran = make_pay_tool(approve=True)
     seen = []
 
     async def approver(question):
@@ -352,7 +354,7 @@ def test_an_approver_answers_while_the_run_goes_on():
     ],
 )
 def test_an_answer_that_fits_no_question_is_refused(answer, why):
-    pay, ran = paying(approve=True)
+    pay, ran = make_pay_tool(approve=True)
     agent = Agent(scripted(call_reply(("pay", {"amount": 1})), "ok"), tools=[pay])
     agent.run_sync("?", session="s")
     with pytest.raises(MisuseError, match=why):
@@ -366,7 +368,7 @@ def test_an_answer_that_fits_no_question_is_refused(answer, why):
 
 def test_an_answer_bound_to_another_question_is_refused():
     """The question may have changed since a person saw it: other arguments, another rule."""
-    pay, _ = paying(approve=True)
+    pay, _ = make_pay_tool(approve=True)
     agent = Agent(scripted(call_reply(("pay", {"amount": 1})), "ok"), tools=[pay])
     agent.run_sync("?", session="s")
     state = fold_state(asyncio.run(agent.store.read("s")))
@@ -378,7 +380,7 @@ def test_an_answer_bound_to_another_question_is_refused():
 
 
 def test_speaking_to_a_session_that_waits_closes_the_question():
-    pay, ran = paying(approve=True)
+    pay, ran = make_pay_tool(approve=True)
     agent = Agent(scripted(call_reply(("pay", {"amount": 1})), "never mind then"), tools=[pay])
     agent.run_sync("?", session="s")
     result = agent.run_sync("forget it", session="s")
@@ -388,7 +390,7 @@ def test_speaking_to_a_session_that_waits_closes_the_question():
 
 @pytest.mark.parametrize("where", ["same process", "new process", "code redeployed"])
 def test_a_persons_time_is_not_the_runs(where):
-    pay, ran = paying(approve=True)
+    pay, ran = make_pay_tool(approve=True)
     clock, store, line = FakeClock(), MemoryStore(), scripted(call_reply(("pay", {"amount": 1})), "ok")
 
     async def slow(question):
@@ -454,7 +456,7 @@ def test_ask_answer_and_go_on_in_three_processes(tmp_path):
 
 
 def test_an_edit_the_tool_does_not_take_is_asked_about_again():
-    pay, ran = paying(approve=True)
+    pay, ran = make_pay_tool(approve=True)
     asked = []
 
     async def approver(question):
@@ -470,7 +472,7 @@ def test_an_edit_the_tool_does_not_take_is_asked_about_again():
 
 
 def test_an_approver_that_never_learns_is_stopped():
-    pay, ran = paying(approve=True)
+    pay, ran = make_pay_tool(approve=True)
 
     async def approver(question):
         return ApprovalVerdict(answer="approve", arguments='{"amount": "x"}')

@@ -48,7 +48,7 @@ class Hotel:
 SCRIPT = call_reply(("book", {"room": 1}), ("look", {}), ("book", {"room": 13}), ("book", {"room": 2}))
 
 
-def failed(hotel, store=None, *more, **options):
+def run_failing_booking(hotel, store=None, *more, **options):
     agent = Agent(
         scripted(SCRIPT, BROKEN, BROKEN, *more), tools=hotel.tools(**options), store=store, clock=FakeClock()
     )
@@ -57,7 +57,7 @@ def failed(hotel, store=None, *more, **options):
 
 def test_after_a_fatal_end_the_list_is_there_and_runs_backwards_once():
     hotel = Hotel()
-    agent, result = failed(hotel)
+    agent, result = run_failing_booking(hotel)
     assert result.stop == "failed"
     assert [
         (item.tool, item.arguments, item.receipt, item.compensating_tool) for item in result.compensations
@@ -103,7 +103,7 @@ def test_a_good_end_lists_nothing():
 def test_it_stops_where_one_fails_and_goes_on_from_there():
     hotel = Hotel()
     hotel.fails = {1}
-    agent, _ = failed(hotel)
+    agent, _ = run_failing_booking(hotel)
     left = asyncio.run(agent.compensate("s"))
     assert [(item.state, item.result) for item in left] == [
         ("done", "cancelled 2"),
@@ -127,7 +127,7 @@ def test_an_undoing_that_was_cut_off_follows_its_tools_policy(policy):
         return store
 
     hotel, whole = Hotel(), MemoryStore()
-    agent, _ = failed(hotel, whole, on_unknown=policy)
+    agent, _ = run_failing_booking(hotel, whole, on_unknown=policy)
     asyncio.run(agent.compensate("s"))
     hotel.undone.clear()
     store = asyncio.run(cut())
@@ -142,7 +142,7 @@ def test_an_undoing_that_was_cut_off_follows_its_tools_policy(policy):
 
 def test_the_model_hears_what_was_undone():
     hotel = Hotel()
-    agent, _ = failed(hotel, None, "I see.")
+    agent, _ = run_failing_booking(hotel, None, "I see.")
     asyncio.run(agent.compensate("s"))
     result = agent.run_sync("and now?", session="s")
     texts = [message.text for message in result.messages]
@@ -154,7 +154,7 @@ def test_the_model_hears_what_was_undone():
 def test_mistakes_are_one_line():
     with pytest.raises(BadTool, match="only reads"):
         tool(lambda: None, name="x", effect="read", compensate=print)
-    agent, _ = failed(Hotel())
+    agent, _ = run_failing_booking(Hotel())
     plain = Agent(scripted("x"), store=agent.store)
     with pytest.raises(MisuseError, match="cancel_room"):
         asyncio.run(plain.compensate("s"))

@@ -80,13 +80,13 @@ def test_what_may_run_beside_what(first, second, beside):
         if effect != "undeclared":
             options["effect"] = effect
 
-        tools.append(tool(_named(name, floor), name=name, **options))
+        tools.append(tool(_make_work(name, floor), name=name, **options))
     run(Agent(scripted(call_reply(("one", {}), ("two", {})), "ok"), tools=tools))
     assert floor.together("one", "two") is beside
     assert floor.happened.index(("begin", "one")) < floor.happened.index(("begin", "two"))
 
 
-def _named(name, floor):
+def _make_work(name, floor):
     async def work() -> str:
         """Work."""
         return await floor.during(name)
@@ -142,7 +142,7 @@ class Bank:
         return pay
 
 
-def killed(bank, made, *, took_effect):
+def kill_in_tool(bank, made, *, took_effect):
     """A session whose driver died inside the tool; the bank may or may not have acted."""
 
     async def main():
@@ -166,7 +166,7 @@ def killed(bank, made, *, took_effect):
 SCRIPT = call_reply(("pay", {"amount": 7}))
 
 
-def resumed(bank, made, store, **more):
+def resume_session(bank, made, store, **more):
     agent = Agent(scripted(SCRIPT, "fine"), tools=[made], store=store, clock=FakeClock(), **more)
     return agent, asyncio.run(agent.resume("s"))
 
@@ -175,8 +175,8 @@ def resumed(bank, made, store, **more):
 def test_in_doubt_report(took_effect):
     bank = Bank()
     made = bank.tool()
-    store = killed(bank, made, took_effect=took_effect)
-    _, result = resumed(bank, made, store)
+    store = kill_in_tool(bank, made, took_effect=took_effect)
+    _, result = resume_session(bank, made, store)
     assert (result.stop, bank.tries) == ("done", [])
     assert result.messages[2].results[0].outcome == "unknown"
 
@@ -184,9 +184,9 @@ def test_in_doubt_report(took_effect):
 def test_in_doubt_retry_has_the_same_key():
     bank = Bank()
     made = bank.tool(on_unknown="retry")
-    store = killed(bank, made, took_effect=True)
+    store = kill_in_tool(bank, made, took_effect=True)
     (key,) = bank.done
-    _, result = resumed(bank, made, store)
+    _, result = resume_session(bank, made, store)
     assert (result.stop, bank.tries) == ("done", [(key, 2)])
 
 
@@ -199,8 +199,8 @@ def test_in_doubt_probe(took_effect):
 
     made = bank.tool(probe=find)
     assert made.spec.on_unknown == "probe"
-    store = killed(bank, made, took_effect=took_effect)
-    _, result = resumed(bank, made, store)
+    store = kill_in_tool(bank, made, took_effect=took_effect)
+    _, result = resume_session(bank, made, store)
     assert (result.stop, len(bank.tries)) == ("done", 0 if took_effect else 1)
     assert result.messages[2].results[0].text == ("found 7" if took_effect else "paid 7")
     finished = [r.event for r in asyncio.run(store.read("s")) if isinstance(r.event, e.ToolFinished)]
@@ -208,7 +208,7 @@ def test_in_doubt_probe(took_effect):
     probed = [r.event for r in asyncio.run(store.read("s")) if isinstance(r.event, e.ToolProbed)]
     assert len(probed) == (0 if took_effect else 1)
     for event in (*probed, *finished):
-        assert (event.call_id, event.name, event.arguments) == ("c1_0", made.spec.name, '{"amount":7}')
+        assert (event.call_id, event.name, event.arguments) == ("c1_0", made.spec.name, '{"amount":7}')  # type: ignore[attr-defined]
 
 
 def test_a_probe_that_fails_leaves_the_doubt():
@@ -218,7 +218,7 @@ def test_a_probe_that_fails_leaves_the_doubt():
         raise OSError("the bank is closed")
 
     made = bank.tool(probe=find)
-    _, result = resumed(bank, made, killed(bank, made, took_effect=False))
+    _, result = resume_session(bank, made, kill_in_tool(bank, made, took_effect=False))
     (told,) = result.messages[2].results
     assert (told.outcome, bank.tries) == ("unknown", [])
     assert "the bank is closed" in told.text
@@ -228,8 +228,8 @@ def test_a_probe_that_fails_leaves_the_doubt():
 def test_in_doubt_ask(answer):
     bank = Bank()
     made = bank.tool(on_unknown="ask")
-    store = killed(bank, made, took_effect=False)
-    agent, result = resumed(bank, made, store)
+    store = kill_in_tool(bank, made, took_effect=False)
+    agent, result = resume_session(bank, made, store)
     assert (result.stop, bank.tries) == ("waiting", [])
     (question,) = asyncio.run(agent.approvals("s"))
     assert question.question == "in_doubt"
@@ -273,7 +273,7 @@ def test_a_call_in_doubt_keeps_the_arguments_a_person_gave_it(how):
     made = bank.tool(on_unknown="ask", approve=True)
     store = edited_and_killed(made)
     bank.done.clear()
-    agent, _ = resumed(bank, made, store)
+    agent, _ = resume_session(bank, made, store)
     (question,) = asyncio.run(agent.approvals("s"))
     assert question.arguments == '{"amount":8}'
     with pytest.raises(MisuseError, match="started already"):
@@ -295,16 +295,16 @@ def test_a_probe_gets_the_arguments_the_call_was_started_with():
         return "found"
 
     made = bank.tool(probe=find, approve=True)
-    _, result = resumed(bank, made, edited_and_killed(made))
+    _, result = resume_session(bank, made, edited_and_killed(made))
     assert (result.stop, looked) == ("done", [8])
 
 
-def test_nobody_lets_a_call_in_doubt_run_against_a_rule_that_denies():
+def test_a_call_in_doubt_never_runs_against_a_denying_rule():
     bank = Bank()
     made = bank.tool(on_unknown="ask")
-    store = killed(bank, made, took_effect=False)
+    store = kill_in_tool(bank, made, took_effect=False)
     closed = Policy(rules=(PermissionRule(decision="deny", name="closed"),))
-    agent, _ = resumed(bank, made, store, policy=closed)
+    agent, _ = resume_session(bank, made, store, policy=closed)
     (question,) = asyncio.run(agent.approvals("s"))
     asyncio.run(agent.approve("s", question.id))
     result = asyncio.run(agent.resume("s"))
@@ -317,9 +317,9 @@ def test_nobody_lets_a_call_in_doubt_run_against_a_rule_that_denies():
 def test_a_call_that_would_be_repeated_and_may_not_stays_in_doubt(how):
     bank = Bank()
     made = bank.tool(on_unknown="retry")
-    store = killed(bank, made, took_effect=True)
+    store = kill_in_tool(bank, made, took_effect=True)
     closed = Policy(rules=(PermissionRule(decision="deny" if how == "deny" else "ask", name="closed"),))
-    agent, result = resumed(bank, made, store, policy=closed)
+    agent, result = resume_session(bank, made, store, policy=closed)
     if how == "reject":
         (question,) = asyncio.run(agent.approvals("s"))
         asyncio.run(agent.reject("s", question.id))
@@ -332,9 +332,9 @@ def test_a_call_that_would_be_repeated_and_may_not_stays_in_doubt(how):
 
 def test_a_call_in_doubt_whose_tool_is_gone_stays_in_doubt():
     bank = Bank()
-    store = killed(bank, bank.tool(), took_effect=True)
+    store = kill_in_tool(bank, bank.tool(), took_effect=True)
     other = tool(print_nothing, name="other")
-    _, result = resumed(bank, other, store)
+    _, result = resume_session(bank, other, store)
     (told,) = result.messages[2].results
     assert told.outcome == "unknown"
 
@@ -362,8 +362,8 @@ def test_a_call_that_came_twice_is_undone_once():
 def test_a_second_doubt_is_a_second_question():
     bank = Bank()
     made = bank.tool(on_unknown="ask")
-    store = killed(bank, made, took_effect=False)
-    agent, _ = resumed(bank, made, store)
+    store = kill_in_tool(bank, made, took_effect=False)
+    agent, _ = resume_session(bank, made, store)
     (first,) = asyncio.run(agent.approvals("s"))
     asyncio.run(agent.approve("s", first.id))
 
@@ -378,7 +378,7 @@ def test_a_second_doubt_is_a_second_question():
         return again
 
     again = asyncio.run(die_again())
-    agent, result = resumed(bank, made, again)
+    agent, result = resume_session(bank, made, again)
     (second,) = asyncio.run(agent.approvals("s"))
     assert (result.stop, second.id == first.id, bank.tries) == ("waiting", False, [])
 

@@ -65,7 +65,7 @@ class _Exchange:
         yield last
 
 
-def looking(provider, began):
+def make_look_tool(provider, began):
     @tool(effect="read")
     async def look(at: int) -> str:
         """Look."""
@@ -76,7 +76,7 @@ def looking(provider, began):
     return look
 
 
-async def streamed(agent):
+async def collect_events(agent):
     seen = []
     async with asyncio.timeout(PATIENCE_SECONDS):
         async for event in agent.stream("?", session="s"):
@@ -91,8 +91,8 @@ def test_it_starts_while_the_reply_is_still_coming(family):
         reply = call_reply(("look", {"at": 1}), ("look", {"at": 2}), text="Let me look.")
         provider = Holding(family, [reply, text_reply("done")])
         store = MemoryStore()
-        agent = Agent(provider.line(), tools=[looking(provider, began)], store=store)
-        seen = await streamed(agent)
+        agent = Agent(provider.line(), tools=[make_look_tool(provider, began)], store=store)
+        seen = await collect_events(agent)
         # The reply could not have ended before the tool began: the provider waited for it.
         assert began == [1, 2]
         ready = [item for item in seen if isinstance(item, CallReady)]
@@ -109,8 +109,8 @@ def test_what_ran_for_a_reply_that_broke_off_is_discarded(family):
         began = []
         reply = call_reply(("look", {"at": 1}), ("look", {"at": 2}))
         provider = Holding(family, [reply, text_reply("never mind")], breaks=True)
-        agent = Agent(provider.line(), tools=[looking(provider, began)], clock=FakeClock())
-        seen = await streamed(agent)
+        agent = Agent(provider.line(), tools=[make_look_tool(provider, began)], clock=FakeClock())
+        seen = await collect_events(agent)
         result = seen[-1].result
         assert (result.stop, result.text) == ("done", "never mind")
         assert began[0] == 1
@@ -134,7 +134,7 @@ def test_what_ran_for_a_refused_reply_is_discarded_and_told():
     async def main():
         refused = replace(call_reply(("look", {"at": 1})), stop=Stop.REFUSED)
         line = scripted(refused, model="sim:")  # where a refusal may come after a call
-        seen = await streamed(Agent(line, tools=[look], clock=FakeClock()))
+        seen = await collect_events(Agent(line, tools=[look], clock=FakeClock()))
         (ended,) = [item for item in seen if isinstance(item, e.RunEnded)]
         assert (ended.stop, ended.discarded_tools) == ("refused", ("look",))
         assert not any(isinstance(item, e.ToolStarted | e.ToolFinished) for item in seen)
@@ -205,7 +205,7 @@ def test_arguments_cut_off_never_run():
     cut = replace(whole, parts=(replace(call, arguments='{"path": "/tmp/par'),), stop=Stop.LENGTH)
     for stream in (True, False):
         agent = Agent(scripted(cut, "then not"), tools=[read_file])
-        result = asyncio.run(streamed(agent))[-1].result if stream else agent.run_sync("?")
+        result = asyncio.run(collect_events(agent))[-1].result if stream else agent.run_sync("?")
         assert (result.stop, result.text, ran) == ("done", "then not", [])
         (told,) = result.messages[2].results
         assert told.outcome == "invalid"
@@ -226,7 +226,7 @@ def test_streamed_with_early_tools_leaves_the_same_log():
             script = call_reply(*(("look", {"at": at}) for at in range(4)))
             agent = Agent(scripted(script, script, "ok"), tools=[look], store=store, clock=FakeClock())
             if stream:
-                await streamed(agent)
+                await collect_events(agent)
             else:
                 await agent.run("?", session="s")
             logs.append([(r.seq, r.data, r.hash) for r in await store.read("s")])
@@ -247,7 +247,7 @@ def test_the_time_of_a_tool_is_counted_from_its_early_start():
             finally:
                 provider.gate.set()
 
-        seen = await streamed(Agent(provider.line(), tools=[look]))
+        seen = await collect_events(Agent(provider.line(), tools=[look]))
         result = seen[-1].result
         assert (result.text, result.messages[2].results[0].outcome) == ("went on", "timeout")
 

@@ -23,7 +23,7 @@ from bridle.values.settings import Settings
 TEXT, ANY = {"type": "string"}, {}
 
 
-def spelled(word):
+def respell_word(word):
     """The same word for a reader, written in other characters."""
     wide = "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in word)
     middle = len(word) // 2
@@ -34,17 +34,23 @@ def spelled(word):
 
 
 KINDS = [
-    ("text", TEXT, "casino", spelled("casino"), "shop"),
-    ("accents", TEXT, "Grüßcafé*", spelled("grüßcafé nord"), "office"),
-    ("brackets", TEXT, "[admin]", spelled("[admin]"), "a"),
+    ("text", TEXT, "casino", respell_word("casino"), "shop"),
+    ("accents", TEXT, "Grüßcafé*", respell_word("grüßcafé nord"), "office"),
+    ("brackets", TEXT, "[admin]", respell_word("[admin]"), "a"),
     (
         "path",
         TEXT,
         "/etc/*",
-        [*spelled("/etc/passwd"), "//etc//passwd", "/tmp/../etc/passwd", "/./etc/passwd", "\\etc\\passwd"],
+        [
+            *respell_word("/etc/passwd"),
+            "//etc//passwd",
+            "/tmp/../etc/passwd",
+            "/./etc/passwd",
+            "\\etc\\passwd",
+        ],
         "/tmp/x",
     ),
-    ("lines", TEXT, "rm -rf*", [*spelled("rm -rf /"), "rm \t -rf /\nls"], "ls"),
+    ("lines", TEXT, "rm -rf*", [*respell_word("rm -rf /"), "rm \t -rf /\nls"], "ls"),
     (
         "amount",
         ANY,
@@ -217,7 +223,7 @@ def test_a_list_of_objects_and_a_nested_default_do_not_slip_past():
 def test_a_second_name_of_a_field_is_refused():
     pydantic = pytest.importorskip("pydantic")
 
-    class Payment(pydantic.BaseModel):
+    class Payment(pydantic.BaseModel):  # type: ignore[name-defined]
         model_config = pydantic.ConfigDict(populate_by_name=True, extra="allow")
         amount: int = pydantic.Field(5, alias="sum")
         to: str = pydantic.Field("shop", validation_alias=pydantic.AliasChoices("to", "target"))

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -116,9 +117,9 @@ def test_a_default_inside_an_object_may_be_written_or_left_out():
     assert sent == [Letter("Ann"), Letter("Ann", 2)]
 
 
-def test_a_session_that_is_resumed_by_another_process_knows_the_receipt(tmp_path):
+def test_a_session_resumed_by_another_process_finds_the_receipt(tmp_path):
     first, second = Bank("session"), Bank("session")
-    script = [call_reply(PAY), call_reply(SAME), "done"]
+    script: Any = [call_reply(PAY), call_reply(SAME), "done"]
     agent = Agent(scripted(*script), tools=[first.tool], store=tmp_path / "log.db")
     stopped = agent.run_sync("pay", session="s", budget=Budget(steps=1))
     assert (stopped.stop, first.paid) == ("steps", [5])
@@ -161,7 +162,7 @@ def test_a_rule_that_denies_comes_before_the_receipt(tmp_path):
     policy = tmp_path / "rules.toml"
     policy.write_text('[[rules]]\ndecision = "deny"\ntools = ["pay"]\n')
     bank = Bank("session")
-    script = [call_reply(PAY), "one", call_reply(PAY), "two"]
+    script: Any = [call_reply(PAY), "one", call_reply(PAY), "two"]
     free = Agent(scripted(*script), tools=[bank.tool], store=tmp_path / "log.db")
     free.run_sync("pay", session="s")
     ruled = Agent(scripted(*script), tools=[bank.tool], store=tmp_path / "log.db", policy=policy)

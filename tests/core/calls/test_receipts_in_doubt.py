@@ -46,7 +46,7 @@ class Bank:
 
         probe = {"probe": look} if policy == "probe" else {}
 
-        @tool(effect="write", once_per=once_per, on_unknown=policy, **probe, **options)
+        @tool(effect="write", once_per=once_per, on_unknown=policy, **probe, **options)  # type: ignore[call-overload]
         def pay(amount: int, call: RunContext, note: str = "") -> str:
             """Pay somebody."""
             self.started += 1
@@ -312,7 +312,7 @@ def test_a_cancelled_run_leaves_the_doubt_as_a_killed_one_does(policy):
 
     probe = {"probe": look} if policy == "probe" else {}
 
-    @tool(effect="write", once_per="session", on_unknown=policy, **probe)
+    @tool(effect="write", once_per="session", on_unknown=policy, **probe)  # type: ignore[call-overload]
     async def pay(amount: int, call: RunContext, note: str = "") -> str:
         """Pay somebody."""
         keys.append(call.idempotency_key)

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,7 +22,15 @@ from bridle.values.errors import BadTool, MisuseError
 from bridle.values.events import ModelAsked
 from bridle.values.result import History
 from bridle.values.settings import TOOL_TOKENS_DEFAULT, TOOLS_SHOWN_DEFAULT
-from tests.core.calls.catalogue_agent import CALL, REFUND, SEARCH, TOOLS, catalogue, overheard, script
+from tests.core.calls.catalogue_agent import (
+    CALL,
+    REFUND,
+    SEARCH,
+    TOOLS,
+    catalogue,
+    open_recorded_model,
+    script,
+)
 from tests.core.calls.catalogue_tools import QUESTIONS
 
 PLAIN = "sim:openai-chat/gpt-6.1-sol"
@@ -86,7 +95,7 @@ def ask_a_colleague(question: str) -> str:
     return "yes"
 
 
-def test_what_is_always_shown_comes_first_whatever_is_asked():
+def test_always_shown_tools_come_first_for_every_question():
     line = scripted("ok")
     Agent(line, tools=[*TOOLS, ask_a_colleague], tool_choice="hr__get_payslip").run_sync("zzyzx")
     (request,) = line.script.requests
@@ -101,7 +110,7 @@ def test_too_much_that_is_always_shown_is_the_users_to_settle():
     with pytest.raises(MisuseError, match="tools_shown_max must be an integer"):
         Agent("sim:", tools=TOOLS, tools_shown_max=0)
     with pytest.raises(BadTool, match="always"):
-        tool(always="yes")(ask_a_colleague.__wrapped__)
+        tool(always="yes")(ask_a_colleague.__wrapped__)  # type: ignore[attr-defined, call-overload]
 
 
 def test_a_tool_of_ones_own_that_is_called_like_the_search_is_refused_only_when_both_are_there():
@@ -121,7 +130,7 @@ def test_a_tool_of_ones_own_that_is_called_like_the_search_is_refused_only_when_
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("deferring", [False, True])
 def test_a_tool_is_searched_found_and_called_on_the_simulator(deferring, streamed):
-    line, bodies = overheard(deferring=deferring)
+    line, bodies = open_recorded_model(deferring=deferring)
     agent = catalogue(line)
 
     async def run(prompt, session=None):
@@ -145,7 +154,7 @@ def test_a_tool_is_searched_found_and_called_on_the_simulator(deferring, streame
 
 @pytest.mark.parametrize("model", ["sim:", "sim:openai/gpt-6-astra"])
 def test_where_tools_can_be_outside_the_prompt_no_byte_of_it_ever_moves(model):
-    line, bodies = overheard(model)
+    line, bodies = open_recorded_model(model)
     agent = catalogue(line, instructions="Be brief.")
     session = agent.run_sync(SEARCH).session
     agent.run_sync(CALL, session=session)
@@ -163,7 +172,7 @@ def test_where_tools_can_be_outside_the_prompt_no_byte_of_it_ever_moves(model):
 
 @pytest.mark.parametrize("deferring", [False, True])
 def test_the_providers_cache_agrees_about_what_moved(deferring):
-    line, _ = overheard(deferring=deferring)
+    line, _ = open_recorded_model(deferring=deferring)
     agent = catalogue(line, instructions="Be brief. " * 2_000)
     result = agent.run_sync(SEARCH)
     searching, found = [message.usage for message in result.messages if message.role == "assistant"]
@@ -172,7 +181,7 @@ def test_the_providers_cache_agrees_about_what_moved(deferring):
 
 
 def test_a_tool_in_the_prompt_is_not_let_in_a_second_time():
-    line, bodies = overheard()
+    line, bodies = open_recorded_model()
     Agent(line, tools=TOOLS).run_sync(SEARCH)
     declared = tools_on_wire(bodies[-1])
     inside = {each["name"] for each in declared if not each.get("defer_loading")}
@@ -183,7 +192,7 @@ def test_a_tool_in_the_prompt_is_not_let_in_a_second_time():
 
 
 def test_elsewhere_the_prompt_moves_with_a_recorded_event_only_and_tools_are_appended():
-    line, bodies = overheard(deferring=False)
+    line, bodies = open_recorded_model(deferring=False)
     agent = catalogue(line)
     session = agent.run_sync(SEARCH).session
     agent.run_sync(script("!call search_tools {}", CALL), session=session)
@@ -204,7 +213,7 @@ def test_elsewhere_the_prompt_moves_with_a_recorded_event_only_and_tools_are_app
     assert b"defer_loading" not in b"".join(bodies)
 
 
-def tools_on_wire(body: bytes) -> list[dict[str, object]]:
+def tools_on_wire(body: bytes) -> list[dict[str, Any]]:
     return msgspec.json.decode(body)["tools"]
 
 
@@ -238,7 +247,7 @@ def test_a_tool_that_was_never_shown_can_be_called_and_is_shown_from_then_on(mod
 
 
 @pytest.mark.parametrize("model", [PLAIN, DEFERRING])
-def test_one_that_was_called_in_vain_is_shown_with_its_schema(model):
+def test_a_tool_that_was_called_unseen_is_shown_with_its_schema(model):
     line = scripted(call_reply((REFUND, {"wrong": 1})), "Sorry.", model=model)
     agent = Agent(line, tools=TOOLS)
     result = agent.run_sync("zzyzx")
@@ -351,9 +360,9 @@ def test_a_model_that_takes_over_gets_the_tools_its_own_way():
 OTHER_PROCESS = """
 import asyncio, hashlib
 from bridle.tools.search.lexical_index import LexicalIndex
-from tests.core.calls.catalogue_agent import CALL, SEARCH, TOOLS, catalogue, overheard
+from tests.core.calls.catalogue_agent import CALL, SEARCH, TOOLS, catalogue, open_recorded_model
 from tests.core.calls.catalogue_tools import QUESTIONS
-line, bodies = overheard()
+line, bodies = open_recorded_model()
 agent = catalogue(line)
 agent.run_sync(CALL, agent.run_sync(SEARCH).session)
 print([hashlib.sha256(body).hexdigest() for body in bodies])
@@ -363,7 +372,7 @@ print([asyncio.run(index.find(question, specs, 30)) for question, _ in QUESTIONS
 
 
 @pytest.mark.slow
-def test_two_processes_find_the_same_and_send_the_same_bytes_whatever_their_hashes():
+def test_two_processes_with_other_hash_seeds_find_the_same_and_send_the_same_bytes():
     command = [sys.executable, "-c", OTHER_PROCESS]
     running = [
         subprocess.Popen(command, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE)

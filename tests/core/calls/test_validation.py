@@ -50,7 +50,7 @@ TRIP = {
 SPEC = ToolSpec(name="plan_trip", parameters=json.dumps(TRIP))
 
 
-def said(**arguments):
+def describe_mismatch(**arguments):
     checked = check_arguments(SPEC, json.dumps(arguments))
     assert isinstance(checked, ArgumentProblem)
     assert checked.kind == "mismatch"
@@ -100,19 +100,19 @@ def test_no_arguments_are_an_empty_object(nothing):
      ['- `labels`: has a key that is not allowed: must match the pattern "^[a-z]+$", got "A"']),
 ])  # fmt: skip
 def test_every_mistake_is_named_with_what_was_expected(arguments, lines):
-    assert said(**arguments) == lines
+    assert describe_mismatch(**arguments) == lines
 
 
 def test_all_mistakes_are_named_at_once_but_not_too_many():
-    lines = said(cty="a", days=0, unit="k", start="x", limit="y", stops=3, payment=4)
+    lines = describe_mismatch(cty="a", days=0, unit="k", start="x", limit="y", stops=3, payment=4)
     assert len(lines) == PROBLEMS_MAX + 1
     assert lines[0] == "- missing field `city` (string)"
     assert lines[-1] == "- and 3 more"
-    assert said(**{f"x{number}": 1 for number in range(5_000)})[-1].startswith("- and ")
+    assert describe_mismatch(**{f"x{number}": 1 for number in range(5_000)})[-1].startswith("- and ")
 
 
 def test_a_long_value_is_shown_in_part():
-    (line,) = said(city="a", days="x" * 10_000)
+    (line,) = describe_mismatch(city="a", days="x" * 10_000)
     assert len(line) < 120
     assert line.endswith("…")
 
@@ -175,7 +175,7 @@ class SchemaServer(BaseHTTPRequestHandler):
     """Answers every request with a schema that accepts everything."""
 
     def do_GET(self):
-        self.server.asked.append(self.path)
+        self.server.asked.append(self.path)  # type: ignore[attr-defined]
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.end_headers()
@@ -187,13 +187,13 @@ class SchemaServer(BaseHTTPRequestHandler):
 
 def test_a_schema_can_never_make_the_check_fetch_anything():
     with ThreadingHTTPServer(("127.0.0.1", 0), SchemaServer) as server:
-        server.asked = []
+        server.asked = []  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}/schema.json"
         spec = ToolSpec(name="far", parameters=json.dumps({"type": "object", "$ref": address}))
         problem = check_arguments(spec, "{}")
         server.shutdown()
-    assert (problem.kind, server.asked) == ("broken_tool", [])
+    assert (problem.kind, server.asked) == ("broken_tool", [])  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("name", "names", "expected"), [
@@ -212,7 +212,7 @@ def test_a_catalogue_is_not_recited():
     assert "and 488 more" in words
 
 
-KEYS = st.sampled_from([*TRIP["properties"], "kind", "x"])
+KEYS = st.sampled_from([*TRIP["properties"], "kind", "x"])  # type: ignore[misc]
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),

@@ -132,7 +132,7 @@ class Walk:
 
     @property
     def state(self):
-        return folded(self.records)
+        return fold_records(self.records)
 
     def prompts(self):
         """What was sent, as its provider lays it out."""
@@ -148,7 +148,14 @@ class Walk:
         """
         prompts, least = self.prompts(), self.line.model.abilities.cache_minimum_tokens
         ideal = sum(
-            max((shared for before in prompts[:at] if (shared := common(before, prompt)) >= least), default=0)
+            max(
+                (
+                    shared
+                    for before in prompts[:at]
+                    if (shared := count_common_tokens(before, prompt)) >= least
+                ),
+                default=0,
+            )
             for at, prompt in enumerate(prompts)
         )
         replies = [event.reply for event in self.events if isinstance(event, e.ModelReplied)]
@@ -156,7 +163,7 @@ class Walk:
         return sum(reply.usage.cache_read for reply in replies) / ideal
 
 
-def common(before, prompt):
+def count_common_tokens(before, prompt):
     """The tokens of the blocks that two prompts begin with."""
     total = 0
     for old, new in zip(before.blocks, prompt.blocks, strict=False):
@@ -166,7 +173,7 @@ def common(before, prompt):
     return total
 
 
-def folded(records):
+def fold_records(records):
     state = State()
     for record in records:
         state = apply_event(state, record.event, record.at, record.hash)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -30,7 +31,7 @@ from tests.core.compaction.long_walks import (
     PROMPT,
     Walk,
     check_view,
-    folded,
+    fold_records,
     look_at,
     shoot_at,
     walker,
@@ -48,7 +49,7 @@ def test_nothing_is_done_below_the_gate_and_never_a_request_is_sent_above_it():
     result = walk.run(30)
     assert (result.stop, result.text) == ("done", "I went through 30 places.")
     assert len(walk.compactions) >= 2
-    state = folded(())
+    state = fold_records(())
     for record in walk.records:
         if isinstance(record.event, e.Compacted):
             assert estimated_tokens(state) > compaction_threshold(state) == 6_400
@@ -180,7 +181,7 @@ def test_fewer_pictures_than_may_stay_all_stay(count):
     walk.run(count)
     wish = replace(walk.state.settings.compaction, pictures=5)
     state = replace(walk.state, settings=replace(walk.state.settings, compaction=wish))
-    assert list(STRATEGIES[0].find_changes(state)) == []
+    assert list(STRATEGIES[0].find_changes(state)) == []  # type: ignore[misc]
 
 
 def test_it_says_what_it_costs():
@@ -307,7 +308,7 @@ def test_a_chat_of_long_prompts_does_not_end_if_earlier_ones_may_be_shortened(fa
 
 
 @pytest.mark.parametrize("words", ["", "   "])
-def test_two_tries_in_vain_end_the_run(words):
+def test_two_failed_compactions_end_the_run(words):
     """Nobody says what was in the old turns."""
     walk = Walk(ANTHROPIC, brain=walker(summary=words))
     result = walk.run(30)
@@ -318,7 +319,7 @@ def test_two_tries_in_vain_end_the_run(words):
     assert sum(isinstance(event, e.ModelAsked) and bool(event.summarizes_until) for event in walk.events) == 2
 
 
-def test_what_still_fits_is_sent_though_two_tries_were_in_vain():
+def test_a_prompt_that_still_fits_is_sent_after_two_failed_compactions():
     def ran(places):
         walk = Walk(ANTHROPIC, brain=walker(summary=""))
         result = walk.run(places)
@@ -398,7 +399,7 @@ def test_a_run_is_the_same_wherever_it_is_cut():
     under way is paid for twice."""
     whole = Walk(ANTHROPIC, context_tokens=4_000, instructions="")
     whole.run(6)
-    shape = sent(whole)
+    shape = describe_view(whole)
     assert {event.strategies for event in whole.compactions} == {("turns",)}
     writes = len(whole.records)
     for at in range(3, writes):
@@ -408,7 +409,7 @@ def test_a_run_is_the_same_wherever_it_is_cut():
             walk.run(6)
         result = asyncio.run(walk.agent.resume("s"))
         assert result.stop == "done", (at, lands, result.reason)
-        assert sent(walk) == shape, (at, lands)
+        assert describe_view(walk) == shape, (at, lands)
         assert walk.provider.refusals == []
 
 
@@ -430,7 +431,7 @@ class Mortal(MemoryStore):
         await super().append(session, after, records, epoch=epoch)
 
 
-def sent(walk):
+def describe_view(walk):
     """The view at the end, without times; and what of the conversation gave way to which summary."""
     view = [(message.id, message.role, message.parts) for message in walk.state.conversation.view]
     return view, [(event.summarized_until, event.prompt_ids, event.summary) for event in walk.compactions]
@@ -452,7 +453,7 @@ def test_a_fork_shares_what_was_made_shorter():
     assert walk.provider.refusals == []
 
 
-def spent(total):
+def total_amounts(total):
     return total.steps, total.usage, total.usd
 
 
@@ -470,7 +471,7 @@ def test_a_summary_is_retried_like_any_request_and_every_attempt_is_booked():
     failed = [event for event in walk.events if isinstance(event, e.ModelFailed)]
     assert [event.failure.kind for event in failed] == ["overloaded", "overloaded"]
     booked = list_entries("s", walk.records)
-    assert spent(sum_entries(booked)) == spent(walk.state.totals.spent)
+    assert total_amounts(sum_entries(booked)) == total_amounts(walk.state.totals.spent)
     summaries = [entry for entry in booked if entry.summary]
     assert [entry.outcome for entry in summaries][:3] == ["failed", "failed", "answered"]
     assert result.steps == 13
@@ -499,12 +500,12 @@ def test_a_run_cancelled_during_a_summary_is_paid_for_and_goes_on():
             event = getattr(happening, "event", None)
             if isinstance(event, e.ModelAsked) and event.summarizes_until and not self.done:
                 self.done = True
-                self.task.get_loop().call_soon(self.task.cancel)
+                self.task.get_loop().call_soon(self.task.cancel)  # type: ignore[attr-defined]
 
         done = False
 
     async def story():
-        stop = Stop()
+        stop: Any = Stop()
         walk = Walk(ANTHROPIC, watchers=[stop])
         stop.task = asyncio.create_task(walk.agent.run(PROMPT.format(12), "s"))
         with pytest.raises(asyncio.CancelledError):
@@ -515,7 +516,9 @@ def test_a_run_cancelled_during_a_summary_is_paid_for_and_goes_on():
     walk, result = asyncio.run(story())
     assert (result.stop, result.text) == ("done", "I went through 12 places.")
     assert not any("I have walked" in message.text for message in result.messages)
-    assert spent(sum_entries(list_entries("s", walk.records))) == spent(walk.state.totals.spent)
+    assert total_amounts(sum_entries(list_entries("s", walk.records))) == total_amounts(
+        walk.state.totals.spent
+    )
 
 
 def test_another_model_may_write_the_summaries():
@@ -529,7 +532,9 @@ def test_another_model_may_write_the_summaries():
     asked = [event for event in walk.events if isinstance(event, e.ModelAsked) and event.summarizes_until]
     assert {event.model_key for event in asked} == {other.model_key}
     assert {entry.model for entry in list_entries("s", walk.records) if entry.summary} == {other.name}
-    assert spent(sum_entries(list_entries("s", walk.records))) == spent(walk.state.totals.spent)
+    assert total_amounts(sum_entries(list_entries("s", walk.records))) == total_amounts(
+        walk.state.totals.spent
+    )
     assert {call.model for call in list_cache_calls(walk.records)} == {walk.line.model.name, other.name}
     assert walk.provider.refusals == []
 
@@ -580,7 +585,7 @@ def test_no_piece_ends_with_a_prompt_that_is_yet_to_be_answered():
     records = asyncio.run(agent.store.read("s"))
     asked = {each.event.summarizes_until for each in records if isinstance(each.event, e.ModelAsked)} - {""}
     assert asked
-    assert not asked & {*folded(records).conversation.prompt_ids}
+    assert not asked & {*fold_records(records).conversation.prompt_ids}
 
 
 def test_a_summary_refused_as_too_long_is_asked_for_in_smaller_pieces():
@@ -615,7 +620,7 @@ def test_a_reply_that_ended_where_the_window_does_is_continued_with_room():
 
 
 @pytest.mark.parametrize("think", [False, True])
-def test_a_conversation_that_the_provider_keeps_is_sent_anew_once_it_was_made_shorter(think):
+def test_a_stored_conversation_is_sent_again_after_compaction(think):
     walk = Walk(FAMILIES["openai_responses"], brain=walker(think=think), chain=True)
     assert walk.run(30).text == "I went through 30 places."
     assert walk.compactions

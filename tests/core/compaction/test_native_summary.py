@@ -86,7 +86,7 @@ def test_making_it_is_paid_for_like_any_call(model):
     made = [event for event in replies if event.summarizes_until]
     assert made
     assert all(event.usd is not None and event.usd > 0 and event.reply.usage.prompt > 1_000 for event in made)
-    assert result.cost == pytest.approx(float(sum(event.usd for event in replies)))
+    assert result.cost == pytest.approx(float(sum(event.usd for event in replies)))  # type: ignore[misc]
 
 
 def test_thoughts_of_the_newest_turns_are_taken_behind_it():
@@ -115,7 +115,7 @@ def test_a_cache_is_read_before_and_behind_it(model):
 
 
 @pytest.mark.parametrize("chain", [False, True])
-def test_a_conversation_that_the_provider_keeps_is_sent_anew_after_it(chain):
+def test_a_stored_conversation_is_sent_again_after_a_native_summary(chain):
     walk = walk_on(RESPONSES, chain=chain)
     assert walk.run(30).text == "I went through 30 places."
     assert walk.provider.refusals == []
@@ -238,7 +238,7 @@ def test_too_little_room_for_it_is_no_end():
 # --- its parts ----------------------------------------------------------------------------------
 
 
-def said(*roles):
+def make_messages(*roles):
     return [Message(role=role, parts=(Text(text=role),), id=f"m{at}") for at, role in enumerate(roles)]
 
 
@@ -254,11 +254,11 @@ def said(*roles):
     ],
 )
 def test_whoever_speaks_next_is_another(roles, end, found):
-    assert find_cut_point(said(*roles), end, 0) == found
+    assert find_cut_point(make_messages(*roles), end, 0) == found
 
 
 def test_people_are_safe_when_they_are_quoted_kept_or_restated():
-    from_people = said("user")
+    from_people = make_messages("user")
     block = Opaque(kind="compaction", native="{}", text="They said:\n user,\n and left.")
     silent = replace(block, text="They left.")
     kept = Opaque(kind="message", native="{}", text="user")
@@ -276,10 +276,12 @@ def test_what_was_made_for_another_model_may_not_quote_people():
     event = e.Compacted(
         strategies=("turns",), why="", label="They said:", native_parts=(block,), native_origin=maker
     )
-    assert [part.text for part in native_replacement(event, said("user"), bound)] == [
+    assert [part.text for part in native_replacement(event, make_messages("user"), bound)] == [
         "They left.",
         "They said:",
         "user",
     ]
     own = replace(event, native_origin=replace(maker, model=bound.id))
-    assert native_replacement(own, said("user"), bound) == (block,), "it was looked at when it was made"
+    assert native_replacement(own, make_messages("user"), bound) == (block,), (
+        "it was looked at when it was made"
+    )

@@ -4,6 +4,8 @@ Random conversations are put to models with small windows, which refuse now and 
 Nothing is asked of the random but that the conversation is one.
 """
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -59,7 +61,7 @@ def conversations(draw):
     return tuple(messages)
 
 
-def begun(messages, window, keep, bound, *, able=False):
+def start_state(messages, window, keep, bound, *, able=False):
     endpoint = Endpoint(name="here", family="scripted", reasoning="signed")
     abilities = Abilities(context_tokens=window, bound_thinking=bound, compaction=able)
     wish = Settings(
@@ -75,7 +77,7 @@ def begun(messages, window, keep, bound, *, able=False):
             e.Prompted(parts=(Text(text="<now> go on"),)),
         )
     ):
-        state = apply_event(state, event, float(at), f"p{at}")
+        state = apply_event(state, event, float(at), f"p{at}")  # type: ignore[arg-type]
     return state
 
 
@@ -88,12 +90,12 @@ def begun(messages, window, keep, bound, *, able=False):
     st.lists(st.sampled_from(["fine", "fine", "refused", "mute"]), min_size=ROUNDS_MAX, max_size=ROUNDS_MAX),
 )
 def test_what_is_sent_is_legal_and_keeps_what_people_said(messages, window, keep, bound, fates):
-    state = begun(messages, window, keep, bound)
+    state = start_state(messages, window, keep, bound)
     said = state.conversation.transcript.messages
     asked = 0
     for at, fate in enumerate(fates):
         (effect,) = next_effects(state)
-        told = []
+        told: Any = []
         match effect:
             case EndRun(stop=stop):
                 assert stop in ("context", "no_progress")
@@ -154,7 +156,7 @@ def test_a_summary_stands_for_everything_before_it_and_another_for_the_first_one
             for role in ("assistant", "user")
         ],
     ]
-    state = begun(tuple(messages), 100_000, 0.1, bound=False)
+    state = start_state(tuple(messages), 100_000, 0.1, bound=False)
     names = [message.id for message in state.conversation.transcript.messages]
     one = e.Compacted(
         strategies=("turns",),
@@ -181,7 +183,7 @@ def test_a_summary_stands_for_everything_before_it_and_another_for_the_first_one
 
 def test_what_a_provider_made_of_the_turns_goes_to_nobody_else():
     sealed = Opaque(kind="compaction", native='{"type":"compaction"}')
-    state = begun(
+    state = start_state(
         (Message(role="user", parts=(Text(text="hi"),)), Message(role="assistant", parts=(Text(text="ho"),))),
         100_000,
         0.1,

@@ -37,7 +37,7 @@ def result(*parts):
     return ToolResult(call_id="c1_0", parts=parts)
 
 
-def shortened(given_, limit=LIMIT, *, readable=True):
+def make_text_and_excerpt(given_, limit=LIMIT, *, readable=True):
     text = join_result_text(given_)
     whole = StoredResult(hash="ab" * 32, character_count=len(text))
     return text, make_excerpt(given_, text, whole, limit, readable=readable)
@@ -48,7 +48,7 @@ def test_beginning_and_end_and_what_is_left_out_are_the_whole(parts):
     given_ = result(*parts)
     if not is_long_result(given_, LIMIT):
         return
-    text, short = shortened(given_)
+    text, short = make_text_and_excerpt(given_)
     assert sum(len(part.text) for part in short.parts if isinstance(part, Text)) <= LIMIT
     assert [part for part in short.parts if part == IMAGE] == [part for part in parts if part == IMAGE]
     assert all(part.text.strip() or part in parts for part in short.parts if isinstance(part, Text))
@@ -65,7 +65,7 @@ def test_beginning_and_end_and_what_is_left_out_are_the_whole(parts):
 
 def test_one_text_is_cut_between_lines():
     lines = [f"line {number}" for number in range(2_000)]
-    _, short = shortened(result(Text(text="\n".join(lines))))
+    _, short = make_text_and_excerpt(result(Text(text="\n".join(lines))))
     shown = short.text.split("\n")
     note = next(place for place, line in enumerate(shown) if line.startswith("[…"))
     assert shown[:note] == lines[:note]
@@ -73,7 +73,7 @@ def test_one_text_is_cut_between_lines():
 
 
 def test_one_endless_line_is_cut_between_characters():
-    text, short = shortened(result(Text(text="e\u0301" * 5_000)))
+    text, short = make_text_and_excerpt(result(Text(text="e\u0301" * 5_000)))
     head, tail = NOTE.split(short.text)[0], NOTE.split(short.text)[-1]
     assert text.startswith(head)
     assert text.endswith(tail)
@@ -90,13 +90,13 @@ def test_what_is_short_enough_is_left_alone():
 
 def test_pictures_stay_in_their_place():
     first, last = Text(text="a" * 200), Text(text="z" * 200)
-    _, short = shortened(result(first, IMAGE, Text(text="m" * 5_000), IMAGE, last))
+    _, short = make_text_and_excerpt(result(first, IMAGE, Text(text="m" * 5_000), IMAGE, last))
     assert [type(part) for part in short.parts] == [Text, Media, Text, Media, Text]
     assert (short.parts[0], short.parts[-1]) == (first, last)
 
 
 def test_without_a_tool_to_read_it_the_note_names_the_blob_and_no_tool():
-    _, short = shortened(result(Text(text="x" * 5_000)), readable=False)
+    _, short = make_text_and_excerpt(result(Text(text="x" * 5_000)), readable=False)
     assert "ab" * 32 in short.text
     assert READ_RESULT.name not in short.text
 

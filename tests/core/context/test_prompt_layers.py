@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from bridle.values.model import Origin
 from docs.prompt_layers import PROMPT_LAYERS, STABILITY_LEVELS
 from tests.suite.wire_models import VENDOR_MODELS
 
-WORDS = {
+WORDS: dict[str, Any] = {
     "tools": "Weighs the tools-word.",
     "system": "The system-word.",
     "memory": "The memory-word.",
@@ -47,7 +48,7 @@ def write_turn() -> str:
     return WORDS["turn"]
 
 
-def answering(request):
+def reply_to_request(request):
     endpoint = request.model.endpoint
     origin = Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id)
     return Reply(parts=(Text(text="Yes."),), stop=Stop.DONE, origin=origin, id="r")
@@ -56,7 +57,7 @@ def answering(request):
 @pytest.mark.parametrize("model", VENDOR_MODELS)
 def test_every_wire_keeps_the_order(model):
     clock, store, bodies, located = FakeClock(), MemoryStore(), [], find_model(model, environ={})
-    simulator = Simulator(responder=answering, clock=clock)
+    simulator = Simulator(responder=reply_to_request, clock=clock)
 
     async def answer(outgoing):
         bodies.append(json.loads(outgoing.body))
@@ -65,7 +66,7 @@ def test_every_wire_keeps_the_order(model):
     line = ModelConnection(
         model=located, codec=load_codec(located.endpoint.family), transport=InProcessTransport(answer)
     )
-    settings = {
+    settings: Any = {
         "tools": [weigh],
         "instructions": [write_session, per_turn(write_turn), WORDS["system"]],
         "memory": Memory(tools=False),

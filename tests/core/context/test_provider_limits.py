@@ -69,7 +69,7 @@ def test_more_output_than_a_model_gives(model, wanted, became):
     assert any(note.startswith(f"max_tokens 200,000 became {became}") for note in seen.notes)
 
 
-def test_a_model_that_nobody_wrote_down_gets_what_was_asked_for():
+def test_an_unlisted_model_gets_what_was_asked_for():
     model = find_model("groq:some/model", environ={})
     assert not model.abilities.output_limited
     assert not find_model("anthropic:=claude-next-9", environ={}).abilities.output_limited
@@ -245,7 +245,7 @@ class Body:
         self.open = False
 
 
-def adjusted(seen):
+def list_adjustments(seen):
     return [each for event in seen.events if isinstance(event, RequestAdjusted) for each in event.adjustments]
 
 
@@ -263,8 +263,8 @@ def test_an_extra_reaches_only_the_provider_it_belongs_to(model, owner):
         Agent(owner, extras=extras, watchers=[seen]).run_sync("Hello", model=model)
     (sent,) = body.sent
     assert (name in sent) == (model == owner)
-    assert bool(adjusted(seen)) == (model != owner)
-    assert all(f"the extra {name!r} is not sent: it belongs to" in each for each in adjusted(seen))
+    assert bool(list_adjustments(seen)) == (model != owner)
+    assert all(f"the extra {name!r} is not sent: it belongs to" in each for each in list_adjustments(seen))
 
 
 def test_an_extra_stays_behind_when_another_provider_goes_on():
@@ -276,7 +276,7 @@ def test_an_extra_stays_behind_when_another_provider_goes_on():
     with Body() as body:
         assert agent.run_sync("Hello").text == "here"
     assert ["inference_geo" in sent for sent in body.sent] == [True, False]
-    assert len(adjusted(seen)) == 1
+    assert len(list_adjustments(seen)) == 1
 
 
 def test_an_extra_that_is_newer_than_the_lists_belongs_to_the_model_it_was_given_for():
@@ -304,7 +304,7 @@ def test_a_hosted_tool_reaches_only_the_provider_it_belongs_to(model, owner):
     tools = json.dumps([sent.get("tools"), sent.get("toolConfig")])
     inside = json.dumps(SEARCHES[owner])[1:-1].replace("{}", "") in tools
     assert inside == (model == owner)
-    assert bool(adjusted(seen)) == (model != owner)
+    assert bool(list_adjustments(seen)) == (model != owner)
 
 
 def test_in_strict_mode_the_run_ends_before_anything_is_sent():
@@ -336,12 +336,12 @@ def test_the_policy_governs_hosted_tools(rule, offered):
     with Body() as body:
         assert agent.run_sync("Hello", caller="guest").stop == "done"
     assert ("tools" in body.sent[0]) == offered
-    assert [("mine" in each) for each in adjusted(seen)] == ([] if offered else [True])
+    assert [("mine" in each) for each in list_adjustments(seen)] == ([] if offered else [True])
 
 
 def test_a_hosted_tool_that_wants_a_person_is_not_offered():
     seen = ask(GPT, tools=[Hosted(SEARCHES[GPT], approve="always")])
-    assert "but approval is required" in adjusted(seen)[0]
+    assert "but approval is required" in list_adjustments(seen)[0]
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_a_hosted_tool_that_wants_a_person_is_not_offered():
 )
 def test_a_tool_that_cannot_be_forced_is_reported(model, options):
     seen = ask(model, tools=[look], tool_choice="look", **options)
-    assert [each.startswith("tool choice 'look' became 'auto'") for each in adjusted(seen)] == [True]
+    assert [each.startswith("tool choice 'look' became 'auto'") for each in list_adjustments(seen)] == [True]
     strict = Agent(model, tools=[look], tool_choice="look", on_adjusted="error", **options)
     result = strict.run_sync("Hello")
     assert (result.stop, result.steps) == ("failed", 0)
@@ -403,7 +403,7 @@ def test_a_call_is_forced_until_it_was_made(model, choice):
     script = call_reply(("look", {})), call_reply(("look", {"where": "there"})), "done"
     modes, result = list_choices(choice, *script, model=model)
     assert (modes, result.stop, result.text) == ([mode, "auto", "auto"], "done", "done")
-    always = ToolChoice(mode=mode, name="" if mode == "any" else "look", every_step=True)
+    always = ToolChoice(mode=mode, name="" if mode == "any" else "look", every_step=True)  # type: ignore[arg-type]
     assert set(list_choices(always, *script, model=model)[0]) == {mode}
 
 

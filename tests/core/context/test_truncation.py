@@ -22,7 +22,7 @@ from tests.sim.sim_families import FAMILIES, MODELS
 LONG = "the quick brown fox jumps over the lazy dog " * 200
 
 
-def cutting(line):
+def make_cutting_line(line):
     """The same line to a server of the kind that leaves out what is too long."""
     abilities = replace(line.model.abilities, cuts_prompts=True)
     return ModelConnection(
@@ -72,7 +72,7 @@ def test_it_is_an_event_or_the_end(caplog):
             return "paid"
 
         few = Usage(input=10, output=5)
-        line = cutting(
+        line = make_cutting_line(
             scripted(replace(call_reply(("pay", {})), usage=few), text_reply("after all", usage=few))
         )
         agent = Agent(line, tools=[pay], store=store, on_truncation=policy)
@@ -90,14 +90,14 @@ def test_it_is_an_event_or_the_end(caplog):
     assert "raise it there, or send less" in result.reason
     assert [part.outcome for message in result.messages for part in message.results] == ["cancelled"]
     with pytest.raises(MisuseError):
-        Agent("sim:", on_truncation="shout")
+        Agent("sim:", on_truncation="shout")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_who_reads_everything_is_not_suspected(family):
     async def main():
         async with simulator() as provider:
-            agent = Agent(cutting(provider.model(MODELS[family])), on_truncation="error")
+            agent = Agent(make_cutting_line(provider.model(MODELS[family])), on_truncation="error")
             assert (await agent.run(f"{LONG}\n!say Read.")).text == "Read."
 
     asyncio.run(main())

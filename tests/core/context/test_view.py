@@ -181,7 +181,7 @@ def at(name="test", **abilities):
     return msgspec.structs.replace(SETTINGS, model=model)
 
 
-def asked(story):
+def change_view_and_request(story):
     """The request that is due, after every change of the view that is."""
     whys = []
     while isinstance(effect := story.effect(), ChangeView):
@@ -227,7 +227,7 @@ def test_what_a_model_cannot_take_is_told_in_words(media, abilities, words, insi
     else:
         story.tell(e.RunEnded(stop="cancelled"))
         story.tell(e.Prompted(parts=(Text(text="see"), media)))
-    request, whys = asked(story)
+    request, whys = change_view_and_request(story)
     last = request.messages[-1]
     told = last.results[0].parts[1] if inside else last.parts[1]
     if words:
@@ -244,16 +244,16 @@ def test_what_one_model_cannot_take_the_next_one_gets():
     story = Story(at("sees"))
     story.tell(e.RunEnded(stop="cancelled"))
     story.tell(e.Prompted(parts=(Text(text="look"), PICTURE)))
-    before, _ = asked(story)
+    before, _ = change_view_and_request(story)
     story.tell(e.Configured(settings=at("blind", images=False)))
-    there, whys = asked(story)
+    there, whys = change_view_and_request(story)
     assert whys == ["this model takes no pictures"]
     assert "no pictures" in there.messages[-1].text
     story.tell(e.Configured(settings=at("sees")))
-    again, whys = asked(story)
+    again, whys = change_view_and_request(story)
     assert (again.messages, whys) == (before.messages, [])
     story.tell(e.Configured(settings=at("blind", images=False)))
-    once_more, whys = asked(story)
+    once_more, whys = change_view_and_request(story)
     assert (once_more.messages, whys) == (there.messages, [])
 
 
@@ -261,15 +261,15 @@ def test_a_file_goes_only_to_the_provider_that_holds_it():
     story = Story(at("first"))
     story.tell(e.RunEnded(stop="cancelled"))
     story.tell(e.Prompted(parts=(Text(text="look"), HELD)))
-    before, _ = asked(story)
+    before, _ = change_view_and_request(story)
     assert before.messages[-1].parts[1].file_id == "file_1"
     story.tell(e.Configured(settings=at("second")))
-    there, whys = asked(story)
+    there, whys = change_view_and_request(story)
     assert whys == ["a file is held by another provider"]
     assert "file_1" not in str(there.messages)
     assert "held by first" in there.messages[-1].text
     story.tell(e.Configured(settings=at("first")))
-    assert asked(story)[0].messages == before.messages
+    assert change_view_and_request(story)[0].messages == before.messages
 
 
 def test_a_file_of_an_imported_conversation_is_held_where_that_was():
@@ -279,7 +279,7 @@ def test_a_file_of_an_imported_conversation_is_held_where_that_was():
     held = Message(role="user", parts=(Text(text="look"), HELD), origin=owner)
     story.tell(e.Imported(messages=(held,)))
     story.tell(e.Prompted(parts=(Text(text="go on"),)))
-    assert "file_1" not in str(asked(story)[0].messages)
+    assert "file_1" not in str(change_view_and_request(story)[0].messages)
 
 
 THOUGHT = Reasoning(text="hm", signature="s1")
@@ -308,7 +308,7 @@ def test_refused_reasoning_is_left_out_once_and_the_model_asked_again():
     story = thoughtful()
     before = story.effect().request
     refuse(story)
-    request, whys = asked(story)
+    request, whys = change_view_and_request(story)
     assert whys == ["earlier reasoning was not taken back"]
     assert thoughts(before) == [THOUGHT] and thoughts(request) == []
     assert [c.native for m in request.messages for c in m.calls] == [None]
@@ -324,7 +324,7 @@ def test_other_failures_of_the_step_do_not_use_up_that_chance():
     for _ in range(ATTEMPTS_DEFAULT - 2):
         refuse(story, Failure(kind="overloaded", message="busy"))
     refuse(story)
-    request, _ = asked(story)
+    request, _ = change_view_and_request(story)
     assert thoughts(request) == []
     refuse(story, Failure(kind="overloaded", message="busy"))
     assert isinstance(story.effect(), EndRun)  # that was the last try of this step
@@ -333,23 +333,23 @@ def test_other_failures_of_the_step_do_not_use_up_that_chance():
 def test_new_reasoning_after_a_refusal_is_sent_and_may_be_refused_in_its_turn():
     story = thoughtful()
     refuse(story)
-    asked(story)
+    change_view_and_request(story)
     later = Reasoning(text="and so", signature="s2")
     story.reply(says("", call("look"), more=(later,)))
     story.perform()
-    request, whys = asked(story)
+    request, whys = change_view_and_request(story)
     assert (thoughts(request), whys) == ([later], [])
     refuse(story)
-    assert thoughts(asked(story)[0]) == []
+    assert thoughts(change_view_and_request(story)[0]) == []
 
 
 def test_a_refusal_by_one_model_changes_nothing_for_another():
     story = thoughtful(at("first"))
     before = story.effect().request.messages
     refuse(story)
-    asked(story)
+    change_view_and_request(story)
     story.tell(e.Configured(settings=at("second")))
-    assert asked(story)[0].messages == before
+    assert change_view_and_request(story)[0].messages == before
 
 
 def test_where_thinking_has_an_allowance_it_is_off_until_the_calls_are_dealt_with():
@@ -361,11 +361,11 @@ def test_where_thinking_has_an_allowance_it_is_off_until_the_calls_are_dealt_wit
     story.perform()
     assert story.effect().request.thinking == wish
     refuse(story)
-    assert asked(story)[0].thinking == Thinking(mode="disabled")
+    assert change_view_and_request(story)[0].thinking == Thinking(mode="disabled")
     story.reply(says("done"))
     story.end()
     story.tell(e.Prompted(parts=(Text(text="more"),)))
-    assert asked(story)[0].thinking == wish
+    assert change_view_and_request(story)[0].thinking == wish
 
 
 def test_a_server_that_wants_reasoning_before_results_and_a_prompt_gets_the_turn_without_thinking():
@@ -376,13 +376,13 @@ def test_a_server_that_wants_reasoning_before_results_and_a_prompt_gets_the_turn
     story.reply(says("", call("look")))
     story.tell(e.RunEnded(stop="cancelled"))
     story.tell(e.Prompted(parts=(Text(text="more"),)))
-    assert asked(story)[0].thinking == wish
+    assert change_view_and_request(story)[0].thinking == wish
     refuse(story)
-    assert asked(story)[0].thinking == Thinking(mode="disabled")
+    assert change_view_and_request(story)[0].thinking == Thinking(mode="disabled")
 
 
 @given(st.lists(st.sampled_from(["reply", "refused", "overloaded", "switch", "blind"]), max_size=12))
-def test_whatever_is_refused_the_run_goes_on_or_ends_and_the_log_keeps_everything(happenings):
+def test_after_any_refusal_the_run_goes_on_or_ends_and_the_log_keeps_everything(happenings):
     """Folding the same events again gives the same view, and no request repeats a refused body."""
     story, sent = Story(msgspec.structs.replace(at("a"), repeats_max=None), prompt="go"), []
     for happening in happenings:
@@ -402,7 +402,7 @@ def test_whatever_is_refused_the_run_goes_on_or_ends_and_the_log_keeps_everythin
                     assert (request.model.model_key, request.messages) not in sent
                     sent.append((request.model.model_key, request.messages))
         kind = "overloaded" if happening == "overloaded" else "reasoning_refused"
-        refuse(story, Failure(kind=kind, message="no"))
+        refuse(story, Failure(kind=kind, message="no"))  # type: ignore[arg-type]
     fresh = State()
     for number, event in enumerate(story.told, 1):
         fresh = apply_event(fresh, event, float(number), proof=f"p{float(number)}")
@@ -451,12 +451,12 @@ def look(n: int) -> str:
     return "seen"
 
 
-def speaks(family, *replies):
+def scripted_of_family(family, *replies):
     """A model of that family which says these things, on its own wire."""
     return scripted(*replies, model=MODELS[family])
 
 
-def pondering():
+def make_reply_with_call():
     call = ToolCall(id="", name="look", arguments='{"n":1}')
     parts = (Reasoning(text="hm"), Text(text="let me see"), call)
     return Reply(parts=parts, stop=Stop.TOOLS, origin=NO_ORIGIN)
@@ -475,7 +475,7 @@ WORDINGS = {
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_provider_that_refuses_reasoning_is_asked_once_more_without(family, times):
     no = Failure(kind="reasoning_refused", message=WORDINGS[family], status=400)
-    line, store = speaks(family, pondering(), *[no] * times, "done"), MemoryStore()
+    line, store = scripted_of_family(family, make_reply_with_call(), *[no] * times, "done"), MemoryStore()
     result = Agent(line, tools=[look], store=store).run_sync("go", session="s")
     events = [record.event for record in asyncio.run(store.read("s"))]
     told = [

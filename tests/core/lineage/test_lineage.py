@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,7 +190,7 @@ def test_a_call_that_is_running_is_left_to_the_session_that_runs_it():
         assert told["cancelled"] == LEFT_TO_PARENT
         assert purse.amounts.count(5) == 1
         assert resumed.done
-        gate.set()
+        gate.set()  # type: ignore[attr-defined]
         assert (await parent).done
         assert outcomes((await parent).messages) == ["ok"] * 4
         keys = [key for _, key in purse.paid]
@@ -326,7 +327,7 @@ def test_a_fork_of_a_fork_hangs_where_it_left():
         assert drawn == [("s", "", ""), ("early", "s", "m2"), ("late", "s", "m4"), ("deep", "late", "m6")]
         assert late.at < (await store.read("late"))[-1].seq
         costs = {b.session: b.usd for b in await agent.branches("s")}
-        total = sum(costs.values())
+        total = sum(costs.values())  # type: ignore[arg-type]
         assert costs["early"] == costs["deep"] == 0
         assert total == (await store_of(agent, "s")).totals.spent.usd + costs["late"]
 
@@ -407,7 +408,7 @@ def test_a_fork_costs_the_same_however_long_the_session(tmp_path):
     async def grown(path, turns):
         store = open_store(path)
         agent = Agent("sim:", store=store)
-        events = [e.Configured(settings=agent.settings, session="s")]
+        events: Any = [e.Configured(settings=agent.settings, session="s")]
         for turn in range(turns):
             events.append(e.Prompted(parts=(Text(text=f"{turn} {'x' * 10_000}"),)))
             events.append(e.RunEnded(stop="cancelled"))

@@ -20,7 +20,7 @@ from bridle.core.recovery.breaker import (
 )
 
 
-def opened(at=100.0):
+def open_breaker(at=100.0):
     breaker = CLOSED_BREAKER
     for _ in range(FAILURES_MAX):
         breaker = record_failure(breaker, at, "down")
@@ -37,11 +37,11 @@ def test_it_opens_after_so_many_failures_in_a_row_and_not_before():
 
 
 def test_an_open_one_says_how_long_it_is_too_early():
-    assert admit_request(opened(), 103.0) == (opened(), OPEN_SECONDS_FIRST - 3.0)
+    assert admit_request(open_breaker(), 103.0) == (open_breaker(), OPEN_SECONDS_FIRST - 3.0)
 
 
 def test_after_the_rest_one_is_let_through_and_the_others_wait():
-    probing, wait = admit_request(opened(), 110.0)
+    probing, wait = admit_request(open_breaker(), 110.0)
     assert wait == 0
     assert admit_request(probing, 111.0) == (probing, PROBE_SECONDS)
     assert admit_request(probing, 110.0 + PROBE_SECONDS_MAX)[1] == 0, (
@@ -50,7 +50,7 @@ def test_after_the_rest_one_is_let_through_and_the_others_wait():
 
 
 def test_a_probe_that_fails_doubles_the_rest_up_to_a_limit():
-    breaker, at, rests = opened(), 100.0, []
+    breaker, at, rests = open_breaker(), 100.0, []
     for _ in range(2000):
         wait = admit_request(breaker, at)[1]
         rests.append(wait)
@@ -61,7 +61,7 @@ def test_a_probe_that_fails_doubles_the_rest_up_to_a_limit():
 
 
 def test_a_probe_that_is_answered_closes_it_on_probation():
-    probing, _ = admit_request(opened(), 110.0)
+    probing, _ = admit_request(open_breaker(), 110.0)
     talking = record_probe_answer(probing)
     assert breaker_phase(talking, 111.0) == "closed"
     again = record_failure(talking, 112.0)
@@ -71,17 +71,17 @@ def test_a_probe_that_is_answered_closes_it_on_probation():
 
 
 def test_a_probe_given_up_for_reasons_of_ours_lets_the_next_one_try():
-    probing, _ = admit_request(opened(), 110.0)
+    probing, _ = admit_request(open_breaker(), 110.0)
     assert admit_request(release_probe(probing), 110.0)[1] == 0
 
 
 def test_what_was_asked_before_it_opened_changes_nothing():
-    assert record_failure(opened(), 105.0) == opened()
-    assert record_success(opened()) == opened()
+    assert record_failure(open_breaker(), 105.0) == open_breaker()
+    assert record_success(open_breaker()) == open_breaker()
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "fail", "hear", "succeed", "release"]), st.floats(0, 700))))
-def test_whatever_happens_it_is_asked_at_most_once_a_rest_while_it_fails(steps):
+def test_a_failing_endpoint_is_asked_at_most_once_per_pause(steps):
     breaker, now, probes = CLOSED_BREAKER, 0.0, 0
     for what, seconds in steps:
         now += seconds

@@ -4,6 +4,7 @@ import asyncio
 import random
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -72,7 +73,7 @@ PROMPT = '!think hm\n!call look {"n": 1}\n!then\n!call look {"n": 2}\n!then\n!sa
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_another_model_goes_on_in_the_middle_of_a_run(first, second):
     async def story():
-        house = House(first, second)
+        house: Any = House(first, second)
 
         class Late:
             """The first model answers once, and is down from then on."""
@@ -208,7 +209,7 @@ def test_prices_and_limits_are_those_of_the_model_that_answers():
 
 def test_a_run_that_was_cut_off_goes_on_with_the_model_it_was_with():
     async def story():
-        house = House("anthropic", "gemini")
+        house: Any = House("anthropic", "gemini")
         house.providers[0].fail("quota")
 
         class Kill:
@@ -329,7 +330,7 @@ async def live(seed):
     return sum(isinstance(event, ModelSwitched) for event in events)
 
 
-def test_whatever_happens_to_a_chain_attempts_agree_and_nothing_illegal_is_sent():
+def test_in_every_fallback_attempts_agree_and_only_legal_requests_are_sent():
     async def every():
         return [await live(seed) for seed in range(LIVES)]
 

@@ -34,7 +34,7 @@ def agent_of(provider, family, store):
     return Agent(provider.model(MODELS[family]), tools=[look], store=store)
 
 
-async def told(family):
+async def record_two_runs(family):
     """Two runs of a session, as the bytes of its events."""
     async with simulator() as provider:
         store = MemoryStore()
@@ -44,7 +44,7 @@ async def told(family):
         return [record.data for record in await store.read("s")]
 
 
-def chained(events):
+def chain_events(events):
     head, records = GENESIS, []
     for seq, data in enumerate(events, 1):
         at = 1_700_000_000.0 + seq
@@ -61,7 +61,7 @@ class Foreign(MemoryStore):
         super().__init__()
         self.records = list(records)
 
-    async def read(self, session, after=0):
+    async def read(self, session, after=0):  # type: ignore[override]
         return tuple(self.records[after:])
 
     async def append(self, session, after, records, *, epoch=None):
@@ -77,15 +77,15 @@ def place(events, wanted, nth=0):
     return [at for at, data in enumerate(events) if kind(data) == wanted][nth]
 
 
-def edited(data, **fields):
+def edit_event(data, **fields):
     return msgspec.json.encode({**msgspec.json.decode(data), **fields})
 
 
-def without(wanted, nth=0):
+def drop_event(wanted, nth=0):
     return lambda events: [data for at, data in enumerate(events) if at != place(events, wanted, nth)]
 
 
-def twice(wanted, nth=0):
+def repeat_event(wanted, nth=0):
     def broken(events):
         at = place(events, wanted, nth)
         return [*events[: at + 1], events[at], *events[at + 1 :]]
@@ -93,10 +93,10 @@ def twice(wanted, nth=0):
     return broken
 
 
-def unreadable(wanted, nth=0, **fields):
+def spoil_event(wanted, nth=0, **fields):
     def broken(events):
         at = place(events, wanted, nth)
-        return [*events[:at], edited(events[at], **fields), *events[at + 1 :]]
+        return [*events[:at], edit_event(events[at], **fields), *events[at + 1 :]]
 
     return broken
 
@@ -111,36 +111,36 @@ def unheard_of(events):
 
 
 def of_a_newer_version(events):
-    return [edited(data, some_day={"maybe": [1, 2]}) for data in events]
+    return [edit_event(data, some_day={"maybe": [1, 2]}) for data in events]
 
 
 BREAKAGES = {
-    "a result is missing": (without("tool_finished"), ["no result of c1_"]),
+    "a result is missing": (drop_event("tool_finished"), ["no result of c1_"]),
     "all results are missing": (
         lambda events: [data for data in events if kind(data) not in ("tool_started", "tool_finished")],
         ["no result of c1_0, c1_1", "no result of c2_0"],
     ),
-    "a start is missing": (without("tool_started"), []),
-    "a result came twice": (twice("tool_finished"), ["comes after the result of c1_"]),
-    "a result came twice, later": (twice("tool_finished", 2), ["does not fit there"]),
-    "a reply is missing": (without("model_replied"), ["does not fit there"]),
-    "a question is missing": (without("model_asked"), []),
-    "an end is missing": (without("run_ended"), ["has no end"]),
-    "an end came twice": (twice("run_ended"), ["does not fit there"]),
-    "a prompt is missing": (without("prompted", 1), ["the start of the run"]),
-    "the settings are missing": (without("configured"), ["settings before record 1 are missing"]),
+    "a start is missing": (drop_event("tool_started"), []),
+    "a result came twice": (repeat_event("tool_finished"), ["comes after the result of c1_"]),
+    "a result came twice, later": (repeat_event("tool_finished", 2), ["does not fit there"]),
+    "a reply is missing": (drop_event("model_replied"), ["does not fit there"]),
+    "a question is missing": (drop_event("model_asked"), []),
+    "an end is missing": (drop_event("run_ended"), ["has no end"]),
+    "an end came twice": (repeat_event("run_ended"), ["does not fit there"]),
+    "a prompt is missing": (drop_event("prompted", 1), ["the start of the run"]),
+    "the settings are missing": (drop_event("configured"), ["settings before record 1 are missing"]),
     "ids came twice": (same_ids, ["uses the id c1_0 again; that call is c1_0_2", "that call is c1_0_3"]),
     "unknown kinds": (unheard_of, ["record 5 (moon_rose)", "(of no kind)", "(of no kind)"]),
     "new fields": (of_a_newer_version, []),
-    "a new way to end": (unreadable("run_ended", stop="postponed"), ["(run_ended) cannot be read", "has no end"]),
-    "settings of a new kind": (unreadable("configured", settings=7), ["(configured) cannot be read", "settings"]),
-    "a reply of a new kind": (unreadable("model_replied", reply=[]), ["(model_replied) cannot be read"]),
+    "a new way to end": (spoil_event("run_ended", stop="postponed"), ["(run_ended) cannot be read", "has no end"]),
+    "settings of a new kind": (spoil_event("configured", settings=7), ["(configured) cannot be read", "settings"]),
+    "a reply of a new kind": (spoil_event("model_replied", reply=[]), ["(model_replied) cannot be read"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_whole_log_is_read_as_it_was_written(family):
-    records = chained(asyncio.run(told(family)))
+    records = chain_events(asyncio.run(record_two_runs(family)))
     assert fold_log(records).repairs == ()
     assert fold_log(records).state.run.end.answer == "And on."
 
@@ -176,9 +176,9 @@ async def next_turn_works(family, records, name="", *, resumed=False):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_others_broke_is_put_right_named_once_and_goes_on(family):
     async def main():
-        events = await told(family)
+        events = await record_two_runs(family)
         for name, (breakage, words) in BREAKAGES.items():
-            repairs = await next_turn_works(family, chained(breakage(events)), name)
+            repairs = await next_turn_works(family, chain_events(breakage(events)), name)
             for word in words:
                 assert any(word in repair for repair in repairs), (name, word, repairs)
             if not words:
@@ -187,7 +187,7 @@ def test_what_others_broke_is_put_right_named_once_and_goes_on(family):
     asyncio.run(main())
 
 
-def shuffled(events, dice):
+def damage_events(events, dice):
     """Something else wrong with it every time."""
     events = list(events)
     for _ in range(dice.randint(1, 4)):
@@ -214,12 +214,12 @@ def shuffled(events, dice):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_whatever_is_wrong_the_next_turn_works(family):
+def test_after_any_damage_the_next_turn_works(family):
     async def main():
-        events = await told(family)
+        events = await record_two_runs(family)
         for seed in list_seeds(20):
             dice = random.Random(seed)
-            records = chained(shuffled(events, dice))
+            records = chain_events(damage_events(events, dice))
             await next_turn_works(family, records, f"seed {seed}", resumed=dice.random() < 0.5)
 
     asyncio.run(main())

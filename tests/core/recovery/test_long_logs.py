@@ -72,7 +72,7 @@ def test_the_fold_of_a_log_is_linear(records):
 
 
 READERS = {
-    "observer": lambda log: fold_log(log, lambda record, before, after: len(after.conversation.view)),
+    "observer": lambda log: fold_log(log, lambda record, before, after: len(after.conversation.view)),  # type: ignore[arg-type]
     "audit": lambda log: audit_log("s", log),
     "ledger": lambda log: list_entries("s", log),
     "charges": list_nested_charges,

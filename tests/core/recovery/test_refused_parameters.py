@@ -9,8 +9,9 @@ from bridle import Agent, tool
 from bridle.core.loop import apply_event
 from bridle.core.state import State
 from bridle.ports.codec import HttpReply
+from bridle.providers.families import load_codec
 from bridle.providers.wire.rejections import find_rejected_parameter
-from bridle.run.model_connection import ModelConnection, find_model_by_name, load_codec
+from bridle.run.model_connection import ModelConnection, find_model_by_name
 from bridle.sim.simulator import Simulator
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock

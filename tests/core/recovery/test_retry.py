@@ -37,7 +37,7 @@ OVERLOADED = Failure(kind="overloaded", message="busy")
 SEEDS = scale(40)
 
 
-def failing(kind="overloaded", **fields):
+def make_failure(kind="overloaded", **fields):
     return Failure(kind=kind, message="no", **fields)
 
 
@@ -49,45 +49,49 @@ def test_the_ceiling_doubles_up_to_a_limit():
 
 @given(st.sampled_from(list(FAILURE_POLICY)), st.integers(0, ATTEMPTS_DEFAULT), st.floats(0, 1))
 def test_a_wait_of_ours_is_drawn_from_nothing_to_the_ceiling(kind, tries, chance):
-    wait = next_attempt(failing(kind), tries, random_draw=chance)
+    wait = next_attempt(make_failure(kind), tries, random_draw=chance)
     if isinstance(wait, RetryWait) and wait.source == "backoff":
         ceiling = min(WAIT_SECONDS_MAX, WAIT_SECONDS_FIRST * 2 ** max(0, tries - 1))
         assert wait.seconds == ceiling * chance
 
 
 def test_the_providers_word_beats_the_table():
-    assert isinstance(next_attempt(failing(should_retry=False), 1), GiveUp)
-    assert next_attempt(failing("invalid", should_retry=True), 1) == RetryWait(seconds=0.5, source="backoff")
-    assert next_attempt(failing(retry_after_seconds=7.0), 1) == RetryWait(seconds=7.0, source="retry-after")
+    assert isinstance(next_attempt(make_failure(should_retry=False), 1), GiveUp)
+    assert next_attempt(make_failure("invalid", should_retry=True), 1) == RetryWait(
+        seconds=0.5, source="backoff"
+    )
+    assert next_attempt(make_failure(retry_after_seconds=7.0), 1) == RetryWait(
+        seconds=7.0, source="retry-after"
+    )
 
 
-def test_nobody_waits_for_money():
-    spent = failing("quota", should_retry=True, retry_after_seconds=1.0, status=429)
+def test_an_exhausted_quota_is_not_retried():
+    spent = make_failure("quota", should_retry=True, retry_after_seconds=1.0, status=429)
     assert isinstance(next_attempt(spent, 1), GiveUp)
 
 
 def test_a_wait_that_is_too_long_is_an_end_that_says_so():
-    hour = next_attempt(failing(retry_after_seconds=3600.0), 1)
+    hour = next_attempt(make_failure(retry_after_seconds=3600.0), 1)
     assert isinstance(hour, GiveUp)
     assert "asks to wait 3600 s" in hour.why
     assert f"{RETRY_AFTER_SECONDS_MAX:g} s at most; resume" in hour.why
-    late = next_attempt(failing(retry_after_seconds=9.0), 1, left_seconds=5.0)
+    late = next_attempt(make_failure(retry_after_seconds=9.0), 1, left_seconds=5.0)
     assert isinstance(late, GiveUp)
     assert "5 s of the run's time are left; resume" in late.why
-    assert next_attempt(failing(retry_after_seconds=4.0), 1, left_seconds=5.0) == RetryWait(
+    assert next_attempt(make_failure(retry_after_seconds=4.0), 1, left_seconds=5.0) == RetryWait(
         seconds=4.0, source="retry-after"
     )
 
 
 def test_an_endpoint_at_rest_is_waited_for_a_few_times():
-    resting = failing("unavailable", retry_after_seconds=10.0)
+    resting = make_failure("unavailable", retry_after_seconds=10.0)
     assert next_attempt(resting, 0, breaker_waits=BREAKER_WAITS_MAX) == RetryWait(
         seconds=10.0, source="breaker"
     )
     assert isinstance(next_attempt(resting, 0, breaker_waits=BREAKER_WAITS_MAX + 1), GiveUp)
 
 
-async def told(agent, prompt, **options):
+async def collect_stream(agent, prompt, **options):
     """What a viewer sees, and the result."""
     seen = []
     async for each in agent.stream(prompt, "s", **options):
@@ -106,7 +110,7 @@ def run_sim(prompt, faults=(), *, chance=lambda: 0.5, model="sim:", budget=None,
             agent = Agent(
                 provider.model(model), clock=clock, store=store, random_source=chance, budget=budget
             )
-            seen, result = await told(agent, prompt)
+            seen, result = await collect_stream(agent, prompt)
             return seen, result, clock, [record.event for record in await store.read("s")], provider
 
     return asyncio.run(story())
@@ -323,7 +327,7 @@ def test_the_attempts_the_provider_counts_are_those_in_the_log(model):
                 random_source=dice.random,
             )
             if seed % 2:
-                _, result = await told(agent, prompt)
+                _, result = await collect_stream(agent, prompt)
             else:
                 result = await agent.run(prompt, "s")
             events = [record.event for record in await store.read("s")]

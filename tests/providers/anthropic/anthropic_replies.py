@@ -1,6 +1,7 @@
 """Replies of Anthropic, for tests: made of events and blocks."""
 
 import json
+from typing import Any
 
 from bridle.values.errors import Failure
 from bridle.values.message import Opaque, Reasoning, Reply, Stop, Text, ToolCall
@@ -11,7 +12,7 @@ from tests.providers.kit.decode_kit import DecodeCases, Sample, slice_body
 from tests.providers.kit.wire_kit import Wire
 
 WIRE = Wire("anthropic", "claude-x")
-BEGIN = {
+BEGIN: dict[str, Any] = {
     "type": "message_start",
     "message": {"id": "msg_1", "model": "claude-x-2026", "content": [], "usage": {}},
 }
@@ -22,7 +23,7 @@ def stream(*events):
     return b"".join(b"event: x\ndata: " + json.dumps(event).encode() + b"   \n\n" for event in events)
 
 
-def told(*events):
+def stream_message(*events):
     return stream(BEGIN, *events, END)
 
 
@@ -42,7 +43,7 @@ def arguments(index, piece):
     return delta(index, type="input_json_delta", partial_json=piece)
 
 
-def stopped(reason, usage=None, **more):
+def message_delta(reason, usage=None, **more):
     return {"type": "message_delta", "delta": {"stop_reason": reason, **more}, "usage": usage or {}}
 
 
@@ -100,7 +101,7 @@ OWN_REPLIES = (
     ),
 )
 USED = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
-SAMPLE = told(
+SAMPLE = stream_message(
     start(0, type="thinking", thinking="", signature=""),
     delta(0, type="thinking_delta", thinking="hm", estimated_tokens=3),
     delta(0, type="signature_delta", signature="sig"),
@@ -112,9 +113,9 @@ SAMPLE = told(
     arguments(2, ""),
     arguments(2, '{"a": '),
     arguments(2, "1}"),
-    stopped("tool_use"),
+    message_delta("tool_use"),
 )
-UNKNOWN = told(
+UNKNOWN = stream_message(
     {"type": "tomorrow", "x": 1},
     start(0, type="compaction", content=None),
     delta(0, type="compaction_delta", content="so "),
@@ -127,27 +128,31 @@ UNKNOWN = told(
     start(3, type="text", text="", citations=None),
     delta(3, type="tomorrow_delta", mood="fine"),
     words(4, "unannounced"),
-    stopped("tomorrow", usage={"output_tokens": None}),
+    message_delta("tomorrow", usage={"output_tokens": None}),
 )
 
 
-ALL = {**BEGIN["message"], "content": [{"type": "text", "text": "all"}], "stop_reason": "tool_use"}
+ALL: dict[str, Any] = {
+    **BEGIN["message"],
+    "content": [{"type": "text", "text": "all"}],
+    "stop_reason": "tool_use",
+}
 COMPLETE = stream({"type": "message_start", "message": ALL}, END)
 
 
 def say(text):
-    return message({"type": "text", "text": text}), told(start(0, type="text", text=text))
+    return message({"type": "text", "text": text}), stream_message(start(0, type="text", text=text))
 
 
 def call(given, pieces, reason):
-    return told(
-        start(0, **{**USED, "input": given}), *(arguments(0, each) for each in pieces), stopped(reason)
+    return stream_message(
+        start(0, **{**USED, "input": given}), *(arguments(0, each) for each in pieces), message_delta(reason)
     )
 
 
 def count(usage):
     begun = {"type": "message_start", "message": {**BEGIN["message"], "usage": usage}}
-    return message(usage=usage), stream(begun, stopped("end_turn"), END)
+    return message(usage=usage), stream(begun, message_delta("end_turn"), END)
 
 
 STEPS = [
@@ -163,8 +168,10 @@ TOTALS = stream(
             "usage": {"input_tokens": 10, "output_tokens": 4, "cache_read_input_tokens": 7},
         },
     },
-    stopped("end_turn", usage={"output_tokens": 9, "input_tokens": 12, "cache_read_input_tokens": None}),
-    stopped(
+    message_delta(
+        "end_turn", usage={"output_tokens": 9, "input_tokens": 12, "cache_read_input_tokens": None}
+    ),
+    message_delta(
         "end_turn",
         usage={
             "output_tokens": 30,
@@ -212,7 +219,7 @@ DECODE = DecodeCases(
     say=say,
     torn=stream(BEGIN, start(0, type="text", text=""), words(0, "X"))
     + b"".join(stream(words(0, "X")).replace(b"X", half) for half in (b"\\ud83d", b"\\ude00"))
-    + stream(stopped("end_turn"), END),
+    + stream(message_delta("end_turn"), END),
     partial=stream(BEGIN, start(0, type="text", text=""), words(0, "half a")),
     arguments=[
         ([call({}, [], "tool_use"), call({}, ["", ""], "tool_use")], "{}"),
@@ -251,13 +258,13 @@ DECODE = DecodeCases(
         ),
         "numbers with a point": (
             [
-                told(
+                stream_message(
                     start(0.0, type="text", text=""),
                     words(0.0, "hi"),
                     start(1.0, **USED),
                     arguments(1.0, '{"x":1}'),
                     {"type": "content_block_stop", "index": 1.0},
-                    stopped("tool_use"),
+                    message_delta("tool_use"),
                 )
             ],
             (Text(text="hi"), ToolCall(id="", name="look", arguments='{"x":1}', wire_id="t")),
@@ -274,8 +281,8 @@ DECODE = DecodeCases(
         (b'{"type":"error","error":{"type":"api_error","message":"m"}}', "server"),
         (stream(END), "garbled"),
         (stream(BEGIN), "cut"),
-        (stream(BEGIN, stopped(None, {"output_tokens": 3})), "cut"),
-        (stream(BEGIN, stopped("end_turn"), BEGIN), "cut"),
+        (stream(BEGIN, message_delta(None, {"output_tokens": 3})), "cut"),
+        (stream(BEGIN, message_delta("end_turn"), BEGIN), "cut"),
         (stream(BEGIN) + b"data: {broken\n\n" + stream(END), "garbled"),
         (stream(BEGIN, arguments(3, "{")), "garbled"),
         (
@@ -283,11 +290,11 @@ DECODE = DecodeCases(
             "garbled",
         ),
         # They may be its arguments: without them the call would run with its defaults.
-        (stream(BEGIN, start(0, **USED), words(0, '{"n":1}'), stopped("tool_use")), "garbled"),
-        (stream(BEGIN, start(0, **USED), delta(0, text='{"n":1}'), stopped("tool_use")), "garbled"),
+        (stream(BEGIN, start(0, **USED), words(0, '{"n":1}'), message_delta("tool_use")), "garbled"),
+        (stream(BEGIN, start(0, **USED), delta(0, text='{"n":1}'), message_delta("tool_use")), "garbled"),
     ],
     after_end=(
-        told(start(0, type="text", text="x")),
+        stream_message(start(0, type="text", text="x")),
         (b"data: [DONE]\n\n", stream({"type": "error", "error": {}}), b": bye\n\n"),
     ),
     deltas={
@@ -311,7 +318,7 @@ DECODE = DecodeCases(
                 start(2, **{**USED, "input": {"a": 1}}),
                 arguments(2, '{"a": 1}'),
                 start(3, type="fallback"),
-                stopped(
+                message_delta(
                     "max_tokens",
                     usage={"output_tokens": 3, "iterations": [{"type": "x"}], "cache_creation": {}},
                 ),

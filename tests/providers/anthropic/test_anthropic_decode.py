@@ -4,7 +4,15 @@ from decimal import Decimal
 
 from bridle.values.message import Stop
 from bridle.values.usage import Price, Rates
-from tests.providers.anthropic.anthropic_replies import BEGIN, END, WIRE, message, start, stopped, stream
+from tests.providers.anthropic.anthropic_replies import (
+    BEGIN,
+    END,
+    WIRE,
+    message,
+    message_delta,
+    start,
+    stream,
+)
 
 
 def test_calls_made_before_a_model_declined_are_not_calls():
@@ -39,7 +47,7 @@ def test_a_refusal_before_a_word_is_counted_and_not_charged():
     assert (refused.stop, refused.usage.input) == (Stop.REFUSED, 1_000_000)
     assert PRICE.cost(refused.usage) == 0
     begun = {"type": "message_start", "message": {**BEGIN["message"], "usage": counts}}
-    assert WIRE.decode(stream(begun, stopped("refusal"), END))[0].usage == refused.usage
+    assert WIRE.decode(stream(begun, message_delta("refusal"), END))[0].usage == refused.usage
     said = [{"type": "text", "text": "Well"}]
     spoke = WIRE.decode(message(stop_reason="refusal", content=said, usage=counts))[0]
     assert PRICE.cost(spoke.usage) > 1

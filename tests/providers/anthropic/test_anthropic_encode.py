@@ -39,7 +39,7 @@ def test_an_endpoint_may_name_another_version():
         (32_000, Thinking(budget_tokens=30_000), 32_000),
     ],
 )
-def test_room_for_the_answer_when_nobody_said_how_much(output_tokens, thinking, expected):
+def test_max_tokens_has_a_default(output_tokens, thinking, expected):
     model = replace(MODEL, abilities=Abilities(output_tokens=output_tokens))
     assert sent(ask(user("hi"), model=model, thinking=thinking))["max_tokens"] == expected
 
@@ -225,7 +225,7 @@ def test_a_picture_another_model_made_is_told_in_words():
 LATER = (ToolSpec(name="b", description="Later."), ToolSpec(name="c.d"))
 
 
-def answered(*given: ToolResult):
+def messages_with_results(*given: ToolResult):
     made = [ToolCall(id=result.call_id, name="a", arguments="{}") for result in given]
     return user("hi"), Message(role="assistant", parts=tuple(made)), Message(role="tool", parts=given)
 
@@ -233,7 +233,7 @@ def answered(*given: ToolResult):
 def test_tools_outside_the_prompt_are_declared_last_and_let_in_by_answered():
     found = ToolResult(call_id="1", parts=(Text(text="Two."),), reveals_tools=("b", "c.d", "gone"))
     request = ask(
-        *answered(found),
+        *messages_with_results(found),
         tools=(ToolSpec(name="a"),),
         deferred_tools=LATER,
         breakpoints=(Breakpoint(position="tools"),),
@@ -253,15 +253,15 @@ def test_tools_outside_the_prompt_are_declared_last_and_let_in_by_answered():
 def test_a_result_lets_nothing_in_where_nothing_is_outside_or_where_it_is_an_error():
     ok = ToolResult(call_id="1", parts=(Text(text="One."),), reveals_tools=("b",))
     wrong = ToolResult(call_id="2", parts=(Text(text="No."),), outcome="error", reveals_tools=("b",))
-    plain = sent(ask(*answered(ok), tools=(ToolSpec(name="a"),)))
+    plain = sent(ask(*messages_with_results(ok), tools=(ToolSpec(name="a"),)))
     assert plain["messages"][-1]["content"][0]["content"] == "One."
-    failed = sent(ask(*answered(wrong), tools=(ToolSpec(name="a"),), deferred_tools=LATER))
+    failed = sent(ask(*messages_with_results(wrong), tools=(ToolSpec(name="a"),), deferred_tools=LATER))
     assert failed["messages"][-1]["content"][0]["content"] == "No."
 
 
-def test_what_is_kept_is_written_anew_when_other_tools_are_outside():
+def test_the_kept_body_is_rewritten_when_the_deferred_tools_change():
     kept = CODEC.new_history()
-    line = answered(ToolResult(call_id="1", parts=(Text(text="One."),), reveals_tools=("b",)))
+    line = messages_with_results(ToolResult(call_id="1", parts=(Text(text="One."),), reveals_tools=("b",)))
     line = tuple(replace(message, id=f"m{at}") for at, message in enumerate(line))
     for deferred in (LATER, (), LATER):
         request = ask(*line, tools=(ToolSpec(name="a"),), deferred_tools=deferred)

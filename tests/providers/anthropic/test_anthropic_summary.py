@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -32,11 +33,11 @@ def summed_up(*parts: Opaque, origin: Origin | None = OWN) -> Message:
     return Message(role="user", parts=parts or (SIGNED,), origin=origin)
 
 
-def ask(*messages: Message, **fields: object) -> Request:
+def ask(*messages: Message, **fields: Any) -> Request:
     return Request(**{"model": MODEL, "messages": messages, **fields})
 
 
-def sent(request: Request) -> tuple[dict, str]:
+def encode_request(request: Request) -> tuple[dict, str]:
     encoded = CODEC.encode(request)
     return json.loads(encoded.body), dict(encoded.headers).get("anthropic-beta", "")
 
@@ -54,7 +55,7 @@ def test_a_summary_is_asked_for_without_what_it_excludes():
         summary_instructions=" Briefly. ",
         extras=(EDITS,),
     )
-    body, betas = sent(asked)
+    body, betas = encode_request(asked)
     assert body["compaction"] == {"type": "summarize", "instructions": "Briefly."}
     assert betas == "compact-2026-09-04"
     assert not {"stop_sequences", "tool_choice", "context_management"} & set(body)
@@ -66,7 +67,7 @@ def test_a_summary_is_asked_for_without_what_it_excludes():
 
 def test_open_calls_are_answered_before_a_summary_is_asked_for():
     called = Message(role="assistant", parts=(ToolCall(id="c1", name="look", arguments="{}"),), origin=OWN)
-    body, _ = sent(ask(HELLO, called, asks_native_summary=True))
+    body, _ = encode_request(ask(HELLO, called, asks_native_summary=True))
     assert body["messages"][-1]["content"][0]["type"] == "tool_result"
 
 
@@ -75,16 +76,16 @@ def test_what_was_asked_for_goes_back_to_the_letter_and_under_its_header():
     assert BLOCK.encode() in encoded.body
     assert dict(encoded.headers)["anthropic-beta"] == "compact-2026-09-04"
     assert json.loads(encoded.body)["messages"][0] == {"role": "user", "content": [json.loads(BLOCK)]}
-    joined, _ = sent(ask(summed_up(), BYE))
+    joined, _ = encode_request(ask(summed_up(), BYE))
     assert [block["type"] for block in joined["messages"][0]["content"]] == ["compaction", "text"]
 
 
 def test_previews_that_are_named_already_stay():
     endpoint = replace(MODEL.endpoint, headers=(("anthropic-beta", "one, compact-2026-09-04"),))
     named = replace(MODEL, endpoint=endpoint)
-    assert sent(ask(summed_up(), BYE, model=named))[1] == "one,compact-2026-09-04"
-    assert sent(ask(BYE, model=named))[1] == "one,compact-2026-09-04"
-    assert sent(ask(BYE))[1] == ""
+    assert encode_request(ask(summed_up(), BYE, model=named))[1] == "one,compact-2026-09-04"
+    assert encode_request(ask(BYE, model=named))[1] == "one,compact-2026-09-04"
+    assert encode_request(ask(BYE))[1] == ""
 
 
 @pytest.mark.parametrize(
@@ -111,17 +112,17 @@ def test_who_cannot_take_it_is_told_in_words(name, origin):
 
 def test_one_that_came_unasked_goes_back_only_while_it_is_asked_for():
     met = Message(role="assistant", parts=(BY_ITSELF, Text(text="Hi.")), origin=OWN)
-    body, betas = sent(ask(HELLO, met, BYE, extras=(EDITS,)))
+    body, betas = encode_request(ask(HELLO, met, BYE, extras=(EDITS,)))
     assert body["messages"][1]["content"][0] == json.loads(UNSIGNED)
     assert betas == "compact-2026-01-12"
-    body, betas = sent(ask(HELLO, met, BYE))
+    body, betas = encode_request(ask(HELLO, met, BYE))
     assert body["messages"][1]["content"][0] == {"type": "text", "text": "They met."}
     assert betas == ""
 
 
 def test_a_reply_that_stopped_after_its_summary_is_gone_on_with():
     paused = Message(role="assistant", parts=(BY_ITSELF,), origin=OWN, stop=Stop.PAUSED)
-    body, _ = sent(ask(HELLO, paused, extras=(EDITS,)))
+    body, _ = encode_request(ask(HELLO, paused, extras=(EDITS,)))
     assert body["messages"][-1] == {"role": "assistant", "content": [json.loads(UNSIGNED)]}
 
 

@@ -43,16 +43,16 @@ def stop(index):
     return "contentBlockStop", {"contentBlockIndex": index, "p": "a"}
 
 
-def ended(reason="end_turn", **more):
+def message_stop(reason="end_turn", **more):
     return "messageStop", {"stopReason": reason, **more}
 
 
-def counted(**counts):
+def usage_metadata(**counts):
     return "metadata", {"metrics": {"latencyMs": 9}, "usage": {**COUNTS, **counts}}
 
 
-def told(*events, reason="end_turn"):
-    return stream(BEGIN, *events, ended(reason), counted())
+def stream_message(*events, reason="end_turn"):
+    return stream(BEGIN, *events, message_stop(reason), usage_metadata())
 
 
 def message(*content, reason="end_turn", **more):
@@ -136,9 +136,9 @@ SAMPLE_EVENTS = (
             stop(index),
         )
     ),
-    ended("tool_use"),
+    message_stop("tool_use"),
 )
-UNKNOWN = told(
+UNKNOWN = stream_message(
     ("tomorrow", {"x": 1}),
     start(0, tomorrow={"x": 1}),
     start(1),
@@ -172,8 +172,8 @@ RICH = (
     delta(5, image={"source": {"bytes": "YQ=="}}),
     delta(6, tomorrow={"x": 1}),
     stop(6),
-    ended("max_tokens", additionalModelResponseFields={"stop_sequence": None}),
-    counted(cacheDetails=[{"ttl": "1h", "inputTokens": 2}]),
+    message_stop("max_tokens", additionalModelResponseFields={"stop_sequence": None}),
+    usage_metadata(cacheDetails=[{"ttl": "1h", "inputTokens": 2}]),
 )
 
 
@@ -186,12 +186,12 @@ def join_pieces(pieces):
 
 
 def say(text):
-    return message({"text": text}), told(delta(0, text=text))
+    return message({"text": text}), stream_message(delta(0, text=text))
 
 
 def call(pieces, reason):
     begun = start(0, toolUse={"toolUseId": "t", "name": "look"})
-    return told(begun, *(delta(0, toolUse={"input": each}) for each in pieces), reason=reason)
+    return stream_message(begun, *(delta(0, toolUse={"input": each}) for each in pieces), reason=reason)
 
 
 def stop_because(reason, fields):
@@ -206,7 +206,7 @@ DECODE = DecodeCases(
     requests=OWN_REQUESTS,
     samples=(
         Sample(
-            body=stream(*SAMPLE_EVENTS, counted()),
+            body=stream(*SAMPLE_EVENTS, usage_metadata()),
             whole=message(
                 {"reasoningContent": {"reasoningText": {"text": "hmm", "signature": "sig"}}},
                 {"text": "Let me look."},
@@ -239,7 +239,7 @@ DECODE = DecodeCases(
                     )
                 ),
             ),
-            tail=len(stream(counted())),
+            tail=len(stream(usage_metadata())),
         ),
     ),
     say=say,
@@ -248,7 +248,7 @@ DECODE = DecodeCases(
         encode_event("contentBlockDelta", b'{"contentBlockIndex":0,"delta":{"text":"%b"}}' % half)
         for half in (b"X", b"\\ud83d", b"\\ude00")
     )
-    + stream(ended()),
+    + stream(message_stop()),
     partial=stream(BEGIN, delta(0, text="half a")),
     arguments=[
         ([call([], "tool_use"), call(["", ""], "tool_use"), message({"toolUse": USED})], "{}"),
@@ -280,13 +280,16 @@ DECODE = DecodeCases(
     ],
     counts=[
         (
-            [stream(BEGIN, ended(), counted(**CACHED)), message(usage={**COUNTS, **CACHED})],
+            [stream(BEGIN, message_stop(), usage_metadata(**CACHED)), message(usage={**COUNTS, **CACHED})],
             Usage(input=11, cache_read=7, cache_write=5, output=5, cache_write_1h=2),
         ),
         ([message(usage=None)], Usage(incomplete=True)),
         ([message(usage={"inputTokens": -1, "outputTokens": True})], Usage()),
-        ([stream(BEGIN, ended()), stream(BEGIN, ended(), counted())[:-1]], Usage(incomplete=True)),
-        ([stream(BEGIN, counted(), ended())], Usage(input=11, output=5)),
+        (
+            [stream(BEGIN, message_stop()), stream(BEGIN, message_stop(), usage_metadata())[:-1]],
+            Usage(incomplete=True),
+        ),
+        ([stream(BEGIN, usage_metadata(), message_stop())], Usage(input=11, output=5)),
     ],
     same={
         "unknown": (
@@ -308,7 +311,7 @@ DECODE = DecodeCases(
         ),
         "bytes in pieces": (
             [
-                told(
+                stream_message(
                     *(delta(0, reasoningContent={"redactedContent": piece}) for piece in PIECES),
                     start(1, image={"format": "png"}),
                     *(delta(1, image={"source": {"bytes": piece}}) for piece in PIECES),
@@ -320,7 +323,11 @@ DECODE = DecodeCases(
             ),
         ),
         "begun again": (
-            [stream(BEGIN, delta(0, text="no"), BEGIN, delta(0, text="yes"), ended(), counted())],
+            [
+                stream(
+                    BEGIN, delta(0, text="no"), BEGIN, delta(0, text="yes"), message_stop(), usage_metadata()
+                )
+            ],
             (Text(text="yes"),),
         ),
     },
@@ -343,10 +350,10 @@ DECODE = DecodeCases(
         (b'{"__type":"a.b#ThrottlingException","message":"slow"}', "rate_limited"),
         (stream(BEGIN), "cut"),
         (stream(BEGIN, delta(0, text="x"), stop(0)), "cut"),
-        (stream(BEGIN, delta(0, text="x"), stop(0), counted()), "cut"),
+        (stream(BEGIN, delta(0, text="x"), stop(0), usage_metadata()), "cut"),
         (stream(BEGIN)[:-3], "cut"),
-        (stream(BEGIN) + encode_event("contentBlockDelta", b"{broken") + stream(ended()), "garbled"),
-        (stream(BEGIN) + encode_event("contentBlockDelta", b"[]") + stream(ended()), "garbled"),
+        (stream(BEGIN) + encode_event("contentBlockDelta", b"{broken") + stream(message_stop()), "garbled"),
+        (stream(BEGIN) + encode_event("contentBlockDelta", b"[]") + stream(message_stop()), "garbled"),
         (stream(BEGIN, delta(3, toolUse={"input": "{"})), "garbled"),
         (stream(BEGIN, ("contentBlockDelta", {"delta": {"text": "x"}})), "garbled"),
         (
@@ -354,14 +361,14 @@ DECODE = DecodeCases(
                 BEGIN,
                 delta(0, reasoningContent={"redactedContent": "!"}),
                 delta(0, reasoningContent={"redactedContent": "a"}),
-                ended(),
+                message_stop(),
             ),
             "garbled",
         ),
-        (stream(BEGIN)[:20] + b"x" + stream(BEGIN, ended())[21:], "garbled"),
+        (stream(BEGIN)[:20] + b"x" + stream(BEGIN, message_stop())[21:], "garbled"),
     ],
     after_end=(
-        stream(BEGIN, delta(0, text="x"), ended()),
+        stream(BEGIN, delta(0, text="x"), message_stop()),
         (
             stream(delta(0, text="y")),
             stream(BEGIN),
@@ -373,7 +380,9 @@ DECODE = DecodeCases(
     deltas={
         "words": (
             lambda count: slice_body(
-                stream(BEGIN, delta(0, text="")) + stream(delta(0, text=" hi")) * count + stream(ended())
+                stream(BEGIN, delta(0, text=""))
+                + stream(delta(0, text=" hi")) * count
+                + stream(message_stop())
             ),
             " hi",
         )

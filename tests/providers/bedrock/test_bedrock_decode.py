@@ -7,12 +7,12 @@ from tests.providers.bedrock.bedrock_replies import (
     ORIGIN,
     WIRE,
     delta,
-    ended,
     message,
+    message_stop,
     start,
     stop,
     stream,
-    told,
+    stream_message,
 )
 
 
@@ -26,7 +26,7 @@ def test_a_citation_applies_to_its_text_wherever_it_arrives():
             delta(0, text=next(words)) if each == "w" else delta(0, citation={"title": next(titles)})
             for each in order
         ]
-        reply, deltas = WIRE.decode(told(*events))
+        reply, deltas = WIRE.decode(stream_message(*events))
         assert reply.parts == (cited,)
         assert "".join(delta.text for delta in deltas) == "twenty days"
     whole = message({"citationsContent": {"citations": [{"title": "a"}, {"title": "b"}],
@@ -38,7 +38,7 @@ def test_calls_of_the_providers_own_tools_are_kept_and_not_run():
     used = {"name": "code", "toolUseId": "s", "type": "server_tool_use"}
     found = {"status": "success", "toolUseId": "s", "type": "code_result"}
     reply, deltas = WIRE.decode(
-        told(
+        stream_message(
             start(0, toolUse=used),
             delta(0, toolUse={"input": '{"q":'}),
             delta(0, toolUse={"input": "1}"}),
@@ -76,7 +76,7 @@ def test_nulls_unknown_members_and_numbers_with_a_point_hide_nothing():
         start(1.0, toolUse={"toolUseId": "t", "name": "a"}),
         delta(1.0, text=None, toolUse={"input": "{}"}),
         stop(1.0),
-        ended("tool_use"),
+        message_stop("tool_use"),
     )
     reply, deltas = WIRE.decode(odd)
     assert reply.parts == (Text(text="Hello"), ToolCall(id="", name="a", arguments="{}", wire_id="t"))

@@ -40,13 +40,13 @@ def test_model_and_delivery_are_in_the_path_and_only_the_model_in_the_digest():
     assert dict(other.headers) == {"content-type": "application/json"}
 
 
-def spoken(**fields):
+def model_with_dialect(**fields):
     """The model, at an endpoint with a dialect."""
     return replace(MODEL, endpoint=replace(ENDPOINT, dialect=json.dumps(fields)))
 
 
 def test_settings_go_where_the_dialect_says():
-    model = spoken(
+    model = model_with_dialect(
         mode_at="additionalModelRequestFields.reasoningConfig.type",
         effort_at="additionalModelRequestFields.reasoningConfig.maxReasoningEffort",
         budget_at="",
@@ -72,7 +72,7 @@ def test_settings_go_where_the_dialect_says():
 
 
 @pytest.mark.parametrize("dialect", ['{"mod_at":""}', "{", '{"result_status":"no"}', "[]"])
-def test_a_dialect_nobody_speaks_is_refused(dialect):
+def test_an_unknown_dialect_is_refused(dialect):
     model = replace(MODEL, endpoint=replace(ENDPOINT, dialect=dialect))
     with pytest.raises(MisuseError, match="effort_at"):
         CODEC.encode(ask(user("hi"), model=model))
@@ -112,7 +112,7 @@ def test_call_nothing_leaves_the_tools_declared_or_throws_the_models_own_switch(
         asked = replace(request, messages=messages)
         assert sent(asked) == sent(replace(asked, tool_choice=ToolChoice()))
     assert any("tool choice 'none' was left out" in note for note in CODEC.list_losses(request))
-    able = spoken(no_calls='{"additionalModelRequestFields":{"tool_choice":{"type":"none"}}}')
+    able = model_with_dialect(no_calls='{"additionalModelRequestFields":{"tool_choice":{"type":"none"}}}')
     body = sent(replace(request, model=able))
     assert body["toolConfig"]["tools"][0]["toolSpec"]["name"] == "look"
     assert body["additionalModelRequestFields"] == {"tool_choice": {"type": "none"}}
@@ -147,7 +147,7 @@ def test_the_user_begins():
     assert turns[0]["content"][0]["text"].strip()
 
 
-def answered(turns):
+def list_result_statuses(turns):
     return [
         [(block["toolResult"]["toolUseId"], block["toolResult"].get("status")) for block in turn["content"]
          if "toolResult" in block]
@@ -158,20 +158,24 @@ def answered(turns):
 def test_every_call_is_answered_once_where_the_wire_wants_it():
     lost = "error"
     two = (user("go"), assistant(call("c1", "t1"), call("c2", "t2")))
-    assert answered(written(*two)) == [[], [], [("t1", lost), ("t2", lost)]]
-    assert answered(written(*two, results(answer("c2", "x")))) == [[], [], [("t2", None), ("t1", lost)]]
+    assert list_result_statuses(written(*two)) == [[], [], [("t1", lost), ("t2", lost)]]
+    assert list_result_statuses(written(*two, results(answer("c2", "x")))) == [
+        [],
+        [],
+        [("t2", None), ("t1", lost)],
+    ]
     split = written(*two, results(answer("c2", "x")), results(answer("c1", "x")), assistant("so"))
-    assert answered(split) == [[], [], [("t2", None), ("t1", None)], []]
+    assert list_result_statuses(split) == [[], [], [("t2", None), ("t1", None)], []]
     spoke = written(*two, results(answer("c1", "x")), user("stop"), results(answer("c2", "late")))
-    assert answered(spoke) == [[], [], [("t1", None), ("t2", lost)]]
+    assert list_result_statuses(spoke) == [[], [], [("t1", None), ("t2", lost)]]
     assert spoke[2]["content"][-1] == {"text": "stop"}
     went_on = written(*two, assistant("never mind"), user("ok"))
     assert [turn["role"] for turn in went_on] == ["user", "assistant", "user", "assistant", "user"]
-    assert answered(went_on) == [[], [], [("t1", lost), ("t2", lost)], [], []]
+    assert list_result_statuses(went_on) == [[], [], [("t1", lost), ("t2", lost)], [], []]
     between = written(*two, Message(role="system", parts=(Text(text="Be brief."),)), user("ok"))
     assert [turn["role"] for turn in between] == ["user", "assistant", "user"]
     assert [block["text"] for block in between[2]["content"][2:]] == [OPERATOR_PREFIX, "Be brief.", "ok"]
-    assert answered(between)[2] == [("t1", lost), ("t2", lost)]
+    assert list_result_statuses(between)[2] == [("t1", lost), ("t2", lost)]
     orphans = written(
         user("go"),
         results(answer("c9", "who?")),
@@ -179,21 +183,21 @@ def test_every_call_is_answered_once_where_the_wire_wants_it():
         results(answer("c1", "x"), answer("c1", "again")),
         results(answer("c1", "thrice")),
     )
-    assert answered(orphans) == [[], [], [("t1", None)]]
+    assert list_result_statuses(orphans) == [[], [], [("t1", None)]]
 
 
 def test_a_silent_model_and_repeated_ids_leave_no_call_open():
     two = (user("go"), assistant(call("c1", "t1"), call("c2", "t2")), results(answer("c1", "x")))
     silent = written(*two, assistant(" "), user("well?"))
-    assert answered(silent) == [[], [], [("t1", None), ("t2", "error")]]
+    assert list_result_statuses(silent) == [[], [], [("t1", None), ("t2", "error")]]
     late = written(*two, assistant(" "), results(answer("c2", "y")))
-    assert answered(late) == [[], [], [("t1", None), ("t2", None)]]
+    assert list_result_statuses(late) == [[], [], [("t1", None), ("t2", None)]]
     same = written(
         user("go"),
         assistant(call("c1", "t1"), call("c1", "t2")),
         results(answer("c1", "x"), answer("c1", "y")),
     )
-    assert answered(same) == [[], [], [("t1", None), ("t2", None)]]
+    assert list_result_statuses(same) == [[], [], [("t1", None), ("t2", None)]]
 
 
 def test_a_result_that_comes_takes_the_place_of_the_lost_one_without_moving_a_byte():
@@ -222,7 +226,7 @@ def test_ids_are_the_providers_where_they_are_legal_and_new():
         block["toolUse"]["toolUseId"] for turn in turns for block in turn["content"] if "toolUse" in block
     ]
     assert called == ["a.b:1", "c2", "c3", "c4", "c5", "c6", "x" * 64, "x" * 62 + "_2"]
-    assert [pair[0] for turn in answered(turns) for pair in turn] == called
+    assert [pair[0] for turn in list_result_statuses(turns) for pair in turn] == called
 
 
 def test_a_turn_does_not_end_in_reasoning():
@@ -251,7 +255,7 @@ def test_natives_go_out_again_to_their_own_model_only():
         assert foreign[2]["toolUse"] == {"toolUseId": "c1", "name": "look", "input": {}}
 
 
-def test_the_same_line_is_written_anew_for_another_model():
+def test_the_same_conversation_is_rewritten_for_another_model():
     kept = CODEC.new_history()
     request = ask(user("x"), assistant(SIGNED, "so"), user("y"))
     mine = CODEC.encode(request, kept).body
@@ -264,7 +268,7 @@ def test_the_same_line_is_written_anew_for_another_model():
 def test_a_failed_call_says_so_by_its_status_or_in_words():
     line = (user("x"), assistant(call("c1")), results(answer("c1", "no", outcome="timeout")))
     assert written(*line)[2]["content"][0]["toolResult"]["status"] == "error"
-    told = written(*line, model=spoken(result_status=False))[2]["content"][0]["toolResult"]
+    told = written(*line, model=model_with_dialect(result_status=False))[2]["content"][0]["toolResult"]
     assert told == {"toolUseId": "c1", "content": [{"text": "[error: timeout]"}, {"text": "no"}]}
 
 

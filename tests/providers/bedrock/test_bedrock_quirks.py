@@ -1,6 +1,7 @@
 """Oddities of real streams and of gateways in front of them: each gives the reply of the clean stream."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.usage import Usage
 from tests.providers.bedrock.bedrock_replies import HERE, WIRE, stream
 
-CLEAN = [
+CLEAN: list[Any] = [
     ("messageStart", {"role": "assistant"}),
     ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "hm"}}}),
     ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"signature": "sig"}}}),
@@ -40,19 +41,19 @@ REPLY = Reply(
 )
 
 
-def told(events):
+def join_events(events):
     return stream(*events)
 
 
-def without(*names):
+def drop_events(*names):
     return [(name, event) for name, event in CLEAN if name not in names]
 
 
-def inserted(at, *events):
+def insert_events(at, *events):
     return [*CLEAN[:at], *events, *CLEAN[at:]]
 
 
-def changed(at, event):
+def replace_event(at, event):
     return [*CLEAN[:at], (CLEAN[at][0], event), *CLEAN[at + 1 :]]
 
 
@@ -74,41 +75,47 @@ WITH_CHARSET = [
 ]
 
 QUIRKS = {
-    "padding in every event": told([(name, {**event, "p": "abcdefgh"}) for name, event in CLEAN]),
-    "no messageStart": told(without("messageStart")),
-    "no contentBlockStop": told(without("contentBlockStop")),
-    "an empty start for words": told(inserted(4, start(1))),
-    "a null start for words": told(
-        inserted(4, ("contentBlockStart", {"contentBlockIndex": 1, "start": None}))
+    "padding in every event": join_events([(name, {**event, "p": "abcdefgh"}) for name, event in CLEAN]),
+    "no messageStart": join_events(drop_events("messageStart")),
+    "no contentBlockStop": join_events(drop_events("contentBlockStop")),
+    "an empty start for words": join_events(insert_events(4, start(1))),
+    "a null start for words": join_events(
+        insert_events(4, ("contentBlockStart", {"contentBlockIndex": 1, "start": None}))
     ),
-    "counts before the end": told([*CLEAN[:-2], CLEAN[-1], CLEAN[-2]]),
-    "input that begins with nothing": told(
-        inserted(8, ("contentBlockDelta", {"contentBlockIndex": 2, "delta": {"toolUse": {"input": ""}}}))
+    "counts before the end": join_events([*CLEAN[:-2], CLEAN[-1], CLEAN[-2]]),
+    "input that begins with nothing": join_events(
+        insert_events(8, ("contentBlockDelta", {"contentBlockIndex": 2, "delta": {"toolUse": {"input": ""}}}))
     ),
-    "input in a start that is replaced": told(
-        changed(
+    "input in a start that is replaced": join_events(
+        replace_event(
             7, {"contentBlockIndex": 2, "start": {"toolUse": {"toolUseId": "t", "name": "look", "input": {}}}}
         )
     ),
-    "a call with a type": told(changed(7, {"contentBlockIndex": 2, "start": {"toolUse": TYPED}})),
-    "nulls beside what is said": told(
-        changed(4, {"contentBlockIndex": 1, "delta": {"text": "To", "toolUse": None}, "role": None})
+    "a call with a type": join_events(
+        replace_event(7, {"contentBlockIndex": 2, "start": {"toolUse": TYPED}})
     ),
-    "words that say nothing": told(
-        inserted(5, ("contentBlockDelta", {"contentBlockIndex": 1, "delta": {"text": ""}}))
+    "nulls beside what is said": join_events(
+        replace_event(4, {"contentBlockIndex": 1, "delta": {"text": "To", "toolUse": None}, "role": None})
     ),
-    "counts twice under two names": told(
-        changed(11, {"usage": {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5, **TWICE}})
+    "words that say nothing": join_events(
+        insert_events(5, ("contentBlockDelta", {"contentBlockIndex": 1, "delta": {"text": ""}}))
     ),
-    "counts without metrics": told(changed(11, {"usage": {"inputTokens": 3, "outputTokens": 2}})),
-    "an event nobody knows": told(inserted(6, ("ping", {}), ("contentBlockNews", {"contentBlockIndex": 1}))),
-    "an event without a payload": told(CLEAN[:6])
+    "counts twice under two names": join_events(
+        replace_event(11, {"usage": {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5, **TWICE}})
+    ),
+    "counts without metrics": join_events(
+        replace_event(11, {"usage": {"inputTokens": 3, "outputTokens": 2}})
+    ),
+    "an event nobody knows": join_events(
+        insert_events(6, ("ping", {}), ("contentBlockNews", {"contentBlockIndex": 1}))
+    ),
+    "an event without a payload": join_events(CLEAN[:6])
     + encode_frame([(":event-type", "ping")], b"")
-    + told(CLEAN[6:]),
-    "headers in another order": told(CLEAN[:10])
+    + join_events(CLEAN[6:]),
+    "headers in another order": join_events(CLEAN[:10])
     + encode_frame(WITH_CHARSET, json.dumps(CLEAN[10][1]).encode())
-    + told(CLEAN[11:]),
-    "numbers that do not begin at nought": told(
+    + join_events(CLEAN[11:]),
+    "numbers that do not begin at nought": join_events(
         [
             (name, {**event, "contentBlockIndex": event["contentBlockIndex"] * 3 + 5})
             if "contentBlockIndex" in event
@@ -116,11 +123,11 @@ QUIRKS = {
             for name, event in CLEAN
         ]
     ),
-    "an attempt that was given up": told([*CLEAN[:6], *CLEAN]),
+    "an attempt that was given up": join_events([*CLEAN[:6], *CLEAN]),
     "blank space around JSON": b"".join(
         encode_event(name, b"  " + json.dumps(event, indent=1).encode() + b"\n") for name, event in CLEAN
     ),
-    "more after the end": told(
+    "more after the end": join_events(
         [*CLEAN, ("messageStart", {}), ("contentBlockStop", {"contentBlockIndex": 9})]
     ),
     "the whole reply where a stream was asked for": WIRE.server.encode_reply(REPLY, stream=False).frames[0],
@@ -138,5 +145,5 @@ def test_the_reply_is_that_of_the_clean_stream(name, headers):
 
 
 def test_the_clean_stream_is_clean():
-    reply, deltas = WIRE.decode(told(CLEAN))
+    reply, deltas = WIRE.decode(join_events(CLEAN))
     assert (reply, len(deltas)) == (REPLY, 5)

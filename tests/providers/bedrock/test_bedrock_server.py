@@ -23,11 +23,11 @@ def turn(role, *content):
     return {"role": role, "content": list(content)}
 
 
-def used(call_id, **input_):
+def tool_use(call_id, **input_):
     return {"toolUse": {"toolUseId": call_id, "name": "a", "input": input_}}
 
 
-def found(call_id, *content, **more):
+def tool_result(call_id, *content, **more):
     return {"toolResult": {"toolUseId": call_id, "content": list(content), **more}}
 
 
@@ -35,9 +35,9 @@ def test_results_beside_words_become_two_messages_and_find_their_calls():
     request = read(
         {
             "messages": [
-                turn("assistant", used("t", n=1), used("t", n=2)),
-                turn("user", *(found("t", {"text": str(n)}) for n in (1, 2, 3)), {"text": "go on"}),
-                turn("user", {"text": "first"}, found("t", {"text": "4"})),
+                turn("assistant", tool_use("t", n=1), tool_use("t", n=2)),
+                turn("user", *(tool_result("t", {"text": str(n)}) for n in (1, 2, 3)), {"text": "go on"}),
+                turn("user", {"text": "first"}, tool_result("t", {"text": "4"})),
             ]
         }
     )
@@ -55,8 +55,8 @@ def test_words_of_every_kind_can_be_read_by_anybody():
             "messages": [
                 turn("user", {"guardContent": {"text": {"text": "g"}}}, {"document": {
                     "name": "d", "format": "txt", "source": {"content": [{"text": "a"}, {"text": "b"}]}}}),
-                turn("assistant", used("t1"), {"citationsContent": {"content": [{"text": "c"}], "citations": []}}),
-                turn("user", found("t1", {"json": {"x": 1}},
+                turn("assistant", tool_use("t1"), {"citationsContent": {"content": [{"text": "c"}], "citations": []}}),
+                turn("user", tool_result("t1", {"json": {"x": 1}},
                                    {"searchResult": {"source": "u", "title": "v", "content": [{"text": "w"}]}})),
             ],
         }
@@ -75,9 +75,9 @@ def test_what_has_no_place_survives():
         "system": [{"text": "s"}, POINT, {"text": "t"}, POINT],
         "messages": [
             turn("user", {"document": document}, {"text": "\n"}, POINT, {"text": "x"}, POINT),
-            turn("assistant", {"toolUse": {**used("t1")["toolUse"], "type": "server_tool_use"}},
-                 found("t1", {"json": {}}, type="r"), used("t2")),
-            turn("user", found("t2", {"text": "y"}), POINT, {"text": "z"}),
+            turn("assistant", {"toolUse": {**tool_use("t1")["toolUse"], "type": "server_tool_use"}},
+                 tool_result("t1", {"json": {}}, type="r"), tool_use("t2")),
+            turn("user", tool_result("t2", {"text": "y"}), POINT, {"text": "z"}),
             turn("system", {"toolAddition": {"tool": {"name": "b"}}}),
             turn("user", {"guardContent": {"image": {"format": "png", "source": {"bytes": "aGk="}}}}),
         ],

@@ -27,7 +27,7 @@ def text(said, **more):
     return {"text": said, **more}
 
 
-def called(name, args=None, **more):
+def function_call(name, args=None, **more):
     return {"functionCall": {"name": name, **({} if args is None else {"args": args})}, **more}
 
 
@@ -40,11 +40,11 @@ def message(*parts, **more):
     return json.dumps(chunk(*parts, **more), ensure_ascii=False).encode()
 
 
-def streamed(*chunks, **more):
+def decode_stream(*chunks, **more):
     return WIRE.decode(stream(*chunks), **more)
 
 
-def whole(*parts, **more):
+def decode_message(*parts, **more):
     return WIRE.decode(message(*parts, **more))[0]
 
 
@@ -135,8 +135,8 @@ CHUNKS = [
     chunk(text("h", thought=True), counts={"promptTokenCount": 3}),
     chunk(text("m\n", thought=True)),
     chunk(text("Ich "), text("rufe — ")),
-    chunk(called("a", {"city": "Tōkyō"}, thoughtSignature="c2ln")),
-    chunk(called("b", {"x": [1, {"y": '"'}]}), called("c")),
+    chunk(function_call("a", {"city": "Tōkyō"}, thoughtSignature="c2ln")),
+    chunk(function_call("b", {"x": [1, {"y": '"'}]}), function_call("c")),
     chunk(text("", thoughtSignature="ZW5k"), finish="STOP", counts=COUNTS),
 ]
 CALLS = (
@@ -157,7 +157,7 @@ ANSWER = Reply(
     usage=Usage(input=3, output=9),
 )
 BY_VALUE = stream(
-    chunk(text("ok")), *map(chunk, PIECES), chunk(called("now")), *(chunk(each) for each in [called("b"), {"functionCall": {}}]),
+    chunk(text("ok")), *map(chunk, PIECES), chunk(function_call("now")), *(chunk(each) for each in [function_call("b"), {"functionCall": {}}]),
     chunk(finish="STOP"),
 )  # fmt: skip
 BUILT = (
@@ -265,7 +265,7 @@ DECODE = DecodeCases(
     partial=stream(chunk(text("half a"))),
     arguments=[
         ([CALLED % SPELLED.encode(), b"data: " + CALLED % SPELLED.encode() + b"\r\n\r\n"], SPELLED),
-        ([message(called("a"), finish="STOP")], "{}"),
+        ([message(function_call("a"), finish="STOP")], "{}"),
         ([stream(*map(chunk, PIECES[:3]), chunk(finish="STOP"))], '{"items":[{"name":"apple"}]'),
     ],
     stops=[

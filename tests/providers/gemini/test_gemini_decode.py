@@ -10,7 +10,16 @@ from bridle.values.errors import Failure
 from bridle.values.message import Opaque, Reasoning, Reply, Stop, Text
 from bridle.values.request import ToolSpec
 from bridle.values.result import CallReady, ToolCallDelta
-from tests.providers.gemini.gemini_replies import PIECES, WIRE, called, chunk, stream, streamed, text, whole
+from tests.providers.gemini.gemini_replies import (
+    PIECES,
+    WIRE,
+    chunk,
+    decode_message,
+    decode_stream,
+    function_call,
+    stream,
+    text,
+)
 from tests.providers.kit.decode_kit import damage_bytes
 from tests.suite.campaign import list_seeds
 from tests.wire.wire import corpus
@@ -18,12 +27,12 @@ from tests.wire.wire import corpus
 
 def test_a_call_keeps_its_signature_and_its_id():
     signed = {"functionCall": {"id": "x1", "name": "a", "args": {}}, "thoughtSignature": "c2ln"}
-    (call,) = whole(signed, finish="STOP").calls
+    (call,) = decode_message(signed, finish="STOP").calls
     assert (call.wire_id, call.native) == ("x1", '{"thoughtSignature":"c2ln"}')
 
 
 def test_id_and_model_of_a_reply_may_come_with_any_chunk():
-    reply, _ = streamed(
+    reply, _ = decode_stream(
         chunk(text("Hel")),
         chunk(text("lo"), responseId="r1", modelVersion="gemini-x-001"),
         chunk(finish="STOP"),
@@ -33,7 +42,7 @@ def test_id_and_model_of_a_reply_may_come_with_any_chunk():
 
 def test_words_after_a_reason_to_stop_still_count():
     """One generation stops halfway while its own code runs, another repeats the reason with every piece."""
-    reply, _ = streamed(
+    reply, _ = decode_stream(
         chunk(text("a"), finish="STOP"), chunk(text("b")), chunk(text("c"), finish="RECITATION")
     )
     assert reply.text == "abc"
@@ -44,17 +53,17 @@ def test_only_the_first_candidate_is_read():
     both["candidates"][1]["index"] = 1
     assert WIRE.decode(json.dumps(both).encode())[0].text == "a"
     second = chunk(text("x"), candidate={"index": 1})
-    assert streamed(second, chunk(text("a"), finish="STOP"), second)[0].text == "a"
+    assert decode_stream(second, chunk(text("a"), finish="STOP"), second)[0].text == "a"
 
 
 def test_a_result_is_not_the_models_to_say():
     said = {"functionResponse": {"name": "a", "response": {"output": "x"}, "parts": 7}}
-    reply = whole(said, finish="STOP")
+    reply = decode_message(said, finish="STOP")
     assert [(type(part), part.kind) for part in reply.parts] == [(Opaque, "functionResponse")]
 
 
 def test_a_reply_spread_over_lines_has_the_arguments_of_one_that_is_not():
-    body = chunk(called("a", {"city": "New\nYork ", "n": [1, {"x": 2}]}), finish="STOP")
+    body = chunk(function_call("a", {"city": "New\nYork ", "n": [1, {"x": 2}]}), finish="STOP")
     on_one_line = json.dumps(body, separators=(",", ": ")).encode()
     assert WIRE.decode(json.dumps(body, indent=2).encode())[0] == WIRE.decode(on_one_line)[0]
     assert WIRE.decode(on_one_line)[0].calls[0].arguments == '{"city": "New\\nYork ","n": [1,{"x": 2}]}'
@@ -66,7 +75,9 @@ def test_names_come_back_as_the_tools_have_them():
     declared = json.loads(WIRE.codec.encode(request).body)["tools"][0]["functionDeclarations"]
     sent_name = declared[0]["name"]
     assert sent_name.isascii()
-    body = stream(chunk(called(sent_name), called("plain"), called("other"), finish="STOP"))
+    body = stream(
+        chunk(function_call(sent_name), function_call("plain"), function_call("other"), finish="STOP")
+    )
     reply, deltas = WIRE.decode(body, request=request)
     assert [call.name for call in reply.calls] == ["größe", "plain", "other"]
     assert [delta.name for delta in deltas if isinstance(delta, ToolCallDelta)] == ["größe", "plain", "other"]
@@ -83,17 +94,19 @@ def parses(arguments):
 
 def test_a_call_whose_end_never_came_is_not_valid():
     for count in range(1, len(PIECES)):
-        reply, deltas = streamed(*map(chunk, PIECES[:count]), chunk(finish="MAX_TOKENS"))
+        reply, deltas = decode_stream(*map(chunk, PIECES[:count]), chunk(finish="MAX_TOKENS"))
         assert reply.stop is Stop.LENGTH
         assert deltas == []
         assert not parses(reply.calls[0].arguments)
-    reply, _ = streamed(*map(chunk, PIECES[:3]), chunk(called("now", {"a": 1})), chunk(finish="STOP"))
+    reply, _ = decode_stream(
+        *map(chunk, PIECES[:3]), chunk(function_call("now", {"a": 1})), chunk(finish="STOP")
+    )
     assert reply.calls[0].arguments == '{"items":[{"name":"apple"}]'
     assert json.loads(reply.calls[1].arguments) == {"a": 1}
 
 
 def test_a_paused_reply_keeps_the_token_to_go_on_with():
-    reply, _ = streamed(
+    reply, _ = decode_stream(
         chunk(text("a"), candidate={"continuationToken": "b25l"}),
         chunk(text("b"), candidate={"continuationToken": "dHdv"}, finish="CONTINUATION"),
     )
@@ -102,21 +115,21 @@ def test_a_paused_reply_keeps_the_token_to_go_on_with():
         Text(text="ab"),
         Opaque(kind="continuation", native='{"continuationToken":"dHdv"}'),
     )
-    done, _ = streamed(chunk(text("a"), candidate={"continuationToken": "b25l"}), chunk(finish="STOP"))
+    done, _ = decode_stream(chunk(text("a"), candidate={"continuationToken": "b25l"}), chunk(finish="STOP"))
     assert done.parts == (Text(text="a"),)
 
 
 def test_sources_are_kept_beside_what_they_are_for():
     found = {"groundingMetadata": {"webSearchQueries": ["q"]}, "citationMetadata": {}}
-    reply, _ = streamed(chunk(text("a")), chunk(text("b"), finish="STOP", candidate=found))
+    reply, _ = decode_stream(chunk(text("a")), chunk(text("b"), finish="STOP", candidate=found))
     kept = Opaque(
         kind="candidate.fields",
         native='{"groundingMetadata":{"webSearchQueries":["q"]}}',
         text="[search: q]",
     )
     assert reply.parts == (Text(text="ab"), kept)
-    assert whole(finish="STOP", candidate=found).parts == ()
-    thought = whole(
+    assert decode_message(finish="STOP", candidate=found).parts == ()
+    thought = decode_message(
         text("hm", thought=True), text("", thoughtSignature="eA=="), finish="STOP", candidate=found
     )
     assert not any(isinstance(part, Opaque) for part in thought.parts)
@@ -132,7 +145,7 @@ def test_sources_are_kept_beside_what_they_are_for():
     ],
 )
 def test_different_searches_count_and_places_have_an_unknown_price(grounding, searches, terms):
-    usage = whole(text("a"), finish="STOP", candidate={"groundingMetadata": grounding}).usage
+    usage = decode_message(text("a"), finish="STOP", candidate={"groundingMetadata": grounding}).usage
     assert (usage.searches, usage.terms) == (searches, terms)
 
 
@@ -144,7 +157,7 @@ def test_an_empty_thought_without_a_signature_is_dropped_for_a_recorded_reason(e
     def told(*parts):
         chunks = [chunk(part) for part in parts] if split else [chunk(*parts)]
         chunks[-1]["candidates"][0]["finishReason"] = "STOP"
-        reply, _ = streamed(*chunks) if split else WIRE.decode(json.dumps(chunks[0]).encode())
+        reply, _ = decode_stream(*chunks) if split else WIRE.decode(json.dumps(chunks[0]).encode())
         return reply.parts, [words.partition(" was dropped")[0] for words in reply.dropped_parts]
 
     lost = ["an empty thought without a signature"]
@@ -156,7 +169,7 @@ def test_an_empty_thought_without_a_signature_is_dropped_for_a_recorded_reason(e
     assert told(text("Hm.", thought=True), empty, text("One.")) == ((thought, Text(text="One.")), [])
     signed = Reasoning(text="", signature="c2ln")
     assert told({**empty, "thoughtSignature": "c2ln"}, text("One.")) == ((signed, Text(text="One.")), [])
-    call = called("look", {"at": 1}, thoughtSignature="c2ln")
+    call = function_call("look", {"at": 1}, thoughtSignature="c2ln")
     parts, dropped = told(empty, call)
     assert ([part.name for part in parts], dropped) == (["look"], lost)
 
@@ -179,7 +192,7 @@ def test_an_empty_thought_without_a_signature_is_dropped_for_a_recorded_reason(e
     ],
 )
 def test_odd_pieces_are_passed_over(odd):
-    reply, _ = streamed(chunk(text("a")), odd, chunk(text("b"), finish="STOP"))
+    reply, _ = decode_stream(chunk(text("a")), odd, chunk(text("b"), finish="STOP"))
     assert reply.text == "ab"
     assert reply.stop is Stop.DONE
 

@@ -88,7 +88,7 @@ def test_extras_that_cannot_be_sent_say_so(extra, words):
 # Tools
 
 
-def test_native_tools_go_where_they_belong_and_foreign_ones_are_declared_anew():
+def test_native_tools_are_placed_natively_and_foreign_ones_are_declared_as_functions():
     old = '{"name":"old","parameters":{"type":"OBJECT"}}'
     specs = (
         ToolSpec(name="old", native=old),

@@ -241,7 +241,7 @@ def test_a_result_may_hold_a_picture():
 # Going on with a paused reply
 
 
-def paused(text, token):
+def paused_reply(text, token):
     held = Opaque(kind="continuation", native=json.dumps({"continuationToken": token}))
     return assistant(text, held, stop=Stop.PAUSED)
 
@@ -249,16 +249,16 @@ def paused(text, token):
 def test_a_paused_reply_is_gone_on_with_by_its_token():
     """The same question again, and the token of the last pause, which stands for all that was said."""
     question = sent(ask(user("write"), max_tokens=5))
-    assert sent(ask(user("write"), paused("one ", "dG9r"), max_tokens=5)) == {
+    assert sent(ask(user("write"), paused_reply("one ", "dG9r"), max_tokens=5)) == {
         **question,
         "continuationToken": "dG9r",
     }
-    twice = sent(ask(user("write"), paused("one ", "dG9r"), paused("two ", "dG9s"), max_tokens=5))
+    twice = sent(ask(user("write"), paused_reply("one ", "dG9r"), paused_reply("two ", "dG9s"), max_tokens=5))
     assert twice == {**question, "continuationToken": "dG9s"}
 
 
 def test_the_loop_goes_on_with_a_paused_reply_by_itself():
-    reply = Reply(parts=paused("one ", "dG9r").parts, stop=Stop.PAUSED, origin=OWN)
+    reply = Reply(parts=paused_reply("one ", "dG9r").parts, stop=Stop.PAUSED, origin=OWN)
     state = State()
     for event in (
         e.Configured(settings=Settings(model=MODEL), session="s"),
@@ -275,7 +275,7 @@ def test_the_loop_goes_on_with_a_paused_reply_by_itself():
 
 
 def test_a_reply_that_was_gone_on_with_is_history_like_any_other():
-    line = (user("write"), paused("one ", "dG9r"), assistant("two"), user("thanks"))
+    line = (user("write"), paused_reply("one ", "dG9r"), assistant("two"), user("thanks"))
     body = sent(ask(*line))
     assert "continuationToken" not in body
     assert body["contents"][1] == {"role": "model", "parts": [{"text": "one "}, {"text": "two"}]}
@@ -288,7 +288,7 @@ def test_a_reply_that_was_gone_on_with_is_history_like_any_other():
 
 def test_a_token_is_not_for_another_endpoint():
     away = replace(MODEL, endpoint=replace(ENDPOINT, name="there"))
-    body = sent(ask(user("write"), paused("one", "dG9r"), model=away))
+    body = sent(ask(user("write"), paused_reply("one", "dG9r"), model=away))
     assert "continuationToken" not in body
     assert body["contents"][1]["parts"] == [{"text": "one"}]
 

@@ -36,7 +36,7 @@ def events(pieces, separator="\r\n\r\n", lead="data: "):
     return "".join(f"{lead}{json.dumps(each)}{separator}" for each in pieces).encode()
 
 
-def changed(change):
+def change_chunks(change):
     return [change(json.loads(json.dumps(each))) for each in CLEAN]
 
 
@@ -45,11 +45,11 @@ def with_last(*pieces):
 
 
 def with_each(**fields):
-    return changed(lambda each: {**each, **fields})
+    return change_chunks(lambda each: {**each, **fields})
 
 
 def with_candidates(change):
-    return changed(
+    return change_chunks(
         lambda each: {**each, "candidates": [change(candidate) for candidate in each["candidates"]]}
     )
 
@@ -69,7 +69,7 @@ def without_names(each):
     return {name: each[name] for name in ("candidates", "usageMetadata")}
 
 
-def indented(each):
+def dump_indented(each):
     return json.dumps(each, indent=2)
 
 
@@ -92,7 +92,7 @@ QUIRKS = {
     "no blank line after the last event": events(CLEAN).removesuffix(b"\r\n\r\n"),
     "data over several lines": "".join(map(spread, CLEAN)).encode(),
     "one long array": json.dumps(CLEAN).encode(),
-    "one long array over many lines": f"[{NEXT.join(map(indented, CLEAN))}\n]\n".encode(),
+    "one long array over many lines": f"[{NEXT.join(map(dump_indented, CLEAN))}\n]\n".encode(),
     "letters not escaped": json.dumps(CLEAN, ensure_ascii=False).encode(),
     "names with underscores": events(map(snake, CLEAN)),
     "no index": events(with_candidates(lambda c: {name: c[name] for name in c if name != "index"})),
@@ -123,7 +123,9 @@ QUIRKS = {
         each for said in CLEAN for each in (said, {"candidates": []}, NOTHING, {})
     ),
     "the id and the model only once": events([CLEAN[0], *map(without_names, CLEAN[1:])]),
-    "a second candidate": events(changed(lambda each: {**each, "candidates": [*each["candidates"], SECOND]})),
+    "a second candidate": events(
+        change_chunks(lambda each: {**each, "candidates": [*each["candidates"], SECOND]})
+    ),
     "reasons by number": events(
         with_last({**LAST, "candidates": [{**LAST["candidates"][0], "finishReason": 1}]})
     ),
@@ -135,7 +137,7 @@ QUIRKS = {
 }
 
 
-def told(body, size=None):
+def decode_reply(body, size=None):
     reply, deltas = WIRE.decode(body, headers={"content-type": "application/octet-stream"}, size=size)
     words = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     thoughts = "".join(delta.reasoning for delta in deltas if isinstance(delta, ReasoningDelta))
@@ -158,7 +160,7 @@ def told(body, size=None):
 
 
 def test_the_clean_stream_itself():
-    text, stop, used, *_, words, thoughts, calls = told(events(CLEAN))
+    text, stop, used, *_, words, thoughts, calls = decode_reply(events(CLEAN))
     assert text == words == "I am looking — 🌡️"
     assert thoughts == "Let me see.\n\n"
     assert calls == [("look", {"city": "Tōkyō"})]
@@ -168,4 +170,4 @@ def test_the_clean_stream_itself():
 @pytest.mark.parametrize("quirk", QUIRKS)
 def test_the_same_reply_with_an_accent(quirk):
     for size in (None, 1, 17):
-        assert told(QUIRKS[quirk], size) == told(events(CLEAN)), size
+        assert decode_reply(QUIRKS[quirk], size) == decode_reply(events(CLEAN)), size

@@ -16,19 +16,19 @@ CODEC = load_codec("gemini")
 PATH = "/v1beta/models/gemini-x:generateContent"
 
 
-def asked(body, path=PATH):
+def make_http_request(body, path=PATH):
     return HttpRequest(path=path, body=json.dumps(body).encode())
 
 
 def read(body, path=PATH):
-    return CODEC.decode_request(asked(body, path))
+    return CODEC.decode_request(make_http_request(body, path))
 
 
 def contents(*turns):
     return {"contents": [{"role": role, "parts": list(parts)} for role, *parts in turns]}
 
 
-def again(body):
+def read_and_encode(body):
     """What is written of a request that was read."""
     return json.loads(CODEC.encode(read(body)).body)
 
@@ -113,7 +113,7 @@ def test_either_spelling_is_read():
     assert (request.max_tokens, request.thinking) == (5, Thinking(budget_tokens=7))
     assert request.tools[0].parameters == '{"x_y":1}'
     assert request.tool_choice.mode == "none"
-    assert again(body)["contents"][2]["parts"] == [
+    assert read_and_encode(body)["contents"][2]["parts"] == [
         {"functionResponse": {"name": "a", "response": {"c_d": 2}}}
     ]
 
@@ -144,7 +144,7 @@ def test_parts_that_are_only_carried():
         "tomorrow",
     ]
     assert read_parts[4].name == "a.png"
-    assert again(body)["contents"][1]["parts"] == parts
+    assert read_and_encode(body)["contents"][1]["parts"] == parts
 
 
 def test_declarations_in_the_older_dialect_are_kept_and_understood():
@@ -170,7 +170,7 @@ def test_declarations_in_the_older_dialect_are_kept_and_understood():
         },
     }
     assert (second.name, second.native) == ("b", '{"name":"b"}')
-    assert again(body)["tools"] == body["tools"]
+    assert read_and_encode(body)["tools"] == body["tools"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_declarations_in_the_older_dialect_are_kept_and_understood():
 def test_choices_we_have_no_word_for_are_kept(config):
     tools = [{"functionDeclarations": [{"name": "a"}, {"name": "b"}]}]
     body = {**contents(("user", {"text": "q"})), "tools": tools, "toolConfig": config}
-    assert again(body)["toolConfig"] == config
+    assert read_and_encode(body)["toolConfig"] == config
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_choices_we_have_no_word_for_are_kept(config):
 )
 def test_configurations_survive(config):
     body = {**contents(("user", {"text": "q"})), "generationConfig": config}
-    assert again(body)["generationConfig"] == config
+    assert read_and_encode(body)["generationConfig"] == config
 
 
 # Pairing
@@ -264,12 +264,12 @@ def test_responses_find_their_calls_by_id_then_name_then_place():
 def test_a_response_without_a_call_has_none():
     assert pairs(("user", response("a", "x"))) == [(None, "x")]
     body = contents(("user", {"text": "q"}, response("a", "x")))
-    assert again(body)["contents"] == [{"role": "user", "parts": [{"text": "q"}]}]
+    assert read_and_encode(body)["contents"] == [{"role": "user", "parts": [{"text": "q"}]}]
 
 
 def test_a_response_that_is_named_otherwise_than_its_call_goes_out_as_it_came():
     turns = [("user", {"text": "q"}), ("model", call("a", n=1)), ("user", response("renamed", "x", "own-id"))]
-    assert again(contents(*turns))["contents"][2]["parts"] == [response("renamed", "x", "own-id")]
+    assert read_and_encode(contents(*turns))["contents"][2]["parts"] == [response("renamed", "x", "own-id")]
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_what_came_of_a_call_in_words_and_as_it_was(said, words, outcome):
     )
     (result,) = read(body).messages[2].parts
     assert (result.text, result.outcome) == (words, outcome)
-    assert again(body)["contents"][2]["parts"][0]["functionResponse"]["response"] == said
+    assert read_and_encode(body)["contents"][2]["parts"][0]["functionResponse"]["response"] == said
 
 
 def test_pictures_beside_a_response():
@@ -303,7 +303,7 @@ def test_pictures_beside_a_response():
     body = contents(("user", {"text": "q"}), ("model", call("a", n=1)), ("user", answer))
     (result,) = read(body).messages[2].parts
     assert [type(part) for part in result.parts] == [Text, Media, Opaque]
-    assert again(body)["contents"][2]["parts"] == [answer]
+    assert read_and_encode(body)["contents"][2]["parts"] == [answer]
 
 
 def test_words_beside_responses_follow_them():
@@ -311,13 +311,13 @@ def test_words_beside_responses_follow_them():
         ("user", {"text": "q"}), ("model", call("a", n=1)), ("user", {"text": "5"}, response("a", "5"))
     )
     assert [message.role for message in read(body).messages] == ["user", "assistant", "tool", "user"]
-    assert again(body)["contents"][2]["parts"] == [response("a", "5"), {"text": "5"}]
+    assert read_and_encode(body)["contents"][2]["parts"] == [response("a", "5"), {"text": "5"}]
 
 
 def test_parts_of_next_year_in_the_system_survive():
     parts = [{"text": "s", "tomorrow": 1}, {"tomorrow": {"x": 1}}]
     body = {**contents(("user", {"text": "hi"})), "systemInstruction": {"parts": parts}}
-    assert again(body)["systemInstruction"] == {"parts": parts}
+    assert read_and_encode(body)["systemInstruction"] == {"parts": parts}
     assert [text.text for text in read(body).system] == ["s", ""]
 
 
@@ -325,7 +325,7 @@ def test_blank_words_that_carry_something_go_back():
     body = contents(
         ("user", {"text": "hi"}), ("model", {"text": "", "tomorrow": 1}), ("user", {"text": "go"})
     )
-    assert again(body)["contents"] == body["contents"]
+    assert read_and_encode(body)["contents"] == body["contents"]
 
 
 def test_what_another_wire_says_of_a_system_text_stays_there():

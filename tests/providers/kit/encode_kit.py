@@ -6,6 +6,7 @@ A family lists its data in `ENCODE` of `<family>_requests.py`.  Messages are mad
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bridle.ports.codec import Codec
 from bridle.providers import load_codec
@@ -13,7 +14,7 @@ from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Text,
 from bridle.values.model import Model, Origin
 from bridle.values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
 
-JsonObject = dict[str, object]
+JsonObject = dict[str, Any]
 FOREIGN = Origin(family="elsewhere", endpoint="elsewhere", model="other")
 
 
@@ -57,7 +58,7 @@ class Talk:
 
     def assistant(self, *parts: Part | str, origin: Origin | str | None = "own", **more) -> Message:
         told = self.own if origin == "own" else origin
-        return Message(role="assistant", parts=make_parts(parts), origin=told, **more)
+        return Message(role="assistant", parts=make_parts(parts), origin=told, **more)  # type: ignore[arg-type]
 
 
 def ask_everything(talk, **changes):
@@ -87,7 +88,7 @@ class EncodeCases:
     """Headers beside the content type."""
     native: str
     """A tool of the provider, spelled with two blanks."""
-    choices: Sequence[tuple[ToolChoice, object]]
+    choices: Sequence[tuple[ToolChoice, Any]]
     """Choices of tools, and what is sent for them."""
     path: str
     """Where requests are sent to."""
@@ -95,10 +96,10 @@ class EncodeCases:
     """Paths that ask for something else."""
     no_requests: Sequence[bytes]
     """Bodies that the provider refuses."""
-    read_choice: Callable[[JsonObject], object]
+    read_choice: Callable[[JsonObject], Any]
     extras: Sequence[Extra]
     """Extras that the request sets itself, with `max_tokens` given."""
-    read_calls: Callable[[JsonObject], list[tuple[str | None, str, object]]]
+    read_calls: Callable[[JsonObject], list[tuple[str | None, str, Any]]]
     """Id, name and arguments of the calls in a body."""
     read_results: Callable[[JsonObject], list[tuple[str | None, str]]]
     """Id and text of the results in a body."""
@@ -108,18 +109,18 @@ class EncodeCases:
     """A pattern of names that the provider accepts."""
     is_wrapped: bool = True
     """True if arguments that are no object go out in an object."""
-    reasoning: Sequence[tuple[str, Origin, Sequence[Part], Sequence[object]]]
+    reasoning: Sequence[tuple[str, Origin, Sequence[Part], Sequence[Any]]]
     """Policy, origin and parts of a reply, and its parts as they are sent."""
     read_turn: Callable[[list], list]
     """The parts of the reply among the messages."""
-    media: Sequence[tuple[Media, object]]
+    media: Sequence[tuple[Media, Any]]
     """Media, and the blocks that are sent for them; a string is part of the text that stands for one."""
     read_media: Callable[[list], list]
     outcomes: Sequence[tuple[ToolResult, str]]
     """Results of the call `c1`, and the text that is sent."""
     are_outcomes_read: bool = False
     """True if the outcome of a call can be read from its text."""
-    complain: Callable[[JsonObject], object] = lambda body: ()
+    complain: Callable[[JsonObject], Any] = lambda body: ()
     """Rules of the wire that a body breaks."""
 
 
@@ -134,7 +135,7 @@ def make_line(random, own):
     for number in range(random.randint(0, 9)):
         role = random.choice(("user", "assistant", "tool", "user", "assistant", "system"))
         origin = random.choice(origins) if role == "assistant" else None
-        parts = []
+        parts: Any = []
         for place in range(random.randint(0, 4)):
             text = random.choice(TEXTS)
             match random.randrange(8):

@@ -3,6 +3,7 @@
 import json
 from functools import cache
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -21,7 +22,9 @@ from tests.providers.openai_responses.openai_responses_replies import DECODE as 
 from tests.suite.campaign import list_seeds
 from tests.suite.growth import assert_cost_per_item
 
-CASES = {each.wire.family: each for each in (ANTHROPIC, BEDROCK, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES)}
+CASES: dict[str, Any] = {
+    each.wire.family: each for each in (ANTHROPIC, BEDROCK, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES)
+}
 SIZES = (1, 2, 3, 7, 64, 1024)
 for_families = pytest.mark.parametrize("cases", CASES.values(), ids=CASES)
 for_samples = pytest.mark.parametrize(("cases", "sample"), list_rows(CASES, "samples"))

@@ -3,6 +3,7 @@
 import json
 import re
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -20,7 +21,9 @@ from tests.providers.kit.wire_kit import list_rows
 from tests.providers.openai_chat.openai_chat_requests import ENCODE as OPENAI_CHAT
 from tests.providers.openai_responses.openai_responses_requests import ENCODE as OPENAI_RESPONSES
 
-CASES = {each.talk.own.family: each for each in (ANTHROPIC, BEDROCK, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES)}
+CASES: dict[str, Any] = {
+    each.talk.own.family: each for each in (ANTHROPIC, BEDROCK, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES)
+}
 for_families = pytest.mark.parametrize("cases", CASES.values(), ids=CASES)
 LOOK = ToolSpec(name="look")
 

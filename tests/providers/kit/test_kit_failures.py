@@ -172,7 +172,7 @@ WISHES = [
 
 
 @pytest.mark.parametrize(("cases", "message"), list_rows(CASES, lambda each: OVERFLOWS))
-def test_a_prompt_that_is_too_long_is_told_by_every_wording_anybody_uses(cases, message):
+def test_every_known_wording_of_a_too_long_prompt_is_recognized(cases, message):
     assert fail(cases, message).kind == "context"
     assert fail(cases, message, 429).kind == "rate_limited", "the status comes first"
 

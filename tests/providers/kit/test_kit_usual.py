@@ -6,6 +6,7 @@ A member that means nothing, and that the typed parse refuses, sends the same bo
 import json
 from copy import deepcopy
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.suite.campaign import scale
 
 BODIES_PER_FAMILY = scale(3_000)
 STREAMS_PER_FAMILY = scale(1_500)
-MESSAGE = {
+MESSAGE: dict[str, Any] = {
     "id": "msg_1",
     "type": "message",
     "role": "assistant",
@@ -78,7 +79,7 @@ COMPLETION = {
     },
     "service_tier": "flex",
 }
-RESPONSE = {
+RESPONSE: dict[str, Any] = {
     "id": "resp_1",
     "object": "response",
     "status": "completed",

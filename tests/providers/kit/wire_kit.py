@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ class Wire:
         return failed.value.failure
 
 
-def list_rows(cases: Mapping[str, object], table: str | Callable[[object], Iterable]) -> list:
+def list_rows(cases: Mapping[str, Any], table: str | Callable[[Any], Iterable]) -> list:
     """Return the rows of a table of every family, each with its family in front.
 
     The table is an attribute of the cases, or a function of them.

@@ -16,7 +16,7 @@ from tests.providers.kit.wire_kit import Wire
 WIRE = Wire("openai_chat", "model-x")
 
 
-def heard(body, status=200, headers=None):
+def decode_or_fail(body, status=200, headers=None):
     """Return the reply, or the failure, in these bytes."""
     return WIRE.decode_or_fail(
         body if isinstance(body, bytes) else json.dumps(body).encode(), status, headers
@@ -28,7 +28,7 @@ def completion(message=None, reason="stop", **more):
     return {"id": "r1", "model": "m1", "choices": [{**choice, "finish_reason": reason}], **more}
 
 
-def whole(message=None, reason="stop", **more):
+def completion_body(message=None, reason="stop", **more):
     return json.dumps(completion(message, reason, **more)).encode()
 
 
@@ -124,23 +124,26 @@ def without_thoughts(request):
 
 def stop_because(reason, calls, stop):
     message = {"tool_calls": [CALL]} if calls else {}
-    bodies = [whole(message, reason), stream(piece({"content": "Hi", **message}), piece({}, reason))]
+    bodies = [
+        completion_body(message, reason),
+        stream(piece({"content": "Hi", **message}), piece({}, reason)),
+    ]
     return bodies, stop, reason if isinstance(reason, str) else ""
 
 
 def make_call(given, reason, arguments):
     call = {**CALL, "function": {"name": "look", "arguments": given}}
     told = (piece({"tool_calls": [CALL]}), piece({"tool_calls": [{**call, "index": 1, "id": "b"}]}, reason))
-    return [whole({"tool_calls": [CALL, call]}, reason), stream(*told)], arguments
+    return [completion_body({"tool_calls": [CALL, call]}, reason), stream(*told)], arguments
 
 
 def count(counts, usage):
     told = stream(piece({"content": "Hi"}), piece({}, "stop"), {"choices": [], "usage": counts})
-    return [whole(usage=counts), told], usage
+    return [completion_body(usage=counts), told], usage
 
 
 def say(text):
-    return whole({"content": text}), stream(piece({"content": text}), piece({}, "stop"))
+    return completion_body({"content": text}), stream(piece({"content": text}), piece({}, "stop"))
 
 
 BOTH = {"prompt_tokens": 20, "completion_tokens": 9}
@@ -372,7 +375,7 @@ DECODE = DecodeCases(
     same={
         "sound": (
             [
-                whole({"content": None, "audio": AUDIO}),
+                completion_body({"content": None, "audio": AUDIO}),
                 stream(
                     piece({"audio": {"id": "audio_1", "transcript": "Hel"}}),
                     piece({"audio": {"data": "AA"}}),
@@ -389,7 +392,7 @@ DECODE = DecodeCases(
         ),
         "members of next year": (
             [
-                whole({"mood": MOOD, "steps": STEPS, "tone": "y"}),
+                completion_body({"mood": MOOD, "steps": STEPS, "tone": "y"}),
                 stream(
                     piece(
                         {"content": "Hi", "mood": {"calm": 1}, "steps": [{"index": 0, "a": 1}], "tone": "x"}
@@ -433,12 +436,12 @@ DECODE = DecodeCases(
         (b"data: 7\n\n", "garbled"),
     ],
     deltas={
-        kind: (lambda count, kind=kind: make_slices(kind, count), " word" if kind == "words" else "")
+        kind: (lambda count, kind=kind: make_slices(kind, count), " word" if kind == "words" else "")  # type: ignore[misc]
         for kind in DELTAS
     },
     rich=[
         [each + b"\n\n" for each in THREE_CALLS_STREAM.split(b"\n\n")],
         [stream(each, done=False) for each in MANY] + [stream()],
-        [whole({"tool_calls": [CALL], "reasoning": "Hm."})],
+        [completion_body({"tool_calls": [CALL], "reasoning": "Hm."})],
     ],
 )

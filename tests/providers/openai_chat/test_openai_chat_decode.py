@@ -12,47 +12,51 @@ from tests.providers.openai_chat.openai_chat_replies import (
     THREE_CALLS_STREAM,
     WIRE,
     completion,
-    heard,
+    decode_or_fail,
     piece,
     stream,
 )
 
 
 def test_a_refusal_is_told_apart_from_an_answer():
-    reply = heard(completion({"content": None, "refusal": "I will not."}))
+    reply = decode_or_fail(completion({"content": None, "refusal": "I will not."}))
     assert (reply.stop, reply.text, reply.stop_detail) == (Stop.REFUSED, "I will not.", "stop: I will not.")
     pieces = (piece({"refusal": "I will"}), piece({"refusal": " not."}), piece({}, "stop"))
-    assert replace(heard(stream(*pieces)), id="", origin=reply.origin) == replace(reply, id="")
-    both = heard(completion({"content": "Well", "refusal": "No."}))
+    assert replace(decode_or_fail(stream(*pieces)), id="", origin=reply.origin) == replace(reply, id="")
+    both = decode_or_fail(completion({"content": "Well", "refusal": "No."}))
     assert both.parts == (Text(text="Well"), Text(text="No."))
-    assert heard(completion({"refusal": ""})).stop is Stop.DONE
+    assert decode_or_fail(completion({"refusal": ""})).stop is Stop.DONE
 
 
 def test_a_filter_says_what_it_found():
     found = {"hate": {"filtered": True}, "violence": {"filtered": False}}
     choice = {"index": 0, "finish_reason": "content_filter", "content_filter_results": found}
-    assert heard({"choices": [choice]}).stop_detail == "content_filter: hate"
-    assert heard(stream({"choices": [{**choice, "delta": {}}]})).stop_detail == "content_filter: hate"
+    assert decode_or_fail({"choices": [choice]}).stop_detail == "content_filter: hate"
+    assert (
+        decode_or_fail(stream({"choices": [{**choice, "delta": {}}]})).stop_detail == "content_filter: hate"
+    )
 
 
 def test_what_is_no_call_is_left_out():
     broken = [None, 7, {}, {"function": None}, {"function": {"arguments": "{}"}}, {"function": {"name": ""}}]
-    reply = heard(completion({"tool_calls": [*broken, CALL], "function_call": {"name": "", "arguments": ""}}))
+    reply = decode_or_fail(
+        completion({"tool_calls": [*broken, CALL], "function_call": {"name": "", "arguments": ""}})
+    )
     assert [call.name for call in reply.calls] == ["look"]
 
 
 def test_sound_without_data_or_without_words():
     empty = {"id": "", "data": "", "transcript": "", "expires_at": 0}
-    assert heard(completion({"audio": empty})).parts == (Text(text="Hi"),)
-    assert heard(completion({"content": None, "audio": {"id": "a"}})).parts == (
+    assert decode_or_fail(completion({"audio": empty})).parts == (Text(text="Hi"),)
+    assert decode_or_fail(completion({"content": None, "audio": {"id": "a"}})).parts == (
         Opaque(kind="audio", native='{"id":"a"}', answers=True),
     )
 
 
 def test_sources_stay_with_the_words_and_are_not_sent_back():
-    reply = heard(completion(citations=["https://a"], search_results=[], related_questions=None))
+    reply = decode_or_fail(completion(citations=["https://a"], search_results=[], related_questions=None))
     assert reply.parts == (Text(text="Hi", native='{"reply":{"citations":["https://a"]}}'),)
-    told = heard(
+    told = decode_or_fail(
         stream(piece({"content": "Hi"}, citations=["https://x"]), piece({}, "stop", citations=["https://a"]))
     )
     assert told.parts == reply.parts
@@ -66,7 +70,7 @@ def test_cut_anywhere_no_tool_is_offered_with_half_its_arguments():
     accepted = 0
     for cut in range(len(body)):
         for end in (b"", b"\n\n", b"\n\ndata: [DONE]\n\n"):
-            found = heard(body[:cut] + end)
+            found = decode_or_fail(body[:cut] + end)
             if isinstance(found, Reply):
                 accepted += 1
                 for call in found.calls:
@@ -84,14 +88,14 @@ def test_deep_nesting_is_a_reply_or_the_servers_fault(depth):
         whole = '{"choices": [{"index": 0, "message": %s, "finish_reason": "stop"}]}' % message  # noqa: UP031
         told = f"data: {whole.replace('message', 'delta')}\n\ndata: [DONE]\n\n"
         for body in (whole, told):
-            found = heard(body.encode())
+            found = decode_or_fail(body.encode())
             assert isinstance(found, Reply) or found.kind in ("garbled", "cut")
 
 
 COUNTED = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 PRICED = Price(
-    tiers=(Rates(input=1, output=1, cache_read=1, cache_write=1, cache_write_1h=None),),
-    hosted=tuple(HostedRate(count=name, usd=1) for name in ("searches", "pages", "containers")),
+    tiers=(Rates(input=1, output=1, cache_read=1, cache_write=1, cache_write_1h=None),),  # type: ignore[arg-type]
+    hosted=tuple(HostedRate(count=name, usd=1) for name in ("searches", "pages", "containers")),  # type: ignore[arg-type]
 )
 
 
@@ -108,7 +112,7 @@ PRICED = Price(
     ],
 )  # fmt: skip
 def test_a_tool_of_unknown_kind_that_the_server_ran_makes_the_cost_unknown(executed, counts, is_known):
-    usage = heard(completion({"executed_tools": executed}, usage=COUNTED)).usage
+    usage = decode_or_fail(completion({"executed_tools": executed}, usage=COUNTED)).usage
     assert usage == Usage(input=3, output=2, **counts)
     assert (PRICED.cost(usage) is not None) == is_known
 
@@ -121,7 +125,7 @@ def test_of_several_counts_of_searches_the_largest_is_charged(executed, details)
         "server_tool_use": {"web_search_requests": 3},
         "server_tool_use_details": details,
     }
-    usage = heard(completion({"executed_tools": executed}, usage=counted)).usage
+    usage = decode_or_fail(completion({"executed_tools": executed}, usage=counted)).usage
     assert usage == Usage(input=3, output=2, searches=3, containers=int(executed == [{"type": "python"}]))
 
 
@@ -136,7 +140,7 @@ def test_of_several_counts_of_searches_the_largest_is_charged(executed, details)
     ],
 )  # fmt: skip
 def test_tools_that_a_gateway_ran_besides_searches_make_the_cost_unknown(member, told, counts, is_known):
-    usage = heard(completion(usage={**COUNTED, member: told})).usage
+    usage = decode_or_fail(completion(usage={**COUNTED, member: told})).usage
     assert usage == Usage(input=3, output=2, **counts)
     assert (PRICED.cost(usage) is not None) == is_known
 

@@ -3,13 +3,15 @@
 import json
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load_codec
-from bridle.providers.openai_chat.codec import ChatCodec, ChatDialect
+from bridle.providers.openai_chat.codec import ChatCodec
+from bridle.providers.openai_chat.dialect import ChatDialect
 from bridle.testing import check_codec
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Message, Reasoning, Stop, Text, ToolCall
@@ -47,13 +49,13 @@ def ask(*messages, dialect=None, endpoint=ENDPOINT, **fields):
     return codec, Request(model=model, messages=messages, **fields)
 
 
-def sent(*messages, **fields):
+def encode_body(*messages, **fields):
     codec, request = ask(*messages, **fields)
     return json.loads(codec.encode(request).body)
 
 
-def written(*messages, **fields):
-    return sent(*messages, **fields)["messages"]
+def encode_messages(*messages, **fields):
+    return encode_body(*messages, **fields)["messages"]
 
 
 def picture(**more):
@@ -121,23 +123,23 @@ def test_a_stream_only_adds_to_the_body():
 
 
 def test_instructions_are_the_first_message():
-    assert written(user("Hi"), system=(Text(text="Be brief."),)) == [
+    assert encode_messages(user("Hi"), system=(Text(text="Be brief."),)) == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hi"},
     ]
-    assert written(system=(Text(text="Be brief."),)) == [{"role": "system", "content": "Be brief."}]
-    assert written(user(" "), system=(Text(text="Be brief."),)) == [
+    assert encode_messages(system=(Text(text="Be brief."),)) == [{"role": "system", "content": "Be brief."}]
+    assert encode_messages(user(" "), system=(Text(text="Be brief."),)) == [
         {"role": "system", "content": "Be brief."}
     ]
-    assert written(user("Hi"), system=(Text(text=" "),)) == [{"role": "user", "content": "Hi"}]
-    two = written(user("Hi"), system=(Text(text="Be brief."), Text(text="Be kind.")))
+    assert encode_messages(user("Hi"), system=(Text(text=" "),)) == [{"role": "user", "content": "Hi"}]
+    two = encode_messages(user("Hi"), system=(Text(text="Be brief."), Text(text="Be kind.")))
     assert two[0]["content"] == [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}]
-    late = written(user("Hi"), Message(role="system", parts=(Text(text="It is noon."),)))
+    late = encode_messages(user("Hi"), Message(role="system", parts=(Text(text="It is noon."),)))
     assert late[1] == {"role": "system", "content": "It is noon."}
 
 
 def test_a_request_with_nothing_in_it_is_still_json():
-    assert sent(stream=False) == {"model": "model-x", "messages": []}
+    assert encode_body(stream=False) == {"model": "model-x", "messages": []}
 
 
 def test_tools_are_functions():
@@ -146,7 +148,7 @@ def test_tools_are_functions():
     look = {"name": "look", "description": "Look.", "parameters": schema}
     now = {"name": "now", "parameters": json.loads(tools[0].parameters)}
     functions = [{"type": "function", "function": each} for each in (now, look)]
-    assert sent(tools=tools)["tools"] == functions
+    assert encode_body(tools=tools)["tools"] == functions
 
 
 @pytest.mark.parametrize(
@@ -154,23 +156,23 @@ def test_tools_are_functions():
 )
 def test_a_model_that_cannot_be_forced_is_not(choice):
     unforced = replace(MODEL, abilities=Abilities(forced_tools=False))
-    assert "tool_choice" not in sent(tools=(ToolSpec(name="now"),), tool_choice=choice, model=unforced)
+    assert "tool_choice" not in encode_body(tools=(ToolSpec(name="now"),), tool_choice=choice, model=unforced)
 
 
 def test_one_call_at_a_time_is_a_switch_of_its_own():
-    body = sent(tools=(ToolSpec(name="now"),), tool_choice=ToolChoice(parallel=False))
+    body = encode_body(tools=(ToolSpec(name="now"),), tool_choice=ToolChoice(parallel=False))
     assert body["parallel_tool_calls"] is False
-    assert "parallel_tool_calls" not in sent(tools=(ToolSpec(name="now"),))
+    assert "parallel_tool_calls" not in encode_body(tools=(ToolSpec(name="now"),))
 
 
 def test_parameters_a_model_refuses_are_not_sent():
     abilities = Abilities(sampling=False, efforts=("low",), thinking=("on",))
     model = replace(MODEL, abilities=abilities)
     sampling = Sampling(temperature=0.5, top_p=0.9, stop_sequences=("END",))
-    body = sent(model=model, sampling=sampling, thinking=Thinking(effort="max", mode="off"))
+    body = encode_body(model=model, sampling=sampling, thinking=Thinking(effort="max", mode="off"))
     assert body.keys() - {"stream", "stream_options"} == {"model", "messages", "stop"}
-    assert sent(model=model, thinking=Thinking(effort="low"))["reasoning_effort"] == "low"
-    assert "reasoning_effort" not in sent(thinking=Thinking(budget_tokens=100))
+    assert encode_body(model=model, thinking=Thinking(effort="low"))["reasoning_effort"] == "low"
+    assert "reasoning_effort" not in encode_body(thinking=Thinking(budget_tokens=100))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +212,7 @@ def test_parameters_a_model_refuses_are_not_sent():
     ],
 )
 def test_where_thinking_is_asked_for_is_a_fact_about_the_server(dialect, thinking, fields):
-    body = sent(dialect=dialect, thinking=thinking, stream=False)
+    body = encode_body(dialect=dialect, thinking=thinking, stream=False)
     assert {name: body[name] for name in body if name not in ("model", "messages")} == fields
 
 
@@ -223,7 +225,7 @@ def test_names_of_settings_are_facts_about_the_server():
         top_k=True,
         stream_usage=False,
     )
-    body = sent(
+    body = encode_body(
         user("Hi"),
         dialect=dialect,
         system=(Text(text="Be brief."),),
@@ -245,7 +247,7 @@ STRICT = (
 
 def test_a_shape_is_strict_only_when_it_already_is():
     shape = OutputSpec(name="an answer", parameters=STRICT, description="The answer.")
-    assert sent(output=shape)["response_format"] == {
+    assert encode_body(output=shape)["response_format"] == {
         "type": "json_schema",
         "json_schema": {
             "name": "an_answer",
@@ -254,30 +256,34 @@ def test_a_shape_is_strict_only_when_it_already_is():
             "strict": True,
         },
     }
-    loose = sent(output=replace(shape, parameters='{"type":"object"}'))["response_format"]
+    loose = encode_body(output=replace(shape, parameters='{"type":"object"}'))["response_format"]
     assert "strict" not in loose["json_schema"]
     assert (
         "strict"
-        not in sent(output=shape, dialect=ChatDialect(strict=False))["response_format"]["json_schema"]
+        not in encode_body(output=shape, dialect=ChatDialect(strict=False))["response_format"]["json_schema"]
     )
-    assert "response_format" not in sent(output=replace(shape, mode="tool"))
+    assert "response_format" not in encode_body(output=replace(shape, mode="tool"))
     with pytest.raises(MisuseError, match="'an answer'"):
-        sent(output=replace(shape, parameters="[]"))
+        encode_body(output=replace(shape, parameters="[]"))
 
 
 def test_extras_add_and_never_replace():
     shape = OutputSpec(name="x", parameters=STRICT)
-    body = sent(
+    body = encode_body(
         output=shape, extras=(Extra(name="response_format", json='{"json_schema":{"strict":false}}'),)
     )
     assert body["response_format"]["json_schema"]["strict"] is False
-    assert sent(extras=(Extra(name="stream_options", json="null"),)).keys() == {"model", "messages", "stream"}
+    assert encode_body(extras=(Extra(name="stream_options", json="null"),)).keys() == {
+        "model",
+        "messages",
+        "stream",
+    }
     odd = Extra(name="stream_options", json='{"include_usage":true,"x":1}')
-    assert sent(extras=(odd,))["stream_options"] == {"include_usage": True, "x": 1}
+    assert encode_body(extras=(odd,))["stream_options"] == {"include_usage": True, "x": 1}
     with pytest.raises(MisuseError, match="no JSON"):
-        sent(extras=(Extra(name="seed", json="{"),))
+        encode_body(extras=(Extra(name="seed", json="{"),))
     with pytest.raises(MisuseError, match="set by the request already"):
-        sent(output=shape, extras=(Extra(name="response_format", json='{"type":"text"}'),))
+        encode_body(output=shape, extras=(Extra(name="response_format", json='{"type":"text"}'),))
 
 
 # --- messages -------------------------------------------------------------------------------------------
@@ -286,21 +292,23 @@ def test_extras_add_and_never_replace():
 def test_media_on_servers_that_take_more_or_less():
     video = Media(kind="video", media_type="video/mp4", data="AAAA")
     document = Media(kind="document", url="https://a/b.pdf", name="b")
-    content = written(user(video, document), dialect=ChatDialect(video=True, documents="document_url"))[0][
-        "content"
-    ]
+    content = encode_messages(
+        user(video, document), dialect=ChatDialect(video=True, documents="document_url")
+    )[0]["content"]
     assert content == [
         {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}},
         {"type": "document_url", "document_url": "https://a/b.pdf", "document_name": "b"},
     ]
-    text = written(user("See:", picture(), "Well?"), dialect=ChatDialect(content="string"))[0]["content"]
+    text = encode_messages(user("See:", picture(), "Well?"), dialect=ChatDialect(content="string"))[0][
+        "content"
+    ]
     assert text == "See:\n\n[image left out: it cannot be sent to this model]\n\nWell?"
     with pytest.raises(MisuseError, match="base64"):
-        written(user(Media(kind="document", media_type="text/plain", data="?", name="a.txt")))
+        encode_messages(user(Media(kind="document", media_type="text/plain", data="?", name="a.txt")))
 
 
 def test_calls_and_results():
-    messages = written(
+    messages = encode_messages(
         assistant("Let me look.", call("c1", "call_1"), call("c2", "call_2", arguments='{"a": 1.50}')),
         results(result("c1", "one"), result("c2", "two", outcome="timeout")),
     )
@@ -316,7 +324,7 @@ def test_calls_and_results():
 
 
 def test_a_result_of_several_texts_is_parts():
-    (_, message) = written(assistant(call("c1")), results(result("c1", "one", "two")))
+    (_, message) = encode_messages(assistant(call("c1")), results(result("c1", "one", "two")))
     assert message["content"] == [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
 
 
@@ -336,12 +344,12 @@ def test_arguments_go_out_to_the_letter_or_say_that_they_are_broken(arguments, w
 
 @pytest.mark.parametrize(("word", "content"), [("null", None), ("empty", ""), ("absent", "nothing")])
 def test_no_words_beside_calls(word, content):
-    message = written(assistant(call("c1")), dialect=ChatDialect(empty_content=word))[0]
+    message = encode_messages(assistant(call("c1")), dialect=ChatDialect(empty_content=word))[0]
     assert message.get("content", "nothing") == content
 
 
 def test_pictures_of_results_follow_after_all_results():
-    messages = written(
+    messages = encode_messages(
         assistant(call("c1"), call("c2")),
         results(result("c1", "one", picture()), result("c2", picture(), outcome="error")),
         assistant("I see."),
@@ -359,22 +367,22 @@ def test_pictures_wait_for_results_that_come_in_a_message_of_their_own():
         results(result("c2", "two")),
         user("Well?"),
     ]
-    roles = [message["role"] for message in written(*line)]
+    roles = [message["role"] for message in encode_messages(*line)]
     assert roles == ["assistant", "tool", "tool", "user", "user"]
-    assert [m["role"] for m in written(*line[:3])] == roles[:4]
-    assert [m["role"] for m in written(*line[:2])] == ["assistant", "tool", "tool", "user"]
+    assert [m["role"] for m in encode_messages(*line[:3])] == roles[:4]
+    assert [m["role"] for m in encode_messages(*line[:2])] == ["assistant", "tool", "tool", "user"]
 
 
 def test_pictures_of_results_on_other_servers():
     line = [assistant(call("c1")), results(result("c1", picture()))]
-    inside = written(*line, dialect=ChatDialect(result_images="result"))
+    inside = encode_messages(*line, dialect=ChatDialect(result_images="result"))
     assert [part["type"] for part in inside[1]["content"]] == ["image_url"]
-    omitted = written(*line, dialect=ChatDialect(result_images="omit"))
+    omitted = encode_messages(*line, dialect=ChatDialect(result_images="omit"))
     assert omitted[1]["content"] == "[image left out: it cannot be sent to this model]"
     assert len(inside) == len(omitted) == 2
 
 
-def test_a_call_nobody_answered_gets_an_answer():
+def test_an_unanswered_call_gets_an_answer():
     unanswered = "[error: unknown] No result of this call was recorded."
     line = [
         user("Go"),
@@ -382,18 +390,18 @@ def test_a_call_nobody_answered_gets_an_answer():
         results(result("c2", "two")),
         user("Stop"),
     ]
-    assert written(*line)[2:] == [
+    assert encode_messages(*line)[2:] == [
         {"role": "tool", "tool_call_id": "call_2", "content": "two"},
         {"role": "tool", "tool_call_id": "call_1", "content": unanswered},
         {"role": "user", "content": "Stop"},
     ]
-    assert [m.get("tool_call_id") for m in written(*line[:2])[2:]] == ["call_1", "call_2"]
-    late = written(*line, results(result("c1", "late")), user("Go on"))
+    assert [m.get("tool_call_id") for m in encode_messages(*line[:2])[2:]] == ["call_1", "call_2"]
+    late = encode_messages(*line, results(result("c1", "late")), user("Go on"))
     assert [m["role"] for m in late] == ["user", "assistant", "tool", "tool", "user", "user"]
 
 
-def test_results_nobody_asked_for_are_left_out():
-    messages = written(
+def test_results_without_a_call_are_left_out():
+    messages = encode_messages(
         results(result("c9", "lost", picture())),
         assistant(call("c1")),
         results(result("c1", "one"), result("c1", "again"), result("c8", "lost")),
@@ -409,14 +417,14 @@ def test_ids_are_the_servers_own_where_they_can_be():
         assistant(*(call(*each) for each in calls)),
         results(*(result(f"c{at}", str(at)) for at in (4, 3, 2, 1))),
     ]
-    first, *answers = written(*line)
+    first, *answers = encode_messages(*line)
     ids = [each["id"] for each in first["tool_calls"]]
     assert ids == ["functions.look:0", "c2", "c3", "c4"]
     assert [(m["tool_call_id"], m["content"]) for m in answers] == list(
         zip(reversed(ids), "4321", strict=True)
     )
     for origin in (NEAR, FOREIGN):
-        foreign = written(assistant(call("c1", "call_1"), origin=origin), results(result("c1", "x")))
+        foreign = encode_messages(assistant(call("c1", "call_1"), origin=origin), results(result("c1", "x")))
         assert foreign[0]["tool_calls"][0]["id"] == foreign[1]["tool_call_id"] == "c1"
 
 
@@ -425,7 +433,7 @@ def test_ids_of_one_length():
         assistant(call("c1", "aB3456789"), call("c2", "toolong_id"), call("c3", "aB3456789")),
         results(result("c1", "1"), result("c2", "2"), result("c3", "3")),
     ]
-    first, *answers = written(*line, dialect=ChatDialect(id_length=9))
+    first, *answers = encode_messages(*line, dialect=ChatDialect(id_length=9))
     ids = [each["id"] for each in first["tool_calls"]]
     assert ids[0] == "aB3456789"
     assert len(set(ids)) == 3
@@ -435,11 +443,11 @@ def test_ids_of_one_length():
 
 def test_neighbours_of_one_speaker_are_one_where_turns_must_alternate():
     line = [user("One"), user("Two", picture()), assistant("Three"), user("Four"), user("Five")]
-    assert len(written(*line)) == 5
-    merged = written(*line, dialect=ChatDialect(alternates=True))
+    assert len(encode_messages(*line)) == 5
+    merged = encode_messages(*line, dialect=ChatDialect(alternates=True))
     assert [message["role"] for message in merged] == ["user", "assistant", "user"]
     assert [part.get("text") for part in merged[0]["content"]] == ["One", "Two", None]
-    strings = written(*line, dialect=ChatDialect(alternates=True, content="string"))
+    strings = encode_messages(*line, dialect=ChatDialect(alternates=True, content="string"))
     assert [message["content"] for message in strings] == [
         "One\n\nTwo\n\n[image left out: it cannot be sent to this model]",
         "Three",
@@ -462,7 +470,7 @@ def test_speakers_that_cannot_meet_have_somebody_between_them():
         results(result("c2", "two")),
         user("And?"),
     ]
-    assert [(m["role"], m["content"]) for m in written(*line, dialect=dialect)] == [
+    assert [(m["role"], m["content"]) for m in encode_messages(*line, dialect=dialect)] == [
         ("user", "(The conversation begins here.)"),
         ("assistant", "Hello.\n\nWell?"),
         ("user", "Go\n\nIt is noon."),
@@ -480,9 +488,9 @@ def test_speakers_that_cannot_meet_have_somebody_between_them():
 
 
 def test_a_refusal_goes_back_as_one():
-    message = written(assistant("Half of", "I will not.", stop=Stop.REFUSED))[0]
+    message = encode_messages(assistant("Half of", "I will not.", stop=Stop.REFUSED))[0]
     assert message == {"role": "assistant", "content": "Half of", "refusal": "I will not."}
-    foreign = written(assistant("I will not.", stop=Stop.REFUSED, origin=FOREIGN))[0]
+    foreign = encode_messages(assistant("I will not.", stop=Stop.REFUSED, origin=FOREIGN))[0]
     assert foreign == {"role": "assistant", "content": "I will not."}
 
 
@@ -495,20 +503,20 @@ def test_marks_are_put_where_a_server_understands_them():
     )
     line = [user("Hi"), assistant(call("c1")), results(result("c1", "x"))]
     fields = {"system": (Text(text="Be brief."),), "tools": (ToolSpec(name="look"),)}
-    body = sent(*line, breakpoints=marks, dialect=ChatDialect(cache_marks=True), **fields)
+    body = encode_body(*line, breakpoints=marks, dialect=ChatDialect(cache_marks=True), **fields)
     short = {"type": "ephemeral"}
     assert body["tools"][0]["cache_control"] == short
     assert body["messages"][0]["content"][0]["cache_control"] == {**short, "ttl": "1h"}
     assert body["messages"][1]["content"] == [{"type": "text", "text": "Hi", "cache_control": short}]
     assert body["messages"][3]["content"] == [{"type": "text", "text": "x", "cache_control": short}]
-    assert b"cache_control" not in json.dumps(sent(*line, breakpoints=marks, **fields)).encode()
+    assert b"cache_control" not in json.dumps(encode_body(*line, breakpoints=marks, **fields)).encode()
     alike = ChatDialect(cache_marks=True, alternates=True)
-    merged = sent(
+    merged = encode_body(
         user("Hi"), user("there", picture()), breakpoints=(Breakpoint(position="end"),), dialect=alike
     )["messages"]
     assert [part.get("cache_control") for part in merged[0]["content"]] == [None, None, short]
     with pytest.raises(MisuseError, match="no message 3"):
-        sent(
+        encode_body(
             *line,
             breakpoints=(Breakpoint(position="message", message=3),),
             dialect=ChatDialect(cache_marks=True),
@@ -533,21 +541,23 @@ def policy(name):
 )  # fmt: skip
 def test_reasoning_goes_where_the_policy_says(name, origin, thought, fields):
     parts = [thought] if thought else []
-    message = written(assistant(*parts, call("c1"), origin=origin), endpoint=policy(name))[0]
+    message = encode_messages(assistant(*parts, call("c1"), origin=origin), endpoint=policy(name))[0]
     assert {k: v for k, v in message.items() if k.startswith("reasoning")} == fields
     assert "sig" not in json.dumps(message) or origin is OWN
 
 
 def test_servers_insist_on_reasoning_only_beside_calls():
-    foreign = written(assistant(THOUGHT, "27 °C", origin=FOREIGN), endpoint=policy("must_echo"))
+    foreign = encode_messages(assistant(THOUGHT, "27 °C", origin=FOREIGN), endpoint=policy("must_echo"))
     assert foreign == [{"role": "assistant", "content": "27 °C"}]
     dialect = ChatDialect(reasoning_field="reasoning")
-    renamed = written(assistant(call("c1"), origin=FOREIGN), endpoint=policy("must_echo"), dialect=dialect)
+    renamed = encode_messages(
+        assistant(call("c1"), origin=FOREIGN), endpoint=policy("must_echo"), dialect=dialect
+    )
     assert renamed[0]["reasoning"] == " "
 
 
 def test_thoughts_alone_are_no_message():
-    assert written(user("Hi"), assistant(THOUGHT), user("Well?")) == [
+    assert encode_messages(user("Hi"), assistant(THOUGHT), user("Well?")) == [
         {"role": "user", "content": "Hi"},
         {"role": "user", "content": "Well?"},
     ]
@@ -559,7 +569,7 @@ DETAILS = [
     {"type": "reasoning.text", "text": "", "signature": "sig", "index": 1},
     {"type": "reasoning.next_year", "shape": [1, {"a": None}]},
 ]
-MESSAGES = {
+MESSAGES: dict[str, Any] = {
     "reasoning": {"content": "Hi", "reasoning": "Well."},
     "reasoning_content": {"content": "Hi", "reasoning_content": "Well."},
     "both": {"content": "Hi", "reasoning": "Well.", "reasoning_content": "Well."},
@@ -610,18 +620,18 @@ def test_what_a_server_said_goes_back_as_it_came(name):
     }
     whole = json.dumps({"choices": [{**choice, "message": message}]})
     stream = f"data: {json.dumps({'choices': [{**choice, 'delta': delta}]})}\n\ndata: [DONE]\n\n"
-    replies = [heard(whole), heard(stream)]
+    replies = [decode_body(whole), decode_body(stream)]
     assert replies[0] == replies[1]
     said = [replace(p, id=f"c{n}") if isinstance(p, ToolCall) else p for n, p in enumerate(replies[0].parts)]
-    assert written(assistant(*said, origin=replies[0].origin))[0] == message
+    assert encode_messages(assistant(*said, origin=replies[0].origin))[0] == message
     # Elsewhere nothing of it is shown that only this server can read.
-    elsewhere = json.dumps(written(assistant(*said, origin=NEAR)))
+    elsewhere = json.dumps(encode_messages(assistant(*said, origin=NEAR)))
     assert not {"reasoning", "sig", "blob", "audio_1", "mood", "thinking", "images"} & set(
         elsewhere.replace('"', " ").split()
     )
 
 
-def heard(body):
+def decode_body(body):
     decoder = CODEC.new_decoder(Request(model=MODEL), 200, {})
     decoder.feed(body.encode())
     return decoder.close()
@@ -638,8 +648,8 @@ def test_thoughts_in_tags_go_back_in_tags():
         reply = decoder.close()
         assert reply.text.strip() == "Hi"
         message = assistant(*reply.parts, origin=reply.origin)
-        assert written(message, dialect=dialect) == [{"role": "assistant", "content": content}]
-        stripped = written(message, dialect=dialect, endpoint=policy("strip"))[0]["content"]
+        assert encode_messages(message, dialect=dialect) == [{"role": "assistant", "content": content}]
+        stripped = encode_messages(message, dialect=dialect, endpoint=policy("strip"))[0]["content"]
         assert stripped == reply.text
 
 
@@ -650,10 +660,10 @@ def test_members_a_server_does_not_take_back_stay_here():
         "padding": "abc",
         "provider_metadata": {"a": 1},
     }
-    reply = heard(json.dumps({"choices": [{"finish_reason": "stop", "message": message}]}))
+    reply = decode_body(json.dumps({"choices": [{"finish_reason": "stop", "message": message}]}))
     assert "executed_tools" in (reply.parts[0].native or "")
     assert "padding" not in (reply.parts[0].native or "")
-    assert written(assistant(*reply.parts)) == [{"role": "assistant", "content": "Hi"}]
+    assert encode_messages(assistant(*reply.parts)) == [{"role": "assistant", "content": "Hi"}]
 
 
 # --- as a server reads it -------------------------------------------------------------------------------
@@ -758,7 +768,7 @@ def test_annotations_are_kept_and_not_sent_back():
     """They are in no request type: the server wrote them for the reader."""
     cited = [{"type": "url_citation", "url_citation": {"url": "u"}}]
     message = {"role": "assistant", "content": "Hi", "annotations": cited, "mood": "calm"}
-    reply = heard(json.dumps({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}))
+    reply = decode_body(json.dumps({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}))
     assert "url_citation" in reply.parts[0].native
-    sent = written(assistant(*reply.parts, origin=reply.origin))[0]
+    sent = encode_messages(assistant(*reply.parts, origin=reply.origin))[0]
     assert sent == {"role": "assistant", "content": "Hi", "mood": "calm"}

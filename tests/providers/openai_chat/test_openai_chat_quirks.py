@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from bridle.providers.openai_chat.codec import ChatCodec, ChatDialect
+from bridle.providers.openai_chat.codec import ChatCodec
+from bridle.providers.openai_chat.dialect import ChatDialect
 from bridle.values.errors import ProviderError
 from bridle.values.message import Message, Reasoning, Stop, Text, ToolCall
 from bridle.values.model import Endpoint, Model
@@ -30,7 +31,7 @@ USAGE = {
 }
 
 
-def asked(endpoint="here", tools=()):
+def make_request(endpoint="here", tools=()):
     return Request(model=Model(id="m", endpoint=Endpoint(name=endpoint, family="openai_chat")), tools=tools)
 
 
@@ -80,19 +81,21 @@ THOUGHTS = [
 ]
 
 
-def told(events: Iterable[dict], line_end="\n", done=True) -> bytes:
+def join_events(events: Iterable[dict], line_end="\n", done=True) -> bytes:
     frames = [f"data: {json.dumps(event)}" for event in events] + (["data: [DONE]"] if done else [])
     return "".join(frame + line_end * 2 for frame in frames).encode()
 
 
 def listen(body: bytes, request=None, step=None, headers=None):
-    decoder = CODEC.new_decoder(request or asked(), 200, headers or {"content-type": "text/event-stream"})
+    decoder = CODEC.new_decoder(
+        request or make_request(), 200, headers or {"content-type": "text/event-stream"}
+    )
     step = step or len(body)
     deltas = [delta for at in range(0, len(body), step) for delta in decoder.feed(body[at : at + step])]
     return decoder.close(), deltas
 
 
-def shown(deltas):
+def collect_shown(deltas):
     """What was on the screen: words, thoughts, and the calls with their arguments."""
     calls: dict[int, list[str]] = {}
     for delta in deltas:
@@ -104,7 +107,7 @@ def shown(deltas):
     return text, thought, list(calls.values())
 
 
-def without(reply, lost):
+def drop_lost(reply, lost):
     """The reply without what a quirk keeps from being told."""
     parts = []
     for part in reply.parts:
@@ -162,7 +165,7 @@ NAMES = ("get_weather", "get_weather", "now")
 ARGUMENTS = ('{"city": "Tokyo {1}"}', '{"city": "New \\"York\\"", "at": {"n": [1]}}', "{}")
 
 
-def whole(index):
+def make_call(index):
     function = {"name": NAMES[index], "arguments": ARGUMENTS[index]}
     return {"index": index, "id": IDS[index], "type": "function", "function": function}
 
@@ -172,7 +175,7 @@ def with_calls(*chunks):
     return [*CALLS[:3], *chunks, *CALLS[10:]]
 
 
-def repeated(events, what):
+def repeat_on_pieces(events, what):
     """Ids or names on every piece of their call."""
 
     def change(call):
@@ -183,7 +186,7 @@ def repeated(events, what):
     return each_piece(events, change)
 
 
-def counted(events):
+def add_running_usage(events):
     """Totals so far on every piece."""
     for at, event in enumerate(events[:-1]):
         yield {**event, "usage": {**USAGE, "completion_tokens": at, "total_tokens": 20 + at}}
@@ -208,7 +211,7 @@ def two_choices(events):
             yield {**event, "choices": [other]}
 
 
-def interleaved(events):
+def interleave_calls(events):
     pieces = events[3:10]
     return [*events[:3], *(pieces[at] for at in (0, 3, 1, 4, 6, 2, 5)), *events[10:]]
 
@@ -217,7 +220,7 @@ def object_arguments(call):
     return {**call, "function": {**call["function"], "arguments": json.loads(call["function"]["arguments"])}}
 
 
-def renamed(events, **names):
+def rename_thoughts(events, **names):
     """Thoughts under other names."""
     for event in events:
         delta = event["choices"][0]["delta"] if event["choices"] else {}
@@ -232,18 +235,18 @@ def detail(thought):
     return [{"type": "reasoning.text", "text": thought, "format": "unknown", "index": 0}]
 
 
-def chunked(thought):
+def thought_chunks(thought):
     return [{"type": "thinking", "thinking": [{"type": "text", "text": thought}]}]
 
 
-def tagged():
+def tagged_chunks():
     words = ["<thi", "nk>Well", ", Tokyo.</", "think>", "It is", " 27 °C."]
     return [THOUGHTS[0], *(chunk({"content": word}) for word in words), *THOUGHTS[5:]]
 
 
-def torn(events):
+def split_character(events):
     """A character cut in two by a token boundary; both halves are escaped, neither is a character."""
-    body = told(events)
+    body = join_events(events)
     whole = json.dumps(" look. 🌡️")[1:-1].encode()
     high, low = rb" look. \ud83c", rb"\udf21\ufe0f"
     assert whole == high + low
@@ -255,17 +258,17 @@ def torn(events):
 class Quirk(NamedTuple):
     name: str
     clean: list[dict]
-    told: Callable[[], bytes]
+    make_body: Callable[[], bytes]
     lost: tuple[str, ...] = ()
     endpoint: str = "here"
     headers: dict[str, str] | None = None
 
 
-def quirk(name, clean, events, *lost, **more):
-    return Quirk(name, clean, lambda: told(events(), **more), lost)
+def make_quirk(name, clean, events, *lost, **more):
+    return Quirk(name, clean, lambda: join_events(events(), **more), lost)
 
 
-def framed(name, clean, body, *lost):
+def make_framed_quirk(name, clean, body, *lost):
     return Quirk(name, clean, body, lost)
 
 
@@ -280,50 +283,54 @@ AZURE_FIRST = {
 
 QUIRKS = [
     # framing
-    framed(
+    make_framed_quirk(
         "comments between events",
         CALLS,
-        lambda: b": PROCESSING\n\n" + told(CALLS).replace(b"\n\n", b"\n\n: PROCESSING\n\n"),
+        lambda: b": PROCESSING\n\n" + join_events(CALLS).replace(b"\n\n", b"\n\n: PROCESSING\n\n"),
     ),
-    framed("lines end in CRLF", CALLS, lambda: told(CALLS, "\r\n")),
-    framed("lines end in CR", CALLS, lambda: told(CALLS, "\r")),
-    framed("no blank after the colon", CALLS, lambda: told(CALLS).replace(b"data: ", b"data:")),
-    framed(
+    make_framed_quirk("lines end in CRLF", CALLS, lambda: join_events(CALLS, "\r\n")),
+    make_framed_quirk("lines end in CR", CALLS, lambda: join_events(CALLS, "\r")),
+    make_framed_quirk(
+        "no blank after the colon", CALLS, lambda: join_events(CALLS).replace(b"data: ", b"data:")
+    ),
+    make_framed_quirk(
         "events have names and ids",
         CALLS,
-        lambda: told(CALLS).replace(b"data: ", b"event: message\nid: 7\ndata: "),
+        lambda: join_events(CALLS).replace(b"data: ", b"event: message\nid: 7\ndata: "),
     ),
-    framed(
-        "empty data between events", CALLS, lambda: told(CALLS).replace(b"\n\n", b"\n\ndata:\n\ndata: \n\n")
+    make_framed_quirk(
+        "empty data between events",
+        CALLS,
+        lambda: join_events(CALLS).replace(b"\n\n", b"\n\ndata:\n\ndata: \n\n"),
     ),
-    framed("a byte order mark first", CALLS, lambda: b"\xef\xbb\xbf" + told(CALLS)),
-    framed("the last event is not terminated", CALLS, lambda: told(CALLS).rstrip(b"\n")),
-    framed(
+    make_framed_quirk("a byte order mark first", CALLS, lambda: b"\xef\xbb\xbf" + join_events(CALLS)),
+    make_framed_quirk("the last event is not terminated", CALLS, lambda: join_events(CALLS).rstrip(b"\n")),
+    make_framed_quirk(
         "nothing is terminated at the end and there is no sentinel",
         CALLS,
-        lambda: told(CALLS, done=False).rstrip(b"\n"),
+        lambda: join_events(CALLS, done=False).rstrip(b"\n"),
     ),
-    framed("more after the sentinel", CALLS, lambda: told(CALLS) + b"data: {\n\n"),
+    make_framed_quirk("more after the sentinel", CALLS, lambda: join_events(CALLS) + b"data: {\n\n"),
     Quirk(
         "a stream that says it is JSON",
         CALLS,
-        lambda: told(CALLS),
+        lambda: join_events(CALLS),
         headers={"content-type": "application/json"},
     ),
-    framed("a character torn in two", CALLS, lambda: torn(CALLS)),
+    make_framed_quirk("a character torn in two", CALLS, lambda: split_character(CALLS)),
     # what stands around the deltas
-    quirk("a first event without choices, with empty names", CALLS, lambda: [AZURE_FIRST, *CALLS]),
-    quirk(
+    make_quirk("a first event without choices, with empty names", CALLS, lambda: [AZURE_FIRST, *CALLS]),
+    make_quirk(
         "results of filters on every choice",
         CALLS,
         lambda: each_choice(CALLS, content_filter_results={"hate": {"filtered": False}}),
     ),
-    quirk(
+    make_quirk(
         "events without choices at all",
         CALLS,
         lambda: [e for event in CALLS for e in (event, {**BASE, "usage": None, "obfuscation": "x"})],
     ),
-    quirk(
+    make_quirk(
         "filling and notes everywhere",
         CALLS,
         lambda: each_delta(
@@ -333,36 +340,36 @@ QUIRKS = [
             channel="final",
         ),
     ),
-    quirk(
+    make_quirk(
         "another id on every event",
         CALLS,
         lambda: [{**event, "id": f"chatcmpl-{at + 1}"} for at, event in enumerate(CALLS)],
     ),
-    quirk(
+    make_quirk(
         "no id and no model",
         CALLS,
         lambda: ({name: event[name] for name in event if name not in ("id",)} for event in CALLS),
         "id",
     ),
-    quirk("no role", CALLS, lambda: [chunk({"content": ""}), *CALLS[1:]]),
-    quirk("a role on every delta", CALLS, lambda: each_delta(CALLS, role="assistant")),
-    quirk("a role that is null", CALLS, lambda: each_delta(CALLS, role=None)),
-    quirk(
+    make_quirk("no role", CALLS, lambda: [chunk({"content": ""}), *CALLS[1:]]),
+    make_quirk("a role on every delta", CALLS, lambda: each_delta(CALLS, role="assistant")),
+    make_quirk("a role that is null", CALLS, lambda: each_delta(CALLS, role=None)),
+    make_quirk(
         "content that is null beside calls", CALLS, lambda: [*CALLS[:3], *each_delta(CALLS[3:], content=None)]
     ),
-    quirk(
+    make_quirk(
         "content that is empty beside calls",
         CALLS,
         lambda: [*CALLS[:3], *each_delta(CALLS[3:], content="", reasoning_content="", refusal=None)],
     ),
-    quirk(
+    make_quirk(
         "calls that are null or empty beside words",
         WORDS,
         lambda: each_delta(each_delta(WORDS, tool_calls=None), tool_calls=[], function_call=None),
     ),
-    quirk("several choices", WORDS, lambda: two_choices(WORDS)),
-    quirk("the message so far beside each delta", WORDS, lambda: so_far(WORDS)),
-    quirk(
+    make_quirk("several choices", WORDS, lambda: two_choices(WORDS)),
+    make_quirk("the message so far beside each delta", WORDS, lambda: so_far(WORDS)),
+    make_quirk(
         "one message and no deltas",
         WORDS,
         lambda: [
@@ -380,159 +387,165 @@ QUIRKS = [
         ],
     ),
     # counts
-    quirk("counts beside the reason", CALLS, lambda: [*CALLS[:-2], {**CALLS[-2], "usage": USAGE}]),
-    quirk("counts on every event, totals so far", CALLS, lambda: counted(CALLS)),
-    quirk(
+    make_quirk("counts beside the reason", CALLS, lambda: [*CALLS[:-2], {**CALLS[-2], "usage": USAGE}]),
+    make_quirk("counts on every event, totals so far", CALLS, lambda: add_running_usage(CALLS)),
+    make_quirk(
         "counts under another name",
         CALLS,
         lambda: [*CALLS[:-2], {**CALLS[-2], "x_groq": {"id": "r", "usage": USAGE}}],
     ),
-    quirk(
+    make_quirk(
         "counts in two places",
         CALLS,
         lambda: [*CALLS[:-2], {**CALLS[-2], "x_groq": {"usage": USAGE}}, USAGE_CHUNK],
     ),
-    quirk("counts before the reason", CALLS, lambda: [*CALLS[:-2], CALLS[-1], CALLS[-2]]),
-    quirk(
+    make_quirk("counts before the reason", CALLS, lambda: [*CALLS[:-2], CALLS[-1], CALLS[-2]]),
+    make_quirk(
         "counts that are null but once",
         CALLS,
         lambda: [*({**e, "usage": None} for e in CALLS[:-1]), CALLS[-1]],
     ),
-    quirk("no counts", CALLS, lambda: CALLS[:-1], "usage"),
+    make_quirk("no counts", CALLS, lambda: CALLS[:-1], "usage"),
     # the end
-    quirk("no sentinel", CALLS, lambda: CALLS, done=False),
-    quirk("no sentinel and no counts", CALLS, lambda: CALLS[:-1], "usage", done=False),
-    quirk("the reason twice", CALLS, lambda: [*CALLS[:-1], {**CALLS[-2], "usage": USAGE}]),
-    quirk(
+    make_quirk("no sentinel", CALLS, lambda: CALLS, done=False),
+    make_quirk("no sentinel and no counts", CALLS, lambda: CALLS[:-1], "usage", done=False),
+    make_quirk("the reason twice", CALLS, lambda: [*CALLS[:-1], {**CALLS[-2], "usage": USAGE}]),
+    make_quirk(
         "a reason after the thoughts already",
         THOUGHTS,
         lambda: [*THOUGHTS[:2], chunk({"reasoning_content": "Tokyo."}, "stop"), *THOUGHTS[3:]],
     ),
-    quirk(
+    make_quirk(
         "the reason beside the last piece",
         WORDS,
         lambda: [*WORDS[:2], chunk({"content": " 27 °C."}, "stop"), WORDS[-1]],
     ),
-    quirk("no reason, but the sentinel", CALLS, lambda: [*CALLS[:-2], CALLS[-1]], "stop_detail"),
-    quirk(
+    make_quirk("no reason, but the sentinel", CALLS, lambda: [*CALLS[:-2], CALLS[-1]], "stop_detail"),
+    make_quirk(
         "an empty reason until the end",
         CALLS,
         lambda: [*each_choice(CALLS[:-2], finish_reason=""), *CALLS[-2:]],
     ),
-    quirk(
+    make_quirk(
         "the reason is stop beside calls",
         CALLS,
         lambda: [*CALLS[:-2], chunk({}, "stop"), CALLS[-1]],
         "stop_detail",
     ),
-    quirk(
+    make_quirk(
         "the reason in other words",
         CALLS,
         lambda: [*CALLS[:-2], chunk({}, "tool_call"), CALLS[-1]],
         "stop_detail",
     ),
-    quirk(
+    make_quirk(
         "a reason nobody knows", CALLS, lambda: [*CALLS[:-2], chunk({}, "because"), CALLS[-1]], "stop_detail"
     ),
     # which call a piece belongs to
-    quirk("whole calls", CALLS, lambda: with_calls(*(chunk({"tool_calls": [whole(at)]}) for at in range(3)))),
-    quirk(
+    make_quirk(
+        "whole calls", CALLS, lambda: with_calls(*(chunk({"tool_calls": [make_call(at)]}) for at in range(3)))
+    ),
+    make_quirk(
         "all calls in one delta",
         CALLS,
-        lambda: with_calls(chunk({"tool_calls": [whole(at) for at in range(3)]})),
+        lambda: with_calls(chunk({"tool_calls": [make_call(at) for at in range(3)]})),
     ),
-    quirk(
+    make_quirk(
         "all calls beside the reason",
         CALLS,
-        lambda: [*CALLS[:3], chunk({"tool_calls": [whole(at) for at in range(3)]}, "tool_calls"), CALLS[-1]],
+        lambda: [
+            *CALLS[:3],
+            chunk({"tool_calls": [make_call(at) for at in range(3)]}, "tool_calls"),
+            CALLS[-1],
+        ],
     ),
-    quirk("the index is missing", CALLS, lambda: each_piece(CALLS, no_index)),
-    quirk(
+    make_quirk("the index is missing", CALLS, lambda: each_piece(CALLS, no_index)),
+    make_quirk(
         "the index is missing on whole calls",
         CALLS,
-        lambda: with_calls(*(chunk({"tool_calls": [no_index(whole(at))]}) for at in range(3))),
+        lambda: with_calls(*(chunk({"tool_calls": [no_index(make_call(at))]}) for at in range(3))),
     ),
-    quirk(
+    make_quirk(
         "the index is missing and all calls are in one delta",
         CALLS,
-        lambda: with_calls(chunk({"tool_calls": [no_index(whole(at)) for at in range(3)]})),
+        lambda: with_calls(chunk({"tool_calls": [no_index(make_call(at)) for at in range(3)]})),
     ),
-    quirk(
+    make_quirk(
         "the index is missing on the first piece only",
         CALLS,
         lambda: each_piece(CALLS, lambda call: no_index(call) if "id" in call else call),
     ),
-    quirk("the index is null", CALLS, lambda: each_piece(CALLS, lambda call: {**call, "index": None})),
-    quirk(
+    make_quirk("the index is null", CALLS, lambda: each_piece(CALLS, lambda call: {**call, "index": None})),
+    make_quirk(
         "the index is a string",
         CALLS,
         lambda: each_piece(CALLS, lambda call: {**call, "index": str(call["index"])}),
     ),
-    quirk(
+    make_quirk(
         "the index is always 0, with new ids",
         CALLS,
         lambda: each_piece(CALLS, lambda call: {**call, "index": 0}),
     ),
-    quirk(
+    make_quirk(
         "the index is always 0 on whole calls",
         CALLS,
-        lambda: with_calls(*(chunk({"tool_calls": [{**whole(at), "index": 0}]}) for at in range(3))),
+        lambda: with_calls(*(chunk({"tool_calls": [{**make_call(at), "index": 0}]}) for at in range(3))),
     ),
-    quirk(
+    make_quirk(
         "the index is always 0 and there are no ids",
         CALLS,
         lambda: each_piece(CALLS, lambda call: {**no_id(call), "index": 0}),
         "wire_id",
     ),
-    quirk(
+    make_quirk(
         "the index is always 0 and all calls are in one delta",
         CALLS,
-        lambda: with_calls(chunk({"tool_calls": [{**no_id(whole(at)), "index": 0} for at in range(3)]})),
+        lambda: with_calls(chunk({"tool_calls": [{**no_id(make_call(at)), "index": 0} for at in range(3)]})),
         "wire_id",
     ),
-    quirk(
+    make_quirk(
         "the index does not begin at 0",
         CALLS,
         lambda: each_piece(CALLS, lambda call: {**call, "index": call["index"] + 4}),
     ),
-    quirk(
+    make_quirk(
         "neither index nor id",
         CALLS,
         lambda: each_piece(CALLS, lambda call: no_index(no_id(call))),
         "wire_id",
     ),
-    quirk(
+    make_quirk(
         "neither index nor id on whole calls",
         CALLS,
-        lambda: with_calls(*(chunk({"tool_calls": [no_index(no_id(whole(at)))]}) for at in range(3))),
+        lambda: with_calls(*(chunk({"tool_calls": [no_index(no_id(make_call(at)))]}) for at in range(3))),
         "wire_id",
     ),
-    quirk("pieces of several calls in turns", CALLS, lambda: interleaved(CALLS)),
-    quirk(
+    make_quirk("pieces of several calls in turns", CALLS, lambda: interleave_calls(CALLS)),
+    make_quirk(
         "pieces in turns, told apart by id only",
         CALLS,
-        lambda: each_piece(repeated(interleaved(CALLS), {"id"}), no_index),
+        lambda: each_piece(repeat_on_pieces(interleave_calls(CALLS), {"id"}), no_index),
     ),
     # ids and names
-    quirk("ids are missing", CALLS, lambda: each_piece(CALLS, no_id), "wire_id"),
-    quirk("ids are empty", CALLS, lambda: each_piece(CALLS, with_id("")), "wire_id"),
-    quirk("ids are null", CALLS, lambda: each_piece(CALLS, with_id(None)), "wire_id"),
-    quirk(
+    make_quirk("ids are missing", CALLS, lambda: each_piece(CALLS, no_id), "wire_id"),
+    make_quirk("ids are empty", CALLS, lambda: each_piece(CALLS, with_id("")), "wire_id"),
+    make_quirk("ids are null", CALLS, lambda: each_piece(CALLS, with_id(None)), "wire_id"),
+    make_quirk(
         "ids are the same for all",
         CALLS,
         lambda: each_piece(CALLS, lambda call: {**call, "id": "call"} if "id" in call else call),
         "wire_id",
     ),
-    quirk(
+    make_quirk(
         "ids are the same for all and the index is always 0",
         CALLS,
         lambda: with_calls(
-            *(chunk({"tool_calls": [{**whole(at), "id": "call", "index": 0}]}) for at in range(3))
+            *(chunk({"tool_calls": [{**make_call(at), "id": "call", "index": 0}]}) for at in range(3))
         ),
         "wire_id",
     ),
-    quirk("ids are repeated on every piece", CALLS, lambda: repeated(CALLS, {"id"})),
-    quirk(
+    make_quirk("ids are repeated on every piece", CALLS, lambda: repeat_on_pieces(CALLS, {"id"})),
+    make_quirk(
         "later pieces have empty ids and names",
         CALLS,
         lambda: each_piece(
@@ -544,7 +557,7 @@ QUIRKS = [
             ),
         ),
     ),
-    quirk(
+    make_quirk(
         "later pieces have ids and names that are null",
         CALLS,
         lambda: each_piece(
@@ -556,31 +569,33 @@ QUIRKS = [
             ),
         ),
     ),
-    quirk("names are repeated on every piece", CALLS, lambda: repeated(CALLS, {"name"})),
-    quirk("names and ids are repeated on every piece", CALLS, lambda: repeated(CALLS, {"name", "id"})),
-    quirk(
+    make_quirk("names are repeated on every piece", CALLS, lambda: repeat_on_pieces(CALLS, {"name"})),
+    make_quirk(
+        "names and ids are repeated on every piece", CALLS, lambda: repeat_on_pieces(CALLS, {"name", "id"})
+    ),
+    make_quirk(
         "names are repeated, ids and index are missing",
         CALLS,
-        lambda: each_piece(repeated(CALLS, {"name"}), lambda call: no_index(no_id(call))),
+        lambda: each_piece(repeat_on_pieces(CALLS, {"name"}), lambda call: no_index(no_id(call))),
         "wire_id",
     ),
-    quirk(
+    make_quirk(
         "names come in pieces",
         CALLS,
         lambda: [*CALLS[:3], piece(0, "", "call_a", "get_"), piece(0, "", None, "weather"), *CALLS[4:]],
     ),
-    quirk(
+    make_quirk(
         "the type is missing",
         CALLS,
         lambda: each_piece(CALLS, lambda call: {name: call[name] for name in call if name != "type"}),
     ),
-    quirk(
+    make_quirk(
         "the calls come once more at the end",
         CALLS,
-        lambda: [*CALLS[:10], chunk({"tool_calls": [whole(at) for at in range(3)]}), *CALLS[10:]],
+        lambda: [*CALLS[:10], chunk({"tool_calls": [make_call(at) for at in range(3)]}), *CALLS[10:]],
     ),
     # arguments
-    quirk(
+    make_quirk(
         "arguments are null at first",
         CALLS,
         lambda: each_piece(
@@ -591,18 +606,20 @@ QUIRKS = [
             },
         ),
     ),
-    quirk("no arguments are null", CALLS, lambda: [*CALLS[:9], piece(2, None, "call_c", "now"), *CALLS[10:]]),
-    quirk(
+    make_quirk(
+        "no arguments are null", CALLS, lambda: [*CALLS[:9], piece(2, None, "call_c", "now"), *CALLS[10:]]
+    ),
+    make_quirk(
         "no arguments are an empty string",
         CALLS,
         lambda: [*CALLS[:9], piece(2, "", "call_c", "now"), *CALLS[10:]],
     ),
-    quirk(
+    make_quirk(
         "no arguments are the word null",
         CALLS,
         lambda: [*CALLS[:9], piece(2, "null", "call_c", "now"), *CALLS[10:]],
     ),
-    quirk(
+    make_quirk(
         "no arguments are left out",
         CALLS,
         lambda: with_calls(
@@ -616,7 +633,7 @@ QUIRKS = [
             ),
         ),
     ),
-    quirk(
+    make_quirk(
         "an empty object before the arguments",
         CALLS,
         lambda: each_piece(
@@ -627,44 +644,52 @@ QUIRKS = [
         ),
     ),
     # thoughts
-    quirk("thoughts are called reasoning", THOUGHTS, lambda: renamed(THOUGHTS, reasoning=str), "native"),
-    quirk(
+    make_quirk(
+        "thoughts are called reasoning", THOUGHTS, lambda: rename_thoughts(THOUGHTS, reasoning=str), "native"
+    ),
+    make_quirk(
         "thoughts stand in two places",
         THOUGHTS,
-        lambda: renamed(THOUGHTS, reasoning=str, reasoning_content=str),
+        lambda: rename_thoughts(THOUGHTS, reasoning=str, reasoning_content=str),
         "native",
     ),
-    quirk(
-        "thoughts stand in details", THOUGHTS, lambda: renamed(THOUGHTS, reasoning_details=detail), "native"
+    make_quirk(
+        "thoughts stand in details",
+        THOUGHTS,
+        lambda: rename_thoughts(THOUGHTS, reasoning_details=detail),
+        "native",
     ),
-    quirk(
+    make_quirk(
         "thoughts stand in details and beside them",
         THOUGHTS,
-        lambda: renamed(THOUGHTS, reasoning=str, reasoning_details=detail),
+        lambda: rename_thoughts(THOUGHTS, reasoning=str, reasoning_details=detail),
         "native",
     ),
-    quirk(
-        "thoughts stand in a list of content", THOUGHTS, lambda: renamed(THOUGHTS, content=chunked), "native"
+    make_quirk(
+        "thoughts stand in a list of content",
+        THOUGHTS,
+        lambda: rename_thoughts(THOUGHTS, content=thought_chunks),
+        "native",
     ),
-    Quirk("thoughts stand in tags", THOUGHTS, lambda: told(tagged()), ("native",), "tags"),
+    Quirk("thoughts stand in tags", THOUGHTS, lambda: join_events(tagged_chunks()), ("native",), "tags"),
 ]
 
 
 def test_there_are_enough_quirks_and_none_twice():
     assert len({quirk.name for quirk in QUIRKS}) == len(QUIRKS) >= 25
-    assert all(quirk.told() != told(quirk.clean) for quirk in QUIRKS if quirk.headers is None)
+    assert all(quirk.make_body() != join_events(quirk.clean) for quirk in QUIRKS if quirk.headers is None)
 
 
 @pytest.mark.parametrize("quirk", QUIRKS, ids=lambda quirk: quirk.name)
 def test_a_quirk_changes_nothing(quirk):
-    clean, seen = listen(told(quirk.clean))
-    body, request = quirk.told(), asked(quirk.endpoint)
+    clean, seen = listen(join_events(quirk.clean))
+    body, request = quirk.make_body(), make_request(quirk.endpoint)
     for step in (None, 1, 7, 64):
         reply, deltas = listen(body, request, step, quirk.headers)
         reply = replace(reply, origin=clean.origin)
-        assert without(reply, quirk.lost) == without(clean, quirk.lost)
+        assert drop_lost(reply, quirk.lost) == drop_lost(clean, quirk.lost)
         if step is None:
-            assert shown(deltas)[:2] == shown(seen)[:2]
+            assert collect_shown(deltas)[:2] == collect_shown(seen)[:2]
             assert [json.loads(said or "{}") or {} for _, said in shown_calls(deltas)] == [
                 json.loads(said) for _, said in shown_calls(seen)
             ]
@@ -672,11 +697,11 @@ def test_a_quirk_changes_nothing(quirk):
 
 def shown_calls(deltas):
     """As shown, except that arguments some servers announce by an empty object are shown after it."""
-    return [(name, said.removeprefix("{}") or said) for name, said in shown(deltas)[2]]
+    return [(name, said.removeprefix("{}") or said) for name, said in collect_shown(deltas)[2]]
 
 
 def test_the_clean_streams_say_what_they_should():
-    calls, _ = listen(told(CALLS))
+    calls, _ = listen(join_events(CALLS))
     assert calls.parts == (
         Text(text="Let me look. 🌡️"),
         *(
@@ -686,17 +711,17 @@ def test_the_clean_streams_say_what_they_should():
     )
     assert (calls.stop, calls.stop_detail, calls.id) == (Stop.TOOLS, "tool_calls", "chatcmpl-1")
     assert calls.usage == Usage(input=8, cache_read=12, output=9)
-    words, _ = listen(told(WORDS))
+    words, _ = listen(join_events(WORDS))
     assert (words.parts, words.stop) == ((Text(text="It is 27 °C."),), Stop.DONE)
-    thoughts, _ = listen(told(THOUGHTS))
+    thoughts, _ = listen(join_events(THOUGHTS))
     assert thoughts.parts == (Reasoning(text="Well, Tokyo."), Text(text="It is 27 °C."))
 
 
 def test_arguments_given_as_an_object_are_the_same_arguments():
     """Their spelling is lost with the quotes around them; their value is not."""
-    clean, _ = listen(told(CALLS))
-    wholes = [object_arguments(whole(at)) for at in range(3)]
-    reply, _ = listen(told(with_calls(*(chunk({"tool_calls": [call]}) for call in wholes))))
+    clean, _ = listen(join_events(CALLS))
+    wholes = [object_arguments(make_call(at)) for at in range(3)]
+    reply, _ = listen(join_events(with_calls(*(chunk({"tool_calls": [call]}) for call in wholes))))
     assert [json.loads(call.arguments) for call in reply.calls] == [
         json.loads(call.arguments) for call in clean.calls
     ]
@@ -706,22 +731,26 @@ def test_arguments_given_as_an_object_are_the_same_arguments():
 def test_an_old_single_call_is_a_call():
     begun = chunk({"function_call": {"name": "get_weather", "arguments": ""}})
     pieces = [chunk({"function_call": {"arguments": said}}) for said in ('{"city": ', '"Tokyo {1}"}')]
-    reply, deltas = listen(told([*CALLS[:3], begun, *pieces, chunk({}, "function_call"), USAGE_CHUNK]))
-    clean, _ = listen(told([*CALLS[:6], *CALLS[10:]]))
+    reply, deltas = listen(join_events([*CALLS[:3], begun, *pieces, chunk({}, "function_call"), USAGE_CHUNK]))
+    clean, _ = listen(join_events([*CALLS[:6], *CALLS[10:]]))
     lost = ("wire_id", "native", "stop_detail")
-    assert without(reply, lost) == without(clean, lost)
-    assert shown(deltas)[2] == [["get_weather", ARGUMENTS[0]]]
+    assert drop_lost(reply, lost) == drop_lost(clean, lost)
+    assert collect_shown(deltas)[2] == [["get_weather", ARGUMENTS[0]]]
 
 
 def test_a_whole_reply_in_json_where_a_stream_was_asked_for():
-    message = {"role": "assistant", "content": "Let me look. 🌡️", "tool_calls": [whole(at) for at in range(3)]}
+    message = {
+        "role": "assistant",
+        "content": "Let me look. 🌡️",
+        "tool_calls": [make_call(at) for at in range(3)],
+    }
     body = {
         **BASE,
         "object": "chat.completion",
         "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
         "usage": USAGE,
     }
-    clean, _ = listen(told(CALLS))
+    clean, _ = listen(join_events(CALLS))
     for headers in ({"content-type": "application/json"}, {"content-type": "text/event-stream"}, {}):
         assert listen(json.dumps(body).encode(), headers=headers)[0] == clean
 
@@ -730,14 +759,14 @@ def test_nothing_may_be_missing_in_the_middle():
     """A stream without a reason to stop and without the sentinel was cut, whatever it said."""
     for count in range(len(CALLS) - 2):
         with pytest.raises(ProviderError) as caught:
-            listen(told(CALLS[:count], done=False) or b": nothing\n\n")
+            listen(join_events(CALLS[:count], done=False) or b": nothing\n\n")
         assert caught.value.failure.kind == "cut"
 
 
 def test_a_sentinel_put_behind_broken_arguments_makes_them_no_call():
     """Proxies end properly what broke off behind them; half the arguments show it."""
     with pytest.raises(ProviderError) as caught:
-        listen(told(CALLS[:5]))
+        listen(join_events(CALLS[:5]))
     assert caught.value.failure.kind == "cut"
 
 
@@ -754,13 +783,13 @@ def test_a_sentinel_put_behind_broken_arguments_makes_them_no_call():
 )
 def test_a_call_written_out_as_text_is_no_answer(text):
     events = [chunk({"content": text}), chunk({}, "stop"), USAGE_CHUNK]
-    offered, _ = listen(told(events), asked(tools=(ToolSpec(name="now"),)))
+    offered, _ = listen(join_events(events), make_request(tools=(ToolSpec(name="now"),)))
     assert (offered.stop, offered.stop_detail) == (Stop.MALFORMED, "stop: a call was written out as text")
     assert offered.text == text
     # Without tools it can only be what somebody asked for, and so can the same words further on.
-    assert listen(told(events))[0].stop is Stop.DONE
+    assert listen(join_events(events))[0].stop is Stop.DONE
     quoted = [chunk({"content": f"It looks like this: {text}"}), chunk({}, "stop")]
-    assert listen(told(quoted), asked(tools=(ToolSpec(name="now"),)))[0].stop is Stop.DONE
+    assert listen(join_events(quoted), make_request(tools=(ToolSpec(name="now"),)))[0].stop is Stop.DONE
 
 
 @pytest.mark.parametrize("stream", [False, True])

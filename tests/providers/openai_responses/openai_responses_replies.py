@@ -32,7 +32,7 @@ def response(*items, **more):
     }
 
 
-def ended(*items, kind="completed", **more):
+def response_event(*items, kind="completed", **more):
     return {"type": f"response.{kind}", "response": response(*items, **{"status": kind, **more})}
 
 
@@ -40,15 +40,15 @@ def message(*items, **more):
     return json.dumps(response(*items, **more), ensure_ascii=False).encode()
 
 
-def whole(*items, **more):
+def decode_message(*items, **more):
     return WIRE.decode(message(*items, **more))[0]
 
 
-def added(index, **item):
+def item_added(index, **item):
     return {"type": "response.output_item.added", "output_index": index, "item": item}
 
 
-def done(index, **item):
+def item_done(index, **item):
     return {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
@@ -61,7 +61,7 @@ def words(*texts, **more):
     return {"type": "message", "id": "msg_1", "role": "assistant", "content": content, **more}
 
 
-def short(reason, status="incomplete"):
+def incomplete_response(reason, status="incomplete"):
     return {"status": status, "incomplete_details": {"reason": reason}}
 
 
@@ -78,26 +78,26 @@ REFUSAL = {"type": "message", "role": "assistant", "content": [{"type": "refusal
 BEGIN = {"type": "response.created", "response": response(status="in_progress")}
 FULL = (
     BEGIN,
-    added(0, **{**THOUGHT, "encrypted_content": "gA"}),
+    item_added(0, **{**THOUGHT, "encrypted_content": "gA"}),
     {"type": "response.reasoning_summary_part.added", "output_index": 0, "summary_index": 0, "part": {}},
     delta("reasoning_summary_text", 0, "Let me "),
     delta("reasoning_summary_text", 0, "see."),
     {"type": "response.reasoning_summary_part.added", "output_index": 0, "summary_index": 1, "part": {}},
     delta("reasoning_summary_text", 0, "Yes."),
     {"type": "response.keepalive"},
-    done(0, **THOUGHT),
-    added(1, type="message", id="msg_1", role="assistant", content=[], status="in_progress"),
+    item_done(0, **THOUGHT),
+    item_added(1, type="message", id="msg_1", role="assistant", content=[], status="in_progress"),
     {"type": "response.content_part.added", "output_index": 1, "content_index": 0, "part": {}},
     delta("output_text", 1, "It is "),
-    added(2, **{**CALL, "arguments": ""}),
+    item_added(2, **{**CALL, "arguments": ""}),
     delta("output_text", 1, "wärm."),
     {"type": "response.output_text.annotation.added", "output_index": 1, "annotation": {"type": "url"}},
     {"type": "response.output_text.done", "output_index": 1, "text": "It is wärm."},
     delta("function_call_arguments", 2, '{"a"'),
     delta("function_call_arguments", 2, ": 1}"),
     {"type": "response.function_call_arguments.done", "output_index": 2, "arguments": '{"a": 1}'},
-    done(1, **words("It is wärm.")),
-    done(2, **CALL),
+    item_done(1, **words("It is wärm.")),
+    item_done(2, **CALL),
 )
 
 
@@ -183,11 +183,11 @@ THREE = [
 
 def stream_call(index, item):
     said = item["arguments"]
-    yield added(index, **{**item, "arguments": "", "status": "in_progress"})
+    yield item_added(index, **{**item, "arguments": "", "status": "in_progress"})
     for at in range(0, len(said), 5):
         yield delta("function_call_arguments", index, said[at : at + 5])
     yield {"type": "response.function_call_arguments.done", "output_index": index, "arguments": said}
-    yield done(index, **item)
+    yield item_done(index, **item)
 
 
 def show_call(index, item):
@@ -222,8 +222,8 @@ def make_reply(*parts):
 
 
 def say(text):
-    pieces = (added(0, type="message", role="assistant", content=[]), delta("output_text", 0, text))
-    return message(words(text)), stream(BEGIN, *pieces, ended(words(text)))
+    pieces = (item_added(0, type="message", role="assistant", content=[]), delta("output_text", 0, text))
+    return message(words(text)), stream(BEGIN, *pieces, response_event(words(text)))
 
 
 def stop_because(*items, **more):
@@ -232,7 +232,12 @@ def stop_because(*items, **more):
 
 TORN = stream(delta("output_text", 0, "X"))
 POINTS = [
-    [added(at, **CALL), delta("function_call_arguments", at, '{"a": 1}'), done(at, **CALL), ended()]
+    [
+        item_added(at, **CALL),
+        delta("function_call_arguments", at, '{"a": 1}'),
+        item_done(at, **CALL),
+        response_event(),
+    ]
     for at in (0, 0.0)
 ]
 CACHED = {
@@ -253,7 +258,7 @@ DECODE = DecodeCases(
     forget=forget,
     samples=(
         Sample(
-            body=stream(*FULL, ended(THOUGHT, words("It is wärm."), CALL)),
+            body=stream(*FULL, response_event(THOUGHT, words("It is wärm."), CALL)),
             whole=message(THOUGHT, words("It is wärm."), CALL),
             reply=make_reply(
                 Reasoning(signature="gAAA", native='{"id":"rs_1"}'),
@@ -277,7 +282,7 @@ DECODE = DecodeCases(
             body=stream(
                 BEGIN,
                 *(event for at, item in enumerate(THREE) for event in stream_call(at, item)),
-                ended(*THREE),
+                response_event(*THREE),
             ),
             whole=message(*THREE),
             reply=make_reply(*make_calls(THREE)),
@@ -286,21 +291,23 @@ DECODE = DecodeCases(
         ),
     ),
     say=say,
-    torn=stream(BEGIN, added(0, type="message", role="assistant", content=[]))
+    torn=stream(BEGIN, item_added(0, type="message", role="assistant", content=[]))
     + TORN
     + TORN.replace(b"X", b"\\ud83d")
     + TORN.replace(b"X", b"\\ude00")
-    + stream(ended(words("X😀"))),
+    + stream(response_event(words("X😀"))),
     partial=stream(*FULL[:11], delta("output_text", 1, "half "), delta("output_text", 1, "a")),
     arguments=[
-        ([message(CUT_CALL, **short("max_output_tokens"))], '{"a"'),
-        ([message({**CUT_CALL, "arguments": ""}, **short("max_output_tokens"))], ""),
+        ([message(CUT_CALL, **incomplete_response("max_output_tokens"))], '{"a"'),
+        ([message({**CUT_CALL, "arguments": ""}, **incomplete_response("max_output_tokens"))], ""),
         ([message({**CALL, "arguments": said}) for said in ("", None, {})], "{}"),
         (
             [
                 stream(
                     *FULL[:9],
-                    ended(CUT_CALL, kind="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+                    response_event(
+                        CUT_CALL, kind="incomplete", incomplete_details={"reason": "max_output_tokens"}
+                    ),
                 )
             ],
             '{"a"',
@@ -310,18 +317,30 @@ DECODE = DecodeCases(
         (stop_because(words("a")), Stop.DONE, "completed"),
         (stop_because(words("a"), CALL), Stop.TOOLS, "completed"),
         (
-            stop_because(words("a"), **short("max_output_tokens")),
+            stop_because(words("a"), **incomplete_response("max_output_tokens")),
             Stop.LENGTH,
             "incomplete: max_output_tokens",
         ),
-        (stop_because(THOUGHT, **short("max_output_tokens")), Stop.LENGTH, "incomplete: max_output_tokens"),
-        (stop_because(words("a"), **short("content_filter")), Stop.FILTERED, "incomplete: content_filter"),
-        (stop_because(words("a"), **short("max_messages")), Stop.PAUSED, "incomplete: max_messages"),
-        (stop_because(words("a"), **short("steered")), Stop.PAUSED, "incomplete: steered"),
-        (stop_because(words("a"), **short("tomorrow")), Stop.OTHER, "incomplete: tomorrow"),
+        (
+            stop_because(THOUGHT, **incomplete_response("max_output_tokens")),
+            Stop.LENGTH,
+            "incomplete: max_output_tokens",
+        ),
+        (
+            stop_because(words("a"), **incomplete_response("content_filter")),
+            Stop.FILTERED,
+            "incomplete: content_filter",
+        ),
+        (
+            stop_because(words("a"), **incomplete_response("max_messages")),
+            Stop.PAUSED,
+            "incomplete: max_messages",
+        ),
+        (stop_because(words("a"), **incomplete_response("steered")), Stop.PAUSED, "incomplete: steered"),
+        (stop_because(words("a"), **incomplete_response("tomorrow")), Stop.OTHER, "incomplete: tomorrow"),
         (stop_because(words("a"), status="incomplete"), Stop.OTHER, "incomplete"),
         (
-            stop_because(words("a"), **short("max_output_tokens", None)),
+            stop_because(words("a"), **incomplete_response("max_output_tokens", None)),
             Stop.LENGTH,
             "incomplete: max_output_tokens",
         ),
@@ -331,7 +350,9 @@ DECODE = DecodeCases(
             [
                 stream(
                     *FULL[:9],
-                    ended(CUT_CALL, kind="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+                    response_event(
+                        CUT_CALL, kind="incomplete", incomplete_details={"reason": "max_output_tokens"}
+                    ),
                 )
             ],
             Stop.LENGTH,
@@ -340,7 +361,7 @@ DECODE = DecodeCases(
     ],
     counts=[
         (
-            [message(words("a"), usage=CACHED), stream(BEGIN, ended(words("a"), usage=CACHED))],
+            [message(words("a"), usage=CACHED), stream(BEGIN, response_event(words("a"), usage=CACHED))],
             Usage(input=10, cache_read=60, cache_write=30, output=50, reasoning=20, cache_write_1h=10),
         ),
         ([message(words("a")), message(words("a"), usage={})], Usage(incomplete=True)),
@@ -370,15 +391,15 @@ DECODE = DecodeCases(
     deltas={
         "words": (
             lambda count: slice_body(
-                stream(added(0, type="message", role="assistant", content=[]))
+                stream(item_added(0, type="message", role="assistant", content=[]))
                 + stream(*(delta("output_text", 0, " hi") for _ in range(count)))
-                + stream(ended(words(" hi" * count)))
+                + stream(response_event(words(" hi" * count)))
             ),
             " hi",
         )
     },
     rich=[
-        [stream(each) for each in (*FULL, ended(THOUGHT, words("It is wärm."), CALL, usage=CACHED))],
+        [stream(each) for each in (*FULL, response_event(THOUGHT, words("It is wärm."), CALL, usage=CACHED))],
         [message(THOUGHT, words("It is wärm."), CALL, REFUSAL, usage=CACHED)],
     ],
 )

@@ -17,15 +17,15 @@ OWN = TALK.own
 SIBLING = replace(OWN, endpoint="elsewhere")
 
 
-def extra(name, value):
+def make_extra(name, value):
     return Extra(name=name, json=json.dumps(value, separators=(",", ":")))
 
 
-def named(text, id_, **more):
+def text_with_id(text, id_, **more):
     return Text(text=text, native=json.dumps({"message": {"id": id_, "status": "completed", **more}}))
 
 
-def thought(id_, blob="gAAA", text=""):
+def reasoning_with_id(id_, blob="gAAA", text=""):
     return Reasoning(text=text, signature=blob, native=json.dumps({"id": id_}))
 
 
@@ -55,7 +55,7 @@ ENCODE = EncodeCases(
     full=ask_everything(
         TALK,
         thinking=Thinking(mode="pro", effort="low", display="auto", budget_tokens=5),
-        extras=(extra("prompt_cache_key", "k"), extra("include", ["file_search_call.results"])),
+        extras=(make_extra("prompt_cache_key", "k"), make_extra("include", ["file_search_call.results"])),
     ),
     head={"model": "gpt-x", "instructions": "Be brief.", "tools": None, "input": None},
     tail={
@@ -97,7 +97,12 @@ ENCODE = EncodeCases(
         b'{"model":"m","input":"x","instructions":[1]}',
     ],
     read_choice=lambda body: body.get("tool_choice"),
-    extras=[extra("input", []), extra("model", "x"), extra("stream", False), extra("max_output_tokens", 30)],
+    extras=[
+        make_extra("input", []),
+        make_extra("model", "x"),
+        make_extra("stream", False),
+        make_extra("max_output_tokens", 30),
+    ],
     read_calls=lambda body: [
         (item["call_id"], item["name"], read_arguments(item["arguments"]))
         for item in list_items(body, "function_call")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_an_item_that_wants_an_answer_is_a_call_and_the_session_goes_on(kind):
     sent = server.sent[1]["input"]
     assert item in sent, "it goes back as it came"
     (given,) = [each for each in sent if each.get("type") == answer["type"]]
-    assert {name: given[name] for name in answer} == answer
+    assert {name: given[name] for name in answer} == answer  # type: ignore[attr-defined]
     assert server.sent[2]["input"][: len(sent)] == sent
 
 
@@ -142,7 +143,7 @@ def mcp_approval(server_label: str, name: str, arguments: str) -> str:
 
 
 OURS = {"tools": [shell, local_shell, apply_patch, computer, mcp_approval]}
-GIVEN = {
+GIVEN: dict[str, Any] = {
     "shell_call": {"output": [{"stdout": "ls", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]},
     "local_shell_call": {"output": "ls"},
     "apply_patch_call": {"output": "a", "status": "completed"},

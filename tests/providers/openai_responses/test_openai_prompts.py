@@ -25,7 +25,7 @@ def model(name="openai:gpt-6.1-sol"):
     return find_model(name, environ={})
 
 
-def asked(name="openai:gpt-6.1-sol", **more):
+def make_request(name="openai:gpt-6.1-sol", **more):
     given = {"system": (Text(text="Be kind."),), "tools": (ToolSpec(name="look"),), "messages": TALK, **more}
     return Request(model=model(name), **given)
 
@@ -36,7 +36,7 @@ def body(request):
 
 def test_instructions_that_are_marked_are_the_developers_first_message():
     marks = (Breakpoint(position="system", ttl="30m"), Breakpoint(position="end", ttl="30m"))
-    sent = body(asked(breakpoints=marks, cache_key="scout-1"))
+    sent = body(make_request(breakpoints=marks, cache_key="scout-1"))
     assert "instructions" not in sent
     assert sent["input"][0] == {
         "type": "message",
@@ -45,32 +45,32 @@ def test_instructions_that_are_marked_are_the_developers_first_message():
     }
     assert sent["prompt_cache_key"] == "scout-1"
     assert sent["prompt_cache_options"] == {"ttl": "30m"}
-    assert body(asked())["instructions"] == "Be kind."
+    assert body(make_request())["instructions"] == "Be kind."
 
 
 @pytest.mark.parametrize(
     "held", [{"keeps_server_state": True, "server_state_until": "resp_1"}, {"keeps_server_state": True}]
 )
 def test_a_conversation_that_the_provider_holds_has_its_instructions_beside_it(held):
-    sent = body(asked(breakpoints=(Breakpoint(position="system", ttl="30m"),), **held))
+    sent = body(make_request(breakpoints=(Breakpoint(position="system", ttl="30m"),), **held))
     assert sent["instructions"] == "Be kind."
     assert all(item.get("role") != "developer" for item in sent["input"])
 
 
 @pytest.mark.parametrize("place", [0, 2])
 def test_a_message_is_marked_on_its_last_piece_and_nothing_else_changes(place):
-    plain = body(asked())
-    sent = body(asked(breakpoints=(Breakpoint(position="message", message=place, ttl="30m"),)))
+    plain = body(make_request())
+    sent = body(make_request(breakpoints=(Breakpoint(position="message", message=place, ttl="30m"),)))
     inside = "content" if place == 0 else "output"
     assert sent["input"][place][inside][-1].pop("prompt_cache_breakpoint") == POINT
     assert sent["input"] == plain["input"]
 
 
 def test_the_model_s_words_cannot_be_marked():
-    sent = body(asked(breakpoints=(Breakpoint(position="message", message=1, ttl="30m"),)))
-    assert sent["input"] == body(asked())["input"]
+    sent = body(make_request(breakpoints=(Breakpoint(position="message", message=1, ttl="30m"),)))
+    assert sent["input"] == body(make_request())["input"]
     with pytest.raises(MisuseError, match="no message 7"):
-        body(asked(breakpoints=(Breakpoint(position="message", message=7, ttl="30m"),)))
+        body(make_request(breakpoints=(Breakpoint(position="message", message=7, ttl="30m"),)))
 
 
 def test_what_was_written_is_read_back():
@@ -80,7 +80,7 @@ def test_what_was_written_is_read_back():
         Breakpoint(position="end", ttl="12h"),
     )
     codec = load_codec("openai_responses")
-    request = asked(breakpoints=marks, cache_key="k", compare_reply_id="resp_9")
+    request = make_request(breakpoints=marks, cache_key="k", compare_reply_id="resp_9")
     read = codec.decode_request(codec.encode(request))
     assert (read.breakpoints, read.cache_key, read.compare_reply_id) == (marks, "k", "resp_9")
     assert read.system == request.system
@@ -114,7 +114,7 @@ def test_whatever_somebody_else_asked_of_the_cache_survives(odd):
         ],
         **odd,
     }
-    sent = codec.encode(asked())
+    sent = codec.encode(make_request())
     theirs = replace(sent, body=json.dumps(given).encode())
     assert CANONICAL_FORMS[codec.family](codec.encode(codec.decode_request(theirs))) == CANONICAL_FORMS[
         codec.family
@@ -123,8 +123,8 @@ def test_whatever_somebody_else_asked_of_the_cache_survives(odd):
 
 def test_older_models_have_one_word_for_longer():
     day, usual = Breakpoint(position="end", ttl="24h"), Breakpoint(position="end", ttl="5m")
-    assert body(asked("openai:gpt-5.4", breakpoints=(day,)))["prompt_cache_retention"] == "24h"
-    assert not KEPT & body(asked("openai:gpt-5.4", breakpoints=(usual,))).keys()
+    assert body(make_request("openai:gpt-5.4", breakpoints=(day,)))["prompt_cache_retention"] == "24h"
+    assert not KEPT & body(make_request("openai:gpt-5.4", breakpoints=(usual,))).keys()
 
 
 def test_an_extra_comes_before_what_is_usual():
@@ -134,7 +134,9 @@ def test_an_extra_comes_before_what_is_usual():
     )
     for name in ("openai:gpt-6.1-sol", "openai-chat:gpt-6.1-sol"):
         sent = body(
-            asked(name, cache_key="k", breakpoints=(Breakpoint(position="end", ttl="30m"),), extras=extras)
+            make_request(
+                name, cache_key="k", breakpoints=(Breakpoint(position="end", ttl="30m"),), extras=extras
+            )
         )
         assert (sent["prompt_cache_key"], sent["prompt_cache_options"]) == ("mine", {"mode": "explicit"})
 
@@ -145,14 +147,15 @@ def test_the_older_wire_takes_the_same():
         Breakpoint(position="message", message=2, ttl="30m"),
         Breakpoint(position="end", ttl="30m"),
     )
-    sent = body(asked("openai-chat:gpt-6.1-sol", breakpoints=marks, cache_key="k"))
+    sent = body(make_request("openai-chat:gpt-6.1-sol", breakpoints=marks, cache_key="k"))
     marked = [part for message in sent["messages"] for part in message.get("content") or ()]
     points = [part["text"] for part in marked if "prompt_cache_breakpoint" in part]
     assert points == ["Be kind.", "seen"]
     assert (sent["prompt_cache_key"], sent["prompt_cache_options"]) == ("k", {"ttl": "30m"})
     codec = load_codec("openai_chat")
     assert (
-        codec.decode_request(codec.encode(asked("openai-chat:gpt-6.1-sol", cache_key="k"))).cache_key == "k"
+        codec.decode_request(codec.encode(make_request("openai-chat:gpt-6.1-sol", cache_key="k"))).cache_key
+        == "k"
     )
 
 
@@ -167,6 +170,6 @@ def test_a_reply_says_why_its_prompt_was_not_found():
             "output": [],
             "prompt_cache_diagnostics": diagnostics,
         }
-        decoder = codec.new_decoder(asked(), 200, {"content-type": "application/json"})
+        decoder = codec.new_decoder(make_request(), 200, {"content-type": "application/json"})
         list(decoder.feed(json.dumps(response).encode()))
         assert decoder.close().cache_miss_reason == missed

@@ -7,13 +7,19 @@ import pytest
 from bridle.values.errors import ProviderError
 from bridle.values.message import Opaque, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.usage import Usage
-from tests.providers.openai_responses.openai_responses_replies import CALL, HERE, THOUGHT, whole, words
+from tests.providers.openai_responses.openai_responses_replies import (
+    CALL,
+    HERE,
+    THOUGHT,
+    decode_message,
+    words,
+)
 
 
 def test_items_become_parts_in_their_order():
     searched = {"type": "web_search_call", "id": "ws_1", "action": {"type": "search"}}
     summary = [{"type": "summary_text", "text": "Hm."}]
-    reply = whole(
+    reply = decode_message(
         {**THOUGHT, "summary": summary, "status": "completed", "content": None},
         searched,
         {**words("One,", "two."), "status": "completed", "phase": "final_answer"},
@@ -57,7 +63,7 @@ def test_items_become_parts_in_their_order():
 
 def test_words_beside_a_refusal_say_that_they_are_none():
     content = [{"type": "output_text", "text": "Sorry. "}, {"type": "refusal", "refusal": "No."}]
-    reply = whole({"type": "message", "role": "assistant", "content": content})
+    reply = decode_message({"type": "message", "role": "assistant", "content": content})
     assert reply.parts == (Text(text="Sorry. ", native='{"part":{"type":"output_text"}}'), Text(text="No."))
     assert reply.stop is Stop.REFUSED
 
@@ -65,13 +71,15 @@ def test_words_beside_a_refusal_say_that_they_are_none():
 @pytest.mark.parametrize("status", ["queued", "in_progress", "cancelled"])
 def test_a_response_that_is_not_done_is_no_reply(status):
     with pytest.raises(ProviderError, match=status) as caught:
-        whole(CALL, status=status)
+        decode_message(CALL, status=status)
     assert caught.value.failure.kind == "invalid"
 
 
 def test_trains_of_thought_in_several_pieces_are_kept_once():
     pieces = [{"type": "summary_text", "text": "One."}, {"type": "summary_text", "text": "Two."}]
-    reply = whole({**THOUGHT, "summary": pieces, "content": [{"type": "reasoning_text", "text": "raw"}]})
+    reply = decode_message(
+        {**THOUGHT, "summary": pieces, "content": [{"type": "reasoning_text", "text": "raw"}]}
+    )
     assert reply.parts == (
         Reasoning(
             text="One.\n\nTwo.\n\nraw",
@@ -82,5 +90,7 @@ def test_trains_of_thought_in_several_pieces_are_kept_once():
 
 
 def test_words_may_have_their_plain_name():
-    reply = whole({"type": "message", "role": "assistant", "content": [{"type": "text", "text": "hi"}]})
+    reply = decode_message(
+        {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "hi"}]}
+    )
     assert reply.text == "hi"

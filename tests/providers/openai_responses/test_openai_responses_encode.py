@@ -19,9 +19,9 @@ from tests.providers.openai_responses.openai_responses_requests import (
     OWN,
     SIBLING,
     TALK,
-    extra,
-    named,
-    thought,
+    make_extra,
+    reasoning_with_id,
+    text_with_id,
 )
 
 CODEC, MODEL = TALK.codec, TALK.model
@@ -43,7 +43,7 @@ def test_instructions_are_one_text():
 
 
 def test_options_of_a_stream_go_with_a_stream_alone():
-    request = ask(user("hi"), extras=(extra("stream_options", {"include_obfuscation": False}),))
+    request = ask(user("hi"), extras=(make_extra("stream_options", {"include_obfuscation": False}),))
     assert sent(request)["stream_options"] == {"include_obfuscation": False}
     assert not {"stream", "stream_options"} & sent(replace(request, stream=False)).keys()
 
@@ -87,8 +87,8 @@ def test_extras_add_what_the_request_lacks():
             thinking=Thinking(effort="high"),
             tools=(ToolSpec(name="look"),),
             extras=(
-                extra("reasoning", {"effort": "high", "context": "all_turns"}),
-                extra("tool_choice", allowed),
+                make_extra("reasoning", {"effort": "high", "context": "all_turns"}),
+                make_extra("tool_choice", allowed),
             ),
         )
     )
@@ -115,12 +115,12 @@ def test_plain_words_are_strings():
 def test_a_turn_of_this_endpoint_goes_back_as_it_came():
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
     turn = assistant(
-        thought("rs_1", text="Hm."),
+        reasoning_with_id("rs_1", text="Hm."),
         Opaque(kind="web_search_call", native=json.dumps(search)),
-        thought("rs_2"),
-        named("Looking.", "msg_1", phase="commentary"),
+        reasoning_with_id("rs_2"),
+        text_with_id("Looking.", "msg_1", phase="commentary"),
         Text(text=" Now."),
-        named("Done.", "msg_2", phase="final_answer"),
+        text_with_id("Done.", "msg_2", phase="final_answer"),
         call("c1", "call_1", native='{"id":"fc_1","status":"completed"}'),
     )
     message = {"type": "message", "role": "assistant", "status": "completed"}
@@ -145,9 +145,9 @@ FC = call("c1", "call_1", native='{"id":"fc_1"}')
 @pytest.mark.parametrize(
     "turn",
     [
-        assistant(thought("rs_1", blob=""), FC),
-        assistant(thought("rs_1"), Text(text=" "), FC),
-        assistant(thought("rs_1"), Text(text="put here by somebody else"), FC),
+        assistant(reasoning_with_id("rs_1", blob=""), FC),
+        assistant(reasoning_with_id("rs_1"), Text(text=" "), FC),
+        assistant(reasoning_with_id("rs_1"), Text(text="put here by somebody else"), FC),
         assistant(FC, usage=Usage(output=9, reasoning=5)),
     ],
     ids=["no proof", "an item is missing", "an item was replaced", "the reasoning is gone"],
@@ -160,7 +160,7 @@ def test_a_turn_that_is_not_whole_goes_back_without_reasoning_and_ids(turn):
 
 
 def test_the_same_item_is_not_sent_twice_under_its_id():
-    turn = assistant(thought("rs_1"), named("a", "msg_1"))
+    turn = assistant(reasoning_with_id("rs_1"), text_with_id("a", "msg_1"))
     items = written(user("go"), turn, user("again"), turn)
     assert [item.get("id") for item in items] == [None, "rs_1", "msg_1", None, None]
     assert [item["type"] for item in items].count("reasoning") == 1
@@ -174,7 +174,10 @@ def test_a_turn_in_which_nothing_was_said_is_nothing():
 
 def test_reasoning_that_led_to_nothing_is_left_out():
     items = written(
-        user("go"), assistant(named("a", "msg_1"), thought("rs_1")), user("on"), assistant(thought("rs_2"))
+        user("go"),
+        assistant(text_with_id("a", "msg_1"), reasoning_with_id("rs_1")),
+        user("on"),
+        assistant(reasoning_with_id("rs_2")),
     )
     assert [item.get("id") for item in items] == [None, "msg_1", None]
 
@@ -192,11 +195,11 @@ UNSIGNED = Reasoning(text="hm", native='{"id":"rs_1"}')
         ("must_echo", None, FOREIGN, False),
     ],
 )
-def test_ids_go_back_only_with_reasoning_that_the_provider_knows(policy, store, origin, is_known):
+def test_ids_go_back_only_with_reasoning_of_the_provider(policy, store, origin, is_known):
     model = replace(MODEL, endpoint=replace(ENDPOINT, reasoning=policy))
-    extras = () if store is None else (extra("store", store),)
+    extras = () if store is None else (make_extra("store", store),)
     items = written(
-        user("x"), assistant(UNSIGNED, named("a", "msg_1"), origin=origin), model=model, extras=extras
+        user("x"), assistant(UNSIGNED, text_with_id("a", "msg_1"), origin=origin), model=model, extras=extras
     )
     assert ("id" in items[-1]) is is_known
     assert any(item.get("id") == "rs_1" for item in items) is is_known
@@ -205,9 +208,9 @@ def test_ids_go_back_only_with_reasoning_that_the_provider_knows(policy, store, 
 @pytest.mark.parametrize("origin", [SIBLING, FOREIGN])
 def test_what_another_endpoint_sealed_never_leaves(origin):
     turn = assistant(
-        thought("rs_1", blob="SECRET"),
+        reasoning_with_id("rs_1", blob="SECRET"),
         Opaque(kind="web_search_call", native='{"type":"web_search_call","id":"SECRET"}'),
-        named("words", "SECRET", phase="SECRET"),
+        text_with_id("words", "SECRET", phase="SECRET"),
         call("c1", "SECRET", native='{"id":"SECRET"}'),
         origin=origin,
     )
@@ -222,7 +225,7 @@ def test_what_another_endpoint_sealed_never_leaves(origin):
 
 def test_a_server_that_binds_ids_to_a_connection_gets_none():
     talk = Talk(MODEL, "input", ResponsesCodec(ResponsesDialect(with_ids=False)))
-    turn = assistant(thought("rs_1"), named("a", "msg_1"), FC)
+    turn = assistant(reasoning_with_id("rs_1"), text_with_id("a", "msg_1"), FC)
     items = talk.written(user("x"), turn, results(answer("c1")))
     assert [item["type"] for item in items] == [
         "message", "reasoning", "message", "function_call", "function_call_output",
@@ -232,7 +235,7 @@ def test_a_server_that_binds_ids_to_a_connection_gets_none():
 
 
 def test_a_refusal_goes_back_as_one():
-    refused = assistant(named("I will not.", "msg_1"), stop=Stop.REFUSED)
+    refused = assistant(text_with_id("I will not.", "msg_1"), stop=Stop.REFUSED)
     assert written(user("x"), refused)[1]["content"] == [{"type": "refusal", "refusal": "I will not."}]
 
 
@@ -368,9 +371,9 @@ def test_no_arguments_go_back_as_none_and_legally_elsewhere():
 
 LINE = (
     user("one"),
-    assistant(named("1", "msg_1"), call("c1", "call_1"), reply_id="resp_1"),
+    assistant(text_with_id("1", "msg_1"), call("c1", "call_1"), reply_id="resp_1"),
     results(answer("c1")),
-    assistant(named("2", "msg_2"), reply_id="resp_2"),
+    assistant(text_with_id("2", "msg_2"), reply_id="resp_2"),
     user("two"),
     assistant("elsewhere", origin=FOREIGN, reply_id="resp_2"),
     user("three"),
@@ -382,36 +385,38 @@ def texts(items):
 
 
 def test_only_what_came_after_the_parent_is_sent():
-    chained = ask(*LINE, system=(Text(text="s"),), extras=(extra("previous_response_id", "resp_2"),))
+    chained = ask(*LINE, system=(Text(text="s"),), extras=(make_extra("previous_response_id", "resp_2"),))
     body = sent(chained)
     assert texts(body["input"]) == ["two", "elsewhere", "three"]
     assert (body["instructions"], body["store"], body["previous_response_id"]) == ("s", True, "resp_2")
-    after_a_call = ask(*LINE[:3], extras=(extra("previous_response_id", "resp_1"),))
+    after_a_call = ask(*LINE[:3], extras=(make_extra("previous_response_id", "resp_1"),))
     assert sent(after_a_call)["input"] == [
         {"type": "function_call_output", "call_id": "call_1", "output": "ok"}
     ]
-    left_open = ask(*LINE[:2], extras=(extra("previous_response_id", "resp_1"),))
+    left_open = ask(*LINE[:2], extras=(make_extra("previous_response_id", "resp_1"),))
     assert ["no result" in output for output in texts(sent(left_open)["input"])] == [True]
 
 
 def test_a_parent_from_before_the_first_message_holds_nothing_of_this_line():
-    body = sent(ask(user("hi"), results(answer("call_9")), extras=(extra("previous_response_id", "resp_0"),)))
+    body = sent(
+        ask(user("hi"), results(answer("call_9")), extras=(make_extra("previous_response_id", "resp_0"),))
+    )
     assert texts(body["input"]) == ["hi", "ok"]
     assert body["input"][1]["call_id"] == "call_9"
 
 
 def test_a_conversation_holds_everything_up_to_the_last_reply():
-    body = sent(ask(*LINE, extras=(extra("conversation", {"id": "conv_1"}),)))
+    body = sent(ask(*LINE, extras=(make_extra("conversation", {"id": "conv_1"}),)))
     assert texts(body["input"]) == ["two", "elsewhere", "three"]
     assert (body["store"], body["conversation"]) == (True, {"id": "conv_1"})
-    both = (extra("conversation", "conv_1"), extra("previous_response_id", "resp_1"))
+    both = (make_extra("conversation", "conv_1"), make_extra("previous_response_id", "resp_1"))
     with pytest.raises(MisuseError, match="exclude each other"):
         CODEC.encode(ask(*LINE, extras=both))
 
 
 def test_without_the_parent_the_same_messages_go_out_in_full():
     kept = CODEC.new_history()
-    chained = ask(*LINE, extras=(extra("previous_response_id", "resp_2"),))
+    chained = ask(*LINE, extras=(make_extra("previous_response_id", "resp_2"),))
     first, second = CODEC.encode(chained, kept), CODEC.encode(ask(*LINE), kept)
     assert first == CODEC.encode(chained)
     assert second == CODEC.encode(ask(*LINE))
@@ -422,7 +427,9 @@ def test_without_the_parent_the_same_messages_go_out_in_full():
 def test_a_chain_grows_without_writing_the_past_again():
     kept = CODEC.new_history()
     for length, parent, expected in ((1, None, ["one"]), (3, "resp_1", ["ok"]), (5, "resp_2", ["two"])):
-        extras = (extra("store", True),) if parent is None else (extra("previous_response_id", parent),)
+        extras = (
+            (make_extra("store", True),) if parent is None else (make_extra("previous_response_id", parent),)
+        )
         request = ask(*LINE[:length], extras=extras)
         encoded = CODEC.encode(request, kept)
         assert texts(json.loads(encoded.body)["input"]) == expected
@@ -450,7 +457,7 @@ def test_where_no_tool_is_outside_a_result_brings_none():
     assert b"additional_tools" not in CODEC.encode(ask(*line, tools=(ToolSpec(name="look"),))).body
 
 
-def test_kept_items_are_written_anew_when_other_tools_are_outside():
+def test_kept_items_are_rewritten_when_the_deferred_tools_change():
     kept = CODEC.new_history()
     line = (user("hi"), assistant(call("1")), results(answer("1", reveals_tools=("b",))))
     line = tuple(replace(message, id=f"m{at}") for at, message in enumerate(line))

@@ -22,7 +22,7 @@ def event(kind, **more):
     return {"type": f"response.{kind}", **more}
 
 
-def ended(*items, **more):
+def response_event(*items, **more):
     return event(
         "completed",
         response={"id": "r", "status": "completed", "model": "m", "output": items, "usage": USED, **more},
@@ -44,15 +44,15 @@ CLEAN = [
     event("function_call_arguments.delta", output_index=1, delta="1}"),
     event("function_call_arguments.done", output_index=1, arguments='{"a":1}'),
     event("output_item.done", output_index=1, item=CALL),
-    ended(WORDS, CALL),
+    response_event(WORDS, CALL),
 ]
 
 
-def only(*kinds):
+def select_events(*kinds):
     return [each for each in CLEAN if each["type"].removeprefix("response.") in kinds]
 
 
-def without(*kinds):
+def drop_events(*kinds):
     return [each for each in CLEAN if each["type"].removeprefix("response.") not in kinds]
 
 
@@ -103,36 +103,36 @@ QUIRKS = {
     "events of next year": frames([*CLEAN[:3], event("tomorrow.delta", delta="?"), *CLEAN[3:]]),
     "unknown members everywhere": frames(with_each(lambda each: {**each, "billing": {}, "new": [1]})),
     "ids that change with every mention": frames(with_each(rotating)),
-    "an empty output at the end": frames([*CLEAN[:-1], ended()]),
-    "a null output at the end": frames([*CLEAN[:-1], ended(output=None)]),
+    "an empty output at the end": frames([*CLEAN[:-1], response_event()]),
+    "a null output at the end": frames([*CLEAN[:-1], response_event(output=None)]),
     "nothing but the end": frames(CLEAN[-1:]),
     "no beginning": frames(CLEAN[2:]),
-    "no pieces of words": frames(without("output_text.delta")),
-    "no pieces of arguments": frames(without("function_call_arguments.delta")),
-    "no pieces at all": frames(only("created", "output_item.added", "output_item.done", "completed")),
-    "items that are never done": frames(without("output_item.done")),
-    "items that are never announced": frames(without("output_item.added", "content_part.added")),
+    "no pieces of words": frames(drop_events("output_text.delta")),
+    "no pieces of arguments": frames(drop_events("function_call_arguments.delta")),
+    "no pieces at all": frames(select_events("created", "output_item.added", "output_item.done", "completed")),
+    "items that are never done": frames(drop_events("output_item.done")),
+    "items that are never announced": frames(drop_events("output_item.added", "content_part.added")),
     "nothing but pieces": frames(
-        [*without("output_item.done", "output_text.done", "function_call_arguments.done")[:-1], ended()]
+        [*drop_events("output_item.done", "output_text.done", "function_call_arguments.done")[:-1], response_event()]
     ),
-    "wholes, and an empty end": frames([*without("output_item.done", "output_text.delta")[:-1], ended()]),
-    "no places": frames([*drop("output_index")[:-1], ended()]),
+    "wholes, and an empty end": frames([*drop_events("output_item.done", "output_text.delta")[:-1], response_event()]),
+    "no places": frames([*drop("output_index")[:-1], response_event()]),
     "every place is nought": frames(
-        [*with_each(lambda each: {**each, "output_index": 0})[:-1], ended()]
+        [*with_each(lambda each: {**each, "output_index": 0})[:-1], response_event()]
     ),
     "items that overlap": frames([*CLEAN[:5], CLEAN[9], *CLEAN[5:9], *CLEAN[10:]]),
-    "items done out of order": frames([*CLEAN[:8], *CLEAN[9:14], CLEAN[8], ended()]),
-    "an item done twice": frames([*CLEAN[:9], CLEAN[8], *CLEAN[9:14], ended()]),
-    "a status nobody documented": frames([*CLEAN[:-1], ended(WORDS, CALL, status="complete")]),
-    "no status": frames([*CLEAN[:-1], ended(WORDS, CALL, status=None)]),
-    "arguments as an object": frames([*CLEAN[:-1], ended(WORDS, {**CALL, "arguments": {"a": 1}})]),
+    "items done out of order": frames([*CLEAN[:8], *CLEAN[9:14], CLEAN[8], response_event()]),
+    "an item done twice": frames([*CLEAN[:9], CLEAN[8], *CLEAN[9:14], response_event()]),
+    "a status nobody documented": frames([*CLEAN[:-1], response_event(WORDS, CALL, status="complete")]),
+    "no status": frames([*CLEAN[:-1], response_event(WORDS, CALL, status=None)]),
+    "arguments as an object": frames([*CLEAN[:-1], response_event(WORDS, {**CALL, "arguments": {"a": 1}})]),
     "nulls where members could be absent": frames(
-        [*CLEAN[:-1], ended({**WORDS, "status": None, "phase": None}, {**CALL, "namespace": None})]
+        [*CLEAN[:-1], response_event({**WORDS, "status": None, "phase": None}, {**CALL, "namespace": None})]
     ),
     "usage with nulls": frames(
-        [*CLEAN[:-1], ended(WORDS, CALL, usage={**USED, "input_tokens_details": None, "cost": 0.1})]
+        [*CLEAN[:-1], response_event(WORDS, CALL, usage={**USED, "input_tokens_details": None, "cost": 0.1})]
     ),
-    "more after the end": frames([*CLEAN, CLEAN[4], ended()]),
+    "more after the end": frames([*CLEAN, CLEAN[4], response_event()]),
     "JSON though a stream was asked for": json.dumps(CLEAN[-1]["response"]).encode(),
     "JSON with a blank in front": b"\n " + json.dumps(CLEAN[-1]["response"]).encode(),
     "data on several lines": frames(CLEAN).replace(b', "delta"', b',\ndata: "delta"'),
@@ -181,7 +181,7 @@ def test_reasoning_told_raw_is_kept_where_it_stood():
         event("reasoning_text.delta", output_index=0, content_index=0, delta="so."),
         event("reasoning_text.done", output_index=0, content_index=0, text="Hm, so."),
         event("output_item.done", output_index=0, item=raw),
-        ended(raw),
+        response_event(raw),
     ]
     reply, deltas = WIRE.decode(frames(events))
     assert reply.parts == (

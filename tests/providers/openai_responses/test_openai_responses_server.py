@@ -17,7 +17,7 @@ def read(path="/v1/responses", **body):
     return CODEC.decode_request(HttpRequest(path=path, body=json.dumps({"model": "m", **body}).encode()))
 
 
-def again(request):
+def encode_unstreamed(request):
     return json.loads(CODEC.encode(replace(request, stream=False)).body)
 
 
@@ -86,7 +86,7 @@ def test_what_has_no_place_survives():
         "reasoning": {"effort": {"x": 1}, "mode": "tomorrow"},
         "service_tier": "flex",
     }
-    assert again(read(**body)) == body
+    assert encode_unstreamed(read(**body)) == body
 
 
 def test_what_has_a_place_is_understood():
@@ -159,7 +159,7 @@ def test_pictures_and_files_are_media():
 def test_storing_is_the_providers_default_and_not_ours(body, extras):
     request = read(input="x", **body)
     assert {extra.name: extra.json for extra in request.extras} == extras
-    assert again(request)["store"] is body.get("store", True)
+    assert encode_unstreamed(request)["store"] is body.get("store", True)
 
 
 def test_outputs_of_calls_the_provider_holds_are_kept():
@@ -168,14 +168,14 @@ def test_outputs_of_calls_the_provider_holds_are_kept():
         {"previous_response_id": "r", "input": [output]},
         {"input": [{"type": "item_reference", "id": "f"}, output]},
     ):
-        assert again(read(**body))["input"][-1] == output
-    assert again(read(input=[output]))["input"] == []
+        assert encode_unstreamed(read(**body))["input"][-1] == output
+    assert encode_unstreamed(read(input=[output]))["input"] == []
 
 
 def test_paths_of_other_clouds_and_prompts_that_name_the_model():
     assert read("/openai/responses?api-version=v1", input="x").model.id == "m"
     kept = CODEC.decode_request(HttpRequest(path="/responses", body=b'{"prompt":{"id":"p"}}'))
-    assert again(kept) == {"input": [], "store": True, "prompt": {"id": "p"}}
+    assert encode_unstreamed(kept) == {"input": [], "store": True, "prompt": {"id": "p"}}
 
 
 def test_a_reference_may_leave_out_what_it_is():

@@ -6,6 +6,7 @@ disagree.  A rule yields a line for each thing that is wrong; none is best.
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import jsonschema_rs
 
@@ -17,7 +18,7 @@ SINGLE = (
 )  # fmt: skip
 
 
-def walk(schema, at="#") -> Iterator[tuple[str, object]]:
+def walk(schema, at="#") -> Iterator[tuple[str, Any]]:
     """Every schema in a schema, itself first."""
     yield at, schema
     if not isinstance(schema, dict):
@@ -139,7 +140,7 @@ def messages_answer(schema):
         if "$ref" in part and not part["$ref"].startswith("#"):
             yield f"{at}: external $ref"
     # "Circular reference detected in schema definitions: Node -> Node."
-    if circular(schema):
+    if find_circular(schema):
         yield "Circular reference detected in schema definitions"
     yield from messages_strict_request([schema])
 
@@ -159,12 +160,12 @@ def messages_strict_request(schemas):
         yield f"too many union parameters ({unions})"
 
 
-def circular(schema):
+def find_circular(schema):
     defined = {"#": {**schema, "$defs": {}, "definitions": {}}}
     for word in ("$defs", "definitions"):
         defined |= {f"#/{word}/{name}": held for name, held in schema.get(word, {}).items()}
-    edges = {place: set(referred(held)) for place, held in defined.items()}
-    return any(place in reachable(target, edges) for place in edges for target in edges[place])
+    edges = {place: set(find_references(held)) for place, held in defined.items()}
+    return any(place in find_reachable(target, edges) for place in edges for target in edges[place])
 
 
 # ── functions of the Responses and Chat APIs ────────────────────────────────
@@ -313,7 +314,7 @@ def openapi_subset(schema):
                 if name not in part.get("properties", {}):
                     yield f"{at}.{word}: property {name!r} is not defined"
         # "format: only 'enum' and 'date-time' are supported for STRING type"
-        if "format" in part and part["format"] not in OPENAPI_FORMATS.get(kind, set()):
+        if "format" in part and part["format"] not in OPENAPI_FORMATS.get(kind, set()):  # type: ignore[arg-type]
             yield f"{at}.format: {part['format']!r} is not supported for {kind}"
 
 
@@ -339,14 +340,14 @@ def answer_json_schema(schema):
     defined = {"#": {**schema, "$defs": {}, "definitions": {}}}
     for word in ("$defs", "definitions"):
         defined |= {f"#/{word}/{name}": held for name, held in schema.get(word, {}).items()}
-    edges = {place: set(referred(held)) for place, held in defined.items()}
+    edges = {place: set(find_references(held)) for place, held in defined.items()}
     for place, held in defined.items():
-        for target in referred(held, bound=True):
-            if place in reachable(target, edges):
+        for target in find_references(held, bound=True):
+            if place in find_reachable(target, edges):
                 yield f"{place}: {target} leads back, and cannot be left out"
 
 
-def referred(schema, *, bound=False):
+def find_references(schema, *, bound=False):
     """Where a schema refers to; `bound`: only from where nothing can be left out."""
     if not isinstance(schema, dict):
         return
@@ -357,10 +358,10 @@ def referred(schema, *, bound=False):
         parts = held.items() if word in NAMED and held else enumerate(held if word in LISTED else [held])
         for name, part in parts:
             if not (bound and word == "properties" and name not in schema.get("required", [])):
-                yield from referred(part, bound=bound)
+                yield from find_references(part, bound=bound)
 
 
-def reachable(place, edges):
+def find_reachable(place, edges):
     found, waiting = set(), [place]
     while waiting:
         for target in edges.get(waiting.pop(), ()):

@@ -201,7 +201,7 @@ class _Sampler:
         for _ in range(6):
             more = []
             if "$ref" in schema:
-                more.append(resolved(schema["$ref"], self.root))
+                more.append(resolve_reference(schema["$ref"], self.root))
             more += schema.get("allOf", [])
             more += [self.random.choice(schema[word]) for word in ("anyOf", "oneOf") if word in schema]
             more += [
@@ -214,7 +214,7 @@ class _Sampler:
                 if word not in ("$ref", "allOf", "anyOf", "oneOf", "then", "else", "if")
             }  # fmt: skip
             for part in more:
-                schema = _merged(schema, part) if isinstance(part, dict) else schema
+                schema = _merge_schemas(schema, part) if isinstance(part, dict) else schema
         return schema
 
     def null(self, schema, depth):
@@ -259,7 +259,7 @@ class _Sampler:
         return made
 
 
-def resolved(reference, root):
+def resolve_reference(reference, root):
     """What a reference leads to; anything, when it leads nowhere."""
     held = root
     for name in reference.split("/")[1:]:
@@ -267,7 +267,7 @@ def resolved(reference, root):
     return held
 
 
-def _merged(one, other):
+def _merge_schemas(one, other):
     made = {**one, **other}
     for word in ("properties",):
         if word in one and word in other:
@@ -328,28 +328,30 @@ def _names_fields(schema, root, seen):
     if (
         reference
         and reference not in seen
-        and _names_fields(resolved(reference, root), root, (*seen, reference))
+        and _names_fields(resolve_reference(reference, root), root, (*seen, reference))
     ):
         return True
     parts = [part for word in ("anyOf", "oneOf", "allOf") for part in schema.get(word, [])]
     return bool(schema.get("properties")) or any(_names_fields(part, root, seen) for part in parts)
 
 
-def filled(value, schema, root):
+def fill_nulls(value, schema, root):
     """What a model writes that must give every field: the value, with null for each that is left out."""
     if "$ref" in schema:
-        return filled(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root)
+        return fill_nulls(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     if "anyOf" in schema:
         for part in schema["anyOf"]:
-            made = filled(value, part, root)
+            made = fill_nulls(value, part, root)
             if validator({**part, "$defs": root.get("$defs", {})}).is_valid(made):
                 return made
         return value
     if isinstance(value, dict) and "properties" in schema:
-        made = {name: filled(held, schema["properties"].get(name, {}), root) for name, held in value.items()}
+        made = {
+            name: fill_nulls(held, schema["properties"].get(name, {}), root) for name, held in value.items()
+        }
         return {**made, **{name: None for name in schema.get("required", []) if name not in made}}
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
-        return [filled(held, schema["items"], root) for held in value]
+        return [fill_nulls(held, schema["items"], root) for held in value]
     return value
 
 

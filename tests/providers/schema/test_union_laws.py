@@ -42,7 +42,7 @@ from bridle.tools.schema.partial_output import PartialTracker
 from bridle.values.request import OutputSpec
 from bridle.values.result import TextDelta
 from tests.providers.schema.schema_rules import RULES, as_json_schema
-from tests.providers.schema.schema_samples import filled, validator
+from tests.providers.schema.schema_samples import fill_nulls, validator
 from tests.suite.campaign import list_seeds
 
 T = TypeVar("T")
@@ -120,15 +120,15 @@ class Made:
             return self.chance.choice([*SCALARS, *self.tags])
         inner = lambda: self.make_type(depth - 1)  # noqa: E731
         if kind < 0.6:
-            return list[inner()]
+            return list[inner()]  # type: ignore[misc]
         if kind < 0.65:
-            return tuple[inner(), ...]
+            return tuple[inner(), ...]  # type: ignore[misc]
         if kind < 0.7:
-            return tuple[inner(), inner()]
+            return tuple[inner(), inner()]  # type: ignore[misc]
         if kind < 0.74:
-            return set[self.chance.choice((int, str, date, float))]
+            return set[self.chance.choice((int, str, date, float))]  # type: ignore[misc]
         if kind < 0.8:
-            return dict[str, inner()]
+            return dict[str, inner()]  # type: ignore[misc]
         if kind < 0.9:
             return Union[tuple(inner() for _ in range(2))]  # noqa: UP007
         return self.make_class(depth - 1, None)
@@ -184,6 +184,9 @@ class Made:
         return given if technology == "typed_dict" else wanted(**given)
 
 
+made: Any
+
+
 def make_class(technology, name, fields, made):
     """A class with these fields; the default of an optional one is a value of its type."""
     defaults = {key: made.value_of(held) for key, (held, optional) in fields.items() if optional}
@@ -208,7 +211,7 @@ def make_class(technology, name, fields, made):
         ]
         return dataclasses.make_dataclass(name, listed)
     if technology == "named_tuple":
-        made = NamedTuple(name, [(k, fields[k][0]) for k in ordered])
+        made = NamedTuple(name, [(k, fields[k][0]) for k in ordered])  # type: ignore[misc, no-redef]
         made.__new__.__defaults__ = tuple(safe[k] for k in ordered if k in safe)
         made._field_defaults = {k: safe[k] for k in ordered if k in safe}
         return made
@@ -217,24 +220,24 @@ def make_class(technology, name, fields, made):
         tags = {"tag_field": "op", "tag": name.lower()} if technology == "tagged_struct" else {}
         return msgspec.defstruct(name, listed, kw_only=True, **tags)
     config = ConfigDict(extra="allow") if technology == "open_pydantic" else ConfigDict()
-    listed = {k: (fields[k][0], safe.get(k, ...)) for k in ordered}
-    return create_model(name, __config__=config, **listed)
+    listed: Any = {k: (fields[k][0], safe.get(k, ...)) for k in ordered}  # type: ignore[no-redef]
+    return create_model(name, __config__=config, **listed)  # type: ignore[arg-type]
 
 
-def same(first: Any, second: Any) -> bool:
+def is_same(first: Any, second: Any) -> bool:
     """Equal, and of the same types at every place."""
     if type(first) is not type(second):
         return False
     if isinstance(first, dict):
-        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
+        return first.keys() == second.keys() and all(is_same(first[key], second[key]) for key in first)
     if isinstance(first, list | tuple):
-        return len(first) == len(second) and all(map(same, first, second))
+        return len(first) == len(second) and all(map(is_same, first, second))
     if isinstance(first, set):
         return {(type(each), each) for each in first} == {(type(each), each) for each in second}
     names = list_names(first)
     if names is None:
         return first == second
-    return all(same(getattr(first, name), getattr(second, name)) for name in names)
+    return all(is_same(getattr(first, name), getattr(second, name)) for name in names)
 
 
 def list_names(value: Any) -> list[str] | None:
@@ -285,20 +288,26 @@ def check_value(output, spec, sent_schemas, member_value, seed) -> None:
     form = output.dump(member_value)
     text = json.dumps(form)
     assert not find_output_problem(spec, text), (seed, text, output.schema)
-    assert same(output.load(text), member_value), (seed, member_value, output.load(text), text, output.schema)
+    assert is_same(output.load(text), member_value), (
+        seed,
+        member_value,
+        output.load(text),
+        text,
+        output.schema,
+    )
     for row, sent, judged, accepts in sent_schemas:
         written = {
             next((new for new, old in sent.renamed if old == key), key): held for key, held in form.items()
         }
         if sent.strict and row.all_required:
-            written = filled(written, judged, judged)
+            written = fill_nulls(written, judged, judged)
         assert accepts.is_valid(written), (seed, row.name, text, sent.text)
         if (
             row.all_required
         ):  # no wire is sent a schema rewritten for it: null may be a value of a field left out
             continue
         back = restore_arguments(json.dumps(written), output.schema, row)
-        assert same(output.load(back), member_value), (seed, row.name, text, back)
+        assert is_same(output.load(back), member_value), (seed, row.name, text, back)
     check_stream(output, text, member_value, seed)
 
 
@@ -313,7 +322,7 @@ def check_stream(output, text, member_value, seed) -> None:
         if partial is not None and partial.output is not None:
             assert is_part(partial.output, member_value), (seed, text[:at], partial.output, member_value)
     last = tracker.read()
-    assert last is not None and (same(last.output, member_value)), (seed, text, last)
+    assert last is not None and (is_same(last.output, member_value)), (seed, text, last)
 
 
 @pytest.mark.slow
@@ -493,7 +502,7 @@ def test_a_boolean_is_no_number_of_an_enum_in_a_union(held):
     """Pydantic takes `true` for 1 there, also if it validates strictly."""
     flag = create_model("Flag", held=(bool, ...))
     output = make_output_type([make_number_model(held), flag])
-    assert same(output.load('{"value": {"held": true}}'), flag(held=True))
+    assert is_same(output.load('{"value": {"held": true}}'), flag(held=True))
 
 
 @pytest.mark.parametrize("held", [*NUMBERS, list[One], set[One], dict[str, One], tuple[One, ...]])
@@ -505,7 +514,7 @@ def test_a_boolean_is_no_number_of_an_enum_in_a_pydantic_model(held):
 
 def test_a_model_may_make_a_number_of_a_boolean():
     model = create_model("Counted", held=(Annotated[bool, AfterValidator(int)], ...), other=(bool | One, ...))
-    made = make_output_type(model).load('{"held": true, "other": true}')
+    made: Any = make_output_type(model).load('{"held": true, "other": true}')
     assert (made.held, type(made.held), made.other) == (1, int, True)
 
 
@@ -526,7 +535,7 @@ def test_what_the_validation_of_a_type_takes_besides_its_schema_is_of_another_ty
     """Pydantic takes 1 for `Literal[True]`, also if it validates strictly; a validator may convert anything."""
     number = create_model("Other", held=(type(form), ...))
     output = make_output_type([make_truth_model(taken), number])
-    assert same(output.load(json.dumps({"value": {"held": form}})), number(held=form))
+    assert is_same(output.load(json.dumps({"value": {"held": form}})), number(held=form))
 
 
 @pytest.mark.parametrize(
@@ -586,7 +595,7 @@ def test_a_tag_inside_of_a_type_is_not_taken_for_a_field_of_another(wanted, valu
     output = make_output_type(wanted)
     for value in values:
         text = json.dumps(output.dump(value))
-        assert same(output.load(text), value)
+        assert is_same(output.load(text), value)
         check_stream(output, text, value, 0)
 
 
@@ -598,7 +607,7 @@ class Held(Generic[T]):
 def test_fields_of_a_generic_type_tell_its_forms_apart():
     output = make_output_type([Held[int], Held[float]])
     for value in (Held(1), Held(1.0)):
-        assert same(output.load(output.dump_text(value)), value)
+        assert is_same(output.load(output.dump_text(value)), value)
 
 
 @pytest.mark.parametrize(
@@ -616,7 +625,7 @@ def test_fields_of_a_generic_type_tell_its_forms_apart():
 def test_lists_that_are_arriving_have_the_type_of_their_end(wanted, text, expected):
     """The number of items of each partial answer, in order; none while the type is not certain or does not accept it."""
     output = make_output_type(wanted)
-    tracker, seen = PartialTracker(output), []
+    tracker, seen = PartialTracker(output), []  # type: ignore[arg-type]
     for letter in f'{{"value": {text}}}':
         tracker.apply(TextDelta(text=letter))
         partial = tracker.read()
@@ -630,7 +639,7 @@ def test_lists_that_are_arriving_have_the_type_of_their_end(wanted, text, expect
 def test_a_model_that_tells_its_types_apart_itself_is_accepted():
     output = make_output_type(TaggedDecision)
     value = TaggedDecision(decided=OtherTagged(reason="r"))
-    assert same(output.load(output.dump_text(value)), value)
+    assert is_same(output.load(output.dump_text(value)), value)
 
 
 def test_a_tag_whose_beginning_is_another_tag_is_not_taken_for_it():
@@ -645,7 +654,7 @@ def test_a_changed_answer_keeps_its_type():
         return Reject(answer.reason, 7)
 
     line = scripted('{"value": {"type": "Approve", "reason": "r"}}')
-    assert Agent(line, output=[Approve, Reject], validate=harden).run_sync("?").output == Reject("r", 7)
+    assert Agent(line, output=[Approve, Reject], validate=harden).run_sync("?").output == Reject("r", 7)  # type: ignore[misc]
 
     def decide(reason: str) -> Approve | Reject:
         return Reject(reason)
@@ -657,7 +666,7 @@ def test_a_changed_answer_keeps_its_type():
 def test_nested_unions_and_tool_parameters_are_told_apart():
     output = make_output_type(Letter)
     value = Letter([Reject("a"), Approve("b")])
-    assert same(output.load(output.dump_text(value)), value)
+    assert is_same(output.load(output.dump_text(value)), value)
     given = []
 
     @tool

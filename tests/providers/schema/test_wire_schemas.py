@@ -34,7 +34,7 @@ from tests.providers.schema.schema_rules import (
 from tests.providers.schema.schema_samples import (
     common_reading,
     documents,
-    filled,
+    fill_nulls,
     lists_in_lists,
     samples,
     validator,
@@ -98,7 +98,7 @@ def check_compiled(schema, name, chance, count):
         if isinstance(value, dict):
             value = {names.get(name, name): held for name, held in value.items()}
         if made.strict and row.all_required:
-            value = filled(value, sent, sent)
+            value = fill_nulls(value, sent, sent)
         assert judged.is_valid(value), (schema, made, value)
         assert source.is_valid(json.loads(restore_arguments(json.dumps(value), text, row))), (
             schema,
@@ -153,7 +153,7 @@ def list_request_schemas(body):
     for held in list(tools):
         tools += held.get("functionDeclarations") or held.get("function_declarations") or []
     for held in tools:
-        held = held.get("function") if isinstance(held.get("function"), dict) else held
+        held = held.get("function") if isinstance(held.get("function"), dict) else held  # type: ignore[assignment]
         for word in ("input_schema", "parametersJsonSchema", "parameters_json_schema", "parameters"):
             if isinstance(held.get(word), dict) and held.get("type", "function") in ("function", "custom"):
                 yield lower_types(held[word])

@@ -37,7 +37,7 @@ class Counting:
 def line(*texts, start=1):
     roles = ("user", "assistant")
     return tuple(
-        Message(role=roles[(start + n) % 2], parts=(Text(text=text),), id=f"m{start + n}")
+        Message(role=roles[(start + n) % 2], parts=(Text(text=text),), id=f"m{start + n}")  # type: ignore[arg-type]
         for n, text in enumerate(texts)
     )
 
@@ -83,7 +83,7 @@ def test_nothing_said_is_nothing_sent():
     ],
     ids=["shorter", "beheaded", "edited", "renumbered", "empty"],
 )
-def test_a_line_that_does_not_continue_is_written_anew(other):
+def test_a_conversation_that_does_not_continue_is_rewritten(other):
     kept = EncodedMessages(Counting())
     kept.join_messages(line("a", "b", "c", "d"))
     assert kept.join_messages(other) == EncodedMessages(Counting()).join_messages(other)
@@ -99,7 +99,7 @@ def test_equal_messages_read_from_disk_are_not_written_again():
     assert writer.written == ["m1", "m2", "m3"]
 
 
-def test_another_endpoint_starts_anew():
+def test_another_endpoint_starts_a_new_body():
     writer = Counting()
     kept = EncodedMessages(writer)
     here, there = Endpoint(name="here", family="f"), Endpoint(name="there", family="f")
@@ -148,7 +148,7 @@ def test_the_head_is_made_again_only_when_it_changes():
         return what
 
     for made_of in (("m", (1, 2)), ("m", (1, 2)), ("n", (1, 2))):
-        kept.set_head(made_of, lambda made_of=made_of: make(made_of[0].encode()))
+        kept.set_head(made_of, lambda made_of=made_of: make(made_of[0].encode()))  # type: ignore[misc]
     assert made == [b"m", b"n"]
     assert kept.build_body(line("a"), b"")[0] == b'n<assistant:"a">'
 

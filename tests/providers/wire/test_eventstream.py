@@ -16,7 +16,7 @@ from bridle.values.request import Request
 FRAMED = {"content-type": "application/vnd.amazon.eventstream"}
 
 
-def framed(payload, **headers):
+def make_frame(payload, **headers):
     named = b"".join(
         pack("B", len(name) + 1)
         + b":"
@@ -38,9 +38,9 @@ def read(body, size):
 
 def test_messages_in_any_slices():
     body = (
-        framed(b"one", message_type=b"event", event_type=b"chunk")
-        + framed(b"")
-        + framed(b"{}", message_type=b"exception", exception_type=b"throttlingException")
+        make_frame(b"one", message_type=b"event", event_type=b"chunk")
+        + make_frame(b"")
+        + make_frame(b"{}", message_type=b"exception", exception_type=b"throttlingException")
     )
     expected = [(b"chunk", b"one"), (b"", b""), (b"throttlingException", b"{}")]
     for size in range(1, len(body) + 1):
@@ -59,7 +59,7 @@ def test_headers_of_every_type_are_stepped_over():
 
 @pytest.mark.parametrize("place", [0, 5, 9, 14, -1])
 def test_a_damaged_message_is_noticed(place):
-    body = bytearray(framed(b"payload", event_type=b"chunk"))
+    body = bytearray(make_frame(b"payload", event_type=b"chunk"))
     body[place] ^= 0x55
     with pytest.raises(ProviderError) as damaged:
         EventStreamReader().feed(bytes(body))
@@ -78,7 +78,7 @@ def _with_headers(headers):
 
 
 def chunk(event):
-    return framed(b'{"bytes":"' + b64encode(event) + b'"}', message_type=b"event", event_type=b"chunk")
+    return make_frame(b'{"bytes":"' + b64encode(event) + b'"}', message_type=b"event", event_type=b"chunk")
 
 
 def test_the_events_inside_are_the_same_as_in_any_stream():
@@ -98,7 +98,7 @@ def test_the_events_inside_are_the_same_as_in_any_stream():
         cut.close()
     assert ended.value.failure.kind == "cut"
     broken = load_codec("anthropic").new_decoder(asked, 200, FRAMED)
-    slow = framed(
+    slow = make_frame(
         b'{"message":"Too many tokens"}', message_type=b"exception", exception_type=b"throttlingException"
     )
     with pytest.raises(ProviderError) as ended:
@@ -109,7 +109,7 @@ def test_the_events_inside_are_the_same_as_in_any_stream():
 
 def test_what_is_written_is_what_another_writer_writes():
     headers = [(":event-type", "chunk"), (":message-type", "event")]
-    assert written(headers, b"one") == framed(b"one", event_type=b"chunk", message_type=b"event")
+    assert written(headers, b"one") == make_frame(b"one", event_type=b"chunk", message_type=b"event")
     assert EventStreamReader().frames(encode_event("Tōkyō", b"{}")) == [EventFrame("Tōkyō".encode(), b"{}")]
 
 

@@ -1,10 +1,12 @@
 """Signatures, against ones another implementation made of the same requests and the published example."""
 
+from typing import Any
+
 import pytest
 
 from bridle.providers.sigv4 import signed_headers
 
-WHO = {"access_key": "AKIDEXAMPLE", "secret_key": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"}
+WHO: dict[str, Any] = {"access_key": "AKIDEXAMPLE", "secret_key": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"}
 HOST = "https://bedrock-runtime.us-east-1.amazonaws.com"
 PROFILE = "/model/arn:aws:bedrock:us-east-1:123456789012:inference-profile%2Fus.x-v1:0/converse-stream"
 

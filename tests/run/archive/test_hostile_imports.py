@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_a_line_without_end_is_not_read_whole(monkeypatch):
 
 def test_a_redaction_beside_a_deletion_of_a_fork_leaves_the_fork_out(tmp_path, monkeypatch):
     async def main():
-        store = open_store(str(tmp_path / "log.db"))
+        store: Any = open_store(str(tmp_path / "log.db"))
         agent = Agent("sim:", store=store)
         await agent.run("my secret 12345", "s")
         await agent.fork("s", new="fork")

@@ -96,7 +96,7 @@ async def test_every_single_damage_is_refused_with_its_line_and_nothing_is_writt
             if at + 1 < len(lines)
             else lines[::-1],
         ):
-            if changed == lines or (changed == swapped(lines, at) and b'{"blob"' in line + lines[at + 1]):
+            if changed == lines or (changed == swap_lines(lines, at) and b'{"blob"' in line + lines[at + 1]):
                 continue
             with pytest.raises(BridleError) as refused:
                 await import_session(target, changed)
@@ -110,7 +110,7 @@ async def test_every_single_damage_is_refused_with_its_line_and_nothing_is_writt
         await import_session(target, [])
 
 
-def swapped(lines, at):
+def swap_lines(lines, at):
     """A blob may come anywhere: exchanging it with the record beside it is no damage."""
     return [*lines[:at], *lines[at : at + 2][::-1], *lines[at + 2 :]]
 

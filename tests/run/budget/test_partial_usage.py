@@ -115,7 +115,7 @@ def test_a_reply_without_counts_arrives_whole_on_every_wire(model, streamed):
     assert result.usage.incomplete
 
 
-def test_a_limit_of_tokens_holds_where_nobody_counts_them():
+def test_a_token_limit_holds_without_reported_usage():
     replies = [call_reply(("look", {"at": at})) for at in range(200)]
     agent = Agent(
         scripted(*(_uncounted(reply) for reply in replies)),

@@ -25,7 +25,7 @@ from bridle.testing import FakeClock, scripted
 from bridle.testing.scripted_model import call_reply
 
 
-def asked(store, session):
+def list_model_calls(store, session):
     records = asyncio.run(store.read(session))
     return [record.event for record in records if isinstance(record.event, ModelAsked)]
 
@@ -46,7 +46,7 @@ def test_the_wait_is_until_enough_of_the_period_has_passed():
 @pytest.mark.parametrize("per", ["endpoint", "tenant"])
 def test_model_calls_of_all_agents_of_a_store_wait_for_their_turn(per):
     clock, store = FakeClock(at=1_800_000_030.0), MemoryStore()
-    limits = [RateLimit(per=per, requests=2)]
+    limits = (RateLimit(per=per, requests=2),)
     shown = []
 
     async def main():
@@ -58,7 +58,11 @@ def test_model_calls_of_all_agents_of_a_store_wait_for_their_turn(per):
             clock.advance(10)
 
     asyncio.run(main())
-    waits = [(event.wait_seconds, event.wait_source) for n in range(3) for event in asked(store, f"s{n}")]
+    waits = [
+        (event.wait_seconds, event.wait_source)
+        for n in range(3)
+        for event in list_model_calls(store, f"s{n}")
+    ]
     assert waits == [(0.0, ""), (0.0, ""), (40.0, "rate-limit")], "the first call was 20 s ago"
     assert len(shown) == 1
     assert shown[0].startswith("waits 40 s for the rate limit of ")
@@ -67,20 +71,20 @@ def test_model_calls_of_all_agents_of_a_store_wait_for_their_turn(per):
 def test_tenants_do_not_wait_for_each_other():
     clock, store = FakeClock(), MemoryStore()
     for tenant in ("a", "b"):
-        limits = [RateLimit(per="tenant", requests=1)]
+        limits = (RateLimit(per="tenant", requests=1),)
         Agent(scripted("ok"), store=store, clock=clock, rate_limits=limits).run_sync(
             "hi", tenant, tenant=tenant
         )
-        assert asked(store, tenant)[0].wait_seconds == 0
+        assert list_model_calls(store, tenant)[0].wait_seconds == 0
 
 
 def test_reserved_tokens_are_replaced_by_the_actual_ones():
     clock, store = FakeClock(), MemoryStore()
-    limits = [RateLimit(tokens=5_000)]
+    limits = (RateLimit(tokens=5_000),)
     agent = Agent(scripted("ok", "ok"), store=store, clock=clock, rate_limits=limits, max_tokens=4_000)
     for name in ("one", "two"):
         agent.run_sync("hi", name)
-        assert asked(store, name)[0].wait_seconds == 0, "4,000 were reserved, a few were used"
+        assert list_model_calls(store, name)[0].wait_seconds == 0, "4,000 were reserved, a few were used"
 
 
 def test_a_tool_waits_and_the_run_ends_if_its_time_is_too_short():
@@ -90,7 +94,7 @@ def test_a_tool_waits_and_the_run_ends_if_its_time_is_too_short():
         return query
 
     calls = [call_reply(("search", {"query": str(number)})) for number in range(2)]
-    limits = [RateLimit(per="tool", tool="search", requests=1, seconds=30)]
+    limits = (RateLimit(per="tool", tool="search", requests=1, seconds=30),)
     clock, store = FakeClock(), MemoryStore()
     agent = Agent(scripted(*calls, "done"), tools=[search], store=store, clock=clock, rate_limits=limits)
     assert agent.run_sync("go", "s").text == "done"
@@ -106,7 +110,7 @@ def test_a_tool_waits_and_the_run_ends_if_its_time_is_too_short():
 
 def test_a_model_call_that_cannot_start_in_time_ends_the_run():
     clock, store = FakeClock(), MemoryStore()
-    agent = Agent(scripted("ok", "ok"), store=store, clock=clock, rate_limits=[RateLimit(requests=1)])
+    agent = Agent(scripted("ok", "ok"), store=store, clock=clock, rate_limits=(RateLimit(requests=1),))
     assert agent.run_sync("hi", "one").done
     late = agent.run_sync("hi", "two", budget=Budget(seconds=30))
     assert (late.stop, "rate limit" in late.reason) == ("seconds", True)
@@ -122,7 +126,7 @@ def test_a_wait_can_be_cancelled():
     waiting = asyncio.Event()
 
     async def main():
-        limits = [RateLimit(requests=1)]
+        limits = (RateLimit(requests=1),)
         agent = Agent(scripted("ok", "ok"), clock=Endless(), rate_limits=limits)
         await agent.run("hi", "one")
         run = agent.stream("hi", "two").start()
@@ -144,7 +148,7 @@ def test_two_runs_at_once_never_exceed_the_limit(tmp_path):
 
     async def main():
         agents = [
-            Agent(scripted("ok"), store=tmp_path / "log.db", clock=clock, rate_limits=[limit])
+            Agent(scripted("ok"), store=tmp_path / "log.db", clock=clock, rate_limits=(limit,))
             for _ in range(3)
         ]
         runs = (agent.run("hi", f"s{n}", tenant="acme") for n, agent in enumerate(agents))
@@ -239,7 +243,7 @@ def test_the_next_call_waits_for_the_reset_that_the_provider_announces(wire, ann
     agent = Agent(model, store=store, clock=clock)
     agent.run_sync("hi", "a")
     agent.run_sync("words " * 2_000, "b")
-    assert [asked(store, name)[0].wait_seconds for name in "ab"] == [0.0, 12.0]
+    assert [list_model_calls(store, name)[0].wait_seconds for name in "ab"] == [0.0, 12.0]
     assert clock.slept == [12.0]
     assert model.model.endpoint.family == wire
 
@@ -259,7 +263,7 @@ def test_a_wrong_limit_is_refused(wrong):
 
 def test_limits_of_another_kind_are_refused():
     with pytest.raises(MisuseError, match="rate_limits must be a list of RateLimit"):
-        Agent("sim:", rate_limits=["10/min"])
+        Agent("sim:", rate_limits=["10/min"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -385,7 +389,7 @@ def test_a_store_that_cannot_start_a_log_again_still_limits():
                 setattr(self, name, getattr(inner, name))
 
     clock, store = FakeClock(), Plain()
-    agent = Agent(scripted("a", "b", "c"), store=store, clock=clock, rate_limits=[RateLimit(requests=1)])
+    agent = Agent(scripted("a", "b", "c"), store=store, clock=clock, rate_limits=(RateLimit(requests=1),))  # type: ignore[arg-type]
     for name in "abc":
         agent.run_sync("hi", name)
-    assert [asked(store, name)[0].wait_seconds for name in "abc"] == [0.0, 60.0, 60.0]
+    assert [list_model_calls(store, name)[0].wait_seconds for name in "abc"] == [0.0, 60.0, 60.0]

@@ -130,7 +130,7 @@ def test_time_spent_waiting_for_room_is_the_runs():
     allow_longer(check, 0.05)
 
 
-def test_what_comes_dearer_than_its_worst_case_is_reported():
+def test_a_cost_above_the_reserved_worst_case_is_reported():
     pool = SharedBudget(usd=1)
 
     async def one():
@@ -143,7 +143,7 @@ def test_what_comes_dearer_than_its_worst_case_is_reported():
     assert (pool.overshoot_usd, pool.excess.usd) == (Decimal("0.2"), Decimal("0.3"))
 
 
-def test_what_nobody_can_count_is_taken_to_be_all_that_was_set_aside():
+def test_unknown_usage_is_charged_as_the_whole_reservation():
     pool = SharedBudget(usd=1)
 
     async def one():

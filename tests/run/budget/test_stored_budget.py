@@ -2,14 +2,9 @@
 
 import asyncio
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 from contextlib import AsyncExitStack, ExitStack
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -40,11 +35,9 @@ from bridle.values.model import Origin
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.usage import Reservation, Usage
 from tests.run.budget.till_agent import outer_agent
-from tests.suite.campaign import SCALE, list_seeds
+from tests.run.budget.till_processes import PROCESSES, RUNS, child, kill
+from tests.suite.campaign import list_seeds
 from tests.suite.leases import hold
-
-CHILD = Path(__file__).with_name("till_agent.py")
-PROCESSES, RUNS = (6, 30) if SCALE > 1 else (2, 8)
 
 
 @tool(effect="read")
@@ -53,22 +46,10 @@ def get_weather(city: str) -> str:
     return "It is sunny. " * 20
 
 
-def standing(store, name):
+def read_budget(store, name):
     """How a budget stands, as somebody finds it who has just opened the store."""
     account = asyncio.run(BudgetLog(store, name).catch_up())
     return account.spent, account.reserved
-
-
-def child(path, *arguments):
-    command = [sys.executable, str(CHILD), str(path), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
-
-
-def kill(path, *arguments):
-    """Let a process set something aside, and end it there and then."""
-    with child(path, *arguments) as killed:
-        assert killed.stdout.readline().strip() == "now"
-        killed.send_signal(signal.SIGKILL)
 
 
 @pytest.mark.parametrize("limit", ["0.020"])
@@ -81,7 +62,7 @@ def test_fifty_runs_at_once_never_exceed_it(limit):
         return await asyncio.gather(*(agent.run("What is the weather in Paris?") for _ in range(50)))
 
     results = asyncio.run(all_at_once())
-    spent, reserved = standing(store, "nightly")
+    spent, reserved = read_budget(store, "nightly")
     assert spent.usd <= Decimal(limit)
     assert reserved == Amount()
     assert float(spent.usd) == pytest.approx(sum(result.cost for result in results))
@@ -106,7 +87,7 @@ def test_several_processes_never_exceed_it(shared_log):
         children = [running.enter_context(child(path, "runs", RUNS, "0.012")) for _ in range(PROCESSES)]
         told = [json.loads(each.communicate(timeout=120)[0]) for each in children]
     results = [one for each in told for one in each]
-    spent, reserved = standing(open_store(path), "q4")
+    spent, reserved = read_budget(open_store(path), "q4")
     assert len(results) == PROCESSES * RUNS
     assert 0 < spent.usd <= Decimal("0.012")
     assert reserved == Amount()
@@ -120,11 +101,11 @@ def test_what_a_killed_process_had_set_aside_is_settled_by_its_log(shared_log, m
     path = shared_log
     store = open_store(path)
     kill(path, "dies", moment, "0.010")
-    _, reserved = standing(store, "q4")
+    _, reserved = read_budget(store, "q4")
     assert reserved.usd > 0
     agent = Agent("sim:", store=store, pool=StoredBudget(usd="0.010", name="q4"), max_tokens=1_000)
     result = agent.run_sync("!say Well.")
-    spent, left = standing(store, "q4")
+    spent, left = read_budget(store, "q4")
     assert left == Amount()
     settled = [
         record.event
@@ -149,7 +130,7 @@ def test_a_session_that_is_resumed_settles_what_it_had_set_aside_itself(shared_l
     pool = StoredBudget(usd="0.010", name="q4")
     agent = Agent("sim:", store=store, pool=pool, max_tokens=1_000)
     assert asyncio.run(agent.resume("doomed")).stop == "done"
-    assert standing(store, "q4")[1] == Amount()
+    assert read_budget(store, "q4")[1] == Amount()
     asyncio.run(store.close())
 
 
@@ -184,8 +165,8 @@ def test_a_tenant_has_one_budget_in_all_its_sessions():
         agents[0].run_sync("!say Hi", tenant="acme", budget=Budget(tenant=Limits(seconds=1)))
     stopped = agents[0].run_sync("!say Hi", tenant="acme", session="s")
     assert "'tenant:acme', 3 of 3 steps taken" in stopped.reason
-    raised = asyncio.run(agents[0].resume("s", budget=Budget(tenant=Limits(steps=9))))
-    assert raised.stop == "done"
+    raised = Agent("sim:", store=store, budget=Budget(tenant=Limits(steps=9)))
+    assert asyncio.run(raised.resume("s")).stop == "done"
 
 
 @pytest.mark.parametrize("kind", [SharedBudget, StoredBudget])
@@ -246,7 +227,7 @@ def test_a_long_line_is_cut_and_goes_on_in_the_next(monkeypatch):
         return sum([(await agent.run("!say Hi")).steps for _ in range(3)])
 
     assert asyncio.run(many()) == 3
-    spent, reserved = standing(store, "q4")
+    spent, reserved = read_budget(store, "q4")
     assert (spent.steps, reserved) == (23, Amount())
     lines = [info.id for info in asyncio.run(store.sessions(100)) if info.id.startswith("budget:q4~")]
     assert len(lines) >= 5
@@ -266,7 +247,7 @@ def test_a_line_whose_writer_died_between_two_is_gone_on_with(monkeypatch):
     async def go_on():
         nonlocal head
         for number, event in enumerate(events, start=1):
-            record = seal_record(number, 1.0, event, head)
+            record = seal_record(number, 1.0, event, head)  # type: ignore[arg-type]
             await store.append(budget_log_name("q4", 1), number - 1, (record,))
             head = record.hash
         first = Agent("sim:", store=store, pool=StoredBudget(steps=2, name="q4"))
@@ -379,7 +360,7 @@ def test_what_a_log_tells_of_a_call_whose_caller_is_gone(own, its, amount, how):
 
 def test_a_caller_whose_log_cannot_be_trusted_is_taken_to_have_spent_it_all():
     class Damaged(MemoryStore):
-        async def read(self, session, after=0):
+        async def read(self, session, after=0):  # type: ignore[override]
             if session == "dead":
                 raise Corrupt("record 3 was changed")
             return await super().read(session, after)
@@ -387,13 +368,13 @@ def test_a_caller_whose_log_cannot_be_trusted_is_taken_to_have_spent_it_all():
     store, clock = Damaged(), FakeClock()
 
     async def go_on():
-        dead = BudgetReserver(open_budget_log(store, "q4"), Limits(tokens=100), clock, "dead", 0)
+        dead = BudgetReserver(open_budget_log(store, "q4"), Limits(tokens=100), clock, "dead", 0)  # type: ignore[arg-type]
         await dead.reserve(Reservation(pool="", tokens=60, id="dead#1"), lambda usd, tokens: None)
-        alive = BudgetReserver(open_budget_log(store, "q4"), Limits(tokens=100), clock, "alive", 0)
+        alive = BudgetReserver(open_budget_log(store, "q4"), Limits(tokens=100), clock, "alive", 0)  # type: ignore[arg-type]
         return await alive.reserve(Reservation(pool="", tokens=50, id="alive#1"), lambda usd, tokens: None)
 
     assert asyncio.run(go_on()) is None
-    assert standing(store, "q4")[0] == Amount(tokens=60, steps=1)
+    assert read_budget(store, "q4")[0] == Amount(tokens=60, steps=1)
 
 
 def test_whoever_was_taken_for_dead_and_is_not_has_the_last_word():
@@ -410,7 +391,7 @@ def test_a_session_cannot_have_the_name_of_a_budget():
         Agent("sim:").run_sync("Hi", session="budget:q4")
 
 
-def test_a_session_under_way_is_never_taken_for_dead():
+def test_a_running_session_is_never_treated_as_crashed():
     store = MemoryStore()
     with hold(store, "a"), pytest.raises(Conflict), hold(store, "a"):
         pass
@@ -428,7 +409,7 @@ def test_what_a_killed_run_inside_a_tool_had_spent_is_in_the_log_around_it(share
     assert result.stop == "done"
     booked = asyncio.run(list_session_entries(store, "outer"))
     assert charged.id in {entry.id for entry in booked}
-    assert result.cost == pytest.approx(float(sum(entry.usd for entry in booked if entry.outcome != "lost")))
+    assert result.cost == pytest.approx(float(sum(entry.usd for entry in booked if entry.outcome != "lost")))  # type: ignore[misc]
     account = asyncio.run(_settled_for_good(store))
     everything = asyncio.run(list_all_entries(store))
     lost = [entry for entry in everything if entry.outcome == "lost"]
@@ -438,7 +419,7 @@ def test_what_a_killed_run_inside_a_tool_had_spent_is_in_the_log_around_it(share
         if isinstance(record.event, BudgetSettled) and record.event.source == "presumed"
     ]
     assert (len(lost), len(presumed), account.open_reservations) == (1, 1, {})
-    known = sum(entry.usd for entry in everything if entry.outcome != "lost")
+    known = sum(entry.usd for entry in everything if entry.outcome != "lost")  # type: ignore[misc]
     assert account.spent.usd == known + presumed[0]
     asyncio.run(store.close())
 
@@ -558,11 +539,11 @@ def test_what_was_spent_is_settled_in_every_budget_whatever_happens_at_one(troub
             await store.run
 
     asyncio.run(run())
-    spent, reserved = standing(store, "tenant:acme")
+    spent, reserved = read_budget(store, "tenant:acme")
     assert spent.usd > 0
     assert reserved == Amount()
     if trouble == "cancelled":
-        assert standing(store, "first") == (spent, reserved)
+        assert read_budget(store, "first") == (spent, reserved)
 
 
 @pytest.mark.parametrize(
@@ -577,7 +558,7 @@ def test_no_budget_is_taken_for_a_line_of_another(name, other, monkeypatch):
         agent = Agent("sim:", store=store, budget=Budget(tenant=Limits(usd=50)))
         result = agent.run_sync("!say " + "x" * turn, tenant=tenant)
         spent[tenant] = spent.get(tenant, 0) + result.usage.total
-    assert {each: standing(store, f"tenant:{each}")[0].tokens for each in spent} == spent
+    assert {each: read_budget(store, f"tenant:{each}")[0].tokens for each in spent} == spent
 
 
 def test_the_lines_of_budgets_are_told_apart():
@@ -604,5 +585,5 @@ def test_a_call_that_one_budget_has_no_room_for_counts_in_no_other(shared):
     calls = "\n".join(f'!call get_weather {{"city":"{city}"}}' for city in ("Rome", "Oslo", "Bern"))
     result = agent.run_sync(f"{calls}\n!then\n!say done", tenant="acme")
     assert result.stop == "budget"
-    assert standing(store, "tenant:acme")[0].tool_calls == 1
-    assert (pool.spent if shared else standing(store, "all")[0]).tool_calls == 1
+    assert read_budget(store, "tenant:acme")[0].tool_calls == 1
+    assert (pool.spent if shared else read_budget(store, "all")[0]).tool_calls == 1

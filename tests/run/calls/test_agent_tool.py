@@ -265,7 +265,7 @@ def test_calls_of_a_reading_agent_run_at_the_same_time_from_one_budget():
     result = agent.run_sync(prompt)
     assert result.text == "Good." and most == 4
     assert len({each.session for each in result.subruns}) == 4
-    assert result.cost == pytest.approx(result.own_cost + sum(float(each.usd) for each in result.subruns))
+    assert result.cost == pytest.approx(result.own_cost + sum(float(each.usd) for each in result.subruns))  # type: ignore[arg-type, misc]
 
 
 def test_a_pool_is_shared_by_outer_and_inner_runs_without_counting_twice():
@@ -351,7 +351,7 @@ ANSWERS = {
 @pytest.mark.parametrize("row", ANSWERS)
 def test_the_outer_model_sees_of_which_type_the_answer_is(row):
     output, answer, expected = ANSWERS[row]
-    inner = Agent(scripted(answer), name="inner", output=output)
+    inner = Agent(scripted(answer), name="inner", output=output)  # type: ignore[arg-type]
     outer = Agent(scripted(call_reply(("inner", {"prompt": "?"})), "done"), tools=[inner.as_tool()])
     result = outer.run_sync("go").raise_for_stop()
     (found,) = [each for message in result.messages for each in message.results]
@@ -366,8 +366,8 @@ def test_the_outer_model_sees_of_which_type_the_answer_is(row):
     [
         (lambda: Agent("sim:").as_tool(), "the agent has no name"),
         (lambda: Agent("sim:").as_tool("with space"), "with space"),
-        (lambda: Agent("sim:").as_tool("a", on_unknown="report"), "unknown option 'on_unknown'"),
-        (lambda: Agent("sim:").as_tool("a", effect="maybe"), "effect='maybe' is invalid"),
+        (lambda: Agent("sim:").as_tool("a", on_unknown="report"), "unknown option 'on_unknown'"),  # type: ignore[call-arg]
+        (lambda: Agent("sim:").as_tool("a", effect="maybe"), "effect='maybe' is invalid"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_at_once(give, problem):
@@ -377,4 +377,4 @@ def test_what_cannot_be_a_tool_is_refused_at_once(give, problem):
 
 def test_a_budget_of_another_type_is_refused():
     with pytest.raises(MisuseError, match="`budget` must be a Budget"):
-        Agent("sim:").as_tool("a", budget=5)
+        Agent("sim:").as_tool("a", budget=5)  # type: ignore[arg-type]

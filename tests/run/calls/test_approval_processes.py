@@ -56,7 +56,7 @@ def write_tools(home, more=""):
     return str(home / "paying.py")
 
 
-def paid(home):
+def read_payments(home):
     return (home / "paid").read_text().split() if (home / "paid").exists() else []
 
 
@@ -106,7 +106,7 @@ def test_an_answer_counts_when_the_run_goes_on_in_a_pipe(any_home, where, answer
     assert bridle(answer, question).code == 0
     done = bridle("resume", session, "--tools", str(any_home / "paying.py"))
     assert (done.code, done.out) == (0, "done\n"), done.err
-    assert paid(any_home) == (["7"] if answer == "approve" else [])
+    assert read_payments(any_home) == (["7"] if answer == "approve" else [])
 
 
 def test_an_answer_given_on_the_command_line_counts_in_the_library(home):
@@ -114,7 +114,7 @@ def test_an_answer_given_on_the_command_line_counts_in_the_library(home):
     assert bridle("reject", question).code == 0
     resume = f"import asyncio; print(asyncio.run(agent.resume({session!r})).text)"
     assert library(home, resume) == "done\n"
-    assert paid(home) == []
+    assert read_payments(home) == []
 
 
 def test_a_question_stays_open_when_a_pipe_comes_by_before_the_answer(home):
@@ -124,7 +124,7 @@ def test_a_question_stays_open_when_a_pipe_comes_by_before_the_answer(home):
     assert waiting_session() == (session, question)
     assert bridle("approve", question).code == 0
     assert bridle("resume", session, "--tools", str(home / "paying.py")).out == "done\n"
-    assert paid(home) == ["7"]
+    assert read_payments(home) == ["7"]
 
 
 def test_rules_of_a_session_hold_when_it_goes_on_without_naming_them(home):
@@ -136,4 +136,4 @@ def test_rules_of_a_session_hold_when_it_goes_on_without_naming_them(home):
     session = json.loads(first.out)["session"]
     again = bridle("run", PROMPT, "--tools", tools, "--session", session, "--yes")
     assert again.code == 0, again.err
-    assert paid(home) == []
+    assert read_payments(home) == []

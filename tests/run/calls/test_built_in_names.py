@@ -1,5 +1,7 @@
 """Names of Bridle's own tools: nothing that is given to an agent, or brought by a client, takes one of them."""
 
+from typing import Any
+
 import pytest
 
 from bridle import Agent, CodeMode, MisuseError, external_tool, tool
@@ -25,7 +27,7 @@ def second() -> str:
 
 
 BY_CALL = "sim:anthropic/claude-sonnet-5-5"
-BUILT_IN = {
+BUILT_IN: dict[str, Any] = {
     READ_RESULT.name: {},
     REMEMBER_TOOL.name: {"memory": Memory()},
     FORGET_TOOL.name: {"memory": Memory()},

@@ -196,7 +196,7 @@ def test_the_stream_goes_on_after_the_hand_over():
         (lambda: [Agent("sim:", name="a", output=Shop)], MisuseError, "another output type"),
         (lambda: [5], MisuseError, "takes agents, names of agents or Handover"),
         (lambda: [""], MisuseError, "has no name"),
-        (lambda: [Handover(agent=Agent("sim:", name="a"), sees="some")], MisuseError, "sees='some'"),
+        (lambda: [Handover(agent=Agent("sim:", name="a"), sees="some")], MisuseError, "sees='some'"),  # type: ignore[arg-type]
         (lambda: [Agent("sim:", name="a"), Agent("sim:", name="a")], BadTool, "two tools have this name"),
     ],
 )

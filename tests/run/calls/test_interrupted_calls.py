@@ -61,7 +61,7 @@ class Bank:
 
         probe = {"probe": find_payment} if policy == "probe" else {}
 
-        @tool(effect="write", on_unknown=policy, **probe, **options)
+        @tool(effect="write", on_unknown=policy, **probe, **options)  # type: ignore[call-overload]
         async def pay(number: int, call: RunContext) -> str:
             """Pay a bill."""
             self.ledger[call.idempotency_key] = number

@@ -174,7 +174,7 @@ def read_sessions(folder):
 
 def sum_replies(logs):
     events = [event for log in logs.values() for event in log]
-    return sum((event.usd for event in events if isinstance(event, e.ModelReplied)), Decimal())
+    return sum((event.usd for event in events if isinstance(event, e.ModelReplied)), Decimal())  # type: ignore[type-var]
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """`raise ModelRetry("why")` in a tool: the model gets the reason and tries again, a bounded number of times."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_a_tool_that_is_never_satisfied_ends_the_run():
 def test_retries_are_counted_by_reply_and_by_tool_and_a_result_ends_the_count():
     wrong, right = ("find_customer", {"name": "Bob"}), ("find_customer", {"name": "Ann Smith"})
     many = call_reply(*(("find_customer", {"name": f"Bob {number}"}) for number in range(9)))
-    script = (
+    script: Any = (
         many,
         *(call_reply(("find_customer", {"name": f"B {number}"})) for number in range(2)),
         call_reply(wrong, right),  # one of two calls was satisfied
@@ -73,7 +74,10 @@ def test_retries_are_counted_by_reply_and_by_tool_and_a_result_ends_the_count():
 
 def test_a_resumed_run_counts_again():
     names = [f"Ann {number}" for number in range(TOOL_RETRIES_MAX + 1)]
-    script = [*(call_reply(("find_customer", {"name": name})) for name in names), "Nobody is called Ann."]
+    script: Any = [
+        *(call_reply(("find_customer", {"name": name})) for name in names),
+        "Nobody is called Ann.",
+    ]
     agent = Agent(scripted(*script), tools=[find_customer])
 
     async def run_twice():

@@ -28,7 +28,7 @@ RAISED = [KeyboardInterrupt(), SystemExit(3), GeneratorExit(), Odd("x"), Mute(),
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("kind", ["async", "sync"])
-def test_whatever_a_tool_raises_is_a_result(error, kind):
+def test_any_exception_of_a_tool_is_a_result(error, kind):
     async def boom_async() -> str:
         """Fail."""
         raise error

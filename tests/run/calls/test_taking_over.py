@@ -243,7 +243,7 @@ def test_compaction_keeps_the_instructions_and_brings_nothing_back_that_was_hidd
         compaction=Compaction(keep=0.1),
     )
     shown = (lambda _: "About patient 7.") if sees == "function" else "prompt"
-    desk = Agent(provider.model(model), handover=[Handover(agent=booking, sees=shown)], store=store)
+    desk = Agent(provider.model(model), handover=[Handover(agent=booking, sees=shown)], store=store)  # type: ignore[arg-type]
     desk.run_sync("!say Ann Lee, born in 1970.", "s")
     result = desk.run_sync(f"The chart of Bo Day, please.\n{THERE}", "s")
     assert (result.stop, result.text) == ("done", "All is well."), result.reason

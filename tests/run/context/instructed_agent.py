@@ -12,6 +12,7 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bridle import Agent, PromptTemplate, RunContext, per_turn, tool
 from bridle.testing import scripted
@@ -63,16 +64,16 @@ class Killing:
     def __init__(self, seq: int) -> None:
         self._seq = seq
 
-    def on_event(self, session: str, happening: object) -> None:
+    def on_event(self, session: str, happening: Any) -> None:
         if isinstance(happening, Record) and happening.seq == self._seq:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def make_agent(store: object, *watchers: object) -> Agent:
-    model = scripted(
+def make_agent(store: Any, *watchers: Any) -> Agent:
+    model: Any = scripted(
         call_reply(("price", {"fruit": "apple"})), "Three.", call_reply(("price", {"fruit": "pear"})), "Four."
     )
-    instructions = ["Be brief.", greet, per_turn(open_hours), describe, per_turn(stock)]
+    instructions: Any = ["Be brief.", greet, per_turn(open_hours), describe, per_turn(stock)]
     return Agent(model, tools=[price], instructions=instructions, store=store, watchers=watchers)
 
 

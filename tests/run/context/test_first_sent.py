@@ -7,6 +7,7 @@ searched for the data, also in base64.
 import asyncio
 import base64
 import json
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,7 @@ def make_guard():
     return check
 
 
-HOOKS = {
+HOOKS: dict[str, Any] = {
     "redact": RedactPii,
     "refuse": lambda: RedactPii(input="refuse"),
     "guard": make_guard,
@@ -143,7 +144,7 @@ def object_to(answer):
 
 
 @before_model(name="answers")
-def answering(run, request):
+def answer_on_request(run, request):
     return Answer(text="yes") if "answer me" in request.messages[-1].text else None
 
 
@@ -180,7 +181,7 @@ ORIGINS = {
     "instructions of the run": ({}, lambda agent: ask_once(agent, instructions=f"Write to {MAIL}.")),
     "tool of the run": ({}, lambda agent: ask_once(agent, tools=[described])),
     "schema of the run": ({}, lambda agent: ask_once(agent, tools=[with_schema])),
-    "answered by a hook": ({"hooks": [answering]}, ask_after_answer),
+    "answered by a hook": ({"hooks": [answer_on_request]}, ask_after_answer),
 }
 """Texts from outside, which every kind of input hook decides about: options of the agent, and how it is asked."""
 OWN_ORIGINS = {
@@ -208,8 +209,8 @@ CASES = [
 def test_no_origin_passes_by_the_input_hooks(model, origin, kind):
     tap = Tap(model)
     options, ask = {**ORIGINS, **OWN_ORIGINS}[origin]
-    hooks = [*options.get("hooks", ()), HOOKS[kind]()]
-    result = ask(Agent(tap.connection, **{**options, "hooks": hooks}))
+    hooks = [*options.get("hooks", ()), HOOKS[kind]()]  # type: ignore[attr-defined]
+    result = ask(Agent(tap.connection, **{**options, "hooks": hooks}))  # type: ignore[arg-type]
     assert not tap.leaks()
     assert result.stop == ("done" if kind == "redact" else "refused")
     if kind == "redact":
@@ -222,7 +223,7 @@ def test_every_origin_reaches_the_provider_without_hooks(model, origin):
     """Else the test above proves nothing."""
     tap = Tap(model)
     options, ask = {**ORIGINS, **OWN_ORIGINS}[origin]
-    ask(Agent(tap.connection, **options))
+    ask(Agent(tap.connection, **options))  # type: ignore[arg-type]
     assert tap.leaks() or (origin == "prompt in parts" and "ann@" in tap.bodies[0])
 
 
@@ -530,7 +531,7 @@ def test_prompts_after_a_refused_one_are_answered(model, kind):
 @pytest.mark.parametrize("kind", REFUSING)
 def test_a_fork_and_another_process_go_on_after_a_refusal(kind, tmp_path):
     tap, path = Tap("sim:"), str(tmp_path / "log.db")
-    options = {"hooks": [REFUSING[kind]()], "store": path}
+    options: Any = {"hooks": [REFUSING[kind]()], "store": path}
     assert Agent(tap.connection, **options).run_sync(f"!say {MAIL}", session="s").stop == "refused"
     agent = Agent(tap.connection, **options)
     fork = asyncio.run(agent.fork("s"))

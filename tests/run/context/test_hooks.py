@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ def run(*script, hooks, tools=(), model=None, stream=False, **options):
 
 
 def test_a_hook_sees_every_point_in_order():
-    seen = []
+    seen: Any = []
 
     class Watch:
         def before_model(self, run, request):

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -193,7 +194,7 @@ def test_what_is_not_a_text_ends_the_run(wrong, message):
     assert (result.stop, result.reason) == ("failed", f"{message}. Fix it and resume")
 
 
-def two(a, b):
+def take_two(a, b):
     return ""
 
 
@@ -207,8 +208,8 @@ def only_keyword(*, a):
         (3, "`instructions` must be a string, a function returning one, or a list of these, not `int`"),
         (["x", 3], "not `int`"),
         (str, "not `type`"),
-        (per_turn(3), "not `int`"),
-        (two, "instruction `two` must take a RunContext or nothing"),
+        (per_turn(3), "not `int`"),  # type: ignore[arg-type]
+        (take_two, "instruction `two` must take a RunContext or nothing"),
         (only_keyword, "instruction `only_keyword` must take a RunContext or nothing"),
         ([lambda: "a", lambda: "b"], "two instruction functions are named 'lambda'"),
     ],
@@ -254,7 +255,9 @@ def test_the_context_is_needed_only_while_a_function_is_due():
         assert await store.read("s") == ()
         await once.run("?", "s", context=clinic)
         assert (await once.run("again", "s")).text == "b"
-        every = Agent(scripted("a", "b", "c"), instructions=[name_clinic, per_turn(name_again)], store=store)
+        every: Any = Agent(
+            scripted("a", "b", "c"), instructions=[name_clinic, per_turn(name_again)], store=store
+        )
         with pytest.raises(MisuseError, match="instruction `name_again` needs a context of type Clinic"):
             await every.run("?", "s")
         assert (await every.run("?", "s", context=clinic)).stop == "done"
@@ -264,10 +267,10 @@ def test_the_context_is_needed_only_while_a_function_is_due():
 
 def test_a_function_added_later_is_called_once_and_the_move_of_the_prefix_is_recorded():
     async def main():
-        store = MemoryStore()
-        model = scripted("a", "b", "c")
+        store: Any = MemoryStore()
+        model: Any = scripted("a", "b", "c")
         await Agent(model, instructions="Be brief.", store=store).run("?", "s")
-        later = Agent(model, instructions=["Be brief.", name_clinic], store=store)
+        later: Any = Agent(model, instructions=["Be brief.", name_clinic], store=store)
         await later.run("?", "s", context=Clinic("North"))
         await later.run("?", "s")
         found = [record.event for record in await store.read("s")]

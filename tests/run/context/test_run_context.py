@@ -170,16 +170,18 @@ def read_record(ctx: RunContext[Clinic], patient: str) -> str:
     return f"{ctx.context.name}: {patient}"
 
 
-def needs(text):
+def expect_misuse(text):
     return pytest.raises(MisuseError, match=text)
 
 
 def test_a_missing_or_wrong_context_is_refused_before_anything_is_recorded():
     store = MemoryStore()
     agent = Agent(scripted("never"), tools=[read_record], store=store)
-    with needs(r"tool `read_record` needs a context of type Clinic, .* pass it: agent\.run\(…, context=…\)"):
+    with expect_misuse(
+        r"tool `read_record` needs a context of type Clinic, .* pass it: agent\.run\(…, context=…\)"
+    ):
         agent.run_sync("?", "s")
-    with needs("tool `read_record` needs a context of type Clinic, not dict"):
+    with expect_misuse("tool `read_record` needs a context of type Clinic, not dict"):
         agent.run_sync("?", "s", context={"name": "North"})
     assert asyncio.run(store.read("s")) == ()
 
@@ -187,10 +189,10 @@ def test_a_missing_or_wrong_context_is_refused_before_anything_is_recorded():
 def test_a_stream_without_its_context_is_refused_at_the_call():
     """A web server has not sent its status yet, so it can still report the mistake."""
     agent = Agent(scripted("never"), tools=[read_record])
-    with needs("tool `read_record` needs a context of type Clinic, which is never stored"):
+    with expect_misuse("tool `read_record` needs a context of type Clinic, which is never stored"):
         agent.stream("?")
-    with needs("tool `read_record` needs a context of type Clinic, not int"):
-        agent.stream("?", context=5)  # type: ignore[arg-type]
+    with expect_misuse("tool `read_record` needs a context of type Clinic, not int"):
+        agent.stream("?", context=5)
 
 
 def test_a_stream_without_the_context_of_an_agent_that_may_take_over_is_refused_at_the_call():
@@ -215,9 +217,9 @@ def test_a_stream_asks_for_the_context_of_instructions_only_if_they_are_due():
         await agent.run("?", "s", context=Clinic("North", []))
         final = [item async for item in agent.stream("?", "s")][-1]
         assert final.result.text == "two"
-        with needs("instruction `name_clinic` needs a context of type Clinic"):
+        with expect_misuse("instruction `name_clinic` needs a context of type Clinic"):
             await anext(aiter(agent.stream("?", "new")))
-        with needs("instruction `name_clinic` needs a context of type Clinic"):
+        with expect_misuse("instruction `name_clinic` needs a context of type Clinic"):
             Agent(scripted("never"), instructions=per_turn(name_clinic)).stream("?")
 
     asyncio.run(main())
@@ -231,7 +233,7 @@ def test_the_context_is_given_again_on_resume():
         context = Clinic("North", [])
         assert (await first.run("?", "s", context=context)).stop == "steps"
         second = Agent(scripted(call, "fine"), tools=[read_record], store=store)
-        with needs(r"tool `read_record` needs a context of type Clinic, .* agent\.resume\("):
+        with expect_misuse(r"tool `read_record` needs a context of type Clinic, .* agent\.resume\("):
             await second.resume("s")
         result = await second.resume("s", budget=Budget(steps=3), context=context)
         assert (result.stop, result.text) == ("done", "fine")
@@ -256,7 +258,7 @@ def test_a_compensation_is_given_the_context():
         model = scripted(call_reply(("book", {"room": 4})), "done")
         agent = Agent(model, tools=[book])
         await agent.run("?", "s")
-        with needs(r"tool `unbook` needs a context of type Clinic, .* agent\.compensate\("):
+        with expect_misuse(r"tool `unbook` needs a context of type Clinic, .* agent\.compensate\("):
             await agent.compensate("s")
         await agent.compensate("s", context=Clinic("North", []))
 
@@ -292,7 +294,7 @@ def test_the_annotation_says_what_is_needed(annotation, context, refused):
 
     agent = Agent(scripted(call_reply(("take", {})), "done"), tools=[take])
     if refused:
-        with needs("tool `take` needs a context of type"):
+        with expect_misuse("tool `take` needs a context of type"):
             agent.run_sync("?", context=context)
     else:
         assert agent.run_sync("?", context=context).messages[2].parts[0].text == "taken"
@@ -324,7 +326,7 @@ def test_every_kind_of_tool_names_its_need():
 
 
 def test_a_context_type_that_contradicts_a_tool_is_refused_when_the_agent_is_made():
-    with needs("tool `read_record` needs a context of type Clinic, but context_type is dict"):
+    with expect_misuse("tool `read_record` needs a context of type Clinic, but context_type is dict"):
         Agent("sim:", tools=[read_record], context_type=dict)
 
     class Hospital(Clinic):

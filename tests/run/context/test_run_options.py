@@ -146,17 +146,17 @@ def test_a_function_of_the_step_must_return_the_type():
     with pytest.raises(
         MisuseError, match="the function thinking=… must return a Thinking or None, not 'high'"
     ):
-        Agent(scripted("x"), thinking=lambda step: "high").run_sync("?")
+        Agent(scripted("x"), thinking=lambda step: "high").run_sync("?")  # type: ignore[arg-type, return-value]
 
 
 def test_unknown_and_wrong_options_are_refused_before_anything_is_recorded():
     agent = Agent(scripted("x"), tools=[look], store=MemoryStore())
     with pytest.raises(TypeError, match="a run has no option 'thinkng': did you mean 'thinking'"):
-        agent.run_sync("?", "s", thinkng=None)
+        agent.run_sync("?", "s", thinkng=None)  # type: ignore[call-overload]
     with pytest.raises(MisuseError, match="tool_choice names 'look', which is not a tool of this agent"):
         agent.run_sync("?", "s", tools=[weigh], tool_choice="look")
     with pytest.raises(MisuseError, match="`thinking` must be a Thinking"):
-        agent.run_sync("?", "s", thinking="high")
+        agent.run_sync("?", "s", thinking="high")  # type: ignore[call-overload]
     assert asyncio.run(agent.store.read("s")) == ()
 
 

@@ -126,10 +126,10 @@ def test_mypy_still_needs_the_annotations_that_the_docs_name(tmp_path):
     check_with_mypy(MYPY_LIMITS, tmp_path)
 
 
-def test_mypy_knows_the_options_of_a_run(tmp_path):
+def test_mypy_checks_the_options_of_a_run(tmp_path):
     check_with_mypy(PROGRAM, tmp_path)
 
 
 @needs_pyright
-def test_pyright_knows_the_options_of_a_run(tmp_path):
+def test_pyright_checks_the_options_of_a_run(tmp_path):
     check_with_pyright(PROGRAM, tmp_path)

@@ -161,7 +161,7 @@ async def test_forged_and_useless_requests_are_refused_and_change_nothing(home, 
     )
     name, prev = control_log_name("s"), GENESIS
     for seq, event in enumerate(requests, 1):
-        record = seal_record(seq, 1.0, event, prev)
+        record = seal_record(seq, 1.0, event, prev)  # type: ignore[arg-type]
         await store.append(name, seq - 1, (record,))
         prev = record.hash
     desk = control(store, "s")
@@ -316,7 +316,7 @@ async def test_a_request_survives_the_death_of_the_run_at_every_record(home, sta
         await waited
     acting.cancel()
     (outcome,) = await asyncio.gather(acting, return_exceptions=True)
-    assert isinstance(outcome, Conflict | MisuseError | asyncio.CancelledError | type(None)), outcome
+    assert isinstance(outcome, Conflict | MisuseError | asyncio.CancelledError | type(None)), outcome  # type: ignore[has-type]
     before = await store.read("s")
     if process.returncode == 0:
         assert (home / "paid").read_text() == "7 "

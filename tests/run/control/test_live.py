@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,15 @@ from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.values.errors import Unusable
 from bridle.values.events import ModelAsked, ModelReplied, Resumed, RunEnded
-from bridle.values.message import Origin, Reply
+from bridle.values.message import Reply
+from bridle.values.model import Origin
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.result import ReasoningDelta, TextDelta, ToolCallDelta
 from tests.suite.in_loop import in_loop
 from tests.suite.patience import PATIENCE_SECONDS
 
 ASKED = seal_record(1, 1.0, ModelAsked(step=1, attempt=1, digest="d"), GENESIS)
-REPLY = Reply(parts=(), stop="done", origin=Origin(family="anthropic", endpoint="sim", model="m"))
+REPLY = Reply(parts=(), stop="done", origin=Origin(family="anthropic", endpoint="sim", model="m"))  # type: ignore[arg-type]
 REPLIED = seal_record(2, 1.0, ModelReplied(reply=REPLY), ASKED.hash)
 
 
@@ -76,7 +78,7 @@ async def test_a_viewer_gets_each_piece_once_and_the_text_is_removed_with_the_re
 @in_loop
 async def test_without_a_viewer_nothing_is_stored(tmp_path, monkeypatch):
     monkeypatch.setattr(live, "BATCH_SECONDS", 0.001)
-    store = open_store(str(tmp_path / "log.db"))
+    store: Any = open_store(str(tmp_path / "log.db"))
     offered = asyncio.Event()
     publish = store.publish_live
 
@@ -98,7 +100,7 @@ async def test_without_a_viewer_nothing_is_stored(tmp_path, monkeypatch):
 
 @in_loop
 async def test_files_hold_no_text_after_the_reply_nor_after_a_killed_process_was_replaced(tmp_path):
-    store = open_store(str(tmp_path / "log.db"))
+    store: Any = open_store(str(tmp_path / "log.db"))
     await store.read_live("s")
     assert await store.publish_live("s", b"a secret that a killed process left")
     (file,) = (tmp_path / "log.db-live").iterdir()
@@ -163,7 +165,7 @@ async def test_a_server_shows_the_reply_that_a_worker_receives(tmp_path):
     working.cancel()
     await asyncio.wait((working,))
     await finish(runner._resources.watchers[-1])
-    assert await store.read_live(session) == b""
+    assert await store.read_live(session) == b""  # type: ignore[attr-defined]
     table.close()
     await store.close()
 
@@ -172,7 +174,7 @@ async def test_a_server_shows_the_reply_that_a_worker_receives(tmp_path):
 async def test_a_worker_whose_run_was_taken_over_leaves_no_text_and_no_task(tmp_path):
     place = str(tmp_path / "log.db")
     first, second = (PartRunner(Agent("sim:", name="clerk", store=place)) for _ in range(2))
-    store = open_store(place)
+    store: Any = open_store(place)
     session, status = await first.begin("!say Half of it,\n!stall 0.5\n!say and the rest.", None)
     await store.read_live(session)
     working = asyncio.create_task(first.advance(session, status))

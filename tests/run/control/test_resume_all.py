@@ -76,7 +76,7 @@ def resume_all(*options):
     return done.code, {each["session"]: each for each in json.loads(done.out)}, done.err
 
 
-def test_dead_runs_are_continued_answers_are_honoured_and_the_rest_is_reported(home):
+def test_crashed_runs_are_continued_answers_are_honoured_and_the_rest_is_reported(home):
     for session, count in (("early", 3), ("asked", 5)):
         run_killed(home, session, count)
     code, found, err = resume_all()
@@ -124,7 +124,7 @@ def test_a_run_in_use_is_left_alone_and_its_budget_is_kept(home):
 
 
 @pytest.mark.slow
-def test_dead_live_waiting_and_doubtful_sessions_are_told_apart(home):
+def test_crashed_live_waiting_and_doubtful_sessions_are_distinguished(home):
     (home / "policy.toml").write_text(POLICY)
     words = ("--tools", "tools.py", "--policy", "policy.toml")
     run_killed(home, "waiting", 5)

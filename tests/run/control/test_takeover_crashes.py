@@ -87,7 +87,7 @@ class Points:
 def make_store(log, points):
     """A store with a point before and after each of its operations."""
 
-    class StoppingStore(PostgresStore if "://" in log else SqliteStore):
+    class StoppingStore(PostgresStore if "://" in log else SqliteStore):  # type: ignore[misc]
         async def append(self, *arguments, **named):
             points.reach()
             await super().append(*arguments, **named)

@@ -54,7 +54,7 @@ def agent(store, *replies, memory=Memory(), model="", **given):  # noqa: B008
     return Agent(line, store=store, instructions="Be kind.", memory=memory, **given)
 
 
-def noting(words, scope="always"):
+def remember_reply(words, scope="always"):
     return call_reply(("remember", {"note": words, "scope": scope}))
 
 
@@ -83,7 +83,7 @@ def test_a_note_written_by_code_stands_behind_the_instructions_of_the_next_sessi
 
 def test_a_note_of_the_model_is_durable_at_once_and_moves_nothing_before_the_next_session():
     store = MemoryStore()
-    first = agent(store, noting(FRIDAYS), "Noted.", "Still here.")
+    first = agent(store, remember_reply(FRIDAYS), "Noted.", "Still here.")
     result = first.run_sync("go", session="s", tenant="acme")
     first.run_sync("on", session="s", tenant="acme")
     said = result.messages[2].results[0].parts[0].text
@@ -117,7 +117,12 @@ def test_the_model_removes_what_is_wrong():
 def test_every_run_looks_again_when_it_is_told_to_and_says_what_moved():
     store = MemoryStore()
     fresh = agent(
-        store, noting("Call me Ada.", "conversation"), "one", "two", "three", memory=Memory(refresh="run")
+        store,
+        remember_reply("Call me Ada.", "conversation"),
+        "one",
+        "two",
+        "three",
+        memory=Memory(refresh="run"),
     )
     for prompt in ("go", "on", "on"):
         fresh.run_sync(prompt, session="s")
@@ -207,7 +212,9 @@ def test_a_note_that_has_no_room_is_refused_and_nothing_is_forgotten_for_it():
     with pytest.raises(MisuseError, match="a note needs words"):
         asyncio.run(notes.add(" \n"))
     asyncio.run(notes.add("b" * 40))
-    told_to_the_model = agent(store, noting("c"), "Full.", memory=Memory(characters_max=100)).run_sync("go")
+    told_to_the_model = agent(
+        store, remember_reply("c"), "Full.", memory=Memory(characters_max=100)
+    ).run_sync("go")
     result = told_to_the_model.messages[2].results[0]
     assert (result.outcome, "remove some first" in result.parts[0].text) == ("error", True)
     assert len(asyncio.run(notes.list())) == 2
@@ -290,7 +297,7 @@ def test_however_many_write_notes_in_one_process_all_of_them_are_kept(tmp_path, 
     assert [note.id for note in asyncio.run(all_at_once())] == [f"t{n}" for n in range(1, 41)]
 
 
-def test_a_sessions_notes_are_written_by_code_only_while_nobody_drives_it():
+def test_code_writes_session_notes_only_while_no_run_drives_it():
     store = MemoryStore()
     remembering = agent(store, "one", "two", memory=Memory(refresh="run"))
     with pytest.raises(SessionNotFound):
@@ -349,7 +356,7 @@ def test_with_hundreds_of_tools_the_model_can_still_remember():
         """Another thing."""
         return ""
 
-    many = agent(MemoryStore(), noting("x"), "ok", tools=[one, two], tools_shown_max=3)
+    many = agent(MemoryStore(), remember_reply("x"), "ok", tools=[one, two], tools_shown_max=3)
     assert [spec.name for spec in many.settings.tools] == ["remember", "forget", "search_tools"]
     assert many.run_sync("go").messages[2].results[0].outcome == "ok"
 
@@ -378,7 +385,7 @@ class Breaking(MemoryStore):
 @pytest.mark.parametrize("scope", ["always", "conversation"])
 def test_a_call_that_was_cut_off_writes_its_note_once(scope):
     store = Breaking(e.ToolFinished)
-    noted = agent(store, noting(FRIDAYS, scope), "Noted.")
+    noted = agent(store, remember_reply(FRIDAYS, scope), "Noted.")
     with pytest.raises(Unusable):
         noted.run_sync("go", session="s", tenant="acme")
     result = asyncio.run(noted.resume("s"))
@@ -406,7 +413,7 @@ def test_a_removal_that_was_cut_off_is_made_once(own):
 def test_a_session_cut_off_anywhere_goes_on_as_if_it_had_not_been():
     whole = MemoryStore()
     asyncio.run(Notes(whole).add(FRIDAYS, tenant="acme"))
-    replies = (noting("Two.", "conversation"), "Done.")
+    replies = (remember_reply("Two.", "conversation"), "Done.")
 
     def remembering(store):
         return agent(store, *replies, memory=Memory(refresh="run"), clock=FakeClock())
@@ -430,7 +437,7 @@ def test_streamed_is_whole():
     def remembering(store):
         asyncio.run(Notes(store, clock=FakeClock()).add(FRIDAYS))
         # On a wire that says in a stream what it says at once.
-        return agent(store, noting("Two."), "Done.", clock=FakeClock(), model="sim:")
+        return agent(store, remember_reply("Two."), "Done.", clock=FakeClock(), model="sim:")
 
     whole, streamed = MemoryStore(), MemoryStore()
     remembering(whole).run_sync("go", session="s")
@@ -478,7 +485,7 @@ def test_loading_needs_no_more_than_the_state():
 # --- on every wire -----------------------------------------------------------------------------------------
 
 
-def answering(request):
+def reply_with_note(request):
     """One note, then an answer; then answers only."""
     seen = sum(message.role == "assistant" for message in request.messages)
     endpoint = request.model.endpoint
@@ -495,7 +502,7 @@ class World:
     def __init__(self, model, **given):
         self.clock, self.store = FakeClock(), MemoryStore()
         self.model = find_model(model, environ={})
-        self.simulator = Simulator(responder=answering, clock=self.clock)
+        self.simulator = Simulator(responder=reply_with_note, clock=self.clock)
         self.bodies, self.given = [], given
 
     async def answer(self, outgoing):
@@ -696,4 +703,4 @@ def test_an_agent_says_what_memory_is():
     with pytest.raises(MisuseError, match="characters_max"):
         agent(MemoryStore(), "one", memory=Memory(characters_max=0))
     with pytest.raises(MisuseError, match="refresh"):
-        agent(MemoryStore(), "one", memory=Memory(refresh="never"))
+        agent(MemoryStore(), "one", memory=Memory(refresh="never"))  # type: ignore[arg-type]

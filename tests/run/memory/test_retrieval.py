@@ -48,7 +48,7 @@ def events(store, session="s"):
     return [record.event for record in asyncio.run(store.read(session))]
 
 
-def gathered(store, session="s"):
+def list_retrievals(store, session="s"):
     return [event for event in events(store, session) if isinstance(event, e.ContextRetrieved)]
 
 
@@ -60,7 +60,10 @@ def test_chunks_come_before_the_words_and_facts_behind_them():
     store, library = MemoryStore(), Library()
     times = iter(("noon", "one"))
     agent = Agent(
-        scripted("Yes.", "No."), store=store, retrieve=library, facts=lambda: {"time": next(times), "id": 7}
+        scripted("Yes.", "No."),
+        store=store,
+        retrieve=library,
+        facts=lambda: {"time": next(times), "id": 7},  # type: ignore[arg-type]
     )
     result = agent.run_sync("Where is Paris?", session="s", tenant="acme", caller="ada")
     assert texts(result.messages[0]) == [
@@ -70,8 +73,8 @@ def test_chunks_come_before_the_words_and_facts_behind_them():
     ]
     assert library.queries == [Query(text="Where is Paris?", session="s", tenant="acme", caller="ada")]
     agent.run_sync("And Rome?", session="s", tenant="acme")
-    assert [event.facts[0] for event in gathered(store)] == [("time", "noon"), ("time", "one")]
-    assert [event.chunks for event in gathered(store)] == [PAGES, PAGES]
+    assert [event.facts[0] for event in list_retrievals(store)] == [("time", "noon"), ("time", "one")]
+    assert [event.chunks for event in list_retrievals(store)] == [PAGES, PAGES]
     assert not any(isinstance(event, e.PrefixMoved) for event in events(store))
 
 
@@ -97,11 +100,11 @@ def test_async_functions_and_plain_words_and_mappings_do_as_well():
 
     store = MemoryStore()
     Agent(scripted("Yes."), store=store, retrieve=search, facts=now).run_sync("Hi.", session="s")
-    (event,) = gathered(store)
+    (event,) = list_retrievals(store)
     assert [chunk.text for chunk in event.chunks] == ["One.", "Two."]
     assert event.facts == (("time", "noon"),)
     Agent(scripted("Yes."), store=store, facts={"place": "here"}).run_sync("Hi.", session="t")
-    assert gathered(store, "t")[0].facts == (("place", "here"),)
+    assert list_retrievals(store, "t")[0].facts == (("place", "here"),)
 
 
 def test_an_ordinary_function_does_not_run_in_the_event_loop():
@@ -117,11 +120,11 @@ class Unprintable(Exception):
         raise RuntimeError("not for you")
 
 
-def unprintable(query):
+def raise_unprintable(query):
     raise Unprintable
 
 
-async def cancelling(query):
+async def raise_cancelled(query):
     raise asyncio.CancelledError
 
 
@@ -132,8 +135,8 @@ async def cancelling(query):
         (lambda query: "one string", "retrieve failed with TypeError: a list of Chunk or str"),
         (lambda query: [3], "chunks must be Chunk or str, not int"),
         (lambda query: None, "not NoneType"),
-        (unprintable, f"retrieve failed with {__name__}.Unprintable"),
-        (cancelling, "retrieve was cancelled by its own code"),
+        (raise_unprintable, f"retrieve failed with {__name__}.Unprintable"),
+        (raise_cancelled, "retrieve was cancelled by its own code"),
     ],
 )
 def test_what_goes_wrong_is_written_down_and_the_run_goes_on(hook, words):
@@ -141,7 +144,7 @@ def test_what_goes_wrong_is_written_down_and_the_run_goes_on(hook, words):
     result = Agent(scripted("Yes."), store=store, retrieve=hook).run_sync("Hi.", session="s")
     assert result.text == "Yes."
     assert texts(result.messages[0]) == ["Hi."]
-    assert words in gathered(store)[0].load_error
+    assert words in list_retrievals(store)[0].load_error
 
 
 def test_a_search_that_takes_too_long_is_left_alone():
@@ -153,7 +156,7 @@ def test_a_search_that_takes_too_long_is_left_alone():
     assert (
         Agent(scripted("Yes."), store=store, retrieve=retrieval).run_sync("Hi.", session="s").text == "Yes."
     )
-    assert gathered(store)[0].load_error == "retrieve took longer than 0.01 seconds"
+    assert list_retrievals(store)[0].load_error == "retrieve took longer than 0.01 seconds"
 
 
 def test_facts_may_fail_too_and_have_a_limit():
@@ -163,10 +166,10 @@ def test_facts_may_fail_too_and_have_a_limit():
         (lambda: ["x"], "a mapping of names to values was expected"),
     ):
         store = MemoryStore()
-        assert Agent(scripted("Yes."), store=store, facts=facts).run_sync("Hi.", session="s").text == "Yes."
-        assert words in gathered(store)[0].load_error
+        assert Agent(scripted("Yes."), store=store, facts=facts).run_sync("Hi.", session="s").text == "Yes."  # type: ignore[arg-type]
+        assert words in list_retrievals(store)[0].load_error
     needed = Retrieval(Library(), required=True)
-    assert Agent(scripted("Yes."), retrieve=needed, facts=lambda: 1 / 0).run_sync("Hi.").text == "Yes."
+    assert Agent(scripted("Yes."), retrieve=needed, facts=lambda: 1 / 0).run_sync("Hi.").text == "Yes."  # type: ignore[arg-type]
 
 
 def test_where_it_is_required_the_run_ends_before_a_model_is_asked_and_can_be_resumed():
@@ -190,17 +193,17 @@ def test_where_it_is_required_the_run_ends_before_a_model_is_asked_and_can_be_re
 
 def test_what_has_the_wrong_type_is_refused_when_the_agent_is_made():
     with pytest.raises(MisuseError, match="a function from a Query"):
-        Agent(scripted("x"), retrieve="search")
+        Agent(scripted("x"), retrieve="search")  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="a mapping of names"):
-        Agent(scripted("x"), facts=["x"])
+        Agent(scripted("x"), facts=["x"])  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="characters_max"):
         Agent(scripted("x"), retrieve=Retrieval(Library(), characters_max=0))
     with pytest.raises(MisuseError, match="must be a positive number"):
         Agent(scripted("x"), retrieve=Retrieval(Library(), seconds=0))
     with pytest.raises(MisuseError, match="must be a positive number"):
-        Agent(scripted("x"), retrieve=Retrieval(Library(), seconds="5"))
+        Agent(scripted("x"), retrieve=Retrieval(Library(), seconds="5"))  # type: ignore[arg-type]
     with pytest.raises(MisuseError, match="must be a function from a Query to chunks"):
-        Agent(scripted("x"), retrieve=Retrieval("search"))
+        Agent(scripted("x"), retrieve=Retrieval("search"))  # type: ignore[arg-type]
 
 
 def test_there_is_a_limit_and_what_is_left_out_is_counted():
@@ -208,7 +211,7 @@ def test_there_is_a_limit_and_what_is_left_out_is_counted():
     library = Library(*(Chunk(text=f"{n} " * 40, id=f"p{n}") for n in range(5)))
     retrieval = Retrieval(library, characters_max=200)
     Agent(scripted("Yes."), store=store, retrieve=retrieval).run_sync("Hi.", session="s")
-    (event,) = gathered(store)
+    (event,) = list_retrievals(store)
     assert ([chunk.id for chunk in event.chunks], event.omitted_count) == (["p0", "p1"], 3)
 
 
@@ -350,7 +353,7 @@ def test_cancelled_while_it_looks_the_prompt_is_kept_and_the_next_one_is_looked_
 # --- on every wire -----------------------------------------------------------------------------------------
 
 
-def answering(request):
+def reply_to_request(request):
     seen = sum(message.role == "assistant" for message in request.messages)
     endpoint = request.model.endpoint
     origin = Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id)
@@ -360,7 +363,7 @@ def answering(request):
 @pytest.mark.parametrize("model", VENDOR_MODELS)
 def test_on_every_wire_nothing_is_refused_and_what_was_sent_is_read_again(model):
     clock, store, bodies = FakeClock(), MemoryStore(), []
-    simulator, located = Simulator(responder=answering, clock=clock), find_model(model, environ={})
+    simulator, located = Simulator(responder=reply_to_request, clock=clock), find_model(model, environ={})
 
     async def answer(outgoing):
         bodies.append(outgoing.body)
@@ -394,7 +397,7 @@ def talk(turns, because=0, **given):
     clock, store, located = FakeClock(), MemoryStore(), find_model(VENDOR_MODELS[0], environ={})
 
     def explaining(request):
-        reply = answering(request)
+        reply = reply_to_request(request)
         asked = "Pause the work here" in request.messages[-1].text
         return replace(reply, parts=(Text(text="Brief." if asked else reply.text + " Because." * because),))
 

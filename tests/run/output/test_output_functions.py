@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,11 +57,11 @@ def note(text: str) -> str:
     return text
 
 
-def whole(agent, **options):
+def run_whole(agent, **options):
     return agent.run_sync("?", **options)
 
 
-def streamed(agent, **options):
+def run_streamed(agent, **options):
     async def run():
         async for item in agent.stream("?", **options):
             last = item
@@ -79,7 +80,7 @@ def read_finished(agent, session):
     ]
 
 
-@pytest.mark.parametrize("run", [whole, streamed])
+@pytest.mark.parametrize("run", [run_whole, run_streamed])
 @pytest.mark.parametrize("model", SCHEMA_MODELS)
 def test_the_value_of_the_function_is_the_answer(model, run):
     replies = [call_reply(("book", {"flight": "az1", "seats": seats})) for seats in (9, 2)]
@@ -99,7 +100,7 @@ def test_the_value_of_the_function_is_the_answer(model, run):
 
 @pytest.mark.parametrize("model", SCHEMA_MODELS)
 def test_a_simulated_model_that_answers_in_words_is_asked_for_the_call(model):
-    result = Agent(model, output=add).run_sync("!say Six.\n")
+    result = Agent(model, output=add).run_sync("!say Six.\n")  # type: ignore[arg-type]
     assert isinstance(result.raise_for_stop().output, int)
     assert "Give your final answer by calling the tool `add`." in result.messages[2].text
 
@@ -113,7 +114,7 @@ def test_the_signature_is_the_schema_of_a_tool():
 
 @pytest.mark.parametrize("model", SCHEMA_MODELS)
 def test_the_model_chooses_a_function_or_a_type(model):
-    output = [book, add, Refusal]
+    output: Any = [book, add, Refusal]
     for call, answer in (
         (("book", {"flight": "az1"}), Booking("AZ1", 1)),
         (("add", {"numbers": [1, 2]}), 3),
@@ -181,7 +182,7 @@ def make_log():
     return done, write, finish
 
 
-@pytest.mark.parametrize("run", [whole, streamed])
+@pytest.mark.parametrize("run", [run_whole, run_streamed])
 def test_calls_before_the_answer_run_and_calls_after_it_do_not(run):
     done, write, finish = make_log()
     calls = [
@@ -258,7 +259,7 @@ def test_a_function_that_is_never_satisfied_ends_the_run():
 
 def test_a_value_of_another_type_is_an_error_that_names_the_function():
     def wrong(x: int) -> int:
-        return "three"
+        return "three"  # type: ignore[return-value]
 
     result = Agent(scripted(*[call_reply(("wrong", {"x": 1}))] * 3), output=wrong).run_sync("?")
     assert result.stop == "failed"
@@ -299,7 +300,7 @@ def test_what_cannot_be_an_output_function_is_refused():
         ({"on_unknown": "ask"}, "on_unknown='ask': its value cannot be found later; use 'retry' or 'report'"),
         ({"once_per": "run"}, "once_per: a call that it accepts ends the run"),
     ):
-        assert refuse_output(tool(**options)(note)) == f"output function `note` cannot have {words}"
+        assert refuse_output(tool(**options)(note)) == f"output function `note` cannot have {words}"  # type: ignore[call-overload]
     assert refuse_output(Agent("sim:", name="inner").as_tool()) == (
         "`output` takes types and functions, not the tool `inner`; pass its function"
     )
@@ -332,7 +333,7 @@ def test_hooks_answer_and_refuse_in_its_place():
 
     def run(hook):
         replies = [call_reply(("add", {"numbers": [1]}))] * 3
-        return Agent(scripted(*replies), output=add, hooks=[hook]).run_sync("?")
+        return Agent(scripted(*replies), output=add, hooks=[hook]).run_sync("?")  # type: ignore[arg-type]
 
     assert run(answer).output == 12
     assert run(double).output == 2

@@ -37,7 +37,7 @@ def test_the_model_chooses_the_type(model, output):
 
 
 def test_a_list_is_the_union_of_its_types():
-    union, listed = (Agent("sim:", output=output) for output in (Refund | Escalation, [Refund, Escalation]))
+    union, listed = (Agent("sim:", output=output) for output in (Refund | Escalation, [Refund, Escalation]))  # type: ignore[arg-type]
     assert listed.settings.output == union.settings.output
     assert Agent("sim:", output=[Refund]).settings.output == Agent("sim:", output=Refund).settings.output
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,7 +32,7 @@ class OpenReport:
     by_city: dict[str, int]
 
 
-VALUES = {
+VALUES: dict[str, Any] = {
     Report: {"title": "Broken \"parcel\" \u00e9 \U0001f4e6 " + "word " * 30, "cents": 120, "notes": ["a", "b" * 40]},
     OpenReport: {"title": "Prices of all the cities " * 5, "by_city": {"Rome": 120, "Oslo": 95}},
 }  # fmt: skip

@@ -2,6 +2,7 @@
 anything is sent."""
 
 import dataclasses
+from typing import Any
 
 import msgspec
 import pytest
@@ -53,7 +54,12 @@ ROWS = {
     "function": (find, call_reply(("find", {"name": "Oslo"})), River("Oslo")),
 }
 """What `output=` takes, an answer of the model, and the output of the result."""
-OWN = {"text": None, "type": City, "other type": River, "schema": {**SCHEMA, "title": "Place"}}
+OWN: dict[str, Any] = {
+    "text": None,
+    "type": City,
+    "other type": River,
+    "schema": {**SCHEMA, "title": "Place"},
+}
 
 
 @pytest.mark.parametrize("own", OWN)
@@ -61,16 +67,16 @@ OWN = {"text": None, "type": City, "other type": River, "schema": {**SCHEMA, "ti
 def test_every_type_works_for_one_run(own, row):
     """Whole, streamed, and read while it arrives, whatever the output of the agent itself."""
     wanted, answer, expected = ROWS[row]
-    agent = Agent(scripted(answer, answer, answer), output=OWN[own])
-    assert agent.run_sync("?", output=wanted).raise_for_stop().output == expected
+    agent = Agent(scripted(answer, answer, answer), output=OWN[own])  # type: ignore[arg-type]
+    assert agent.run_sync("?", output=wanted).raise_for_stop().output == expected  # type: ignore[call-overload]
 
     async def read():
-        stream = agent.stream("?", output=wanted)
+        stream = agent.stream("?", output=wanted)  # type: ignore[call-overload]
         last = [partial async for partial in stream.partial()][-1]
         return last.output, (await stream.result()).output
 
     assert run_in_background(read()) == (expected, expected)
-    items = agent.stream("?", output=wanted)
+    items = agent.stream("?", output=wanted)  # type: ignore[call-overload]
 
     async def finish():
         return (await items.start().result()).output
@@ -101,7 +107,7 @@ def test_what_cannot_work_is_refused_before_anything_is_sent():
     for agent, wanted, words in refused:
         for start in (agent.run_sync, agent.stream):
             with pytest.raises(MisuseError, match=words):
-                start("?", output=wanted)
+                start("?", output=wanted)  # type: ignore[call-overload]
     same = Agent(scripted(NAMED), output=City, handover=[other])
     assert same.run_sync("?", output=City).output == City("Oslo")
 
@@ -116,7 +122,7 @@ def test_a_resumed_run_needs_a_type_again_and_has_a_schema_from_the_log():
     for wanted, name in ((City, "a"), (SCHEMA, "b")):
         line = scripted(call_reply(("look", {})), NAMED)
         agent = Agent(line, tools=[look], output=River, store=store)
-        assert agent.run_sync("?", name, output=wanted).stop == "waiting"
+        assert agent.run_sync("?", name, output=wanted).stop == "waiting"  # type: ignore[arg-type]
         (approval,) = run_in_background(agent.approvals(name))
         run_in_background(agent.approve(name, approval.id))
         if wanted is City:
@@ -129,7 +135,10 @@ def test_a_resumed_run_needs_a_type_again_and_has_a_schema_from_the_log():
             assert agent.resume_sync(name).output == {"name": "Oslo"}
 
 
-PLACES = {"type": "object", "properties": {"places": {"type": "array", "items": {"type": "string"}}}}
+PLACES: dict[str, Any] = {
+    "type": "object",
+    "properties": {"places": {"type": "array", "items": {"type": "string"}}},
+}
 
 
 @pytest.mark.parametrize("own", OWN)

@@ -47,7 +47,7 @@ def short_logs(monkeypatch):
 
 
 @asynccontextmanager
-async def opened(log):
+async def open_log(log):
     store = open_store(log)
     try:
         yield store
@@ -74,7 +74,7 @@ async def check_load(store, session="s"):
 
 def test_a_run_takes_a_snapshot_and_the_next_one_reads_it(shared_log):
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store, 1)
             assert change_rows(shared_log, SNAPSHOTS) == "", "a snapshot was taken before anything was folded"
             covered = []
@@ -84,7 +84,7 @@ def test_a_run_takes_a_snapshot_and_the_next_one_reads_it(shared_log):
                 assert change_rows(shared_log, SNAPSHOTS) == str(covered[-1])
         assert covered[0] > 6
         assert covered[-1] > covered[0], "the snapshot was never replaced by a later one"
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             assert await check_load(store) == covered[-1]
             assert (await verify_session(store, "s")).problems == ()
 
@@ -93,7 +93,7 @@ def test_a_run_takes_a_snapshot_and_the_next_one_reads_it(shared_log):
 
 def test_a_snapshot_contains_no_copy_of_the_messages(shared_log):
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store, 4)
             await Agent("sim:", store=store).run("!say bye", session="s")
             loaded = snapshots.LoadedRecords()
@@ -109,7 +109,7 @@ def test_a_snapshot_contains_no_copy_of_the_messages(shared_log):
 
 def test_a_snapshot_of_other_code_is_not_used(shared_log, monkeypatch):
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             assert await check_load(store) > 0
             monkeypatch.setattr(snapshots, "fold_version", lambda: "another")
@@ -165,7 +165,7 @@ def test_code_that_is_not_that_of_its_files_has_no_snapshots(tmp_path, monkeypat
     """Only bytecode is installed; or the files were changed, or exchanged, under a running process."""
     monkeypatch.chdir(tmp_path)
     for folder in ("copy", "next"):
-        shutil.copytree(Path(snapshots.package_file).parent, Path(folder, "bridle"))
+        shutil.copytree(Path(snapshots.package_file).parent, Path(folder, "bridle"))  # type: ignore[attr-defined]
     if installed == "bytecode":
         subprocess.run([sys.executable, "-m", "compileall", "-q", "-b", "copy"], check=True)
         for path in Path("copy").rglob("*.py"):
@@ -176,7 +176,7 @@ def test_code_that_is_not_that_of_its_files_has_no_snapshots(tmp_path, monkeypat
     done = subprocess.run(
         [sys.executable, "-c", COPY.format(change=change)], capture_output=True, text=True, check=True
     )
-    path, _, version = done.stdout.strip().partition(" ")
+    path, _, version = done.stdout.strip().partition(" ")  # type: ignore[assignment]
     assert "copy" in path
     assert (version == "['']") == bool(change or installed == "bytecode")
 
@@ -197,7 +197,7 @@ def test_a_damaged_snapshot_is_not_used_and_replaced(shared_log, change):
     }[change]
 
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             assert await check_load(store) > 0
             change_rows(shared_log, statement)
@@ -236,13 +236,13 @@ def test_a_snapshot_that_cannot_be_decoded_stops_nothing(shared_log, monkeypatch
     monkeypatch.setattr(snapshots, "PLAIN_BYTES_MAX", 1_000_000)
 
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             loaded = snapshots.LoadedRecords()
             await loaded.read(store, "s")
             loaded.fold()
             made = loaded.make_snapshot()
-            made = replace(made, data=change(made.data))
+            made = replace(made, data=change(made.data))  # type: ignore[type-var]
             await store.write_snapshot("s", sign(store, made))
             assert change_rows(shared_log, SNAPSHOTS) == str(made.seq)
             assert await check_load(store) == 0
@@ -255,14 +255,14 @@ def test_a_snapshot_that_cannot_be_decoded_stops_nothing(shared_log, monkeypatch
 
 
 def sign(store, snapshot):
-    return replace(snapshot, digest=snapshots._sign(read_key(store), "s", snapshot))
+    return replace(snapshot, digest=snapshots._sign(read_key(store), "s", snapshot))  # type: ignore[arg-type]
 
 
 def test_a_snapshot_that_is_too_long_is_not_kept(shared_log, monkeypatch):
     monkeypatch.setattr(snapshots, "PLAIN_BYTES_MAX", 100)
 
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             assert change_rows(shared_log, SNAPSHOTS) == ""
 
@@ -273,7 +273,7 @@ def test_a_genuine_snapshot_is_not_used_for_a_later_record(shared_log):
     """The records between would be skipped, such as the result of a call."""
 
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             last = (await store.read("s"))[-1]
             assert await check_load(store) < last.seq
@@ -285,7 +285,7 @@ def test_a_genuine_snapshot_is_not_used_for_a_later_record(shared_log):
 
 def test_a_snapshot_of_another_key_is_not_used(shared_log, monkeypatch, tmp_path):
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             assert await check_load(store) > 0
             monkeypatch.setenv(KEY_FILE_VARIABLE, str(tmp_path / "other.key"))
@@ -306,7 +306,7 @@ def test_a_key_that_cannot_be_used_stops_no_session(shared_log, monkeypatch, tmp
     (tmp_path / "short.key").write_bytes(b"short")
 
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             assert await check_load(store) == 0
             assert change_rows(shared_log, SNAPSHOTS) == ""
@@ -327,7 +327,7 @@ def test_a_forged_snapshot_runs_no_call_again(shared_log, monkeypatch, tmp_path)
     policy = Policy(rules=(PermissionRule(tools=("pay",), decision="ask"),))
 
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             agent = Agent("sim:", tools=[pay], policy=policy, store=store)
             await agent.run('!call pay {"usd": 100}\n!then\n!say done', session="s")
             await agent.approve("s", (await agent.approvals("s"))[0].id, by="boss")
@@ -359,7 +359,7 @@ def test_a_forged_snapshot_runs_no_call_again(shared_log, monkeypatch, tmp_path)
 
 def test_a_changed_record_is_found_although_a_snapshot_covers_it(shared_log):
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             covered = await check_load(store)
             for column, value in (("data", "replace(data, 'done', 'gone')"), ("at", "at + 1")):
@@ -380,7 +380,7 @@ def test_a_changed_record_is_found_although_a_snapshot_covers_it(shared_log):
 
 def test_a_forged_snapshot_is_found_by_verify(shared_log):
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store, session="it's")
             await live(store, session="other")
             loaded = snapshots.LoadedRecords()
@@ -409,7 +409,7 @@ def test_a_forged_snapshot_is_found_by_verify(shared_log):
 
 def test_a_fork_has_snapshots_of_its_own(shared_log):
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             fork = await fork_session(store, "s", at=len(await store.read("s")))
             assert await check_load(store, fork.session) == 0
@@ -423,7 +423,7 @@ def test_a_fork_has_snapshots_of_its_own(shared_log):
 
 def test_a_redaction_removes_content_from_snapshots(shared_log):
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             assert await check_load(store) > 0
             for record in await store.read("s"):
@@ -442,7 +442,7 @@ def test_a_redaction_removes_content_from_snapshots(shared_log):
 
 def test_a_torn_log_is_read_without_its_snapshot(shared_log):
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             covered = await check_load(store)
             length = len(await store.read("s"))
@@ -468,10 +468,10 @@ def test_a_store_without_snapshots_folds_the_log():
 
 
 def test_a_state_that_does_not_come_back_is_not_kept(shared_log, monkeypatch, caplog):
-    monkeypatch.setattr(snapshots, "restore_reader", lambda snapshot, contents: snapshots.LogReader())
+    monkeypatch.setattr(snapshots, "restore_reader", lambda snapshot, contents: snapshots.LogReader())  # type: ignore[attr-defined]
 
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store)
             assert change_rows(shared_log, SNAPSHOTS) == ""
 
@@ -483,7 +483,7 @@ def test_a_snapshot_that_comes_late_is_not_kept(shared_log):
     """Another process appended since: content may have been redacted."""
 
     async def main():
-        async with opened(shared_log) as store:
+        async with open_log(shared_log) as store:
             await live(store, 2)
             change_rows(shared_log, "DELETE FROM snapshots")
             loaded = snapshots.LoadedRecords()

@@ -34,7 +34,7 @@ class MuteExit(SystemExit):
         raise ValueError("no words")
 
 
-async def interrupts():
+async def raise_interrupt():
     raise KeyboardInterrupt
 
 
@@ -45,11 +45,11 @@ async def starts_interrupting():
     await asyncio.create_task(inner())
 
 
-async def exits():
+async def raise_mute_exit():
     raise MuteExit
 
 
-async def mute():
+async def raise_mute():
     raise Mute
 
 
@@ -65,7 +65,7 @@ def plain_mute():
     raise Mute
 
 
-RAISING = [interrupts, exits, mute, plain_interrupt, plain_exit, plain_mute]
+RAISING = [raise_interrupt, raise_mute_exit, raise_mute, plain_interrupt, plain_exit, plain_mute]
 
 
 def run_agent(function):
@@ -73,7 +73,7 @@ def run_agent(function):
 
 
 @pytest.mark.parametrize("function", RAISING, ids=lambda function: function.__name__)
-def test_whatever_a_tool_raises_is_a_result_for_the_model(function):
+def test_any_exception_of_a_tool_is_a_result_for_the_model(function):
     result = asyncio.run(asyncio.wait_for(run_agent(function).run("?"), PATIENCE_SECONDS))
     assert (result.stop, result.text) == ("done", "done")
     (told,) = (part for message in result.messages for part in message.parts if hasattr(part, "outcome"))
@@ -134,21 +134,21 @@ def test_a_file_whose_name_is_not_utf8_can_be_sent_and_kept(tmp_path):
         Media(kind="image", url="https://x/\udcff")
 
 
-def prompted(seq, prev, text):
+def prompted_record(seq, prev, text):
     return seal_record(seq, 1.0, Prompted(parts=(Text(text=text),)), prev)
 
 
 @pytest.mark.parametrize("ending", ["-wal", "-shm"])
 def test_a_write_ahead_log_that_is_removed_is_noticed_and_nothing_acknowledged_is_lost(tmp_path, ending):
     path = tmp_path / "log.db"
-    first = prompted(1, GENESIS, "kept")
+    first = prompted_record(1, GENESIS, "kept")
 
     async def write():
         store = open_store(path)
         await store.append("s", 0, [first])
         (tmp_path / f"log.db{ending}").unlink()
         with pytest.raises(Unusable, match="removed or replaced while in use"):
-            await store.append("s", 1, [prompted(2, first.hash, "lost?")])
+            await store.append("s", 1, [prompted_record(2, first.hash, "lost?")])
         with pytest.raises(Unusable, match="removed or replaced while in use"):
             await store.read("s")
         await store.close()

@@ -87,7 +87,7 @@ def test_a_poisoned_result_of_a_tool(family):
     @tool
     def shoot() -> list[Media | str]:
         """Shoot."""
-        return [Text(text="before"), Media(kind="image", media_type="image/png", data=POISON)]
+        return [Text(text="before"), Media(kind="image", media_type="image/png", data=POISON)]  # type: ignore[list-item]
 
     provider = Picky(family, [call_reply(("shoot", {})), text_reply("fine")])
     agent = Agent(provider.line(), tools=[shoot], store=MemoryStore(), clock=FakeClock())

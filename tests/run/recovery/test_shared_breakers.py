@@ -20,7 +20,7 @@ ONE = Model(id="one", endpoint=Endpoint(name="here", family="f"))
 TWO = replace(ONE, id="two")
 
 
-def failing(breakers, model, kind, times=FAILURES_MAX, now=0.0, **fields):
+def record_failures(breakers, model, kind, times=FAILURES_MAX, now=0.0, **fields):
     for _ in range(times):
         passage = breakers.admit_request(model, now)
         if isinstance(passage, AdmittedRequest):
@@ -30,7 +30,7 @@ def failing(breakers, model, kind, times=FAILURES_MAX, now=0.0, **fields):
 
 def test_an_address_that_is_down_is_down_for_all_its_models():
     breakers = CircuitBreakers()
-    failing(breakers, ONE, "unreachable")
+    record_failures(breakers, ONE, "unreachable")
     refused = breakers.admit_request(TWO, 1.0)
     assert isinstance(refused, Failure)
     assert (refused.kind, refused.retry_after_seconds) == ("unavailable", 9.0)
@@ -41,7 +41,7 @@ def test_an_address_that_is_down_is_down_for_all_its_models():
 
 def test_a_busy_model_is_busy_alone():
     breakers = CircuitBreakers()
-    failing(breakers, ONE, "overloaded")
+    record_failures(breakers, ONE, "overloaded")
     assert isinstance(breakers.admit_request(ONE, 0.0), Failure)
     assert isinstance(breakers.admit_request(TWO, 0.0), AdmittedRequest)
 
@@ -49,20 +49,20 @@ def test_a_busy_model_is_busy_alone():
 def test_a_refusal_is_a_sign_of_life():
     for kind in ("invalid", "unauthorized", "quota", "context"):
         breakers = CircuitBreakers()
-        failing(breakers, ONE, "server", FAILURES_MAX - 1)
-        failing(breakers, ONE, kind, 1)
-        failing(breakers, ONE, "server", FAILURES_MAX - 1)
+        record_failures(breakers, ONE, "server", FAILURES_MAX - 1)
+        record_failures(breakers, ONE, kind, 1)
+        record_failures(breakers, ONE, "server", FAILURES_MAX - 1)
         assert isinstance(breakers.admit_request(ONE, 0.0), AdmittedRequest), kind
 
 
 def test_a_refusal_that_no_waiting_mends_is_remembered_for_those_who_may_choose():
     breakers = CircuitBreakers()
-    failing(breakers, ONE, "quota", 1)
+    record_failures(breakers, ONE, "quota", 1)
     assert isinstance(breakers.admit_request(ONE, 0.0), AdmittedRequest), "the person may just have paid"
     assert not breakers.is_healthy(ONE, 1.0)
     assert breakers.is_healthy(TWO, 1.0)
     assert breakers.is_healthy(ONE, AVOIDED_SECONDS)
-    failing(breakers, TWO, "context", 1)
+    record_failures(breakers, TWO, "context", 1)
     assert breakers.is_healthy(TWO, 1.0), "a conversation that is too long says nothing about the model"
     breakers.admit_request(ONE, 2.0).record_success()
     assert breakers.is_healthy(ONE, 3.0)
@@ -70,7 +70,7 @@ def test_a_refusal_that_no_waiting_mends_is_remembered_for_those_who_may_choose(
 
 def test_a_probe_that_is_left_without_a_word_counts_for_nothing():
     breakers = CircuitBreakers()
-    failing(breakers, ONE, "server")
+    record_failures(breakers, ONE, "server")
     with breakers.admit_request(ONE, 10.0):
         assert isinstance(breakers.admit_request(ONE, 10.0), Failure)
     assert isinstance(breakers.admit_request(ONE, 10.0), AdmittedRequest)
@@ -78,8 +78,8 @@ def test_a_probe_that_is_left_without_a_word_counts_for_nothing():
 
 def test_a_probe_refused_by_the_model_leaves_the_endpoint_free_for_the_others():
     breakers = CircuitBreakers()
-    failing(breakers, ONE, "overloaded")
-    failing(breakers, TWO, "server")
+    record_failures(breakers, ONE, "overloaded")
+    record_failures(breakers, TWO, "server")
     # The endpoint's rest is over together with the model's; the model's own probe is under way elsewhere.
     with breakers.admit_request(TWO, 10.0) as probe:
         assert isinstance(breakers.admit_request(ONE, 10.0), Failure)

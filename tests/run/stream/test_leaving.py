@@ -254,7 +254,7 @@ def test_leaving_the_partial_answers_ends_the_run_too():
     assert asyncio.run(main()).text == "next"
 
 
-def test_partial_answers_that_nobody_read_leave_the_run_alone():
+def test_unread_partial_answers_do_not_change_the_run():
     async def main():
         stream = Agent(scripted("yes")).stream("?")
         unread, handle = stream.partial(), stream.start()

@@ -12,7 +12,7 @@ from bridle.testing.scripted_model import call_reply
 from bridle.values import events as e
 
 
-def hanging(entered):
+def make_hanging_tool(entered):
     @tool
     async def hang() -> str:
         """Wait for ever."""
@@ -51,7 +51,9 @@ def test_match_works():
 def test_cancel_shows_the_end():
     async def main():
         entered = asyncio.Event()
-        agent = Agent(scripted(call_reply(("hang", {}), text="Wait. "), "later"), tools=[hanging(entered)])
+        agent = Agent(
+            scripted(call_reply(("hang", {}), text="Wait. "), "later"), tools=[make_hanging_tool(entered)]
+        )
         stream = agent.stream("?", session="s")
         events = []
         async for event in stream:
@@ -78,7 +80,9 @@ def test_cancelled_before_it_began():
 def test_a_viewer_that_leaves_ends_the_run():
     async def main():
         entered, store = asyncio.Event(), MemoryStore()
-        agent = Agent(scripted(call_reply(("hang", {})), "later"), tools=[hanging(entered)], store=store)
+        agent = Agent(
+            scripted(call_reply(("hang", {})), "later"), tools=[make_hanging_tool(entered)], store=store
+        )
         events = aiter(agent.stream("?", session="s"))
         async for event in events:
             if isinstance(event, e.ToolStarted):

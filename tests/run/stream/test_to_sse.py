@@ -10,7 +10,7 @@ import pytest
 from msgspec import inspect as types
 
 from bridle import Agent, ApprovalVerdict, MisuseError, TextDelta, ToolCallDelta, to_sse, tool
-from bridle.run.stream import StreamItem
+from bridle.run.context.shown_deltas import StreamItem
 from bridle.values import events as e
 from bridle.values.errors import Failure
 from bridle.values.message import Text, ToolCall, ToolResult

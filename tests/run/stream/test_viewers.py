@@ -17,7 +17,7 @@ from bridle import (  # fmt: skip
     ToolCallDelta,
     tool,
 )
-from bridle.run.stream import ViewerBuffers
+from bridle.run.context.shown_deltas import ViewerBuffers
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted, simulator
 from bridle.testing.fake_clock import FakeClock
@@ -114,7 +114,7 @@ def test_cancelled_before_it_began():
     asyncio.run(main())
 
 
-def test_a_run_nobody_holds_goes_on():
+def test_a_run_without_a_reference_goes_on():
     async def main():
         wait, entered, leave = gate()
         store = MemoryStore()

@@ -10,9 +10,9 @@ import base64
 import json
 import re
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tests.wire.vendors.vendor_shapes import loaded
+from tests.wire.vendors.vendor_shapes import load_shapes
 
 SENTINEL = "zqfield"
 NUMBER, FRACTION = 37, 0.37
@@ -23,7 +23,7 @@ ROOTS = {
     "gemini": ("gemini",),
 }
 MODEL_NAME = "any"
-BASES = {
+BASES: dict[str, Any] = {
     "anthropic": {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 500},
     "openai_chat": {"messages": [{"role": "user", "content": "hello"}]},
     "openai_responses": {"input": "hello"},
@@ -92,8 +92,8 @@ class Field(NamedTuple):
     path: tuple
     """Names of members from the root; `[]` for an item of a list, `*` for a free name, a node for an alternative."""
     member: str
-    node: object
-    value: object
+    node: Any
+    value: Any
 
     @property
     def name(self):
@@ -105,7 +105,7 @@ class FieldMaker:
     """Values of the types, as small as they can be."""
 
     def __init__(self):
-        self.shapes, self.count = loaded()["shapes"], 0
+        self.shapes, self.count = load_shapes()["shapes"], 0
 
     def shape(self, node):
         return self.shapes[node.removeprefix("#")]
@@ -226,7 +226,7 @@ def list_fields(wire, *, everywhere=False):
     Each shape by its shortest way from the root; `everywhere`, by each member that holds it.
     """
     maker, seen, opened, found = FieldMaker(), set(), set(), []
-    left = deque((loaded()["roots"][root], (), "") for root in ROOTS[wire])
+    left: Any = deque((load_shapes()["roots"][root], (), "") for root in ROOTS[wire])
     while left:
         node, path, holder = left.popleft()
         if isinstance(node, list):
@@ -273,7 +273,8 @@ def is_default(member, value):
 def make_body(maker, wire, field):
     """A request that has the field, as a conversation that ends with something new."""
     root = next(
-        (node for node in map(loaded()["roots"].get, ROOTS[wire]) if reaches(maker, node, field.path)), None
+        (node for node in map(load_shapes()["roots"].get, ROOTS[wire]) if can_reach(maker, node, field.path)),
+        None,
     )
     body = maker.build(root, field.path, field.member, field.value)
     body = {**BASES[wire], **body} if is_outside(wire, field) else {**body, **rest_of(wire, body)}
@@ -286,7 +287,7 @@ def make_body(maker, wire, field):
     return COMPLETE[wire](body)
 
 
-def reaches(maker, node, path):
+def can_reach(maker, node, path):
     try:
         maker.build(node, path, "x", 1)
     except (KeyError, IndexError, ValueError, TypeError, AttributeError):
@@ -414,7 +415,7 @@ def complete_gemini(body):
         if role == "model":
             calls = [part["functionCall"] for part in parts if "functionCall" in part]
             for each in calls:
-                each.setdefault("name", "look")
+                each.setdefault("name", "look")  # type: ignore[arg-type]
             more = [
                 {"functionResponse": {"name": each["name"], "response": {"output": "seen"}}} for each in calls
             ]
@@ -433,7 +434,7 @@ COMPLETE = {
 def is_present(body, member, value):
     """Whether a body has a member of this name with this value, or the words of the value anywhere."""
     names = (member, *ALIASES.get(member, ()))
-    if any(holds(each, value) for name in names for each in find_members(body, camel(name))):
+    if any(is_contained(each, value) for name in names for each in find_members(body, camel(name))):
         return True
     marks = re.findall(rf"{SENTINEL}\d+", json.dumps(value))
     text = json.dumps(body)
@@ -455,18 +456,18 @@ def find_members(value, member):
             yield from find_members(inner, member)
 
 
-def holds(sent, given):
+def is_contained(sent, given):
     """Whether everything that was given is in what was sent."""
     if isinstance(given, dict):
         found = {camel(name): inner for name, inner in sent.items()} if isinstance(sent, dict) else {}
         return all(
-            inner is None or (camel(name) in found and holds(found[camel(name)], inner))
+            inner is None or (camel(name) in found and is_contained(found[camel(name)], inner))
             for name, inner in given.items()
         )
     if isinstance(given, list):
         if not isinstance(sent, list):
-            return len(given) == 1 and holds(sent, given[0])
-        return all(any(holds(each, inner) for each in sent) for inner in given)
+            return len(given) == 1 and is_contained(sent, given[0])
+        return all(any(is_contained(each, inner) for each in sent) for inner in given)
     if isinstance(given, str) and isinstance(sent, list):
         return any(isinstance(each, dict) and each.get("text") == given for each in sent)
     if isinstance(given, bool) or isinstance(sent, bool):

@@ -22,6 +22,7 @@ from bridle.serve.gateway.settings import (
     make_key,
     read_gateway_file,
 )
+from bridle.values.budget import parse_budget_log_name, strip_period
 from bridle.values.errors import MisuseError
 from bridle.values.events import ModelSwitched
 from bridle.values.request import Sampling
@@ -63,7 +64,10 @@ def make_settings(**more):
     return {"models": {"any": {"chain": ["sim:"]}}, **more}
 
 
-def keyed(**more):
+OWN_PERIOD = 'budget = { usd = 1, period = "day" }\n'
+
+
+def settings_with_keys(**more):
     return make_settings(
         keys={
             "alice": {"sha256": digest_key(ALICE), "tenant": "acme", **more},
@@ -87,7 +91,7 @@ def read_states(served):
 
 @wires
 def test_only_known_keys_are_let_in(wire):
-    with serving_gateway(keyed()) as served:
+    with serving_gateway(settings_with_keys()) as served:
         assert ask(served, wire, "!say hi", ALICE).status == 200
         for key in (None, "wrong", ALICE[:-1], f"{ALICE}x", digest_key(ALICE)):
             refused = ask(served, wire, "!say hi", key)
@@ -99,7 +103,7 @@ def test_only_known_keys_are_let_in(wire):
 
 @wires
 def test_budget_of_a_key_ends_its_calls_and_not_those_of_others(wire):
-    with serving_gateway(keyed(budget={"tokens": 300})) as served:
+    with serving_gateway(settings_with_keys(budget={"tokens": 300})) as served:
         statuses = [ask(served, wire, "!say " + "word " * 40, ALICE).status for _ in range(4)]
         assert statuses[0] == 200 and statuses[-1] in (402, 429)
         assert ask(served, wire, "!say hi", BOB).status == 200
@@ -108,7 +112,7 @@ def test_budget_of_a_key_ends_its_calls_and_not_those_of_others(wire):
 @pytest.mark.parametrize(("period", "later"), [("day", 86_400), ("month", 31 * 86_400)])
 def test_budget_of_a_key_begins_again_in_the_next_period(period, later, monkeypatch):
     now = [1_700_000_000.0]
-    with serving_gateway(keyed(budget={"steps": 1}, period=period)) as served:
+    with serving_gateway(settings_with_keys(budget={"steps": 1}, period=period)) as served:
         monkeypatch.setattr(server, "time", SimpleNamespace(time=lambda: now[0]))
         assert [ask(served, "anthropic", "!say hi", ALICE).status for _ in range(2)] == [200, 402]
         now[0] += later
@@ -118,7 +122,7 @@ def test_budget_of_a_key_begins_again_in_the_next_period(period, later, monkeypa
 
 
 def test_budget_of_a_tenant_is_shared_by_its_keys():
-    settings = keyed()
+    settings = settings_with_keys()
     settings["tenants"]["acme"] = {"budget": {"steps": 2}}
     with serving_gateway(settings) as served:
         assert [ask(served, "anthropic", "!say hi", key).status for key in (ALICE, BOB, ALICE, BOB)] == [
@@ -126,9 +130,21 @@ def test_budget_of_a_tenant_is_shared_by_its_keys():
         ]  # fmt: skip
 
 
+def test_budgets_of_keys_and_tenants_have_periods():
+    settings = settings_with_keys(budget={"steps": 1, "period": "month", "zone": "Europe/Berlin"})
+    settings["tenants"]["acme"] = {"budget": [{"steps": 2, "period": "month"}, {"tokens": 100_000}]}
+    with serving_gateway(settings) as served:
+        assert [ask(served, "anthropic", "!say hi", key).status for key in (ALICE, ALICE, BOB, BOB)] == [
+            200, 402, 200, 402,
+        ]  # fmt: skip
+        infos = served.run(served.host.store.sessions(limit=100))
+    names = {strip_period(name) for info in infos if (name := parse_budget_log_name(info.id))}
+    assert names == {"key:alice", "tenant:acme"}
+
+
 def test_key_without_a_tenant_is_alone():
     """Also if a tenant has the name of the key."""
-    settings = keyed()
+    settings = settings_with_keys()
     settings["keys"]["acme"] = {"sha256": digest_key(BOB)}
     del settings["keys"]["bob"]
     settings["tenants"]["acme"] = {"budget": {"steps": 1}}
@@ -141,7 +157,7 @@ def test_key_without_a_tenant_is_alone():
 
 
 def test_key_may_use_only_its_models():
-    settings = keyed(models=["any"])
+    settings = settings_with_keys(models=["any"])
     settings["models"]["other"] = {"chain": ["sim:"]}
     with serving_gateway(settings) as served:
         listed = send(f"{served.url}/openai/v1/models", headers={"authorization": f"Bearer {ALICE}"})
@@ -162,7 +178,7 @@ def test_next_model_of_the_chain_is_used_if_one_fails(monkeypatch):
 
 @wires
 def test_session_of_another_tenant_cannot_be_continued(wire):
-    settings = keyed()
+    settings = settings_with_keys()
     settings["keys"]["bob"]["tenant"] = "other"
     settings["tenants"]["other"] = {}
     with serving_gateway(settings) as served:
@@ -179,7 +195,7 @@ def test_imported_session_without_a_prompt_is_no_tenants():
         {"role": "user", "content": "secret"}, {"role": "assistant", "content": "kept"},
         {"role": "user", "content": "!say more"},
     ]  # fmt: skip
-    with serving_gateway(keyed()) as served:
+    with serving_gateway(settings_with_keys()) as served:
         reply = ask(served, "openai_chat", "", ALICE, messages=messages)
         session = reply.headers["x-bridle-session"]
         served.run(Agent("sim:", store=served.host.store).fork(session, "m2", new="cut"))
@@ -218,7 +234,7 @@ def test_options_reach_the_provider(wire):
         },
     }[wire]
     with serving_gateway({"models": {"any": {"chain": [PROVIDERS["gemini"]]}}}) as served:
-        reply = ask(served, wire, "!say hi", **fields)
+        reply = ask(served, wire, "!say hi", **fields)  # type: ignore[arg-type]
         assert reply.status == 200 and "x-bridle-dropped" not in reply.headers, reply.headers
         [state] = read_states(served)
         assert state.settings.sampling.temperature == 0.5
@@ -402,6 +418,10 @@ def test_sampling_options_of_a_run_are_kept_when_it_is_resumed():
             f'[models.a]\nchain = ["sim:"]\n[keys.k]\nsha256 = "{"0" * 64}"\nperiod = "day"\n',
             "needs a budget",
         ),
+        (
+            f'[models.a]\nchain = ["sim:"]\n[keys.k]\nsha256 = "{"0" * 64}"\nperiod = "day"\n{OWN_PERIOD}',
+            "has a period of its own",
+        ),
         ('[models.a]\nchian = ["sim:"]\n', "line 1.*chian"),
     ],
 )
@@ -414,7 +434,7 @@ def test_mistakes_of_the_file_are_named(tmp_path, text, problem):
 
 def test_clients_of_every_wire_get_a_stream_of_errors_they_know():
     for wire in CLIENT_MODELS:
-        with serving_gateway(keyed()) as served:
+        with serving_gateway(settings_with_keys()) as served:
             client = Agent(connect_client(wire, served.url, "wrong"))
             result = client.run_sync("hi")
             assert (result.stop, result.failure.kind) == ("failed", "unauthorized"), result

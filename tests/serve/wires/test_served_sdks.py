@@ -9,7 +9,7 @@ import pytest
 from bridle import Agent, Budget, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name
 from tests.serve.wires.sdk_clients import CLIENTS, TOOL
 from tests.suite.patience import PATIENCE_SECONDS
 
@@ -37,7 +37,7 @@ def read_states(served):
 @every_client
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 def test_conversation_with_tools(make_client, stream):
-    with serving({"helper": Agent("sim:", tools=[look_up], instructions="Be brief.")}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[look_up], instructions="Be brief.")}) as served:
         client = make_client(served.url)
         assert client.list_models() == ["helper"]
         client.say(PROMPT)
@@ -78,7 +78,7 @@ def test_client_that_goes_away_ends_the_run(make_client):
             ended.set()
         return ""
 
-    with serving({"helper": Agent("sim:", tools=[wait_long])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[wait_long])}) as served:
         client = make_client(served.url)
         client.say("!say hello\n!call wait_long {}\n!then\n!say done")
         client.begin()
@@ -97,7 +97,7 @@ async def _wait_until_idle(served):
 @every_client
 def test_failures_have_the_vendors_types(make_client):
     broke = Agent("sim:", budget=Budget(usd=0))
-    with serving({"helper": broke, "other": Agent("sim:")}) as served:
+    with serve_by_name({"helper": broke, "other": Agent("sim:")}) as served:
         client = make_client(served.url)
         client.say("hello")
         with pytest.raises(client.errors) as caught:
@@ -134,7 +134,7 @@ def send_whole(client, given):
 @every_client
 def test_another_answer_is_a_fork(make_client):
     """A client that goes back and asks again leaves the session where it was."""
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         client = make_client(served.url)
         client.say("!say one")
         client.ask()

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from bridle.values.errors import Failure
 from bridle.values.events import ToolStarted
 from bridle.values.message import Media, Message, Text, ToolResult
 from tests.serve.raw_http import send
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name
 from tests.serve.wires.wire_clients import CLIENT_MODELS, connect_client
 from tests.suite.in_loop import in_loop
 from tests.suite.patience import PATIENCE_SECONDS
@@ -26,7 +27,7 @@ from tests.suite.patience import PATIENCE_SECONDS
 wires = pytest.mark.parametrize("wire", CLIENT_MODELS)
 PROMPT = '!say let me see\n!call look_up {"name": "m1"}\n!then\n!say asking\n!call confirm {"q": "sure?"}\n!then\n!say fine'
 CHAT, MESSAGES = "/openai/v1/chat/completions", "/anthropic/v1/messages"
-TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "function": {"name": "confirm", "parameters": {"type": "object", "properties": {}}},
 }
@@ -62,7 +63,7 @@ def user(text):
 
 @wires
 def test_an_agent_uses_a_served_agent_as_its_model(wire):
-    with serving({"helper": Agent("sim:", tools=[look_up], instructions="Own.")}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[look_up], instructions="Own.")}) as served:
         client = Agent(connect_client(wire, served.url), tools=[confirm], instructions="Client.")
         result = client.run_sync(PROMPT)
         assert (result.stop, result.text) == ("done", "fine"), result.reason
@@ -103,14 +104,14 @@ def spare_2() -> str:
     return "spare"
 
 
-ANSWER = {"title": "Answer", "type": "object", "additionalProperties": {"type": "integer"}}
+ANSWER: dict[str, Any] = {"title": "Answer", "type": "object", "additionalProperties": {"type": "integer"}}
 """A tool asks for it, because the model's own form cannot express it."""
 CLAUDE = "sim:anthropic/claude-sonnet-5-5"
 
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_tool_of_the_client_with_a_name_of_the_agents_is_refused(name):
-    with serving({"helper": make_full_agent()}) as served:
+    with serve_by_name({"helper": make_full_agent()}) as served:
         named = {**TOOL, "function": {**TOOL["function"], "name": name}}
         reply = chat(served, [user("hi")], tools=[named])
         assert reply.status == 400
@@ -124,14 +125,14 @@ def test_tool_of_an_ag_ui_client_with_a_name_of_the_agents_is_refused(name):
         "threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "hi"}],
         "tools": [{"name": name, "description": "Mine.", "parameters": {"type": "object"}}],
     }  # fmt: skip
-    with serving({"helper": make_full_agent()}) as served:
+    with serve_by_name({"helper": make_full_agent()}) as served:
         reply = send(served.url + "/api/ag-ui/helper", body)
         assert reply.status == 400 and f"a tool '{name}' of its own" in reply.json["error"]["message"]
         assert not read_states(served)
 
 
 def test_named_session_is_continued_and_shown():
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         mine = {"x-bridle-session": "mine"}
         assert chat(served, [user("!say one")], mine).headers["x-bridle-session"] == "mine"
         chat(served, [user("!say two")], mine)
@@ -145,7 +146,7 @@ def test_named_session_is_continued_and_shown():
 
 
 def test_session_of_a_reply_can_be_sent_back():
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         first = chat(served, [user("!say one")], {"x-bridle-session": "team a/50%"})
         named = first.headers["x-bridle-session"]
         assert named == "team%20a%2F50%25"
@@ -157,7 +158,7 @@ def test_session_of_a_reply_can_be_sent_back():
 
 
 def test_session_with_a_generated_name_must_exist():
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         reply = chat(served, [user("hi")], {"x-bridle-session": "20260101-abcdefgh"})
         assert reply.status == 404 and "not found" in reply.json["error"]["message"]
 
@@ -171,7 +172,7 @@ def test_requests_at_once_from_one_point_are_forks():
         await asyncio.to_thread(meeting.wait, PATIENCE_SECONDS)
         return "met"
 
-    with serving({"helper": Agent("sim:", tools=[meet])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[meet])}) as served:
         messages = [user("!say one")]
         messages.append(chat(served, messages).json["choices"][0]["message"])
         statuses = {}
@@ -191,7 +192,7 @@ def test_requests_at_once_from_one_point_are_forks():
 
 
 def test_unknown_earlier_response_is_not_found():
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         body = {"model": "helper", "input": "hi", "previous_response_id": "resp_20260101-abcdefgh_00"}
         reply = send(f"{served.url}/openai/v1/responses", body)
         assert (reply.status, reply.json["error"]["code"]) == (404, "previous_response_not_found")
@@ -199,9 +200,9 @@ def test_unknown_earlier_response_is_not_found():
 
 def test_earlier_response_is_found_after_a_restart(tmp_path):
     store = str(tmp_path / "log.db")
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         first = send(f"{served.url}/openai/v1/responses", {"model": "helper", "input": "!say one"}).json["id"]
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         body = {"model": "helper", "input": "!say two", "previous_response_id": first}
         assert send(f"{served.url}/openai/v1/responses", body).status == 200
         [state] = read_states(served)
@@ -211,17 +212,17 @@ def test_earlier_response_is_found_after_a_restart(tmp_path):
 def test_results_find_their_session_after_a_restart(tmp_path):
     store = str(tmp_path / "log.db")
     messages = [user("!call confirm {}\n!then\n!say fine")]
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         said = chat(served, messages, tools=[TOOL]).json["choices"][0]["message"]
     call = said["tool_calls"][0]["id"]
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         given = [*messages, said, {"role": "tool", "tool_call_id": call, "content": "yes"}]
         assert chat(served, given, tools=[TOOL]).json["choices"][0]["message"]["content"] == "fine"
         assert len(read_states(served)) == 1
 
 
 def test_result_and_message_together_continue_the_conversation():
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         messages = [user("!call confirm {}\n!then\n!say fine")]
         said = chat(served, messages, tools=[TOOL]).json["choices"][0]["message"]
         call = said["tool_calls"][0]["id"]
@@ -240,7 +241,7 @@ def test_conversation_with_results_that_is_not_known_is_imported():
         ]},
         {"role": "tool", "tool_call_id": "call_x", "content": "yes"},
     ]  # fmt: skip
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         reply = chat(served, messages, tools=[TOOL])
         assert reply.json["choices"][0]["message"]["content"] == "fine"
         [state] = read_states(served)
@@ -264,7 +265,7 @@ def test_conversation_with_results_that_is_not_known_is_imported():
     ],
 )
 def test_request_without_anything_new_is_invalid(path, body):
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         reply = send(served.url + path, body)
         assert reply.status == 400 and "error" in reply.json
         assert read_states(served) == []
@@ -276,7 +277,7 @@ def test_run_that_waits_for_a_person_says_so():
         """Pay."""
         return "paid"
 
-    with serving({"helper": Agent("sim:", tools=[pay, look_up])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[pay, look_up])}) as served:
         reply = chat(
             served, [user('!call look_up {"name": "m"}\n!then\n!call pay {"usd": 5}\n!then\n!say done')]
         )
@@ -291,7 +292,7 @@ def test_run_that_waits_for_a_person_says_so():
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
 def test_reply_without_calls_does_not_end_with_calls(path, said, status):
     """A run that ends after calls of the agent's own tools."""
-    with serving({"helper": Agent("sim:", tools=[look_up], budget=Budget(steps=1))}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[look_up], budget=Budget(steps=1))}) as served:
         prompt = said + '!call look_up {"name": "m"}\n!then\n!say x'
         reply = send(served.url + path, {"model": "helper", "max_tokens": 99, "messages": [user(prompt)]})
         assert reply.status == status, reply.body
@@ -304,7 +305,7 @@ def test_reply_without_calls_does_not_end_with_calls(path, said, status):
 
 def test_failure_of_the_provider_is_not_the_clients():
     broken = scripted(Failure(kind="unauthorized", message="no key", status=401))
-    with serving({"helper": Agent(broken)}) as served:
+    with serve_by_name({"helper": Agent(broken)}) as served:
         reply = send(served.url + MESSAGES, {"model": "helper", "max_tokens": 9, "messages": [user("hi")]})
         assert (reply.status, reply.json["error"]["type"]) == (500, "api_error")
         assert "the model of this agent cannot be used" in reply.json["error"]["message"]
@@ -312,7 +313,7 @@ def test_failure_of_the_provider_is_not_the_clients():
 
 def test_lists_and_counts():
     agents = {"helper": Agent("sim:"), "other": Agent("sim:")}
-    with serving(agents) as served:
+    with serve_by_name(agents) as served:
         assert [m["id"] for m in send(f"{served.url}/openai/v1/models").json["data"]] == ["helper", "other"]
         assert send(f"{served.url}/anthropic/v1/models/helper").json["type"] == "model"
         assert send(f"{served.url}/gemini/v1beta/models/none").status == 404
@@ -352,7 +353,7 @@ def test_clients_send_the_token_where_they_send_their_key(path, headers, status)
         CHAT: {"model": "helper", "messages": [user("!say hi")]},
         MESSAGES: {"model": "helper", "max_tokens": 99, "messages": [user("!say hi")]},
     }.get(path, {"contents": [{"role": "user", "parts": [{"text": "!say hi"}]}]})
-    with serving({"helper": Agent("sim:")}, options=ServeOptions(token="t" * 20)) as served:
+    with serve_by_name({"helper": Agent("sim:")}, options=ServeOptions(token="t" * 20)) as served:
         assert send(served.url + path, body, headers).status == status
 
 
@@ -370,7 +371,7 @@ def test_client_that_hangs_up_ends_the_run(stream):
             ended.set()
         return ""
 
-    with serving({"helper": Agent("sim:", tools=[wait_long])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[wait_long])}) as served:
         body = b'{"model":"helper","stream":%b,"messages":[{"role":"user","content":"!call wait_long {}"}]}'
         body %= b"true" if stream else b"false"
         host, port = served.url.removeprefix("http://").split(":")
@@ -417,14 +418,14 @@ def test_run_whose_client_is_gone_is_not_resumed(tmp_path):
         await pause_run("of-api", "")
 
     asyncio.run(pause_runs())
-    with serving({"helper": Agent("sim:", tools=[wait_for_pause])}, store) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[wait_for_pause])}, store) as served:
         served.run(wait_until_idle(served))
         stops = {state.identity.id: state.run.end.stop for state in read_states(served)}
         assert stops == {"of-wire": "paused", "of-api": "done"}
 
 
 def test_runs_of_wires_are_marked():
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         chat(served, [user("!say hi")])
         [state] = read_states(served)
         assert state.run.origin.caller == WIRE_CALLER
@@ -438,7 +439,7 @@ def test_failure_after_the_first_words_ends_the_stream():
         """Look."""
         return "x"
 
-    with serving({"helper": Agent("sim:", tools=[look], budget=Budget(steps=1, usd=0.02))}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[look], budget=Budget(steps=1, usd=0.02))}) as served:
         reply = send(
             served.url + MESSAGES,
             {
@@ -461,7 +462,7 @@ async def test_empty_prompt_is_refused_without_results():
 
 
 def test_conversation_with_too_many_messages_is_refused():
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         reply = chat(served, [user("a"), {"role": "assistant", "content": "b"}] * 10_000 + [user("c")])
         assert reply.status == 413
         assert "20,001 items; the limit is 20,000" in reply.json["error"]["message"]
@@ -484,7 +485,7 @@ def test_digest_covers_what_is_inside_results():
 
 
 def test_many_clients_at_once_do_not_mix():
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         found, threads = {}, []
 
         def talk(number):

@@ -6,7 +6,7 @@ from bridle import Agent
 from bridle.serve.gateway.settings import digest_key, make_key
 from bridle.serve.options import ServeOptions
 from tests.serve.raw_http import send
-from tests.serve.served import serving, serving_gateway
+from tests.serve.served import serve_by_name, serving_gateway
 
 ORIGIN, CHAT = "https://app.example", "/openai/v1/chat/completions"
 SDK_HEADERS = {
@@ -26,7 +26,7 @@ def preflight(served, path, headers, origin=ORIGIN, **more):
 @pytest.mark.parametrize("path", SDK_HEADERS)
 def test_page_of_an_allowed_origin_may_use_the_vendors_sdks(path):
     options = ServeOptions(allowed_origins=(ORIGIN,), token="t" * 20)
-    with serving({"helper": Agent("sim:")}, options=options) as served:
+    with serve_by_name({"helper": Agent("sim:")}, options=options) as served:
         reply = preflight(served, path, SDK_HEADERS[path])
         assert reply.status == 204 and reply.headers["access-control-allow-origin"] == ORIGIN
         assert reply.headers["access-control-allow-headers"] == SDK_HEADERS[path]
@@ -40,12 +40,12 @@ def test_page_of_an_allowed_origin_may_use_the_vendors_sdks(path):
     [(SDK_HEADERS[CHAT], "https://evil.example"), ("x-a\tb: c", ORIGIN), ("", ORIGIN), ("a;b", ORIGIN)],
 )
 def test_preflight_allows_no_headers_otherwise(headers, origin):
-    with serving({"helper": Agent("sim:")}, options=ServeOptions(allowed_origins=(ORIGIN,))) as served:
+    with serve_by_name({"helper": Agent("sim:")}, options=ServeOptions(allowed_origins=(ORIGIN,))) as served:
         assert "access-control-allow-headers" not in preflight(served, CHAT, headers, origin).headers
 
 
 def test_page_of_an_allowed_origin_can_read_the_session():
-    with serving({"helper": Agent("sim:")}, options=ServeOptions(allowed_origins=(ORIGIN,))) as served:
+    with serve_by_name({"helper": Agent("sim:")}, options=ServeOptions(allowed_origins=(ORIGIN,))) as served:
         body = {"model": "helper", "messages": [{"role": "user", "content": "!say hi"}]}
         reply = send(served.url + CHAT, body, {"origin": ORIGIN})
         exposed = reply.headers["access-control-expose-headers"].split(", ")
@@ -70,7 +70,7 @@ def test_key_does_not_open_the_metrics_of_all_keys():
 
 @pytest.mark.parametrize("action", ["steer", "pause", "cancel"])
 def test_run_of_another_tenant_is_left_alone(action):
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         agent = served.host.agents["helper"]
         served.run(agent.run("!say hi", session="theirs", tenant="acme"))
         body = {"tenant": "other", **({"text": "x"} if action == "steer" else {})}

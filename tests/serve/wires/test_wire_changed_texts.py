@@ -10,7 +10,7 @@ import pytest
 from bridle import Agent, tool
 from bridle.run.archive.sessions import list_sessions
 from tests.serve.raw_http import send
-from tests.serve.served import serving, serving_gateway
+from tests.serve.served import serve_by_name, serving_gateway
 from tests.serve.wires.wire_bodies import WIRES, post
 
 wires = pytest.mark.parametrize("name", WIRES)
@@ -57,7 +57,7 @@ def list_ids(served):
 @pytest.mark.parametrize("change", ["", FILLER], ids=["dropped", "replaced"])
 def test_the_session_goes_on_and_the_agent_s_own_calls_are_not_made_again(name, change):
     wire, notes = WIRES[name], Notes()
-    with serving({"helper": Agent("sim:", tools=[notes.tool])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[notes.tool])}) as served:
         messages = [wire.user(SCRIPT)]
         for _ in range(2):
             reply = post(served, wire, messages, ["ask"])
@@ -78,7 +78,7 @@ def test_the_session_goes_on_and_the_agent_s_own_calls_are_not_made_again(name, 
 def test_a_changed_question_is_another_conversation(name):
     """What the user said is not the model's to keep."""
     wire, notes = WIRES[name], Notes()
-    with serving({"helper": Agent("sim:", tools=[notes.tool])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[notes.tool])}) as served:
         reply = post(served, wire, [wire.user(SCRIPT)], ["ask"])
         added, calls, _ = wire.read(reply.json)
         other = [wire.user("What about the other one?"), *change_texts(added, FILLER), *wire.results(calls)]
@@ -90,7 +90,7 @@ def test_a_changed_question_is_another_conversation(name):
 
 def test_the_text_of_an_answer_is_no_text_beside_calls():
     wire = WIRES["openai_chat"]
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         [added], _, _ = wire.read(post(served, wire, [wire.user("!say one")]).json)
         changed = [wire.user("!say one"), {**added, "content": "two"}, wire.user("!say three")]
         assert post(served, wire, changed).status == 200
@@ -123,7 +123,7 @@ def test_a_stream_of_responses_counts_its_events_and_repeats_the_request():
     }
     shape = {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}
     more = {"text": shape, "instructions": "Be brief.", "tool_choice": "auto", "metadata": {"a": "b"}}
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         for stream in (True, False):
             body = {**wire.body([wire.user('!say {"a": 7}')], stream), **wire.with_tools(["ask"]), **more}
             reply = send(served.url + wire.path, body)
@@ -143,7 +143,7 @@ def test_a_stream_of_responses_counts_its_events_and_repeats_the_request():
 @pytest.mark.parametrize("stream", [True, False])
 def test_chat_says_when_a_reply_was_begun(stream):
     wire = WIRES["openai_chat"]
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         reply = send(served.url + wire.path, wire.body([wire.user("!say hi")], stream))
         told = reply.events if stream else [reply.json]
         assert all(each["created"] > 1_700_000_000 for each in told)

@@ -4,6 +4,7 @@ A request says everything: the model is offered the tools of the request, and no
 """
 
 import random
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
 from bridle.values.events import Configured, ModelAsked
 from tests.serve.raw_http import send
-from tests.serve.served import serving, serving_gateway
+from tests.serve.served import serve_by_name, serving_gateway
 from tests.serve.wires.wire_bodies import WIRES, post
 from tests.serve.wires.wire_clients import PROVIDERS
 
@@ -29,7 +30,7 @@ def own_notes(at: int = 0) -> str:
 def serve_kind(kind, model="sim:"):
     if kind == "gateway":
         return serving_gateway({"models": {"helper": {"chain": [model]}}})
-    return serving({"helper": Agent(model, tools=[own_notes] if kind == "own tool" else [])})
+    return serve_by_name({"helper": Agent(model, tools=[own_notes] if kind == "own tool" else [])})
 
 
 def read_logs(served):
@@ -42,6 +43,7 @@ def read_logs(served):
 
 def list_offered(records):
     """The names of the tools of every model call, in order."""
+    now: Any
     offered, now = [], ()
     for record in records:
         if isinstance(record.event, Configured):
@@ -191,10 +193,10 @@ def test_tools_of_a_client_do_not_count_against_the_agent_s_limits(wire, count, 
     """A coding agent brings 20 to 100 tools of 15,000 tokens: the agent's own are laid out as without it."""
     own_tools = [own_notes]
     if own == "many":
-        own_tools += [tool(name=f"own_{at}", description="Word. " * 30)(lambda: "x") for at in range(60)]
+        own_tools += [tool(name=f"own_{at}", description="Word. " * 30)(lambda: "x") for at in range(60)]  # type: ignore[arg-type, misc]
     agent = Agent("sim:", tools=own_tools, tool_tokens_max=900)
     before = tuple(spec.name for spec in agent.settings.tools)
-    with serving({"helper": agent}) as served:
+    with serve_by_name({"helper": agent}) as served:
         names = [large_tool(f"client{at}") for at in range(count)]
         messages = [wire.user(f"!call own_notes {{}}\n!call {names[-1]} {{}}\n!then\n!say fine")]
         if own == "many":

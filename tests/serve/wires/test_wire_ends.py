@@ -3,6 +3,7 @@
 import asyncio
 import json
 import typing
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from bridle.values.request import Request
 from bridle.values.result import FinalAnswer, Result
 from bridle.values.usage import Budget, Usage
 from tests.serve.raw_http import RawReply, send
-from tests.serve.served import serving, serving_gateway
+from tests.serve.served import serve_by_name, serving_gateway
 from tests.serve.wires.wire_bodies import WIRES, post
 
 CONTEXT_ERRORS = {
@@ -55,7 +56,7 @@ def test_a_conversation_that_is_too_long_is_the_vendor_s_own_error(name):
     """Claude Code, Codex, qwen-code, pi and others compact when they read it; 500 ended them."""
     wire = WIRES[name]
     agent = Agent("sim:", context_tokens=8000, max_tokens=1000)
-    with serving({"helper": agent}) as served:
+    with serve_by_name({"helper": agent}) as served:
         reply = post(served, wire, [wire.user("word " * 20_000)])
         check_context_error(name, reply)
         assert reply.headers["x-should-retry"] == "false"
@@ -79,7 +80,7 @@ def test_a_stream_of_responses_ends_with_the_error():
     """Codex reads `context_length_exceeded` in the event `response.failed` only."""
     wire = WIRES["openai_responses"]
     agent = Agent("sim:", context_tokens=8000, max_tokens=1000)
-    with serving({"helper": agent}) as served:
+    with serve_by_name({"helper": agent}) as served:
         reply = send(served.url + wire.path, wire.body([wire.user("word " * 20_000)], True))
         assert reply.status == 200
         end = reply.events[-1]
@@ -131,7 +132,7 @@ def test_every_end_without_an_answer_has_a_reply_or_an_error_of_the_wire(name, s
         assert collector.failure is None and collector.reply is not None
         return
     assert collector.reply is None
-    failure = use_words_of_wire(wire, collector.failure)
+    failure = use_words_of_wire(wire, collector.failure)  # type: ignore[arg-type]
     kind = KINDS.get(stop, "server")
     assert (failure.kind, failure.should_retry) == (kind, False)
     assert "why" in failure.message
@@ -145,7 +146,7 @@ SCHEMA = {
     "required": ["city", "sunny"],
     "additionalProperties": False,
 }
-FORMATS = {
+FORMATS: dict[str, Any] = {
     "openai_chat": {
         "response_format": {
             "type": "json_schema",
@@ -180,7 +181,7 @@ def test_the_response_format_of_a_client_applies_to_a_served_agent(name, stream,
     script = f"!say Let me look.\n!call look {{}}\n!then\n!say {json.dumps(ANSWER)}"
     if not tools:
         script = f"!say {json.dumps(ANSWER)}"
-    with serving({"helper": Agent("sim:", tools=tools)}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=tools)}) as served:
         path = (
             wire.path.replace(":generateContent", ":streamGenerateContent?alt=sse") if stream else wire.path
         )
@@ -192,7 +193,7 @@ def test_the_response_format_of_a_client_applies_to_a_served_agent(name, stream,
         assert json.loads(text) == ANSWER
 
 
-OPEN = {name: value for name, value in SCHEMA.items() if name != "additionalProperties"}
+OPEN: dict[str, Any] = {name: value for name, value in SCHEMA.items() if name != "additionalProperties"}
 SCHEMAS = {
     "closed": SCHEMA,
     "open": OPEN,
@@ -251,7 +252,7 @@ def test_a_schema_of_the_answer_is_carried_in_every_form(form, kind):
     """Only what our own encoder would write was: openai (npm) leaves `strict` out, @google/genai sends `responseSchema`."""
     wire = WIRES[form.split(" ")[0]]
     chain = {"models": {"helper": {"chain": ["sim:bedrock/anthropic.claude-sonnet-5-5"]}}}
-    with serving({"helper": Agent("sim:")}) if kind == "served" else serving_gateway(chain) as served:
+    with serve_by_name({"helper": Agent("sim:")}) if kind == "served" else serving_gateway(chain) as served:
         for name, schema in SCHEMAS.items():
             if form == "gemini old" and name in ("reference", "limits"):
                 continue
@@ -263,11 +264,57 @@ def test_a_schema_of_the_answer_is_carried_in_every_form(form, kind):
             assert "format" not in reply.headers.get("x-bridle-dropped", ""), name
 
 
+CITIES = [{"city": "Rome"}, {"city": "Oslo"}]
+ITEM = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+NO_OBJECTS = {
+    "array": ({"type": "array", "items": ITEM}, CITIES),
+    "number": ({"type": "integer"}, 1234567890123456789),
+    "text": ({"type": "string", "enum": ["sun", "rain"]}, "sun"),
+    "union": ({"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "string"}]}, [4]),
+    "reference": ({"$ref": "#/$defs/all", "$defs": {"all": {"type": "array", "items": ITEM}}}, CITIES),
+}
+"""Schemas of answers that are no objects, which models write in one, with a value."""
+
+
+@pytest.mark.parametrize("shape", NO_OBJECTS)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ["served", "own tool", "gateway"])
+@pytest.mark.parametrize("form", ["openai_chat", "openai_responses", "anthropic", "gemini"])
+def test_an_answer_that_is_no_object_has_the_schema_of_the_client(form, kind, stream, shape):
+    """`response_schema=list[City]` of google-genai got `{"value": [...]}`, which is not what it had asked for."""
+    wire = WIRES[form]
+    schema, value = NO_OBJECTS[shape]
+    write = next(WRITTEN[name] for name in (form, f"{form} strict True", f"{form} json") if name in WRITTEN)
+    written = write(schema)
+    model = "sim:bedrock/anthropic.claude-sonnet-5-5"  # of no served wire: nothing is passed on as it is
+    chain = {"models": {"helper": {"chain": [model]}}}
+    agent = Agent(model, tools=[look] if kind == "own tool" else [])
+    with serving_gateway(chain) if kind == "gateway" else serve_by_name({"helper": agent}) as served:
+        path = (
+            wire.path.replace(":generateContent", ":streamGenerateContent?alt=sse") if stream else wire.path
+        )
+        messages = [wire.user(f"!say {json.dumps({'value': value})}")]
+        reply = send(served.url + path, {**wire.body(messages, stream), **written})
+        assert reply.status == 200, reply.body
+        text = streamed_text(form, reply) if stream else wire.read(reply.json)[2]
+        assert json.loads(text) == value
+        if not stream:  # the client sends back what it got: the session goes on
+            messages += [*wire.read(reply.json)[0], wire.user("!say fine")]
+            again = send(served.url + path, wire.body(messages, False))
+            assert wire.read(again.json)[2] == "fine"
+            assert again.headers["x-bridle-session"] == reply.headers["x-bridle-session"]
+
+
 @wires
 def test_the_answer_is_checked_against_the_response_format(name):
     """The agent asks its model again, as for an output type of its own."""
     wire = WIRES[name]
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         script = f"!say {{}}\n!then\n!say {json.dumps(ANSWER)}"
         reply = send(served.url + wire.path, {**wire.body([wire.user(script)], False), **FORMATS[name]})
         assert json.loads(wire.read(reply.json)[2]) == ANSWER
@@ -277,14 +324,14 @@ def test_the_answer_is_checked_against_the_response_format(name):
 def test_an_output_type_of_the_agent_is_kept(name):
     """Then the client's format is named in the header, as before."""
     wire = WIRES[name]
-    with serving({"helper": Agent("sim:", output=int)}) as served:
+    with serve_by_name({"helper": Agent("sim:", output=int)}) as served:
         reply = send(served.url + wire.path, {**wire.body([wire.user("!say 7")], False), **FORMATS[name]})
         assert "response format" in reply.headers["x-bridle-dropped"]
 
 
 def test_a_limit_of_steps_without_text():
     agent = Agent("sim:", tools=[look], budget=Budget(steps=1))
-    with serving({"helper": agent}) as served:
+    with serve_by_name({"helper": agent}) as served:
         reply = post(
             served, WIRES["openai_chat"], [{"role": "user", "content": "!call look {}\n!then\n!say x"}]
         )

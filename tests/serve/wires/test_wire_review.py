@@ -5,7 +5,7 @@ import pytest
 from bridle import Agent, Answer, Change, ModelRetry, Refuse, tool
 from bridle.serve.wires.client_view import REFUSED
 from tests.serve.raw_http import send
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name
 
 PATH = "/openai/v1/chat/completions"
 
@@ -91,7 +91,7 @@ CASES = {
 def test_client_gets_what_was_accepted_and_its_session_is_found(tmp_path, case, streams):
     """The conversation with that text is found in memory and, after a restart, in the log."""
     options, prompt, expected = CASES[case]
-    agents = {"helper": Agent("sim:", name="helper", tools=[look], **options)}
+    agents = {"helper": Agent("sim:", name="helper", tools=[look], **options)}  # type: ignore[arg-type]
     said = [{"role": "user", "content": prompt}]
 
     def chat(served):
@@ -105,10 +105,10 @@ def test_client_gets_what_was_accepted_and_its_session_is_found(tmp_path, case, 
         }
         return {"role": "assistant", **texts}, reply.headers["x-bridle-session"]
 
-    with serving(agents, str(tmp_path / "log.db")) as served:
+    with serve_by_name(agents, str(tmp_path / "log.db")) as served:
         message, session = chat(served)
         assert (message.get("content") or "") + (message.get("refusal") or "") == expected
         said += [message, {"role": "user", "content": "!say two"}]
         assert chat(served)[1] == session
-    with serving(agents, str(tmp_path / "log.db")) as served:
+    with serve_by_name(agents, str(tmp_path / "log.db")) as served:
         assert chat(served)[1] == session

@@ -16,7 +16,7 @@ from bridle.serve.wires.client_view import read_client_view
 from bridle.stores.memory import MemoryStore
 from bridle.values.errors import MisuseError
 from tests.serve.raw_http import send
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name
 from tests.serve.wires.wire_clients import CLIENT_MODELS, connect_client
 from tests.suite.campaign import IS_WHOLE
 from tests.suite.crashes import kill_after_every_record, kill_after_record
@@ -74,7 +74,7 @@ def read_texts(state):
 
 
 def test_edited_history_of_a_named_session_decides():
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         chat(served, [user("!say one")], MINE)
         edited = [user("!say one"), model("another"), user("!say two")]
         reply = chat(served, edited, MINE)
@@ -93,12 +93,12 @@ def test_edited_history_of_a_named_session_decides():
 @pytest.mark.parametrize("restarts", [False, True])
 def test_named_session_with_its_history_goes_on_or_is_forked(tmp_path, restarts):
     store = str(tmp_path / "log.db")
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         said = [user("!say one"), read_message(chat(served, [user("!say one")], MINE))]
         if not restarts:
             go_on_and_fork(served, said)
     if restarts:
-        with serving({"helper": Agent("sim:")}, store) as served:
+        with serve_by_name({"helper": Agent("sim:")}, store) as served:
             go_on_and_fork(served, said)
 
 
@@ -117,7 +117,7 @@ def go_on_and_fork(served, said):
 
 
 def test_sessions_with_the_same_history_are_told_apart_by_name():
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         for name in ("a", "b"):
             chat(served, [user("!say one")], {"x-bridle-session": name})
         for name in ("a", "b"):
@@ -130,7 +130,7 @@ def test_sessions_with_the_same_history_are_told_apart_by_name():
 
 
 def test_session_of_another_agent_is_refused():
-    with serving({"helper": Agent("sim:"), "other": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:"), "other": Agent("sim:")}) as served:
         chat(served, [user("!say one")], MINE)
         refused = chat(served, [user("!say two")], MINE, name="other")
         assert refused.status == 400
@@ -141,7 +141,7 @@ def test_session_of_another_agent_is_refused():
 
 
 def test_history_besides_an_earlier_response_is_refused():
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         first = send(served.url + RESPONSES, {"model": "helper", "input": "!say one"}).json["id"]
         given = [user("a"), model("b"), user("!say two")]
         reply = send(
@@ -158,7 +158,7 @@ def test_result_without_its_call_says_so(path):
             "role": "user",
             "content": [{"type": "tool_result", "tool_use_id": "call_7", "content": "x"}],
         }
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         reply = send(served.url + path, {"model": "helper", "max_tokens": 99, "messages": [message]})
         assert reply.status == 400
         assert "result of the tool call 'call_7' has no call before it" in reply.json["error"]["message"]
@@ -173,12 +173,12 @@ def test_conversation_is_found_after_a_restart(wire, tmp_path):
         '!say let me see\n!call look_up {"name": "m1"}\n!then\n!say asking\n!call confirm {"q": "sure?"}\n!then\n'
         "!say  fine \n"
     )
-    with serving({"helper": Agent("sim:", tools=[look_up])}, store) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[look_up])}, store) as served:
         client = Agent(connect_client(wire, served.url), tools=[confirm], result_characters=None, store=kept)
         first = client.run_sync(prompt)
         assert first.stop == "done", first.reason
         [session] = read_states(served)
-    with serving({"helper": Agent("sim:", tools=[look_up])}, store) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[look_up])}, store) as served:
         client = Agent(connect_client(wire, served.url), tools=[confirm], result_characters=None, store=kept)
         assert client.run_sync("!say bye", session=first.session).text == "bye"
         states = read_states(served)
@@ -188,7 +188,7 @@ def test_conversation_is_found_after_a_restart(wire, tmp_path):
 
 def test_log_says_the_same_as_the_memory_of_the_server():
     """Every place that a reply was remembered at is derived from its log too."""
-    with serving({"helper": Agent("sim:", tools=[look_up])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[look_up])}) as served:
         messages = [user("a"), model("b")]
         for text in ("!say one", '!call look_up {"name": "x"}\n!then\n!say two', "!call confirm {}"):
             messages.append(user(text))
@@ -225,14 +225,14 @@ def order(q: int) -> str:
 def test_conversation_with_a_text_of_ours_is_found_after_a_restart(tmp_path, prompt, ours, forks):
     store = str(tmp_path / "log.db")
     agent = Agent("sim:openai-chat/gpt-5.4", tools=[order])
-    with serving({"helper": agent}, store) as served:
+    with serve_by_name({"helper": agent}, store) as served:
         said = [user("!say one"), read_message(chat(served, [user("!say one")]))]
         if forks:
             chat(served, [*said, user("!say two")])
         reply = chat(served, [*said, user(prompt)])
         said += user(prompt), read_message(reply)
         assert ours in said[-1]["content"]
-    with serving({"helper": agent}, store) as served:
+    with serve_by_name({"helper": agent}, store) as served:
         again = chat(served, [*said, user("!say never mind")])
         assert again.headers["x-bridle-session"] == reply.headers["x-bridle-session"]
 
@@ -249,7 +249,7 @@ def test_logs_that_begin_in_another_way_are_not_read_and_others_once(monkeypatch
         openings.append(session)
         return await read_opening(store, session)
 
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         for number in range(4):
             chat(served, [user(f"!say {number}")], {"x-bridle-session": f"s{number}"})
         monkeypatch.setattr(sessions, "read_view", note)
@@ -274,13 +274,13 @@ def read_twice(served, number):
 def test_conversation_that_the_index_has_no_room_for_is_found(tmp_path, monkeypatch, restarts):
     monkeypatch.setattr(sessions, "PLACES_MAX", 20)
     store = str(tmp_path / "log.db")
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         chat(served, [user("q"), model("unknown"), user("!say z")])  # the logs were read once
         held = [read_twice(served, number) for number in range(12)]
         if not restarts:
             assert find_sessions(served, held) == [session for _, session in held]
     if restarts:
-        with serving({"helper": Agent("sim:")}, store) as served:
+        with serve_by_name({"helper": Agent("sim:")}, store) as served:
             assert find_sessions(served, held) == [session for _, session in held]
 
 
@@ -299,7 +299,7 @@ def test_latest_conversations_stay_in_the_index(tmp_path, monkeypatch, without_r
         read.append(session)
         return await original(store, session)
 
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         held = [read_twice(served, number) for number in range(12)]
 
     async def say_nothing(store, session):
@@ -332,10 +332,10 @@ def test_search_of_logs_stops_at_the_conversation(tmp_path, monkeypatch):
         read.append(session)
         return await original(store, session)
 
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         held = [read_twice(served, number) for number in range(4)]
     monkeypatch.setattr(sessions, "read_view", note)
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         for each, session in reversed(held):
             assert chat(served, each).headers["x-bridle-session"] == session
             assert {*read} <= {other for _, other in held[held.index((each, session)) :]}
@@ -343,7 +343,7 @@ def test_search_of_logs_stops_at_the_conversation(tmp_path, monkeypatch):
 
 def test_request_at_once_with_results_and_a_message_is_not_refused():
     """Recording the results takes time, in which another request of the conversation must not start a run."""
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         messages = [user("!call confirm {}")]
         messages.append(read_message(chat(served, messages, tools=[make_tool("confirm")])))
         call, statuses = messages[-1]["tool_calls"][0]["id"], {}
@@ -366,7 +366,7 @@ def test_request_at_once_with_results_and_a_message_is_not_refused():
 
 def test_run_of_another_server_makes_a_fork(tmp_path):
     store = str(tmp_path / "log.db")
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         said = [user("!say one"), read_message(chat(served, [user("!say one")]))]
         [session] = read_states(served)
 
@@ -400,7 +400,7 @@ def test_run_that_is_taken_over_is_not_started_again(tmp_path, path, streams):
         await other.close()
         return "paid"
 
-    with serving({"helper": Agent("sim:", tools=[pay])}, store) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[pay])}, store) as served:
         body = {"model": "helper", "messages": [user("!call pay {}\n!then\n!say done")], "max_tokens": 99}
         reply = send(served.url + path, {**body, "stream": streams})
         assert runs == [1] and len(read_states(served)) == 1
@@ -419,7 +419,7 @@ def test_failed_request_that_is_sent_again_goes_on():
         runs.append(1)
         return "paid"
 
-    with serving({"helper": Agent("sim:", tools=[pay])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[pay])}) as served:
         said = [user("!say one"), read_message(chat(served, [user("!say one")]))]
         said.append(user("!call pay {}\n!then\n!error 400\n!then\n!say two"))
         first = chat(served, said)
@@ -461,7 +461,7 @@ def test_request_that_failed_after_some_text_goes_on_in_its_session(tmp_path, re
         )
         assert len(runs) == 1 and len(read_states(served)) == 1
 
-    with serving(agents, store) as served:
+    with serve_by_name(agents, store) as served:
         chat(served, said[:1])
         first = chat(served, said, stream=True)
         deltas = [each["choices"][0]["delta"] for each in first.events if each.get("choices")]
@@ -470,7 +470,7 @@ def test_request_that_failed_after_some_text_goes_on_in_its_session(tmp_path, re
         if not restarts:
             go_on(served, text)
     if restarts:
-        with serving(agents, store) as served:
+        with serve_by_name(agents, store) as served:
             go_on(served, text)
 
 
@@ -483,11 +483,11 @@ def respond(served, text, after=None):
 
 def test_id_of_an_earlier_response_names_its_place_after_a_restart(tmp_path):
     store = str(tmp_path / "log.db")
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         first, session = respond(served, "!say one")
         second, _ = respond(served, "!say two", first)
         branch, fork = respond(served, "!say three", first)
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         assert respond(served, "!say five", second)[1] == session
         assert respond(served, "!say six", branch)[1] == fork
         _, late = respond(served, "!say four", first)
@@ -499,11 +499,11 @@ def test_id_of_an_earlier_response_names_its_place_after_a_restart(tmp_path):
 
 def test_imported_conversation_is_no_numbered_response(tmp_path):
     store = str(tmp_path / "log.db")
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         given = [user("a"), model("b"), user("!say one")]
         first, _ = respond(served, given)
         respond(served, "!say two", first)
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         _, fork = respond(served, "!say three", first)
         assert read_texts(read_states(served)[fork]) == ["a", "b", "!say one", "one", "!say three", "three"]
 
@@ -518,13 +518,13 @@ def test_response_that_is_asked_for_again_after_a_restart_is_given_again(tmp_pat
         return "paid"
 
     paying = "!call pay {}\n!then\n!say done"
-    with serving({"helper": Agent("sim:", tools=[pay])}, store) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[pay])}, store) as served:
         first, session = respond(served, "!say one")
         respond(served, paying, first)
-    with serving({"helper": Agent("sim:", tools=[pay])}, store) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[pay])}, store) as served:
         again, same = respond(served, paying, first)
         assert same == session and runs == [1]
-    with serving({"helper": Agent("sim:", tools=[pay])}, store) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[pay])}, store) as served:
         assert respond(served, "!say two", again)[1] == session
 
 
@@ -540,11 +540,11 @@ def test_first_request_of_a_named_session_is_answered_once(tmp_path):
 
     paying = [user("!call pay {}\n!then\n!say done")]
     for _ in range(2):
-        with serving({"helper": Agent("sim:", tools=[pay])}, store) as served:
+        with serve_by_name({"helper": Agent("sim:", tools=[pay])}, store) as served:
             reply = chat(served, paying, MINE)
             assert read_message(reply)["content"] == "done" and len(runs) == 1
             assert reply.headers["x-bridle-session"] == "mine" and len(read_states(served)) == 1
-    with serving({"helper": Agent("sim:", tools=[pay])}, store) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[pay])}, store) as served:
         chat(served, paying, MINE)
         assert read_message(chat(served, paying, MINE))["content"] == "done" and len(runs) == 2
         assert [*read_states(served)] == ["mine"]
@@ -570,7 +570,7 @@ def make_agent(folder):
 
 
 def warm_up():
-    with serving({"helper": Agent("sim:")}):
+    with serve_by_name({"helper": Agent("sim:")}):
         pass
 
 
@@ -601,7 +601,7 @@ class KeptClient:
 
 def run_and_kill(folder, count):
     folder = Path(folder)
-    with serving({"helper": make_agent(folder)}, str(folder / "log.db")) as served:
+    with serve_by_name({"helper": make_agent(folder)}, str(folder / "log.db")) as served:
         client = KeptClient(folder)
         client.ask(served)
         client.run_tools()
@@ -615,7 +615,7 @@ def test_client_goes_on_after_a_kill_at_every_record(tmp_path):
     kills = 0
     for _, folder in kill_after_every_record(tmp_path, __file__):
         kills += 1
-        with serving({"helper": make_agent(folder)}, str(folder / "log.db")) as served:
+        with serve_by_name({"helper": make_agent(folder)}, str(folder / "log.db")) as served:
             assert KeptClient(folder).finish(served) == ["asking", "so", "fine"]
             assert len(read_states(served)) == 1
         assert (folder / "appended").read_text().split() == ["one", "two", "three"]
@@ -638,14 +638,14 @@ class SplitStore(MemoryStore):
 def test_imported_conversation_and_its_prompt_are_one_append():
     """A crash leaves both or neither, so that no session has a conversation without its prompt."""
     store = SplitStore()
-    with serving({"helper": Agent("sim:")}, store) as served:
+    with serve_by_name({"helper": Agent("sim:")}, store) as served:
         read_message(chat(served, [user("a"), model("b"), user("!say c")]))
         assert ["Imported", "Prompted"] in store.appends
 
 
 def test_name_of_wire_clients_cannot_be_taken():
     """Runs of wire clients are not resumed, so that another caller must not look like one."""
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         agent = served.host.agents["helper"]
         with pytest.raises(MisuseError, match="'wire client' is reserved"):
             served.run(served.host.prompt(agent, "hi", caller=WIRE_CALLER))

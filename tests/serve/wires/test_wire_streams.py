@@ -10,7 +10,7 @@ import pytest
 from bridle import Agent, Budget, tool
 from bridle.serve.wires import streaming
 from tests.serve.raw_http import send
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name
 from tests.suite.patience import PATIENCE_SECONDS
 
 BODIES = {
@@ -52,7 +52,7 @@ def test_stream_begins_and_shows_signs_of_life_while_a_tool_runs(path, monkeypat
         await asyncio.to_thread(go_on.wait, PATIENCE_SECONDS)
         return "worked"
 
-    with serving({"helper": Agent("sim:", tools=[work])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[work])}) as served:
         line = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
         body = {"model": "helper", "stream": True, **BODIES[path]("!call work {}\n!then\n!say done")}
         if "gemini" in path:
@@ -79,7 +79,7 @@ def test_stream_begins_and_shows_signs_of_life_while_a_tool_runs(path, monkeypat
 
 @paths
 def test_failure_before_the_model_begins_has_its_status(path):
-    with serving({"helper": Agent("sim:", budget=Budget(usd=0))}) as served:
+    with serve_by_name({"helper": Agent("sim:", budget=Budget(usd=0))}) as served:
         body = {"model": "helper", "stream": True, **BODIES[path]("!say hi")}
         if "gemini" in path:
             del body["model"], body["stream"]
@@ -93,7 +93,7 @@ def test_failure_of_an_array_is_its_last_item():
         """Look."""
         return "x"
 
-    with serving({"helper": Agent("sim:", tools=[look])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[look])}) as served:
         path = "/gemini/v1beta/models/helper:streamGenerateContent"
         reply = send(served.url + path, BODIES[path]("!say so far\n!call look {}\n!then\n!error 400\n!say x"))
         assert reply.status == 200
@@ -145,7 +145,7 @@ def test_call_of_the_client_s_tool_arrives_while_the_run_works(path):
         return "worked"
 
     arguments = json.dumps({"q": "which of the three cities, and why"})
-    with serving({"helper": Agent("sim:", tools=[work])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[work])}) as served:
         line = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=PATIENCE_SECONDS)
         prompt = f"!say so\n!call ask {arguments}\n!call work {{}}"
         body = {"model": "helper", "stream": True, **BODIES[path](prompt), "tools": [TOOLS[path]]}
@@ -166,7 +166,7 @@ def test_call_that_is_written_again_fails_and_the_request_can_be_sent_again():
     """A provider breaks off in a call of which the client has a part, which cannot be taken back."""
     path, arguments = "/openai/v1/chat/completions", json.dumps({"q": "long " * 100})
     said = [{"role": "user", "content": "!say one"}]
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         first = send(served.url + path, {"model": "helper", "messages": said})
         said += (
             first.json["choices"][0]["message"],
@@ -195,7 +195,7 @@ def test_first_request_that_failed_and_is_sent_again_goes_on_in_its_session(path
         runs.append(1)
         return "paid"
 
-    with serving({"helper": Agent("sim:", tools=[pay])}) as served:
+    with serve_by_name({"helper": Agent("sim:", tools=[pay])}) as served:
         made = BODIES[path](ending.replace("ARGUMENTS", arguments))
         made |= {"max_tokens": 4_000} if "max_tokens" in made else {}
         body = {"model": "helper", "stream": True, **made, "tools": [TOOLS[path]]}

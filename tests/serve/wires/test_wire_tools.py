@@ -8,7 +8,8 @@ from bridle import Agent
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
 from tests.serve.raw_http import send
-from tests.serve.served import serving
+from tests.serve.served import serve_by_name, serving_gateway
+from tests.serve.wires.wire_bodies import SCHEMA, WIRES
 
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: WORD"}
 PATCH = '*** Begin Patch\n"quoted" {not: json}\n*** End Patch'
@@ -34,7 +35,7 @@ def check_session(served, results):
 def test_free_text_tool_of_responses(stream):
     """Codex has such tools: the input of their calls is text, not JSON."""
     tool = {"type": "custom", "name": "apply_patch", "description": "Patch.", "format": GRAMMAR}
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         given = [{"role": "user", "content": PROMPT}]
 
         def ask():
@@ -62,7 +63,7 @@ def test_free_text_tool_of_chat_completions(stream):
         "description": "Patch.",
         "format": {"type": "grammar", "grammar": GRAMMAR},
     }
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         given = [{"role": "user", "content": PROMPT}]
         body = {"model": "helper", "tools": [{"type": "custom", "custom": inner}], "stream": stream}
         reply = send(f"{served.url}/openai/v1/chat/completions", {**body, "messages": given})
@@ -103,7 +104,7 @@ def test_tools_in_the_input_and_in_namespaces_of_responses():
         {"role": "developer", "content": "Be kind."},
         {"role": "user", "content": '!call exec {"input": "a b"}\n!call sleep {"ms": 5}\n!then\n!say fine'},
     ]
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         reply = send(f"{served.url}/openai/v1/responses", {"model": "helper", "input": given})
         declared = "part additional_tools (its tools are declared one by one)"
         assert reply.headers["x-bridle-dropped"] == f"tool clock.exec; {declared}"
@@ -129,9 +130,33 @@ def test_arguments_of_the_client_s_tools_are_checked_by_the_client():
     """Its schema says nothing about other fields, or is violated: a provider would pass the call on, so we do."""
     schema = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
     tool = {"name": "bash", "input_schema": schema}
-    with serving({"helper": Agent("sim:")}) as served:
+    with serve_by_name({"helper": Agent("sim:")}) as served:
         for arguments in ('{"command": "ls", "description": "List"}', '{"command": 7}'):
             given = [{"role": "user", "content": f"!call bash {arguments}\n!then\n!say fine"}]
             body = {"model": "helper", "max_tokens": 100, "tools": [tool], "messages": given}
             reply = send(f"{served.url}/anthropic/v1/messages", body)
             assert [each["input"] for each in reply.json["content"]] == [json.loads(arguments)]
+
+
+@pytest.mark.parametrize(
+    "model", ["openai-chat/gpt-5.4", "openai/gpt-6.1-sol", "anthropic/claude-sonnet-5-5"]
+)
+@pytest.mark.parametrize("kind", ["served", "gateway"])
+@pytest.mark.parametrize("name", WIRES)
+def test_a_tool_whose_schema_is_a_reference_reaches_every_provider(name, kind, model):
+    """Sent as the client wrote it, which only a provider of its own wire gets, it was refused: no object at the top."""
+    wire = WIRES[name]
+    point = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
+    schema = {"$ref": "#/$defs/point", "$defs": {"point": point}}
+    chain = {"models": {"helper": {"chain": [f"sim:{model}"]}}}
+    messages = [wire.user('!call plot {"x": 3}\n!then\n!say fine')]
+    asked = json.dumps({**wire.body(messages, False), **wire.with_tools(["plot"])})
+    asked = asked.replace(json.dumps(SCHEMA), json.dumps(schema))
+    with (
+        serving_gateway(chain)
+        if kind == "gateway"
+        else serve_by_name({"helper": Agent(f"sim:{model}")}) as served
+    ):
+        reply = send(served.url + wire.path, asked.encode())
+        assert reply.status == 200, reply.body
+        assert [called for _, called in wire.read(reply.json)[1]] == ["plot"]

@@ -7,6 +7,7 @@ differently, change a tool, a setting or an account, move the marks.
 import json
 import random
 from dataclasses import replace
+from typing import Any
 
 from tests.sim.cache.cache_oracle import Ask, Piece, Turn, World, definition
 
@@ -120,10 +121,10 @@ def _person_speaks(dice, world, ask, _asks):
 def _goes_back(dice, _world, ask, asks):
     earlier = dice.choice(asks)
     bare = tuple(Turn(turn.role, tuple(replace(p, mark="") for p in turn.pieces)) for turn in earlier.turns)
-    return replace(ask, turns=bare, tools=_bare(earlier.tools), system=_bare(earlier.system))
+    return replace(ask, turns=bare, tools=_strip_marks(earlier.tools), system=_strip_marks(earlier.system))
 
 
-def _again(_dice, _world, ask, _asks):
+def _ask_again(_dice, _world, ask, _asks):
     return ask
 
 
@@ -165,7 +166,7 @@ CHANGES = (
     *[_person_speaks] * 4,
     *[_goes_far] * 2,
     *[_goes_back] * 2,
-    _again,
+    _ask_again,
     _other_tools,
     _other_system,
     _other_words,
@@ -251,7 +252,7 @@ def _marked(dice, world, ask):
     )
 
 
-def _bare(pieces):
+def _strip_marks(pieces):
     return tuple(replace(piece, mark="") for piece in pieces)
 
 
@@ -273,7 +274,7 @@ def headers(world: World, ask: Ask) -> dict[str, str]:
     return {name: ask.account}
 
 
-def _present(fields):
+def _drop_none(fields):
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -301,7 +302,7 @@ def _messages(world, ask, dice):
     ]
     if automatic:
         del messages[-1]["content"][-1]["cache_control"]
-    return _present(
+    return _drop_none(
         {
             "model": world.model,
             "max_tokens": 100,
@@ -339,7 +340,7 @@ def _converse(world, ask, _dice):
 
     said = ask.settings
     choice = {"toolChoice": {said["choice"]: {}}} if said.get("choice") else {}
-    return _present(
+    return _drop_none(
         {
             "system": blocks(ask.system) or None,
             "toolConfig": {"tools": blocks(ask.tools), **choice} if ask.tools or choice else None,
@@ -363,7 +364,7 @@ def _cache_fields(world, said):
     kept, explicit = said.get("kept") or None, said.get("explicit")
     if world.way == "prefix":
         return {"prompt_cache_retention": kept}
-    options = _present({"ttl": kept, "mode": "explicit" if explicit else None})
+    options = _drop_none({"ttl": kept, "mode": "explicit" if explicit else None})
     return {"prompt_cache_options": options or None}
 
 
@@ -391,7 +392,7 @@ def _responses(world, ask, _dice):
                 )
             else:
                 items.append({"type": "function_call_output", "call_id": piece.id, "output": piece.text})
-    return _present(
+    return _drop_none(
         {
             "model": world.model,
             "instructions": ask.system[0].text if instructed and ask.system else None,
@@ -415,7 +416,7 @@ def _chat(world, ask, _dice):
             parts = []
             for piece in turn.pieces:
                 image = {"type": "image_url", "image_url": {"url": piece.text}}
-                text = {"type": "text", "text": piece.text, **_point(piece)}
+                text: Any = {"type": "text", "text": piece.text, **_point(piece)}
                 parts.append(image if piece.kind == "image" else text)
             messages.append({"role": "user", "content": parts})
         elif turn.role == "tool":
@@ -436,7 +437,7 @@ def _chat(world, ask, _dice):
             messages.append(
                 {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
             )
-    return _present(
+    return _drop_none(
         {
             "model": world.model,
             "tools": [definition(world.family, tool) for tool in ask.tools] or None,
@@ -462,7 +463,7 @@ def _generate(world, ask, _dice):
             },
         }[piece.kind]
 
-    return _present(
+    return _drop_none(
         {
             "tools": [{"functionDeclarations": [definition(world.family, tool) for tool in ask.tools]}]
             if ask.tools

@@ -102,12 +102,12 @@ def _everywhere(world, asks):
                 continue
             if _spoils(world, earlier) != _spoils(world, ask):
                 continue
-            read = max(read, _common(world, lines[then], lines[now]))
+            read = max(read, _count_common(world, lines[then], lines[now]))
         told.append((total - read, read, 0, 0))
     return told
 
 
-def _common(world, before, after):
+def _count_common(world, before, after):
     if not world.step:
         same = 0
         for one, other in zip(before, after, strict=False):
@@ -306,7 +306,7 @@ def _lead(world, piece):
 
 
 def _cell(section, kind, who, piece, lead, world, end=False):
-    text = shown(world, kind, piece)
+    text = counted_text(world, kind, piece)
     face = (kind, who, piece.id, piece.text)
     return Cell(section, (*face, lead), lead + len(_tokens(text)), lead, text, piece.mark, kind, end)
 
@@ -319,7 +319,7 @@ def _tokens(text):
     return [text[start:cut] for start, cut in zip([0, *cuts], cuts, strict=False)]
 
 
-def shown(world, kind, piece):
+def counted_text(world, kind, piece):
     """The words of a piece that are counted."""
     if kind == "image":
         return ""

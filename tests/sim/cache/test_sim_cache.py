@@ -17,7 +17,7 @@ from bridle.values.message import Stop
 from bridle.values.request import Breakpoint
 from tests.sim.cache.cache_conversations import WORLDS, body, conversation, headers
 from tests.sim.cache.cache_oracle import figures
-from tests.sim.sim_families import FAMILIES, put, question, told
+from tests.sim.sim_families import FAMILIES, decode_answer, question, send_request
 from tests.suite.campaign import IS_WHOLE, scale
 
 CONVERSATIONS = scale(30)
@@ -35,12 +35,12 @@ def charge_prompt(cache, layout, now):
     return usage
 
 
-def reported(world, asks, dice):
+def report_cached(world, asks, dice):
     cache, abilities, reader = SimulatedPromptCache(), abilities_of(world), find_prompt_reader(world.family)
     for ask in asks:
         wire = body(world, ask, dice)
         prompt = lay_out_for_family(world.family, wire, abilities)
-        layout = PromptLayout(prompt, reader.find_account(headers(world, ask)), abilities)
+        layout = PromptLayout(prompt, reader.find_account(headers(world, ask)), abilities)  # type: ignore[arg-type]
         usage = charge_prompt(cache, layout, ask.time)
         assert usage.prompt == prompt.tokens
         yield usage.input, usage.cache_read, usage.cache_write, usage.cache_write_1h
@@ -52,7 +52,7 @@ def test_the_cache_agrees_with_the_oracle(world):
     for seed in range(CONVERSATIONS):
         dice = random.Random(f"{world} {seed}")
         asks = conversation(dice, world)
-        told = list(reported(world, asks, dice))
+        told = list(report_cached(world, asks, dice))
         expected = figures(world, asks)
         assert told == expected, f"seed {seed}"
         for fresh, read, written, long in told:
@@ -91,7 +91,7 @@ def block(text, ttl=""):
     return {"type": "text", "text": text, **control}
 
 
-def asking(*blocks, **fields):
+def make_body(*blocks, **fields):
     return {"model": "m", "messages": [{"role": "user", "content": list(blocks)}], **fields}
 
 
@@ -99,7 +99,7 @@ def read_then(world, cache, *bodies, every=0.0, at=0.0):
     """What is read and written by requests that follow one another at a fixed distance."""
     abilities, told = abilities_of(world), []
     for number, wire in enumerate(bodies):
-        layout = PromptLayout(lay_out_for_family(world.family, wire, abilities), "me", abilities)
+        layout = PromptLayout(lay_out_for_family(world.family, wire, abilities), "me", abilities)  # type: ignore[arg-type]
         usage = charge_prompt(cache, layout, at + number * every)
         told.append((usage.cache_read, usage.cache_write))
     return told
@@ -107,22 +107,22 @@ def read_then(world, cache, *bodies, every=0.0, at=0.0):
 
 @pytest.mark.parametrize(("more", "found"), [(19, True), (20, False)])
 def test_a_mark_looks_back_over_twenty_positions_and_no_further(more, found):
-    first = asking(block(LONG, "5m"))
-    longer = asking(block(LONG), *(block(f"line {n}") for n in range(more - 1)), block("end", "5m"))
+    first = make_body(block(LONG, "5m"))
+    longer = make_body(block(LONG), *(block(f"line {n}") for n in range(more - 1)), block("end", "5m"))
     _, (read, _) = read_then(SONNET, SimulatedPromptCache(), first, longer)
     assert (read > 0) is found
 
 
 def test_a_run_of_results_is_one_position():
     results = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": "seen"} for n in range(60)]
-    first = asking(block(LONG, "5m"))
-    longer = asking(block(LONG), *results, block("end", "5m"))
+    first = make_body(block(LONG, "5m"))
+    longer = make_body(block(LONG), *results, block("end", "5m"))
     _, (read, _) = read_then(SONNET, SimulatedPromptCache(), first, longer)
     assert read == 600 + 4
 
 
 def test_reading_keeps_alive_and_waiting_kills():
-    marked = asking(block(LONG, "5m"))
+    marked = make_body(block(LONG, "5m"))
     assert [read for read, _ in read_then(SONNET, SimulatedPromptCache(), *[marked] * 5, every=299)] == [
         0,
         *[604] * 4,
@@ -136,23 +136,23 @@ def test_reading_keeps_alive_and_waiting_kills():
 
 def test_a_longer_promise_outlives_a_shorter_one():
     cache = SimulatedPromptCache()
-    long, short = asking(block(LONG, "1h")), asking(block(LONG, "5m"))
+    long, short = make_body(block(LONG, "1h")), make_body(block(LONG, "5m"))
     assert read_then(SONNET, cache, long, short, short, every=1_700) == [(0, 604), (604, 0), (604, 0)]
 
 
 def test_what_is_too_short_is_never_kept():
-    short = asking(block(" ".join(["word"] * 507), "5m"))
-    enough = asking(block(" ".join(["word"] * 508), "5m"))
+    short = make_body(block(" ".join(["word"] * 507), "5m"))
+    enough = make_body(block(" ".join(["word"] * 508), "5m"))
     assert read_then(SONNET, SimulatedPromptCache(), short, short) == [(0, 0), (0, 0)]
     assert read_then(SONNET, SimulatedPromptCache(), enough, enough) == [(0, 512), (512, 0)]
 
 
 def test_a_search_tool_and_the_speed_leave_the_tools_alone():
     tool = {"name": "t", "description": LONG, "input_schema": {}, "cache_control": {"type": "ephemeral"}}
-    plain = asking(block(LONG, "5m"), tools=[tool])
-    search = asking(block(LONG, "5m"), tools=[tool, {"type": "web_search_20260209", "name": "web_search"}])
-    fast = asking(block(LONG, "5m"), tools=[tool], speed="fast")
-    edited = asking(block(LONG, "5m"), tools=[{**tool, "description": LONG + "!"}])
+    plain = make_body(block(LONG, "5m"), tools=[tool])
+    search = make_body(block(LONG, "5m"), tools=[tool, {"type": "web_search_20260209", "name": "web_search"}])
+    fast = make_body(block(LONG, "5m"), tools=[tool], speed="fast")
+    edited = make_body(block(LONG, "5m"), tools=[{**tool, "description": LONG + "!"}])
     (_, whole), (again, _), (after_search, _), (after_fast, _), (after_edit, _) = read_then(
         SONNET, SimulatedPromptCache(), plain, plain, search, fast, edited
     )
@@ -214,7 +214,7 @@ def test_a_request_for_less_time_takes_nothing_away():
 
 def test_a_line_for_the_accountants_is_no_part_of_the_prompt():
     def billed(number):
-        return asking(block(LONG, "5m"), system=[block(f"x-anthropic-billing-header: n={number};")])
+        return make_body(block(LONG, "5m"), system=[block(f"x-anthropic-billing-header: n={number};")])
 
     assert read_then(SONNET, SimulatedPromptCache(), billed(1), billed(2)) == [(0, 604), (604, 0)]
 
@@ -222,7 +222,9 @@ def test_a_line_for_the_accountants_is_no_part_of_the_prompt():
 def test_a_call_that_never_began_writes_nothing():
     abilities = abilities_of(SONNET)
     layout = PromptLayout(
-        lay_out_for_family("anthropic", asking(block(LONG, "5m")), abilities), "me", abilities
+        lay_out_for_family("anthropic", make_body(block(LONG, "5m")), abilities),  # type: ignore[arg-type]
+        "me",
+        abilities,
     )
     cache = SimulatedPromptCache()
     assert (
@@ -233,12 +235,12 @@ def test_a_call_that_never_began_writes_nothing():
     assert cache.measure_usage(layout, 3.0).cache_read == 604
 
 
-def test_nobody_reads_the_cache_of_another_account_or_model():
+def test_caches_of_accounts_and_models_are_separate():
     abilities, cache = abilities_of(SONNET), SimulatedPromptCache()
-    prompt = lay_out_for_family("anthropic", asking(block(LONG, "5m")), abilities)
+    prompt = lay_out_for_family("anthropic", make_body(block(LONG, "5m")), abilities)
     asked = [("me", "m"), ("you", "m"), ("me", "n"), ("me", "m")]
     reads = [
-        charge_prompt(cache, PromptLayout(prompt, who, abilities, model), 0.0).cache_read
+        charge_prompt(cache, PromptLayout(prompt, who, abilities, model), 0.0).cache_read  # type: ignore[arg-type]
         for who, model in asked
     ]
     assert reads == [0, 0, 0, 604]
@@ -258,8 +260,8 @@ COUNTS = {
 
 def told_by(simulator, request):
     """The reply as our side understands it, and the bytes it came in."""
-    timeline = put(simulator, request)
-    return told(request, timeline), timeline.body.decode("utf-8", "replace")
+    timeline = send_request(simulator, request)
+    return decode_answer(request, timeline), timeline.body.decode("utf-8", "replace")
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -333,7 +335,7 @@ def test_what_changed_is_told_to_those_who_ask():
 
     def ask(text, previous="", **fields):
         more = {"diagnostics": {"previous_message_id": previous}} if previous else {}
-        body = {"model": "claude-sonnet-5-5", "max_tokens": 50, **asking(block(text)), **more, **fields}
+        body = {"model": "claude-sonnet-5-5", "max_tokens": 50, **make_body(block(text)), **more, **fields}
         body["model"] = fields.get("model", "claude-sonnet-5-5")
         outgoing = OutgoingRequest(
             method="POST",
@@ -347,7 +349,7 @@ def test_what_changed_is_told_to_those_who_ask():
     assert "diagnostics" not in first
 
     def reason(*args, **fields):
-        told = ask(*args, previous=first["id"], **fields)["diagnostics"]["cache_miss_reason"]
+        told = ask(*args, previous=first["id"], **fields)["diagnostics"]["cache_miss_reason"]  # type: ignore[misc]
         return told and (told["type"], told.get("cache_missed_input_tokens"))
 
     assert reason(LONG, system="Be brief.") is None

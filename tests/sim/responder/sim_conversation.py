@@ -1,6 +1,7 @@
 """A conversation with a responder, without a wire: prompt, calls, results, answer."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -15,11 +16,11 @@ MODEL = Model(
     abilities=Abilities(),
 )
 TURNS_MAX = 20
-Run = Callable[..., object]
+Run = Callable[..., Any]
 
 
 def spec(
-    name: str, properties: Mapping[str, object], description: str = "", required: list[str] | None = None
+    name: str, properties: Mapping[str, Any], description: str = "", required: list[str] | None = None
 ) -> ToolSpec:
     schema = {
         "type": "object",
@@ -33,7 +34,7 @@ def spec(
 class Conversation:
     """Everything said so far; `ask` goes on until the brain answers in words."""
 
-    def __init__(self, tools: Mapping[ToolSpec, Run] | None = None, **fields: object) -> None:
+    def __init__(self, tools: Mapping[ToolSpec, Run] | None = None, **fields: Any) -> None:
         self.tools = {tool.name: run for tool, run in (tools or {}).items()}
         self.fields = {"model": MODEL, "tools": tuple(tools or {}), **fields}
         self.messages: list[Message] = []
@@ -43,7 +44,7 @@ class Conversation:
         return Request(messages=tuple(self.messages), **self.fields)
 
     def add(self, role: str, *parts: Part) -> None:
-        self.messages.append(Message(role=role, parts=parts))
+        self.messages.append(Message(role=role, parts=parts))  # type: ignore[arg-type]
 
     def ask(self, prompt: str) -> str:
         self.add("user", Text(text=prompt))
@@ -64,7 +65,7 @@ class Conversation:
         return ToolResult(call_id=call.id, parts=(Text(text=str(brought)),))
 
     @property
-    def calls(self) -> list[list[tuple[str, object]]]:
+    def calls(self) -> list[list[tuple[str, Any]]]:
         """What was called, reply by reply."""
         return [
             [(call.name, msgspec.json.decode(call.arguments)) for call in reply.calls]

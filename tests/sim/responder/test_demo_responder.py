@@ -1,5 +1,7 @@
 """The rule-based responder: the demo's tasks, with unknown tools."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -19,7 +21,7 @@ READ = spec("read_file", {"path": {"type": "string"}}, "Read a note.")
 TEMPERATURES = {"Tokyo": "17 °C, clear", "New York": "14 °C, windy", "Oslo": "-3 °C, snow", "Cairo": "86 °F"}
 
 
-def broken(**_: object) -> str:
+def raise_error(**_: Any) -> str:
     raise ValueError("the fuse is blown")
 
 
@@ -61,7 +63,7 @@ def test_numbers_are_not_always_sums(prompt):
     assert "=" not in Conversation().ask(prompt)
 
 
-def test_a_calculator_is_used_whatever_it_is_called():
+def test_a_calculator_with_any_name_is_used():
     for name, parameter, description in (
         ("calculate", "expression", ""),
         ("do_it", "formula", "Evaluates a mathematical formula."),
@@ -107,7 +109,7 @@ def test_equal_operations_are_called_once():
 
 @pytest.mark.parametrize("tool", [CALCULATE, spec("add", NUMBERS)])
 def test_a_calculator_that_fails_is_told_about_once(tool):
-    talk = Conversation({tool: broken})
+    talk = Conversation({tool: raise_error})
     said = talk.ask("2 + 3")
     assert "the fuse is blown" in said
     assert len(talk.calls) == 1
@@ -237,7 +239,9 @@ def test_a_file_that_is_named_is_read_at_once():
     assert talk.calls == [[("read_file", {"path": "harbour.txt"})]]
 
 
-@pytest.mark.parametrize("tools", [{SEARCH: broken, READ: broken}, {SEARCH: grep, READ: broken}])
+@pytest.mark.parametrize(
+    "tools", [{SEARCH: raise_error, READ: raise_error}, {SEARCH: grep, READ: raise_error}]
+)
 def test_a_failing_lookup_is_told_about(tools):
     talk = Conversation(tools)
     assert "failed: the fuse is blown" in talk.ask("Look up the ferry in the notes.")
@@ -310,7 +314,7 @@ def test_any_tool_means_the_one_that_takes_the_answer_if_there_is_one():
 
 
 def test_no_tool_is_called_when_none_may_be():
-    talk = Conversation({CALCULATE: broken}, tool_choice=ToolChoice(mode="none"))
+    talk = Conversation({CALCULATE: raise_error}, tool_choice=ToolChoice(mode="none"))
     assert "= 4, worked out without a tool" in talk.ask("2 + 2")
 
 

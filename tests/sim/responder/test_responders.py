@@ -10,7 +10,7 @@ from bridle.sim.responder.script_file import parse_steps, read_script
 from bridle.sim.simulator import Simulator
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Reply
-from tests.sim.sim_families import FAMILIES, put, question, told
+from tests.sim.sim_families import FAMILIES, decode_answer, question, send_request
 
 STEPS = ["Hello.", {"expect": "x", "say": "one\ntwo", "calls": [{"name": "f", "arguments": {"a": 1}}]}]
 
@@ -18,7 +18,7 @@ STEPS = ["Hello.", {"expect": "x", "say": "one\ntwo", "calls": [{"name": "f", "a
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_echo_says_what_it_was_told(family):
     request = question(family, "Say it again")
-    assert told(request, put(Simulator(echo_last_input), request)).text == "Say it again"
+    assert decode_answer(request, send_request(Simulator(echo_last_input), request)).text == "Say it again"
 
 
 def test_steps_are_words_directives_or_objects():
@@ -69,7 +69,7 @@ def test_a_script_expects_what_it_says():
     simulator, request = Simulator(ScriptedResponder(
         parse_steps([{"expect": "tea|coffee", "say": "Yes."}])
     )), question("anthropic", "Is there milk?")  # fmt: skip
-    failure = told(request, put(simulator, request))
+    failure = decode_answer(request, send_request(simulator, request))
     assert "step 1 of the script expects 'tea|coffee'" in failure.message
 
 
@@ -81,7 +81,7 @@ def test_an_adversary_is_heard_on_every_wire_and_follows_its_seed(family, stream
         said = []
         for number in range(12):
             request = question(family, f"Try {number}", stream=stream)
-            answer = told(request, put(Simulator(AdversarialResponder(seed)), request))
+            answer = decode_answer(request, send_request(Simulator(AdversarialResponder(seed)), request))
             assert isinstance(answer, Reply | Failure)
             said.append(answer)
         assert heard.setdefault(seed, said) == said

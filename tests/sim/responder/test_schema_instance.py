@@ -1,5 +1,7 @@
 """Values that fit a schema."""
 
+from typing import Any
+
 import jsonschema_rs
 import msgspec
 import pytest
@@ -73,14 +75,14 @@ def test_what_is_built_fits(schema, about):
     assert jsonschema_rs.is_valid(schema, value, validate_formats=True), value
 
 
-def told(properties: dict[str, object], about: str, answer: str = "") -> object:
+def fill_instance(properties: dict[str, Any], about: str, answer: str = "") -> object:
     schema = {"type": "object", "properties": properties, "required": list(properties)}
     return msgspec.json.decode(fill_schema(msgspec.json.encode(schema).decode(), about, answer))
 
 
 def test_what_was_said_is_used_by_name():
     properties = {"first_name": {"type": "string"}, "age": {"type": "integer"}, "member": {"type": "boolean"}}
-    assert told(properties, "First name: Ada, age is 36; member = yes") == {
+    assert fill_instance(properties, "First name: Ada, age is 36; member = yes") == {
         "first_name": "Ada",
         "age": 36,
         "member": True,
@@ -89,7 +91,7 @@ def test_what_was_said_is_used_by_name():
 
 def test_objects_in_results_are_known_and_the_last_one_wins():
     about = 'Look.\n{"city": "Oslo", "degrees": 3}\n{"degrees": 4}'
-    assert told({"city": {"type": "string"}, "degrees": {"type": "number"}}, about) == {
+    assert fill_instance({"city": {"type": "string"}, "degrees": {"type": "number"}}, about) == {
         "city": "Oslo",
         "degrees": 4,
     }
@@ -97,17 +99,23 @@ def test_objects_in_results_are_known_and_the_last_one_wins():
 
 def test_numbers_are_given_out_in_order_and_the_answer_fills_what_tells():
     properties = {"low": {"type": "number"}, "high": {"type": "number"}, "summary": {"type": "string"}}
-    assert told(properties, "between 3.5 and 12", "Mild.") == {"low": 3.5, "high": 12, "summary": "Mild."}
-
-
-def test_what_stands_in_quotation_marks_after_a_name_is_its_value():
-    assert told({"search_term": {"type": "string"}}, 'Use it with search_term "red shoes", please') == {
-        "search_term": "red shoes"
+    assert fill_instance(properties, "between 3.5 and 12", "Mild.") == {
+        "low": 3.5,
+        "high": 12,
+        "summary": "Mild.",
     }
 
 
+def test_what_stands_in_quotation_marks_after_a_name_is_its_value():
+    assert fill_instance(
+        {"search_term": {"type": "string"}}, 'Use it with search_term "red shoes", please'
+    ) == {"search_term": "red shoes"}
+
+
 def test_numbers_of_every_length_can_be_read():
-    assert told({"a": {"type": "integer"}, "b": {"type": "number"}}, f"007 and {'9' * 5000} and 2.50") == {
+    assert fill_instance(
+        {"a": {"type": "integer"}, "b": {"type": "number"}}, f"007 and {'9' * 5000} and 2.50"
+    ) == {
         "a": 7,
         "b": 2.5,
     }

@@ -9,7 +9,7 @@ from bridle.ports.codec import HttpRequest
 from bridle.providers import load_codec
 from bridle.sim.anthropic.signatures import read_conversation
 from bridle.sim.responder.harness_notices import NOTICES, is_harness_notice
-from bridle.sim.rules.raw_request import RawRequest
+from bridle.sim.rules.engine import RawRequest
 from bridle.values.errors import ProviderError
 
 

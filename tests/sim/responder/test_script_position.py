@@ -51,20 +51,20 @@ def test_no_step_is_lost_or_played_twice(model, native):
     assert looked == [100, *STEPS]
 
 
-def said(*texts):
+def text_message(*texts):
     return Message(role="assistant", parts=tuple(Text(text=text) for text in texts))
 
 
-def called(name):
+def call_message(name):
     return Message(role="assistant", parts=(ToolCall(id=name, name="look", arguments="{}"),))
 
 
 def test_a_place_is_told_and_found_again():
-    line = (said("one"), called("a"), called("b"))
+    line = (text_message("one"), call_message("a"), call_message("b"))
     place = find_position("Go.\n!say one\n!then\n!say two", 1, line[:2])
     assert place is not None
     told = Message(role="user", parts=(Text(text=f"In short: {place} and more"),))
-    assert read_position([told, said("nothing")]) == place
+    assert read_position([told, text_message("nothing")]) == place
     assert messages_since(place, line) == line[2:]
     assert messages_since(place, line[2:]) == line[2:], "it is gone, and with it everything before"
 
@@ -75,9 +75,9 @@ def test_the_newest_place_counts_wherever_it_stands():
         ScriptPosition(script_hash="a", lines=1, replies_given=2),
     )
     sealed = Opaque(kind="compaction", native="{}", text=f"{second}")
-    messages = [said(str(first)), Message(role="assistant", parts=(sealed,))]
+    messages = [text_message(str(first)), Message(role="assistant", parts=(sealed,))]
     assert read_position(messages) == second
-    assert read_position([said("nothing")]) is None
+    assert read_position([text_message("nothing")]) is None
 
 
 def test_a_script_is_known_again_behind_older_ones():

@@ -48,7 +48,7 @@ class Demands:
 class Handed:
     """What one endpoint gave out, by which it knows its own again."""
 
-    proofs: dict[str, object] = field(default_factory=dict)
+    proofs: dict[str, Any] = field(default_factory=dict)
     """What each signature, or sealed thought, was given for: the words, or the call."""
     thoughts: set[str] = field(default_factory=set)
     """Words thought without proof."""
@@ -79,9 +79,9 @@ def violations(
     return found
 
 
-def loaded(body: bytes) -> Block:
+def load_body(body: bytes) -> Block:
     """A body as a provider reads it; raises `ValueError` for what is no UTF-8 JSON object."""
-    read: object = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
+    read: Any = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
     if not isinstance(read, dict):
         raise ValueError("the body is no JSON object")
     return read
@@ -91,7 +91,7 @@ def loaded(body: bytes) -> Block:
 
 
 def _anthropic(body: Block, handed: Handed, demands: Demands) -> Iterator[str]:
-    turns = _merged(body.get("messages", []))
+    turns = _merge_turns(body.get("messages", []))
     if not turns:
         yield "at least one message is required"
         return
@@ -455,7 +455,7 @@ def _gemini_parts(content: Block, handed: Handed, demands: Demands) -> Iterator[
         yield "no parts"
     for part in content["parts"]:
         proof = part.get("thoughtSignature")
-        what: object = part.get("functionCall", part.get("text", ""))
+        what: Any = part.get("functionCall", part.get("text", ""))
         if isinstance(what, dict):
             what = {"name": what["name"], "args": what["args"]}
             if not _GEMINI_NAME.fullmatch(part["functionCall"]["name"]):
@@ -546,7 +546,7 @@ def _bedrock_block(block: Block, role: str, handed: Handed, demands: Demands) ->
             for inner in content:
                 yield from _bedrock_block(inner, role, handed, demands)
         case {"reasoningContent": {"reasoningText": {"text": text, **rest}}}:
-            yield from _proven(rest.get("signature", ""), text, role, handed, demands)
+            yield from _proven(rest.get("signature", ""), text, role, handed, demands)  # type: ignore[arg-type]
         case {"reasoningContent": {"redactedContent": proof}}:
             yield from _proven(proof, "", role, handed, demands)
         case {"image": {"format": "png" | "jpeg" | "gif" | "webp", "source": dict()}}:
@@ -582,7 +582,7 @@ def _paired(turns: Asking) -> Iterator[str]:
             seen.add(id_)
 
 
-def _merged(messages: list[Block]) -> list[tuple[str, list[Block]]]:
+def _merge_turns(messages: list[Block]) -> list[tuple[str, list[Block]]]:
     turns: list[tuple[str, list[Block]]] = []
     for message in messages:
         if turns and turns[-1][0] == message["role"]:

@@ -21,7 +21,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import bridle.sim
 from bridle.sim.families import FAMILIES, list_profiles
@@ -39,7 +39,7 @@ SHARED = ("bridle.sim.rules", "bridle.sim.openai", "bridle.sim.claude")
 UNCHANGED = ("bridle.sim.rules.engine", "bridle.sim.rules.profiles")
 """Modules that hold no checks; their classes stay the same for every mutant."""
 
-ODD_BODIES: tuple[dict[str, object], ...] = (
+ODD_BODIES: tuple[dict[str, Any], ...] = (
     {},
     {"model": 1, "max_tokens": "many", "messages": "hello", "input": 7, "tools": 3, "system": 4},
     {"model": "m", "messages": [1, None, {"role": "user"}, {"content": [1, {"type": "text"}]}]},
@@ -117,19 +117,19 @@ def mutants(of: Sequence[str]) -> Iterator[Mutant]:
         lines = frozenset().union(*(_run_by_rules(family).get(module, frozenset()) for family in having))
         for function, node, changed in _sites(tree, lines):
             what = f"`{ast.unparse(node)}` became `{ast.unparse(changed)}`"
-            yield Mutant(tuple(having), module, function, what, _compiled(tree, node, changed, module))
+            yield Mutant(tuple(having), module, function, what, _compile_changed(tree, node, changed, module))
 
 
-def killed(mutant: Mutant) -> bool:
+def is_killed(mutant: Mutant) -> bool:
     return any(_kills(family, mutant) for family in mutant.families)
 
 
 def _kills(family: str, mutant: Mutant) -> bool:
-    with loaded(family, {mutant.module: mutant.code}) as rules:
-        return rules is None or not sound(family, rules)
+    with load_changed_rules(family, {mutant.module: mutant.code}) as rules:
+        return rules is None or not is_sound(family, rules)
 
 
-def sound(family: str, rules: Sequence[ProviderRule]) -> bool:
+def is_sound(family: str, rules: Sequence[ProviderRule]) -> bool:
     """Whether every rule's examples fall where they should, and nothing stumbles over odd bodies."""
     own = [rule for rule in rules if list_profiles(family)[0].includes(rule.id)]
     try:
@@ -145,10 +145,10 @@ def sound(family: str, rules: Sequence[ProviderRule]) -> bool:
 
 def _fits_examples(rule: ProviderRule, examples: RuleExamples) -> bool:
     requests = ((examples.accepted, ""), (examples.refused, examples.message), *examples.more)
-    return all(_told(rule, request) == message for request, message in requests)
+    return all(_violation_text(rule, request) == message for request, message in requests)
 
 
-def _told(rule: ProviderRule, asked: RawRequest) -> str:
+def _violation_text(rule: ProviderRule, asked: RawRequest) -> str:
     found = rule.find(asked)
     return "" if found is None else rule.wording.format(**found)
 
@@ -156,7 +156,7 @@ def _told(rule: ProviderRule, asked: RawRequest) -> str:
 def _speaks_unasked(rule: ProviderRule) -> bool:
     for body in ODD_BODIES:
         for abilities in ODD_ABILITIES:
-            _told(rule, RawRequest(path="", headers={}, body=body, abilities=abilities))
+            _violation_text(rule, RawRequest(path="", headers={}, body=body, abilities=abilities))
     return False
 
 
@@ -189,7 +189,7 @@ def _run_by_rules(family: str) -> dict[str, frozenset[int]]:
     lines: dict[str, set[int]] = {}
     paths = {str(_path(module)): module for module in modules(family)}
 
-    def watch(frame: FrameType, event: str, argument: object) -> None:
+    def watch(frame: FrameType, event: str, argument: Any) -> None:
         module = paths.get(frame.f_code.co_filename)
         if module:
             lines.setdefault(module, set()).add(frame.f_code.co_firstlineno)
@@ -217,7 +217,7 @@ def _sites(tree: ast.Module, lines: frozenset[int]) -> Iterator[tuple[str, ast.A
         if isinstance(function, ast.FunctionDef | ast.Lambda) and function.lineno in lines:
             name = getattr(function, "name", "lambda")
             body = function.body if isinstance(function.body, list) else [function.body]
-            for node in (part for statement in body for part in _own(statement)):
+            for node in (part for statement in body for part in _walk_own(statement)):
                 yield from ((name, node, changed) for changed in _changes(node))
 
 
@@ -236,13 +236,13 @@ def _moved(limit: ast.expr) -> Iterator[ast.AST]:
     yield from (ast.Constant(number + step) for step in (1, -1))
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
+def _walk_own(node: ast.AST) -> Iterator[ast.AST]:
     """A node and what is in it, but for functions of its own."""
     if isinstance(node, ast.FunctionDef | ast.Lambda):
         return
     yield node
     for child in ast.iter_child_nodes(node):
-        yield from _own(child)
+        yield from _walk_own(child)
 
 
 def _is_number(node: ast.AST) -> bool:
@@ -285,9 +285,9 @@ def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _compiled(tree: ast.Module, node: ast.AST, changed: ast.AST, module: str) -> CodeType:
+def _compile_changed(tree: ast.Module, node: ast.AST, changed: ast.AST, module: str) -> CodeType:
     replaced = _Replaced(node, changed).visit(copy.copy(tree))
-    return compile(ast.fix_missing_locations(replaced), str(_path(module)), "exec")
+    return compile(ast.fix_missing_locations(replaced), str(_path(module)), "exec")  # type: ignore[call-overload]
 
 
 class _Replaced(ast.NodeTransformer):
@@ -309,7 +309,7 @@ class _Replaced(ast.NodeTransformer):
 
 
 @contextmanager
-def loaded(family: str, changed: dict[str, CodeType]) -> Iterator[Sequence[ProviderRule] | None]:
+def load_changed_rules(family: str, changed: dict[str, CodeType]) -> Iterator[Sequence[ProviderRule] | None]:
     """The family's rules with the code of some modules exchanged; None when they cannot be loaded."""
     names = modules(family)
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
@@ -342,7 +342,7 @@ class _Finder(MetaPathFinder, Loader):
     def __init__(self, codes: dict[str, CodeType]) -> None:
         self.codes = codes
 
-    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Any, target: object = None) -> ModuleSpec | None:
         return ModuleSpec(name, self) if name in self.codes else None
 
     def exec_module(self, module: ModuleType) -> None:

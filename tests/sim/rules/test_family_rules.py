@@ -9,7 +9,7 @@ ABLE = Abilities(sampling=False, thinking=("adaptive",))
 HEADERS = {"anthropic-version": "2026-10-21"}
 
 
-def said(role, *content):
+def make_message(role, *content):
     return {"role": role, "content": list(content)}
 
 
@@ -21,11 +21,11 @@ def use(id_="t1", name="look"):
     return {"type": "tool_use", "id": id_, "name": name, "input": {}}
 
 
-def came(id_="t1"):
+def tool_result(id_="t1"):
     return {"type": "tool_result", "tool_use_id": id_, "content": [text()]}
 
 
-def thought(signature="s1", words="w"):
+def thinking_block(signature="s1", words="w"):
     return {"type": "thinking", "thinking": words, "signature": signature}
 
 
@@ -41,7 +41,7 @@ def out(id_="t1"):
     return item("function_call_output", call_id=id_, output="x")
 
 
-def told(role="user", words="Hm.", **more):
+def message_item(role="user", words="Hm.", **more):
     return item("message", role=role, content=words, **more)
 
 
@@ -77,7 +77,7 @@ GRESULT = {"functionResponse": {"name": "look", "response": {"output": "x"}}}
 BUSE = {"toolUse": {"toolUseId": "t1", "name": "look", "input": {}}}
 BRESULT = {"toolResult": {"toolUseId": "t1", "content": [{"text": "x"}]}}
 BTHOUGHT = {"reasoningContent": {"reasoningText": {"text": "w", "signature": "s1"}}}
-ASK = said("user", text())
+ASK = make_message("user", text())
 ALTERNATE = Demands(signed=False, alternates=True)
 ECHO = Demands(signed=False, must_echo=True)
 STRIP = Demands(signed=False, strip=True)
@@ -89,7 +89,7 @@ HANDED = Handed(
 )
 
 
-def found(family, content, demands=SIGNED):
+def find_demands(family, content, demands=SIGNED):
     body = {
         "anthropic": {"model": "m", "max_tokens": 10, "messages": content},
         "openai_responses": {"input": content, "store": False},
@@ -106,48 +106,48 @@ def found(family, content, demands=SIGNED):
 @pytest.mark.parametrize(
     ("family", "content", "demands"),
     [
-        ("anthropic", [ASK, said("assistant", thought(), text(), use()), said("user", came(), text())], SIGNED),
-        ("openai_responses", [told(), rs(), fc(id="fc_1"), out(), told("assistant", "So.")], SIGNED),
+        ("anthropic", [ASK, make_message("assistant", thinking_block(), text(), use()), make_message("user", tool_result(), text())], SIGNED),
+        ("openai_responses", [message_item(), rs(), fc(id="fc_1"), out(), message_item("assistant", "So.")], SIGNED),
         ("openai_chat", [line("user"), line("assistant", None, "t1", "t2"), tool("t2"), tool("t1")], SIGNED),
         ("openai_chat", [line("user"), line("assistant", None, "t1", reasoning_content=" "), tool()], ECHO),
         ("openai_chat", [line("user"), line("assistant", None, "t1"), tool()], ALTERNATE),
         ("gemini", [parts("user", text()), parts("model", gcall("g1")), parts("user", GRESULT)], SIGNED),
         ("gemini", [parts("user", text()), parts("model", gcall(SENTINEL)), parts("user", GRESULT)], SIGNED),
-        ("bedrock_converse", [said("user", {"text": "x"}), said("assistant", BTHOUGHT, BUSE), said("user", BRESULT)], SIGNED),
+        ("bedrock_converse", [make_message("user", {"text": "x"}), make_message("assistant", BTHOUGHT, BUSE), make_message("user", BRESULT)], SIGNED),
     ],
 )  # fmt: skip
 def test_what_is_legal_passes(family, content, demands):
-    assert found(family, content, demands) == []
+    assert find_demands(family, content, demands) == []
 
 
 @pytest.mark.parametrize(
     ("family", "content", "demands", "words"),
     [
-        ("anthropic", [ASK, said("assistant", use()), ASK], SIGNED, "without results"),
-        ("anthropic", [ASK, said("assistant", use())], SIGNED, "without results"),
-        ("anthropic", [ASK, said("assistant", text()), said("user", came())], SIGNED, "unexpected result"),
-        ("anthropic", [ASK, said("assistant", use()), said("user", came(), came())], SIGNED, "multiple results"),
-        ("anthropic", [ASK, said("assistant", use()), said("user", text(), came())], SIGNED, "come first"),
-        ("anthropic", [ASK, said("assistant", use("a.b")), said("user", came("a.b"))], SIGNED, "letters"),
-        ("anthropic", [ASK, *[said("assistant", use()), said("user", came())] * 2], SIGNED, "unique"),
-        ("anthropic", [said("user", text(" "))], SIGNED, "non-whitespace"),
-        ("anthropic", [ASK, said("assistant", text())], SIGNED, "must end with a user"),
-        ("anthropic", [ASK, said("assistant", thought("s9"), text()), ASK], SIGNED, "never gave it"),
-        ("anthropic", [ASK, said("assistant", thought(words="v"), text()), ASK], SIGNED, "modified"),
-        ("anthropic", [ASK, said("assistant", thought(""), text()), ASK], SIGNED, "Field required"),
-        ("anthropic", [ASK, said("assistant", text(), thought()), ASK], SIGNED, "final block"),
-        ("anthropic", [said("user", text("\ud83d"))], SIGNED, "half a character"),
-        ("openai_responses", [told(), fc()], SIGNED, "No tool output"),
-        ("openai_responses", [told(), out()], SIGNED, "No tool call"),
-        ("openai_responses", [told(), fc(), out(), out()], SIGNED, "No tool call"),
-        ("openai_responses", [told(), fc("x" * 65), out("x" * 65)], SIGNED, "too long"),
-        ("openai_responses", [told(), rs()], SIGNED, "following item"),
-        ("openai_responses", [told(), rs(), told("assistant", id="msg_1")], SIGNED, "not by its own"),
-        ("openai_responses", [told(), fc(id="fc_1"), out()], SIGNED, "without its required 'reasoning'"),
-        ("openai_responses", [told(), rs("s9"), fc(id="fc_1"), out()], SIGNED, "could not be verified"),
-        ("openai_responses", [told(), fc(id="fc_9"), out()], SIGNED, "not found"),
-        ("openai_responses", [told(id="msg_1"), told(id="msg_1")], SIGNED, "Duplicate item"),
-        ("openai_responses", [told(words=" ")], SIGNED, "blank text"),
+        ("anthropic", [ASK, make_message("assistant", use()), ASK], SIGNED, "without results"),
+        ("anthropic", [ASK, make_message("assistant", use())], SIGNED, "without results"),
+        ("anthropic", [ASK, make_message("assistant", text()), make_message("user", tool_result())], SIGNED, "unexpected result"),
+        ("anthropic", [ASK, make_message("assistant", use()), make_message("user", tool_result(), tool_result())], SIGNED, "multiple results"),
+        ("anthropic", [ASK, make_message("assistant", use()), make_message("user", text(), tool_result())], SIGNED, "come first"),
+        ("anthropic", [ASK, make_message("assistant", use("a.b")), make_message("user", tool_result("a.b"))], SIGNED, "letters"),
+        ("anthropic", [ASK, *[make_message("assistant", use()), make_message("user", tool_result())] * 2], SIGNED, "unique"),
+        ("anthropic", [make_message("user", text(" "))], SIGNED, "non-whitespace"),
+        ("anthropic", [ASK, make_message("assistant", text())], SIGNED, "must end with a user"),
+        ("anthropic", [ASK, make_message("assistant", thinking_block("s9"), text()), ASK], SIGNED, "never gave it"),
+        ("anthropic", [ASK, make_message("assistant", thinking_block(words="v"), text()), ASK], SIGNED, "modified"),
+        ("anthropic", [ASK, make_message("assistant", thinking_block(""), text()), ASK], SIGNED, "Field required"),
+        ("anthropic", [ASK, make_message("assistant", text(), thinking_block()), ASK], SIGNED, "final block"),
+        ("anthropic", [make_message("user", text("\ud83d"))], SIGNED, "half a character"),
+        ("openai_responses", [message_item(), fc()], SIGNED, "No tool output"),
+        ("openai_responses", [message_item(), out()], SIGNED, "No tool call"),
+        ("openai_responses", [message_item(), fc(), out(), out()], SIGNED, "No tool call"),
+        ("openai_responses", [message_item(), fc("x" * 65), out("x" * 65)], SIGNED, "too long"),
+        ("openai_responses", [message_item(), rs()], SIGNED, "following item"),
+        ("openai_responses", [message_item(), rs(), message_item("assistant", id="msg_1")], SIGNED, "not by its own"),
+        ("openai_responses", [message_item(), fc(id="fc_1"), out()], SIGNED, "without its required 'reasoning'"),
+        ("openai_responses", [message_item(), rs("s9"), fc(id="fc_1"), out()], SIGNED, "could not be verified"),
+        ("openai_responses", [message_item(), fc(id="fc_9"), out()], SIGNED, "not found"),
+        ("openai_responses", [message_item(id="msg_1"), message_item(id="msg_1")], SIGNED, "Duplicate item"),
+        ("openai_responses", [message_item(words=" ")], SIGNED, "blank text"),
         ("openai_chat", [line("user"), line("assistant", None, "t1"), line("user")], SIGNED, "did not have"),
         ("openai_chat", [line("user"), tool()], SIGNED, "must be a response"),
         ("openai_chat", [line("user"), line("assistant", None, "x" * 41), tool("x" * 41)], SIGNED, "too long"),
@@ -165,11 +165,11 @@ def test_what_is_legal_passes(family, content, demands):
         ("gemini", [parts("user", text()), parts("model", gcall("g1"), gcall()), parts("user", GRESULT)], SIGNED, "number of"),
         ("gemini", [parts("user", GRESULT)], SIGNED, "immediately after a function call"),
         ("gemini", [parts("model", gcall("g1")), parts("user", GRESULT)], SIGNED, "after a user turn"),
-        ("bedrock_converse", [said("user", {"text": "x"}), said("user", {"text": "y"})], SIGNED, "alternate"),
-        ("bedrock_converse", [said("user", {"text": "x"}), said("assistant", BUSE), said("user", {"text": "y"})], SIGNED, "without results"),
-        ("bedrock_converse", [said("user", BRESULT)], SIGNED, "unexpected result"),
-        ("bedrock_converse", [said("user", {"text": " "})], SIGNED, "blank text"),
+        ("bedrock_converse", [make_message("user", {"text": "x"}), make_message("user", {"text": "y"})], SIGNED, "alternate"),
+        ("bedrock_converse", [make_message("user", {"text": "x"}), make_message("assistant", BUSE), make_message("user", {"text": "y"})], SIGNED, "without results"),
+        ("bedrock_converse", [make_message("user", BRESULT)], SIGNED, "unexpected result"),
+        ("bedrock_converse", [make_message("user", {"text": " "})], SIGNED, "blank text"),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_found(family, content, demands, words):
-    assert words in "\n".join(found(family, content, demands))
+    assert words in "\n".join(find_demands(family, content, demands))

@@ -20,7 +20,7 @@ HEADERS = {"anthropic": {"betas", "user_profile_id", "workspace_id"}}
 
 
 @pytest.mark.parametrize("family", RULES)
-def test_the_simulator_knows_every_field_of_the_vendor_s_types(family):
+def test_the_simulator_accepts_every_field_of_the_vendors_types(family):
     path = Path(providers.__file__).parent / family / "request_fields.toml"
     published = {*tomllib.loads(path.read_text())["fields"]}
     headers = HEADERS.get(family, set())

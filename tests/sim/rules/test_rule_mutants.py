@@ -6,7 +6,7 @@ By default a sample of the mutants is tried, the same one every time; BRIDLE_CAM
 import pytest
 
 from bridle.sim.families import list_families
-from tests.sim.rules.rule_mutants import killed, loaded, mutants, sound
+from tests.sim.rules.rule_mutants import is_killed, is_sound, load_changed_rules, mutants
 from tests.suite.campaign import SCALE
 
 SHARE = min(1.0, SCALE / 10)
@@ -25,9 +25,9 @@ EQUIVALENT = {
 
 def test_the_rules_as_they_are_pass_their_examples():
     for family in list_families():
-        with loaded(family, {}) as rules:
+        with load_changed_rules(family, {}) as rules:
             assert rules
-            assert sound(family, rules)
+            assert is_sound(family, rules)
 
 
 @pytest.mark.full
@@ -40,7 +40,7 @@ def test_every_mutant_is_killed():
         if int(number * SHARE) == int((number - 1) * SHARE):
             continue
         tried += 1
-        if mutant.name not in EQUIVALENT and not killed(mutant):
+        if mutant.name not in EQUIVALENT and not is_killed(mutant):
             survivors.append(mutant.name)
     print(f"{tried} mutants tried, {tried - len(survivors)} killed or equivalent, {len(EQUIVALENT)} listed")
     assert survivors == []

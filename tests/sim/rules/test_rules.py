@@ -19,7 +19,7 @@ RULES = [(family, profile, rule) for family, profile in MANNERS for rule in list
 IDS = [f"{family}-{profile}-{rule.id}" for family, profile, rule in RULES]
 
 
-def told(rules, asked):
+def find_refusal(rules, asked):
     """The rule that refuses a request and its words."""
     violation = find_violation(rules, asked)
     return violation and (violation.rule.id, violation.message)
@@ -27,7 +27,7 @@ def told(rules, asked):
 
 @pytest.mark.parametrize(("family", "profile", "rule"), RULES, ids=IDS)
 def test_what_passes_passes_every_rule(family, profile, rule):
-    assert told(list_rules(family, profile), find_examples(family, rule).accepted) is None
+    assert find_refusal(list_rules(family, profile), find_examples(family, rule).accepted) is None
 
 
 @pytest.mark.parametrize(("family", "profile", "rule"), RULES, ids=IDS)
@@ -83,7 +83,7 @@ def test_profiles_name_rules_there_are(family):
         assert list_rules(family, profile.name)
 
 
-def test_a_profile_nobody_has_is_refused_and_one_of_another_family_is_not():
+def test_an_unknown_profile_is_refused_and_one_of_another_family_is_not():
     with pytest.raises(MisuseError, match="choose one of: first-party"):
         list_rules(FAMILIES[0], "lenient")
     for family in FAMILIES:

@@ -13,7 +13,7 @@ from bridle.sim.families import list_families, list_rules
 from bridle.sim.rules.engine import RawRequest
 from bridle.sim.simulator import Simulator
 from tests.sim.rules.rule_examples import find_examples
-from tests.sim.sim_families import MODELS, outgoing, question
+from tests.sim.sim_families import MODELS, make_outgoing, question
 
 CLAUDE, GPT, CHAT, GEMINI, CONVERSE = (
     "anthropic", "openai_responses", "openai_chat", "gemini", "bedrock_converse",
@@ -21,10 +21,10 @@ CLAUDE, GPT, CHAT, GEMINI, CONVERSE = (
 TYPES = "type.googleapis.com/google.ai.generativelanguage.v1beta."
 
 
-def answered(family, **changes):
+def ask_changed(family, **changes):
     """What comes back for a small legal request with these fields changed."""
     limit = 500 if family == CLAUDE else None
-    sent = outgoing(question(family, "!say Hi", stream=False, tools=(), max_tokens=limit))
+    sent = make_outgoing(question(family, "!say Hi", stream=False, tools=(), max_tokens=limit))
     body = {**json.loads(sent.body), **changes}
     asked = OutgoingRequest(
         method=sent.method, url=sent.url, headers=sent.headers, body=json.dumps(body).encode()
@@ -95,7 +95,7 @@ def words_of(body):
     ],
 )  # fmt: skip
 def test_a_field_of_the_wrong_shape_is_refused_in_the_providers_words(family, changes, says):
-    status, body, _ = answered(family, **changes)
+    status, body, _ = ask_changed(family, **changes)
     assert (status, words_of(body)) == (400, says)
 
 
@@ -111,7 +111,7 @@ def test_a_field_of_the_wrong_shape_is_refused_in_the_providers_words(family, ch
     ],
 )  # fmt: skip
 def test_what_the_provider_reads_generously_passes(family, changes):
-    status, body, _ = answered(family, **changes)
+    status, body, _ = ask_changed(family, **changes)
     assert status == 200, body
 
 
@@ -128,16 +128,16 @@ def test_what_the_provider_reads_generously_passes(family, changes):
     ],
 )  # fmt: skip
 def test_the_field_at_fault_is_named(family, changes, param, code):
-    _, body, headers = answered(family, **changes)
+    _, body, headers = ask_changed(family, **changes)
     assert (body["error"]["param"], body["error"]["code"]) == (param, code)
     assert headers["x-request-id"].startswith("req_")
 
 
 @pytest.mark.refusals
 def test_a_refusal_has_a_name_to_quote_and_the_same_asked_has_the_same():
-    _, first, headers = answered(CLAUDE, max_tokens="x")
-    _, again, _ = answered(CLAUDE, max_tokens="x")
-    _, other, _ = answered(CLAUDE, max_tokens="y")
+    _, first, headers = ask_changed(CLAUDE, max_tokens="x")
+    _, again, _ = ask_changed(CLAUDE, max_tokens="x")
+    _, other, _ = ask_changed(CLAUDE, max_tokens="y")
     assert first["request_id"] == headers["request-id"] == again["request_id"] != other["request_id"]
 
 

@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_names_that_python_does_not_allow_are_mapped_exactly():
     tools = [
         Spec(name) for name in ("a-b", "a_b", "print", "class", "2nd", "parallel", "mcp__x__list-all", "a-b-")
     ]
-    made = make_functions(tools)
+    made = make_functions(tools)  # type: ignore[arg-type]
     assert [each.name for each in made] == [
         "a_b", "a_b_", "print_", "class_", "_2nd", "parallel_", "mcp__x__list_all", "a_b__",
     ]  # fmt: skip
@@ -43,29 +44,29 @@ PARAMETER_NAMES = (
 
 @pytest.mark.parametrize("name", PARAMETER_NAMES)
 def test_names_of_parameters_are_mapped_exactly(name):
-    (made,) = make_functions([Spec("f", {name: {"type": "string"}})])
+    (made,) = make_functions([Spec("f", {name: {"type": "string"}})])  # type: ignore[list-item]
     sent = []
     names = {"call_tool": lambda tool, arguments, parse: sent.append(arguments)}
     exec(compile(made.source, "<tools>", "exec"), names)
-    names["f"]("value")
+    names["f"]("value")  # type: ignore[call-arg]
     assert sent == [{name: "value"}]
 
 
 @pytest.mark.parametrize("name", ["_make", "annotations", "__builtins__", "__debug__", "call_tool"])
 def test_a_tool_cannot_take_a_name_that_the_definitions_need(name):
-    made = make_functions([Spec(name), Spec("other")])
+    made: Any = make_functions([Spec(name), Spec("other")])  # type: ignore[list-item]
     called = []
     names = {"call_tool": lambda tool, arguments, parse: called.append(tool)}
     for each in made:
         exec(compile(each.source, "<tools>", "exec"), names)
     for each in made:
-        names[each.name]()
+        names[each.name]()  # type: ignore[call-arg]
     assert called == [name, "other"]
 
 
 @pytest.mark.parametrize("text", ['"""', "\\", "\\N{", 'end"', "a\nb\tc", "\x00", "'''\"\"\"", "{x}%s"])
 def test_a_description_cannot_change_the_source(text):
-    (made,) = make_functions([Spec("f", {"x": {"type": "string", "description": text}}, text)])
+    (made,) = make_functions([Spec("f", {"x": {"type": "string", "description": text}}, text)])  # type: ignore[list-item]
     tree = ast.parse(made.source)
     assert [type(node).__name__ for node in tree.body] == ["ImportFrom", "FunctionDef", "Assign", "Delete"]
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,7 @@ class Answers:
 
 
 def test_a_function_that_never_returns_keeps_its_thread_and_frees_its_place():
-    pool = _ThreadPool(limit=1, left_max=1)
+    pool: Any = _ThreadPool(limit=1, left_max=1)
     stuck, next_gate = Gate(), Gate()
     first, second = Answers(stuck), Answers(next_gate)
     pool.submit(first)
@@ -111,7 +112,7 @@ def test_a_function_that_never_returns_keeps_its_thread_and_frees_its_place():
     assert not next_gate.entered.is_set(), "one place, and it is taken"
     pool.abandon(first)
     assert next_gate.entered.wait(PATIENCE_SECONDS)
-    third = Answers(lambda: None)
+    third: Any = Answers(lambda: None)
     pool.submit(third)
     assert not third.done.is_set()
     next_gate.opened.set()
@@ -121,16 +122,16 @@ def test_a_function_that_never_returns_keeps_its_thread_and_frees_its_place():
 
 
 def test_abandoned_functions_in_every_thread_do_not_make_calls_wait():
-    pool = _ThreadPool(limit=2, left_max=1)
+    pool: Any = _ThreadPool(limit=2, left_max=1)
     gates = [Gate() for _ in range(3)]
-    held = [Answers(gate) for gate in gates]
+    held: Any = [Answers(gate) for gate in gates]
     for gate, job in zip(gates, held, strict=True):
         pool.submit(job)
         assert gate.entered.wait(PATIENCE_SECONDS)
         if job is held[0]:
             assert pool.abandon(job)  # the only place that is given away
     assert pool.abandon(held[1])
-    waiting = Answers(lambda: None)
+    waiting: Any = Answers(lambda: None)
     pool.submit(waiting)
     assert not waiting.done.is_set(), "one place is held by a call that somebody waits for"
     assert pool.abandon(held[2])
@@ -182,13 +183,13 @@ def test_a_call_that_found_no_thread_in_time_says_that_it_never_started(monkeypa
 
 
 def test_work_that_was_abandoned_in_the_queue_is_never_started():
-    pool = _ThreadPool(limit=1, left_max=1)
+    pool: Any = _ThreadPool(limit=1, left_max=1)
     gate, started = Gate(), []
     pool.submit(Answers(gate))
-    given_up = Answers(lambda: started.append("given up"))
+    given_up: Any = Answers(lambda: started.append("given up"))
     pool.submit(given_up)
     pool.abandon(given_up)
-    last = Answers(lambda: started.append("last"))
+    last: Any = Answers(lambda: started.append("last"))
     pool.submit(last)
     gate.opened.set()
     assert last.done.wait(PATIENCE_SECONDS)
@@ -196,7 +197,7 @@ def test_work_that_was_abandoned_in_the_queue_is_never_started():
 
 
 def test_the_pool_is_bounded_and_nothing_is_lost():
-    pool = _ThreadPool(limit=3, left_max=0)
+    pool: Any = _ThreadPool(limit=3, left_max=0)
     lock, now, most = threading.Lock(), 0, 0
 
     def work():
@@ -325,9 +326,9 @@ def test_several_loops_share_the_pool():
 
 
 def test_if_no_thread_can_be_started_the_call_fails_and_nothing_runs_later(monkeypatch):
-    pool = _ThreadPool(limit=2, left_max=1)
+    pool: Any = _ThreadPool(limit=2, left_max=1)
     gate, started = Gate(), []
-    first = Answers(gate)
+    first: Any = Answers(gate)
     pool.submit(first)
     assert gate.entered.wait(PATIENCE_SECONDS)
     refused, later = Answers(lambda: started.append("refused")), Answers(lambda: started.append("later"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -184,7 +184,7 @@ HOLDERS = {
     "named tuple": lambda media: Album([media]),
     "pydantic": lambda media: Poster(picture=media),
     "nested pydantic": lambda media: Frame(posters={"a": Poster(picture=media)}),
-    "pydantic in a dataclass": lambda media: Page(Poster(picture=media), 1),
+    "pydantic in a dataclass": lambda media: Page(Poster(picture=media), 1),  # type: ignore[arg-type]
     "deque": lambda media: {"pictures": deque([media])},
 }
 """Every structure that a tool may return, around a medium."""
@@ -241,7 +241,7 @@ def test_bytes_in_a_structure_are_named_and_never_become_text(value):
 )
 def test_a_picture_in_a_dict_costs_no_text(model):
     @tool
-    def draw() -> dict[str, object]:
+    def draw() -> dict[str, Any]:
         return {"title": "a chart", "picture": BIG}
 
     line = scripted(call_reply(("draw", {})), "nice", model=model)

@@ -12,13 +12,13 @@ SCRIPT = Path(__file__).parent / "hostile_server.py"
 CONTEXT = RunContext(context=None, session="s", call_id="c", idempotency_key="k")
 
 
-def hostile(*modes, name="h", **options):
+def hostile_server(*modes, name="h", **options):
     return server([sys.executable, str(SCRIPT), *modes], name=name, **options)
 
 
 def more_hostile(*modes, **options):
     """The server with tools that ask the client, return any kind of content and look around."""
-    return hostile("more", *modes, **options)
+    return hostile_server("more", *modes, **options)
 
 
 def list_pids(path):

@@ -12,6 +12,7 @@ import asyncio
 import secrets
 import sys
 import time
+from typing import Any
 
 import uvicorn
 from mcp.server.auth.provider import AccessToken, AuthorizationCode, RefreshToken, construct_redirect_uri
@@ -23,7 +24,7 @@ from starlette.routing import Route
 
 PORT, MODE = int(sys.argv[1]), (sys.argv[2] if len(sys.argv) > 2 else "")
 URL = f"http://127.0.0.1:{PORT}"
-STATE = {"refuse": MODE == "refuse", "seen": []}
+STATE: dict[str, Any] = {"refuse": MODE == "refuse", "seen": []}
 
 
 class Provider:
@@ -83,10 +84,10 @@ class Provider:
 provider = Provider()
 app = MCPServer(
     "private",
-    auth_server_provider=provider,
+    auth_server_provider=provider,  # type: ignore[arg-type]
     auth=AuthSettings(
-        issuer_url=URL,
-        resource_server_url=f"{URL}/sse" if MODE == "sse" else f"{URL}/mcp",
+        issuer_url=URL,  # type: ignore[arg-type]
+        resource_server_url=f"{URL}/sse" if MODE == "sse" else f"{URL}/mcp",  # type: ignore[arg-type]
         client_registration_options=ClientRegistrationOptions(enabled=True),
     ),
 )

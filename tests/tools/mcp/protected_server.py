@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parent / "oauth_server.py"
 
 
 @contextlib.contextmanager
-def protected(mode=""):
+def start_protected_server(mode=""):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

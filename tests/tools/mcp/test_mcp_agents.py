@@ -19,7 +19,7 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.events import Configured, PrefixMoved, ToolStarted
-from tests.tools.mcp.mcp_servers import hostile
+from tests.tools.mcp.mcp_servers import hostile_server
 
 
 async def list_events(store, kind, session="s"):
@@ -39,7 +39,9 @@ def own(text: str) -> str:
 def test_an_agent_calls_the_tools_of_servers_beside_its_own():
     async def main():
         calls = call_reply(("mcp__a__echo", {"x": 1}), ("own", {"text": "mine"}), ("mcp__b__echo", {"x": 2}))
-        agent = Agent(scripted(calls, "done"), tools=[own, hostile(name="a"), hostile(name="b")])
+        agent = Agent(
+            scripted(calls, "done"), tools=[own, hostile_server(name="a"), hostile_server(name="b")]
+        )
         result = await agent.run("go", "s")
         assert result.done and [each.text for each in list_results(result)] == [
             '{"x": 1}',
@@ -55,16 +57,16 @@ def test_an_agent_calls_the_tools_of_servers_beside_its_own():
 
 
 def test_it_works_without_an_event_loop_too():
-    agent = Agent(scripted(call_reply(("mcp__h__echo", {})), "done"), tools=[hostile()])
+    agent = Agent(scripted(call_reply(("mcp__h__echo", {})), "done"), tools=[hostile_server()])
     assert agent.run_sync("go").done and agent.run_sync("again").done
 
 
 def test_a_bad_server_never_stops_the_others():
     async def main():
         servers = [
-            hostile("die_at_start", name="dead"),
-            hostile("hang_at_start", name="slow", connect_timeout=0.5),
-            hostile(name="good"),
+            hostile_server("die_at_start", name="dead"),
+            hostile_server("hang_at_start", name="slow", connect_timeout=0.5),
+            hostile_server(name="good"),
         ]
         agent = Agent(scripted(call_reply(("mcp__good__echo", {})), "done", "again"), tools=servers)
         assert list_results(await agent.run("go", "s"))[0].text == "{}"
@@ -77,7 +79,7 @@ def test_a_bad_server_never_stops_the_others():
 
 def test_a_required_server_must_work():
     async def main():
-        agent = Agent(scripted("x"), tools=[hostile("die_at_start", required=True)])
+        agent = Agent(scripted("x"), tools=[hostile_server("die_at_start", required=True)])
         with pytest.raises(MisuseError, match=r"no licence.*It is required"):
             await agent.run("go", "s")
         assert not await agent.store.read("s")
@@ -87,7 +89,7 @@ def test_a_required_server_must_work():
 
 def test_an_interrupted_write_is_reported_and_not_run_again():
     async def main():
-        agent = Agent(scripted(call_reply(("mcp__h__die", {})), "done"), tools=[hostile()])
+        agent = Agent(scripted(call_reply(("mcp__h__die", {})), "done"), tools=[hostile_server()])
         result = await agent.run("go", "s")
         (outcome,) = list_results(result)
         assert result.done and outcome.outcome == "unknown" and "it was not run again" in outcome.text
@@ -105,7 +107,7 @@ def test_an_interrupted_read_of_a_trusted_server_is_run_again(tmp_path):
     async def main():
         once = tmp_path / "once"
         once.touch()
-        source = hostile(f"die_once={once}", trust=True)
+        source = hostile_server(f"die_once={once}", trust=True)
         agent = Agent(scripted(call_reply(("mcp__h__echo", {"x": 1})), "done"), tools=[source])
         result = await agent.run("go", "s")
         assert [each.text for each in list_results(result)] == ['{"x": 1}']
@@ -116,7 +118,7 @@ def test_an_interrupted_read_of_a_trusted_server_is_run_again(tmp_path):
 
 def test_a_read_that_always_dies_ends_as_an_error(tmp_path):
     async def main():
-        source = hostile("die_always", trust=True)
+        source = hostile_server("die_always", trust=True)
         agent = Agent(scripted(call_reply(("mcp__h__echo", {})), "done"), tools=[source])
         (outcome,) = list_results(await agent.run("go", "s"))
         assert outcome.outcome == "error" and "exit code 3" in outcome.text
@@ -128,7 +130,7 @@ def test_a_read_that_always_dies_ends_as_an_error(tmp_path):
 def test_a_call_that_hangs_ends_at_its_deadline_and_the_server_goes_on():
     async def main():
         calls = call_reply(("mcp__h__hang", {}))
-        agent = Agent(scripted(calls, "done"), tools=[hostile(timeout=0.3), hostile(name="b")])
+        agent = Agent(scripted(calls, "done"), tools=[hostile_server(timeout=0.3), hostile_server(name="b")])
         result = await agent.run("go", "s")
         assert list_results(result)[0].outcome == "timeout" and result.done
 
@@ -139,7 +141,7 @@ def test_new_tools_are_appended_and_the_model_can_call_them_in_the_same_run():
     async def main():
         replies = call_reply(("mcp__h__grow", {})), call_reply(("mcp__h__extra", {})), "done"
         model = scripted(*replies)
-        agent = Agent(model, tools=[own, hostile()])
+        agent = Agent(model, tools=[own, hostile_server()])
         result = await agent.run("go", "s")
         assert [each.text for each in list_results(result)] == ["changed", "extra works"]
         (report,) = await list_events(agent.store, ToolsChanged)
@@ -153,7 +155,7 @@ def test_new_tools_are_appended_and_the_model_can_call_them_in_the_same_run():
 def test_vanished_tools_stay_and_answer_with_an_error():
     async def main():
         replies = call_reply(("mcp__h__shrink", {})), call_reply(("mcp__h__write", {})), "done"
-        agent = Agent(scripted(*replies), tools=[hostile()])
+        agent = Agent(scripted(*replies), tools=[hostile_server()])
         result = await agent.run("go", "s")
         assert "does not offer this tool any more" in list_results(result)[1].text
         (report,) = await list_events(agent.store, ToolsChanged)
@@ -169,9 +171,9 @@ def test_a_session_keeps_what_it_has_seen(modes):
 
     async def main():
         store = MemoryStore()
-        first = Agent(scripted("one"), tools=[own, hostile()], store=store)
+        first = Agent(scripted("one"), tools=[own, hostile_server()], store=store)
         await first.run("go", "s")
-        second = Agent(scripted("one", "two"), tools=[own, hostile(*modes)], store=store)
+        second = Agent(scripted("one", "two"), tools=[own, hostile_server(*modes)], store=store)
         assert (await second.run("again", "s")).text == "two"
         settings = [event.settings for event in await list_events(store, Configured)]
         prompts = [
@@ -195,8 +197,8 @@ def test_a_log_gives_a_server_no_rights():
 
     async def main():
         store = MemoryStore()
-        await Agent(scripted("one"), tools=[hostile(trust=True)], store=store).run("go", "s")
-        await Agent(scripted("one", "two"), tools=[hostile()], store=store).run("go", "s")
+        await Agent(scripted("one"), tools=[hostile_server(trust=True)], store=store).run("go", "s")
+        await Agent(scripted("one", "two"), tools=[hostile_server()], store=store).run("go", "s")
         effects = [event.settings.tools[0].effect for event in await list_events(store, Configured)]
         assert effects == ["read", "write"]
 
@@ -208,7 +210,7 @@ def test_a_policy_covers_the_tools_of_servers():
         rule = PermissionRule(decision="deny", name="no writing", tools=("mcp__h__write",))
         agent = Agent(
             scripted(call_reply(("mcp__h__write", {})), "done"),
-            tools=[hostile()],
+            tools=[hostile_server()],
             policy=Policy(rules=(rule,)),
         )
         (outcome,) = list_results(await agent.run("go", "s"))
@@ -224,7 +226,7 @@ def test_large_catalogues_are_searched():
             call_reply(("mcp__h__number_117", {})),
             "done",
         )
-        agent = Agent(scripted(*replies), tools=[hostile("many")])
+        agent = Agent(scripted(*replies), tools=[hostile_server("many")])
         result = await agent.run("go", "s")
         assert "mcp__h__number_117" in list_results(result)[0].text
         assert "no tool number_117" in list_results(result)[1].text  # it reached the server
@@ -236,7 +238,9 @@ def test_many_runs_share_one_connection(tmp_path):
     pids = tmp_path / "pids"
 
     async def main():
-        agent = Agent(scripted(call_reply(("mcp__h__echo", {})), "done"), tools=[hostile(f"pid={pids}")])
+        agent = Agent(
+            scripted(call_reply(("mcp__h__echo", {})), "done"), tools=[hostile_server(f"pid={pids}")]
+        )
         results = await asyncio.gather(*(agent.run("go") for _ in range(100)))
         assert all(result.done for result in results)
 
@@ -248,7 +252,7 @@ def test_programs_call_the_tools_of_servers_and_the_model_does_not_see_them():
     async def main():
         code = "print(mcp__h__echo(x=1)['x'], own(text='mine'))"
         replies = call_reply(("run_code", {"code": code})), "done"
-        agent = Agent(scripted(*replies), tools=[own, hostile()], code_mode=CodeMode(sandbox=None))
+        agent = Agent(scripted(*replies), tools=[own, hostile_server()], code_mode=CodeMode(sandbox=None))
         result = await agent.run("go", "s")
         assert result.done and [each.text for each in list_results(result)] == ["1 mine"]
         (configured,) = await list_events(agent.store, Configured)
@@ -257,7 +261,7 @@ def test_programs_call_the_tools_of_servers_and_the_model_does_not_see_them():
         assert await list_events(agent.store, ToolsChanged) == []
         assert await list_events(agent.store, PrefixMoved) == []
         chosen = CodeMode(sandbox=None, tools=["mcp__h__echo"])
-        agent = Agent(scripted(*replies), tools=[own, hostile()], code_mode=chosen)
+        agent = Agent(scripted(*replies), tools=[own, hostile_server()], code_mode=chosen)
         await agent.run("go", "s")
         (configured,) = await list_events(agent.store, Configured)
         names = [spec.name for spec in configured.settings.tools]

@@ -14,7 +14,7 @@ from bridle import Agent, ToolFinished, ToolStarted
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from tests.suite.campaign import scale
-from tests.tools.mcp.mcp_servers import hostile, list_pids, list_session_members
+from tests.tools.mcp.mcp_servers import hostile_server, list_pids, list_session_members
 
 ROUNDS = scale(1)
 CALLS = 25
@@ -44,8 +44,8 @@ def test_every_call_gets_exactly_one_result_while_the_server_is_killed(tmp_path)
     async def main():
         draw = random.Random(1)
         sources = [
-            hostile(f"pid={files[0]}", "child", "killed"),
-            hostile(f"pid={files[1]}", "killed", name="t", trust=True),
+            hostile_server(f"pid={files[0]}", "child", "killed"),
+            hostile_server(f"pid={files[1]}", "killed", name="t", trust=True),
         ]
         for number in range(ROUNDS):
             calls = [

@@ -17,7 +17,7 @@ from bridle.values.message import Media
 from tests.tools.mcp.mcp_servers import (
     CONTEXT,
     SCRIPT,
-    hostile,
+    hostile_server,
     list_pids,
     list_session_members,
     wait_until_gone,
@@ -26,7 +26,7 @@ from tests.tools.mcp.mcp_servers import (
 
 def test_a_server_is_listed_and_called():
     async def main():
-        source = hostile("greeting")
+        source = hostile_server("greeting")
         listing = await source.list_tools()
         assert not listing.error and not listing.notes
         assert [tool.spec.name for tool in listing.tools][:2] == ["mcp__h__echo", "mcp__h__write"]
@@ -37,7 +37,7 @@ def test_a_server_is_listed_and_called():
 
 
 def test_nothing_runs_before_it_is_needed(tmp_path):
-    hostile(f"pid={tmp_path / 'pids'}")
+    hostile_server(f"pid={tmp_path / 'pids'}")
     assert list_pids(tmp_path / "pids") == []
 
 
@@ -54,7 +54,7 @@ def test_the_process_tree_ends_with_the_event_loop(tmp_path):
     pids = tmp_path / "pids"
 
     async def main():
-        source = hostile(f"pid={pids}", "child")
+        source = hostile_server(f"pid={pids}", "child")
         await source.list_tools()
         assert len(list_session_members(list_pids(pids))) == 2  # the server, and a child that ignores TERM
 
@@ -67,7 +67,7 @@ def test_a_service_that_left_the_session_ends_with_its_server(tmp_path):
     path = tmp_path / "service"
 
     async def main():
-        source = hostile(f"service={path}")
+        source = hostile_server(f"service={path}")
         listing = await source.list_tools()
         first = list_pids(path)
         assert len(list_session_members(first)) == 1
@@ -104,7 +104,7 @@ def test_the_process_tree_ends_with_a_killed_process(tmp_path, how):
 
 def test_a_server_that_dies_in_a_call_leaves_it_in_doubt_and_comes_back():
     async def main():
-        source = hostile(env={"TOKEN": "secret-token-123"})
+        source = hostile_server(env={"TOKEN": "secret-token-123"})
         with pytest.raises(OutcomeUnknown) as caught:
             await source.call("mcp__h__die", {}, CONTEXT)
         text = str(caught.value)
@@ -117,7 +117,7 @@ def test_a_server_that_dies_in_a_call_leaves_it_in_doubt_and_comes_back():
 
 def test_a_death_counts_once_however_many_calls_were_in_progress():
     async def main():
-        source = hostile()
+        source = hostile_server()
         await source.list_tools()
         names = ["mcp__h__die", *["mcp__h__slow"] * 8]
         ended = await asyncio.gather(
@@ -131,7 +131,7 @@ def test_a_death_counts_once_however_many_calls_were_in_progress():
 
 def test_a_result_that_came_before_the_server_died_counts():
     async def main():
-        source = hostile()
+        source = hostile_server()
         for _ in range(20):
             try:
                 (part,) = await source.call("mcp__h__die_done", {}, CONTEXT)
@@ -154,7 +154,7 @@ def test_a_server_that_cannot_be_used_says_why(tmp_path, mode, options, words):
     pids = tmp_path / "pids"
 
     async def main():
-        source = hostile(mode, f"pid={pids}", **options)
+        source = hostile_server(mode, f"pid={pids}", **options)
         listing = await source.list_tools()
         assert listing.tools == () and words in listing.error
         assert listing.error.startswith("The MCP server 'h' cannot be used: ")
@@ -170,7 +170,7 @@ def test_cancelling_while_a_server_does_not_answer_ends_its_process_at_once(tmp_
     monkeypatch.setattr("bridle.tools.mcp.connection.CLOSE_SECONDS", 3600.0)
 
     async def main():
-        source = hostile("mute", f"pid={pids}", connect_timeout=3600)
+        source = hostile_server("mute", f"pid={pids}", connect_timeout=3600)
         listing = asyncio.create_task(source.list_tools())
         while not list_pids(pids):
             await asyncio.sleep(0.01)
@@ -192,7 +192,7 @@ def test_a_program_that_does_not_exist_is_named():
 
 def test_calls_share_the_connection_and_a_cancelled_one_harms_no_other():
     async def main():
-        source = hostile()
+        source = hostile_server()
         calls = [
             asyncio.create_task(source.call("mcp__h__slow", {"seconds": 0.02}, CONTEXT)) for _ in range(10)
         ]
@@ -208,7 +208,7 @@ def test_calls_share_the_connection_and_a_cancelled_one_harms_no_other():
 
 def test_garbage_and_huge_results_pass():
     async def main():
-        source = hostile()
+        source = hostile_server()
         assert (await source.call("mcp__h__noise", {}, CONTEXT))[0].text == "after the noise"
         assert len((await source.call("mcp__h__huge", {"size": 8_000_000}, CONTEXT))[0].text) == 8_000_000
 
@@ -217,7 +217,7 @@ def test_garbage_and_huge_results_pass():
 
 def test_a_message_without_end_ends_the_connection_only(monkeypatch):
     async def main():
-        source = hostile()
+        source = hostile_server()
         await source.list_tools()
         monkeypatch.setattr("bridle.tools.mcp.stdio.MESSAGE_BYTES_MAX", 1_000_000)
         with pytest.raises(OutcomeUnknown, match="a message of more than 1,000,000 bytes"):
@@ -229,7 +229,7 @@ def test_a_message_without_end_ends_the_connection_only(monkeypatch):
 
 def test_an_error_of_a_tool_is_an_error_with_its_text():
     async def main():
-        source = hostile()
+        source = hostile_server()
         with pytest.raises(ToolRefusal, match="it did not work"):
             await source.call("mcp__h__fail", {}, CONTEXT)
 
@@ -238,7 +238,7 @@ def test_an_error_of_a_tool_is_an_error_with_its_text():
 
 def test_results_become_parts():
     async def main():
-        text, picture, broken, link, inside, binary, structured = await hostile().call(
+        text, picture, broken, link, inside, binary, structured = await hostile_server().call(
             "mcp__h__rich", {}, CONTEXT
         )
         assert text.text == "hello"
@@ -254,7 +254,7 @@ def test_results_become_parts():
 
 def test_definitions_are_cleaned_and_what_was_changed_is_noted():
     async def main():
-        listing = await hostile("evil", trust=False).list_tools()
+        listing = await hostile_server("evil", trust=False).list_tools()
         specs = {tool.spec.name: tool.spec for tool in listing.tools}
         lying = specs["mcp__h__safe_looking"]
         assert lying.effect == "write" and lying.on_unknown == "report"
@@ -268,7 +268,8 @@ def test_definitions_are_cleaned_and_what_was_changed_is_noted():
         assert left_out == "the tool 'broken' is left out: its schema does not describe an object"
         assert doubled == "the tool 'echo' is listed twice; the first one is used"
         trusted = {
-            tool.spec.name: tool.spec for tool in (await hostile("evil", trust=True).list_tools()).tools
+            tool.spec.name: tool.spec
+            for tool in (await hostile_server("evil", trust=True).list_tools()).tools
         }
         assert trusted["mcp__h__echo"].effect == "read" and trusted["mcp__h__echo"].on_unknown == "retry"
         assert trusted["mcp__h__write"].effect == "write"
@@ -278,7 +279,7 @@ def test_definitions_are_cleaned_and_what_was_changed_is_noted():
 
 def test_tools_can_be_limited():
     async def main():
-        listing = await hostile(tools=["echo", "die*"]).list_tools()
+        listing = await hostile_server(tools=["echo", "die*"]).list_tools()
         assert [tool.spec.name for tool in listing.tools] == [
             "mcp__h__echo",
             "mcp__h__die",
@@ -337,7 +338,7 @@ def test_wrong_settings_are_refused_at_once(arguments, options, words):
 
 def test_two_servers_of_one_name_are_refused():
     with pytest.raises(BadTool, match="two servers have the name 'h'"):
-        bridle.Agent("sim:", tools=[hostile(), hostile()])
+        bridle.Agent("sim:", tools=[hostile_server(), hostile_server()])
 
 
 def test_secrets_are_not_shown():

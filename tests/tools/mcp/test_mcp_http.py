@@ -41,7 +41,7 @@ class HttpServer:
 
 
 @contextlib.contextmanager
-def serving(kind):
+def start_server(kind):
     started = HttpServer(kind)
     try:
         yield started
@@ -67,7 +67,7 @@ def test_a_server_at_an_address_asks_a_person_during_a_call(kind):
         await source.close()
         return [each.text for message in result.messages for each in message.results]
 
-    with serving(kind) as made:
+    with start_server(kind) as made:
         assert asyncio.run(main(made)) == ["Shopping: bread"]
 
 
@@ -83,7 +83,7 @@ def test_a_server_at_an_address_is_listed_and_called(kind):
         settings = [repr(record) for record in await agent.store.read("s")][:2]
         assert "abcdefgh" not in "".join(settings) and str(made.port) not in "".join(settings)
 
-    with serving(kind) as made:
+    with start_server(kind) as made:
         asyncio.run(main(made))
 
 
@@ -99,7 +99,7 @@ def test_a_long_answer_arrives_and_one_above_the_limit_is_named(kind, monkeypatc
         with pytest.raises(OutcomeUnknown, match=r"SSE stream failed: |more than 500,000 bytes"):
             await source.call("mcp__w__long", {"size": 3_000_000}, CONTEXT)
 
-    with serving(kind) as made:
+    with start_server(kind) as made:
         asyncio.run(main(made))
 
 
@@ -121,7 +121,7 @@ def test_a_server_that_dies_in_a_call_leaves_it_in_doubt_and_comes_back(kind):
                 break
         assert (await source.call("mcp__w__add", {"a": 1, "b": 1}, CONTEXT))[0].text.startswith("2")
 
-    with serving(kind) as made:
+    with start_server(kind) as made:
         asyncio.run(main(made))
 
 
@@ -133,7 +133,7 @@ def test_a_server_that_was_restarted_between_calls_is_not_noticed():
         made.start()
         assert (await source.call("mcp__w__add", {"a": 1, "b": 1}, CONTEXT))[0].text.startswith("2")
 
-    with serving("http") as made:
+    with start_server("http") as made:
         asyncio.run(main(made))
 
 
@@ -147,7 +147,7 @@ def test_addresses_that_cannot_be_used_say_why():
         gone = server(made.url, connect_timeout=5)
         assert "ConnectError" in (await gone.list_tools()).error
 
-    with serving("http") as made:
+    with start_server("http") as made:
         asyncio.run(main(made))
 
 
@@ -158,5 +158,5 @@ def test_a_response_without_end_is_not_read_to_its_end(monkeypatch):
         endless = server(f"http://127.0.0.1:{made.port}/endless", connect_timeout=5)
         assert "a response of more than 1,000,000 bytes" in (await endless.list_tools()).error
 
-    with serving("http") as made:
+    with start_server("http") as made:
         asyncio.run(main(made))

@@ -12,7 +12,7 @@ from bridle.mcp import OAuth, server
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
 from bridle.values.errors import MisuseError
-from tests.tools.mcp.protected_server import Browser, protected, read_secrets
+from tests.tools.mcp.protected_server import Browser, read_secrets, start_protected_server
 
 
 def call_secret(url, auth, store=None):
@@ -33,7 +33,7 @@ def call_secret(url, auth, store=None):
 def test_a_person_signs_in_once_and_the_tokens_are_kept_in_a_private_file(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     tokens, store, browser = tmp_path / "deep" / "tokens.json", tmp_path / "log.db", Browser()
-    with protected() as url:
+    with start_protected_server() as url:
         text, error = call_secret(url, OAuth(tokens=tokens, open_url=browser.open), store)
         assert (text, error) == ("the treasure", "")
         assert browser.pages == ["You are signed in. You can close this page."]
@@ -58,7 +58,7 @@ def test_tokens_go_to_a_storage_of_the_user():
             self.texts[server] = text
 
     storage = Storage()
-    with protected() as url:
+    with start_protected_server() as url:
         assert call_secret(url, OAuth(tokens=storage, open_url=Browser().open))[0] == "the treasure"
     (record,) = map(json.loads, storage.texts.values())
     assert record["tokens"]["access_token"].startswith("access-") and record["client"]["client_id"]
@@ -66,28 +66,28 @@ def test_tokens_go_to_a_storage_of_the_user():
 
 def test_an_expired_token_is_refreshed_without_a_person(tmp_path):
     tokens, browser = tmp_path / "tokens.json", Browser()
-    with protected("short") as url:
+    with start_protected_server("short") as url:
         assert call_secret(url, OAuth(tokens=tokens, open_url=browser.open))[0] == "the treasure"
         assert call_secret(url, OAuth(tokens=tokens, open_url=browser.open))[0] == "the treasure"
     assert len(browser.visits) <= 2
 
 
 def test_a_refused_sign_in_and_one_that_never_comes_are_errors_in_time(tmp_path):
-    with protected("refuse") as url:
+    with start_protected_server("refuse") as url:
         _, error = call_secret(url, OAuth(tokens=tmp_path / "a.json", open_url=Browser().open))
         assert "access_denied" in error
 
     async def look_away(url):
         pass
 
-    with protected() as url:
+    with start_protected_server() as url:
         _, error = call_secret(url, OAuth(tokens=tmp_path / "b.json", open_url=look_away, timeout=0.5))
         assert "no sign-in within 0.5 seconds" in error
 
 
 def test_a_token_in_a_bad_answer_reaches_neither_the_error_nor_the_log(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    with protected("leak") as url:
+    with start_protected_server("leak") as url:
         _, error = call_secret(url, OAuth(tokens=tmp_path / "a.json", open_url=Browser().open))
     assert "the sign-in failed (OAuthTokenError)" in error
     assert "leaked" not in error and "leaked" not in caplog.text
@@ -97,7 +97,7 @@ def test_a_token_file_that_others_can_read_is_refused(tmp_path):
     tokens = tmp_path / "tokens.json"
     tokens.write_text("{}")
     tokens.chmod(0o644)
-    with protected() as url:
+    with start_protected_server() as url:
         _, error = call_secret(url, OAuth(tokens=tokens, open_url=Browser().open))
     assert "other users can access" in error
 

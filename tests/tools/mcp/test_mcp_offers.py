@@ -11,12 +11,12 @@ from bridle.mcp import server
 from bridle.stores.memory import MemoryStore
 from bridle.tools.mcp.definitions import TOOLS_MAX
 from bridle.values.events import ToolsChanged
-from tests.tools.mcp.mcp_servers import hostile
+from tests.tools.mcp.mcp_servers import hostile_server
 
 
 def list_offers(*modes, **options):
     async def main():
-        source = hostile(*modes, **options)
+        source = hostile_server(*modes, **options)
         try:
             return await source.list_tools()
         finally:
@@ -60,7 +60,7 @@ def test_a_server_that_hangs_delays_the_first_run_by_the_wait_only():
 
     async def main():
         source = server(f"http://127.0.0.1:{port}/mcp", name="slow", connect_timeout=300, wait=0.2)
-        agent = Agent("sim:", tools=[source, hostile()], store=store)
+        agent = Agent("sim:", tools=[source, hostile_server()], store=store)
         began = time.monotonic()
         result = await agent.run("!say hello", "s")
         took = time.monotonic() - began
@@ -83,7 +83,7 @@ def test_a_server_that_hangs_delays_the_first_run_by_the_wait_only():
 
 def test_the_tools_of_a_slow_server_join_when_they_are_there():
     async def main():
-        source = hostile(wait=0.000_001)
+        source = hostile_server(wait=0.000_001)
         first = await source.list_tools()
         async with asyncio.timeout(120):
             while (later := await source.refresh()).error:

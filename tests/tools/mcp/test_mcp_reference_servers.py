@@ -291,7 +291,7 @@ def test_a_server_over_http_is_listed_and_called_by_the_library_and_the_command(
         kind = "sse" if transport == "sse" else "http"
 
         async def main():
-            source = server(url, name="everything", transport=kind)
+            source = server(url, name="everything", transport=kind)  # type: ignore[arg-type]
             listing = await source.list_tools()
             assert listing.error == "" and len(listing.tools) >= 10
 

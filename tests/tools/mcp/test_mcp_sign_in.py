@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from typing import Any
 
 import httpx2
 import pytest
@@ -14,7 +15,7 @@ from bridle.testing.scripted_model import call_reply
 from bridle.tools.mcp.server_settings import SignInFailed
 from bridle.tools.mcp.sign_in_hosts import SignInHosts
 from bridle.values.errors import MisuseError
-from tests.tools.mcp.protected_server import Browser, control, protected, read_secrets
+from tests.tools.mcp.protected_server import Browser, control, read_secrets, start_protected_server
 
 
 async def call(source):
@@ -52,7 +53,7 @@ class Storage:
 @pytest.mark.parametrize("kind", ["file", "storage"])
 def test_a_token_is_sent_only_to_the_server_that_it_is_kept_for(tmp_path, kind):
     shared = tmp_path / "tokens.json" if kind == "file" else Storage()
-    with protected() as one, protected() as other:
+    with start_protected_server() as one, start_protected_server() as other:
         for url in (one, other, one, other):
             browser = Browser()
             assert use(url, OAuth(tokens=shared, open_url=browser.open)) == "the treasure"
@@ -67,7 +68,7 @@ def test_a_storage_that_mixes_servers_up_is_noticed(tmp_path):
             return next(iter(self.texts.values()), None)
 
     storage = Mixed()
-    with protected() as one, protected() as other:
+    with start_protected_server() as one, start_protected_server() as other:
         use(one, OAuth(tokens=storage, open_url=Browser().open))
 
         async def main():
@@ -78,10 +79,10 @@ def test_a_storage_that_mixes_servers_up_is_noticed(tmp_path):
 
 
 def test_a_file_that_names_no_server_is_refused(tmp_path):
-    tokens = tmp_path / "tokens.json"
+    tokens: Any = tmp_path / "tokens.json"
     tokens.write_text('{"tokens": {"access_token": "access-of-somebody"}}')
     tokens.chmod(0o600)
-    with protected() as url:
+    with start_protected_server() as url:
 
         async def main():
             return await server(url, name="p", auth=OAuth(tokens=tokens)).list_tools()
@@ -89,13 +90,13 @@ def test_a_file_that_names_no_server_is_refused(tmp_path):
         assert "it is no list of servers" in asyncio.run(main()).error
         assert not control(url, "seen")
     with pytest.raises(MisuseError, match="must be a path"):
-        OAuth(tokens=object())
+        OAuth(tokens=object())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("is_said", [True, False], ids=["expiry said", "expiry not said"])
 def test_a_token_that_ended_is_renewed_after_a_restart(tmp_path, is_said):
     tokens, browser = tmp_path / "tokens.json", Browser()
-    with protected() as url:
+    with start_protected_server() as url:
         assert use(url, OAuth(tokens=tokens, open_url=browser.open)) == "the treasure"
         first = read_secrets(tokens)
         kept = json.loads(tokens.read_text())
@@ -128,7 +129,7 @@ def run_with_revoked_tokens(url, oauth, *steps):
 
 def test_a_person_signs_in_in_the_middle_of_a_call(tmp_path):
     browser = Browser()
-    with protected() as url:
+    with start_protected_server() as url:
         oauth = OAuth(tokens=tmp_path / "tokens.json", open_url=browser.open)
         results = run_with_revoked_tokens(url, oauth, ["revoke_all"], [], ["revoke_access"])
     assert [(each.outcome, each.text) for each in results] == [("ok", "the treasure")] * 3
@@ -137,7 +138,7 @@ def test_a_person_signs_in_in_the_middle_of_a_call(tmp_path):
 
 def test_a_call_whose_sign_in_fails_was_not_run_and_the_connection_lives(tmp_path):
     browser = Browser()
-    with protected() as url:
+    with start_protected_server() as url:
         oauth = OAuth(tokens=tmp_path / "tokens.json", open_url=browser.open)
         results = run_with_revoked_tokens(url, oauth, ["revoke_all", "refuse"], ["accept"])
     assert [each.outcome for each in results] == ["error", "ok"]
@@ -156,7 +157,7 @@ def test_a_callback_with_another_state_changes_nothing(tmp_path):
                 answers.append((await client.get(f"{callback}{query}")).status_code)
         await browser.open(url)
 
-    with protected() as url:
+    with start_protected_server() as url:
         assert use(url, OAuth(tokens=tmp_path / "t.json", open_url=open_url)) == "the treasure"
     assert answers == [400] * 7 and browser.pages == ["You are signed in. You can close this page."]
 
@@ -183,14 +184,14 @@ def test_sign_ins_at_the_same_time_do_not_disturb_one_another(tmp_path, port):
             await source.close()
         return [each.error for each in found]
 
-    with protected() as one, protected() as two, protected() as three:
+    with start_protected_server() as one, start_protected_server() as two, start_protected_server() as three:
         assert asyncio.run(main((one, two, three))) == ["", "", ""]
     assert len(json.loads(shared.read_text())["servers"]) == 3
 
 
 def test_a_registered_port_that_is_in_use_is_replaced(tmp_path):
     tokens, browser = tmp_path / "tokens.json", Browser()
-    with protected() as url:
+    with start_protected_server() as url:
         use(url, OAuth(tokens=tokens, open_url=browser.open))
         record = json.loads(json.loads(tokens.read_text())["servers"][url])
         port = httpx2.URL(record["client"]["redirect_uris"][0]).port
@@ -275,7 +276,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_used(monkeypatch):
 
 
 def test_discovery_that_leads_elsewhere_is_refused(tmp_path):
-    with protected("lead") as url:
+    with start_protected_server("lead") as url:
 
         async def main():
             oauth = OAuth(tokens=tmp_path / "t.json", open_url=Browser().open)

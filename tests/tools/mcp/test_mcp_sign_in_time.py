@@ -8,7 +8,7 @@ from bridle import Agent, Budget, tool
 from bridle.mcp import OAuth, server
 from bridle.testing import scripted
 from bridle.testing.scripted_model import call_reply
-from tests.tools.mcp.protected_server import Browser, control, protected
+from tests.tools.mcp.protected_server import Browser, control, start_protected_server
 
 CALL_SECONDS, PERSON_SECONDS = 1.0, 1.6
 
@@ -62,7 +62,7 @@ SECRET = call_reply(("mcp__p__secret", {}))
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
 def test_a_sign_in_may_take_longer_than_the_call(tmp_path, transport):
-    with protected("sse" if transport == "sse" else "") as url:
+    with start_protected_server("sse" if transport == "sse" else "") as url:
 
         async def main():
             case = Case(url, tmp_path, transport=transport)
@@ -77,7 +77,7 @@ def test_calls_beside_the_one_that_signs_in_wait_for_the_person_too(tmp_path):
         ("mcp__p__read_resource", {"uri": "text://secret"}),
         ("mcp__p__secret", {}),
     )
-    with protected() as url:
+    with start_protected_server() as url:
 
         async def main():
             case = Case(url, tmp_path)
@@ -87,7 +87,7 @@ def test_calls_beside_the_one_that_signs_in_wait_for_the_person_too(tmp_path):
 
 
 def test_a_person_signs_in_while_a_call_opens_the_connection_again(tmp_path):
-    with protected() as url:
+    with start_protected_server() as url:
 
         async def main():
             case = Case(url, tmp_path)
@@ -121,17 +121,17 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 def test_a_call_that_was_not_sent_was_not_run(tmp_path, end):
     options, case, reason = ENDS[end]
-    with protected() as url:
+    with start_protected_server() as url:
 
         async def main():
-            return await Case(url, tmp_path, **case).run(SECRET, **options)
+            return await Case(url, tmp_path, **case).run(SECRET, **options)  # type: ignore[arg-type]
 
         ((outcome, text),) = asyncio.run(main())
     assert outcome == "error" and reason in text and "was not run" in text
 
 
 def test_a_connection_that_is_closed_during_a_sign_in_did_not_run_the_call(tmp_path):
-    with protected() as url:
+    with start_protected_server() as url:
 
         async def main():
             case = Case(url, tmp_path, later="stays away")
@@ -147,7 +147,7 @@ def test_a_connection_that_is_closed_during_a_sign_in_did_not_run_the_call(tmp_p
 @pytest.mark.parametrize("transport", ["http", "sse"])
 @pytest.mark.parametrize("steps", [(), ("revoke_all",)], ids=["signed in", "after a sign-in"])
 def test_a_call_that_was_sent_is_cut_at_its_timeout(tmp_path, transport, steps):
-    with protected("sse" if transport == "sse" else "") as url:
+    with start_protected_server("sse" if transport == "sse" else "") as url:
 
         async def main():
             return await Case(url, tmp_path, transport=transport).run(
@@ -164,7 +164,7 @@ def test_a_run_that_is_cancelled_during_a_sign_in_ends_at_once(tmp_path, transpo
 
     With SSE all calls share one sender, so that the page stays open for the next call; else there is a new page.
     """
-    with protected("sse" if transport == "sse" else "") as url:
+    with start_protected_server("sse" if transport == "sse" else "") as url:
 
         async def main():
             case = Case(url, tmp_path, later="stays away", transport=transport, sign_in_seconds=3_600.0)

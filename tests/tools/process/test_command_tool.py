@@ -32,7 +32,7 @@ def result_of(made, **options):
     return ended, ended.messages[2].results[0]
 
 
-def test_arguments_are_words_whatever_is_in_them():
+def test_arguments_of_any_text_are_single_words():
     made = CommandTool("show", "Show.", [*SHOW, "--", "{text}", "-m={text}"])
     for text in ("a b", "$(id)", "; rm -rf /", "'\"", "{text}", "-x", "\n", ""):
         assert run(made, text=text) == f"{['--', text, f'-m={text}']}\n"

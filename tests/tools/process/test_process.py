@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ SERVICES = (
 DEAF = f"trap '' TERM; {FAMILY}; {FAMILY}"
 
 
-def alive(pid):
+def is_alive(pid):
     try:
         return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
     except OSError:
@@ -46,7 +47,7 @@ def wait_until(true):
         time.sleep(POLL_SECONDS)
 
 
-async def until(true):
+async def wait_until_true(true):
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not true():
             await asyncio.sleep(POLL_SECONDS)
@@ -101,7 +102,7 @@ def test_a_large_input_and_a_large_output_do_not_wait_for_each_other():
 
 def test_of_the_environment_only_what_is_named_is_seen(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "secret")
-    seen = asyncio.run(run_process(["env"], env={"MINE": "1"})).stdout
+    seen: Any = asyncio.run(run_process(["env"], env={"MINE": "1"})).stdout
     assert "secret" not in seen
     assert "MINE=1" in seen
     assert "PATH=" in seen
@@ -140,12 +141,12 @@ def test_when_its_time_is_up_the_whole_family_goes(tmp_path, script, number):
             family(tmp_path / "pids", f"echo begun; {script}"),
             stdin=None, cwd=None, environment=os.environ, output_bytes_max=100, grace=grace,
         )  # fmt: skip
-        await until(lambda: pids_in(tmp_path / "pids"))
+        await wait_until_true(lambda: pids_in(tmp_path / "pids"))
         return await program.wait_for_end(0)
 
     ended = asyncio.run(main())
     assert (ended.timed_out, ended.exit_code, ended.stdout) == (True, -number, "begun\n")
-    assert [pid for pid in pids_in(tmp_path / "pids") if alive(pid)] == []
+    assert [pid for pid in pids_in(tmp_path / "pids") if is_alive(pid)] == []
     assert zombies() == []
 
 
@@ -155,7 +156,7 @@ def test_when_it_is_cancelled_the_whole_family_goes(tmp_path, script, times):
     async def main():
         grace = 0.05 if times == 1 else PATIENCE_SECONDS  # cancelled again, it does not get its grace
         running = asyncio.create_task(run_process(family(tmp_path / "pids", script), grace=grace))
-        await until(lambda: pids_in(tmp_path / "pids"))
+        await wait_until_true(lambda: pids_in(tmp_path / "pids"))
         for _ in range(times):
             running.cancel()
             await asyncio.sleep(0)
@@ -164,7 +165,7 @@ def test_when_it_is_cancelled_the_whole_family_goes(tmp_path, script, times):
             await running
 
     asyncio.run(main())
-    wait_until(lambda: not any(alive(pid) for pid in pids_in(tmp_path / "pids")))
+    wait_until(lambda: not any(is_alive(pid) for pid in pids_in(tmp_path / "pids")))
     wait_until(lambda: zombies() == [])
 
 
@@ -174,7 +175,7 @@ def test_a_cancelled_program_is_asked_before_it_is_killed(tmp_path):
 
     async def main():
         running = asyncio.create_task(run_process(family(tmp_path / "pids", script), grace=PATIENCE_SECONDS))
-        await until(lambda: pids_in(tmp_path / "pids"))
+        await wait_until_true(lambda: pids_in(tmp_path / "pids"))
         running.cancel()
         await asyncio.wait((running,))
 
@@ -186,7 +187,7 @@ def test_what_a_program_leaves_behind_goes_with_it(tmp_path):
     script = "sleep 1000 & echo $! >&3; echo words"
     ended = asyncio.run(run_process(family(tmp_path / "pids", script)))
     assert (ended.exit_code, ended.stdout) == (0, "words\n")
-    assert not any(alive(pid) for pid in pids_in(tmp_path / "pids", 1))
+    assert not any(is_alive(pid) for pid in pids_in(tmp_path / "pids", 1))
 
 
 def test_a_service_outlives_a_command_that_exits_by_itself(tmp_path):
@@ -195,7 +196,7 @@ def test_a_service_outlives_a_command_that_exits_by_itself(tmp_path):
     script = f"{service} while [ ! -s {tmp_path / 'pids'} ]; do :; done"
     ended = asyncio.run(run_process(family(tmp_path / "pids", script)))
     (service,) = pids_in(tmp_path / "pids", 1)
-    assert ended.ok and alive(service)
+    assert ended.ok and is_alive(service)
     os.kill(service, signal.SIGKILL)
 
 
@@ -205,12 +206,12 @@ def test_programs_of_a_harness_in_a_program_go_too(tmp_path):
 
     async def main():
         running = asyncio.create_task(run_process(inner, grace=0.05))
-        await until(lambda: pids_in(tmp_path / "pids"))
+        await wait_until_true(lambda: pids_in(tmp_path / "pids"))
         running.cancel()
         await asyncio.wait((running,))
 
     asyncio.run(main())
-    wait_until(lambda: not any(alive(pid) for pid in pids_in(tmp_path / "pids")))
+    wait_until(lambda: not any(is_alive(pid) for pid in pids_in(tmp_path / "pids")))
 
 
 def test_jobs_in_groups_of_their_own_go_too(tmp_path):
@@ -224,12 +225,12 @@ def test_jobs_in_groups_of_their_own_go_too(tmp_path):
 
     async def main():
         running = asyncio.create_task(run_process([sys.executable, "-c", script], grace=0.05))
-        await until(lambda: pids_in(tmp_path / "pids", 1))
+        await wait_until_true(lambda: pids_in(tmp_path / "pids", 1))
         running.cancel()
         await asyncio.wait((running,))
 
     asyncio.run(main())
-    assert not any(alive(pid) for pid in pids_in(tmp_path / "pids", 1))
+    assert not any(is_alive(pid) for pid in pids_in(tmp_path / "pids", 1))
 
 
 def test_two_hundred_ends_leave_no_file_open_and_no_zombie():
@@ -338,12 +339,12 @@ def test_ctrl_c_and_the_end_of_the_interpreter_end_the_family(tmp_path, how, scr
         stdin=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     wait_until(lambda: pids_in(tmp_path / "pids") or child.poll() is not None)
-    assert all(alive(pid) for pid in pids_in(tmp_path / "pids"))
+    assert all(is_alive(pid) for pid in pids_in(tmp_path / "pids"))
     if how != "exit":
         child.send_signal(signal.SIGINT)
     _, error = child.communicate(timeout=PATIENCE_SECONDS)
     assert child.returncode == (0 if how == "exit" else -signal.SIGINT), error.decode()
-    assert [pid for pid in pids_in(tmp_path / "pids") if alive(pid)] == []
+    assert [pid for pid in pids_in(tmp_path / "pids") if is_alive(pid)] == []
 
 
 @pytest.mark.parametrize("script", [DEAF, SERVICES], ids=["deaf", "services"])
@@ -354,19 +355,19 @@ def test_when_we_are_killed_the_family_goes_too(tmp_path, number, script):
         assert child.stdout.readline() == "running\n"
         child.send_signal(number)
         assert child.wait(PATIENCE_SECONDS) == -number
-    wait_until(lambda: not any(alive(pid) for pid in pids_in(tmp_path / "pids")))
+    wait_until(lambda: not any(is_alive(pid) for pid in pids_in(tmp_path / "pids")))
 
 
 def test_a_guard_that_was_killed_is_replaced(tmp_path):
     async def main():
         running = asyncio.create_task(run_process(family(tmp_path / "pids")))
-        await until(lambda: pids_in(tmp_path / "pids"))
+        await wait_until_true(lambda: pids_in(tmp_path / "pids"))
         guard = _get_guard()
         os.kill(guard._shell.pid, signal.SIGKILL)
-        await until(lambda: not alive(guard._shell.pid))
+        await wait_until_true(lambda: not is_alive(guard._shell.pid))
         assert (await run_process(["true"])).ok
-        assert alive(guard._shell.pid)
-        assert alive(pids_in(tmp_path / "pids")[0])
+        assert is_alive(guard._shell.pid)
+        assert is_alive(pids_in(tmp_path / "pids")[0])
         running.cancel()
         await asyncio.wait((running,))
 
@@ -385,11 +386,11 @@ def test_a_tool_of_ones_own_may_run_programs(tmp_path):
             scripted(call_reply(("stay", {})), "x"), tools=[stay], budget=Budget(seconds=PATIENCE_SECONDS)
         )
         running = asyncio.create_task(agent.run("?", session="s"))
-        await until(lambda: pids_in(tmp_path / "pids"))
+        await wait_until_true(lambda: pids_in(tmp_path / "pids"))
         running.cancel()
         await asyncio.wait((running,))
         return await agent.store.read("s")
 
     records = asyncio.run(main())
     assert records[-1].event.stop == "cancelled"
-    assert not any(alive(pid) for pid in pids_in(tmp_path / "pids"))
+    assert not any(is_alive(pid) for pid in pids_in(tmp_path / "pids"))

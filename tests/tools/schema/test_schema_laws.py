@@ -61,14 +61,15 @@ NAMES = st.text("abcdefgh_", min_size=1, max_size=4).filter(
 
 def made_of(kinds):
     return st.one_of(
-        kinds.map(lambda kind: Kind(list[kind.type], st.lists(kind.values, max_size=3))),
+        kinds.map(lambda kind: Kind(list[kind.type], st.lists(kind.values, max_size=3))),  # type: ignore[name-defined]
         kinds.map(
-            lambda kind: Kind(dict[str, kind.type], st.dictionaries(st.text(), kind.values, max_size=3))
+            lambda kind: Kind(dict[str, kind.type], st.dictionaries(st.text(), kind.values, max_size=3))  # type: ignore[name-defined]
         ),
         kinds.map(lambda kind: Kind(typing.Optional[kind.type], kind.values | st.none())),  # noqa: UP045
         st.lists(kinds, min_size=1, max_size=3).map(
             lambda several: Kind(
-                tuple[*(kind.type for kind in several)], st.tuples(*(kind.values for kind in several))
+                tuple[*(kind.type for kind in several)],  # type: ignore[misc]
+                st.tuples(*(kind.values for kind in several)),
             )
         ),
         st.dictionaries(NAMES, kinds, min_size=1, max_size=3).map(dataclass_of),

@@ -233,7 +233,7 @@ def test_loading(annotation, given, expected):
     loaded = load(given)
     assert loaded == expected
     assert type(loaded) is type(expected)
-    assert accepts(schema, given)
+    assert is_accepted(schema, given)
 
 
 @pytest.mark.parametrize(("annotation", "given"), [
@@ -253,12 +253,12 @@ def test_loading(annotation, given, expected):
 ])  # fmt: skip
 def test_nothing_is_coerced_neither_by_the_schema_nor_by_the_loader(annotation, given):
     schema, load = read(annotation)
-    assert not accepts(schema, given)
+    assert not is_accepted(schema, given)
     with pytest.raises(JsonMismatch):
         load(given)
 
 
-def accepts(schema, given):
+def is_accepted(schema, given):
     wrapped = {
         "type": "object",
         "properties": {"it": {k: v for k, v in schema.items() if k != "$defs"}},

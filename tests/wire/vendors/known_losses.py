@@ -20,7 +20,7 @@ def members_taken(kind):
     return taken
 
 
-def differing(said, sent):
+def find_differing(said, sent):
     return {name for name in {*said, *sent} if said.get(name) != sent.get(name)}
 
 
@@ -57,20 +57,20 @@ def is_unsigned_thought(said, sent, reply):
 def is_unproven(said, sent, reply):
     """Reasoning without its encrypted content is refused where nothing is stored, and ids that depend on it go too."""
     unproven = any(each.get("type") == "reasoning" and "encrypted_content" not in each for each in reply)
-    return unproven and (sent is None or differing(said, sent) <= {"id", "created_by"})
+    return unproven and (sent is None or find_differing(said, sent) <= {"id", "created_by"})
 
 
 def is_only_said(said, sent, reply):
     """Members that are in the reply's types and not in the request's."""
     return sent is not None and all(
         name not in sent and (name == "created_by" or name not in members_taken(said.get("type")))
-        for name in differing(said, sent)
+        for name in find_differing(said, sent)
     )
 
 
 def is_status_of_reasoning(said, sent, reply):
     """The status of a reasoning item is refused when it is sent back."""
-    return sent is not None and said.get("type") == "reasoning" and differing(said, sent) == {"status"}
+    return sent is not None and said.get("type") == "reasoning" and find_differing(said, sent) == {"status"}
 
 
 def is_empty(said, sent, reply):
@@ -85,14 +85,14 @@ def is_chat(said, sent, reply):
     allowed = {"annotations", "reasoning_content"}
     if "audio" in said and sent.get("audio") == {"id": said["audio"]["id"]}:
         allowed.add("audio")
-    return differing(said, sent) <= allowed
+    return find_differing(said, sent) <= allowed
 
 
 def is_unsigned(said, sent, reply):
     """A call without a signature gets the words that stand for one; neighbouring words are one text."""
     if sent is None or set(said) == {"text"}:
         return sent is not None and said.get("text", "") in sent.get("text", "")
-    return "functionCall" in said and differing(said, sent) == {"thoughtSignature"}
+    return "functionCall" in said and find_differing(said, sent) == {"thoughtSignature"}
 
 
 REASONS = {
@@ -110,7 +110,7 @@ REASONS = {
 }
 
 
-def nearest(said, sent):
+def find_nearest(said, sent):
     """What of the next request was probably meant to be this."""
     alike = [each for each in sent if each.get("type") == said.get("type") and set(each) & set(said)]
-    return min(alike, key=lambda each: len(differing(said, each)), default=None)
+    return min(alike, key=lambda each: len(find_differing(said, each)), default=None)

@@ -7,7 +7,7 @@ The fields are the members of the request bodies in `vendor_shapes.json`, which 
 import re
 from pathlib import Path
 
-from tests.wire.vendors.vendor_shapes import loaded
+from tests.wire.vendors.vendor_shapes import load_shapes
 
 PROVIDERS = Path(__file__).parents[3] / "src" / "bridle" / "providers"
 SOURCES = {
@@ -30,7 +30,7 @@ WIDTH = 116
 
 def list_fields(folder):
     """The members of a folder's request bodies, sorted."""
-    shapes, found = loaded(), set()
+    shapes, found = load_shapes(), set()
     left = [shapes["roots"][root] for root in SOURCES[folder][1]]
     while left:
         node = left.pop()
@@ -51,7 +51,7 @@ def render(folder):
             lines.append(line)
             line = " "
         line += f' "{name}",'
-    version = loaded()["versions"][package]
+    version = load_shapes()["versions"][package]
     return HEAD.format(package=package, version=version, lines="\n".join([*lines, line]))
 
 

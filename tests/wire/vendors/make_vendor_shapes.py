@@ -22,6 +22,7 @@ import textwrap
 import types
 import typing
 from pathlib import Path
+from typing import Any
 
 import typing_extensions
 
@@ -109,7 +110,7 @@ class Python:
         return found if self.nulls else without_null(found)
 
     def written(self, kind):
-        if noted(kind, "format") == "base64":
+        if read_notes(kind, "format") == "base64":
             return "b64"
         kind = plain_type(kind)
         if kind in PLAIN:
@@ -150,13 +151,13 @@ class Python:
         if new:
             required, optional = {}, {}
             for member, hint in typing_extensions.get_type_hints(kind, include_extras=True).items():
-                alias = noted(hint, "alias") or member
+                alias = read_notes(hint, "alias") or member
                 if alias not in self.in_headers:
                     place = required if is_required(kind, member, hint) else optional
                     place[alias] = self.node(hint)
             more = getattr(kind, "__extra_items__", None)
             open_to = "any" if more is object else None
-            self.table.put(name, present(required), present(optional), open_to)
+            self.table.put(name, drop_none(required), drop_none(optional), open_to)
         return f"#{name}"
 
     def model(self, kind):
@@ -166,7 +167,7 @@ class Python:
             for member, field in kind.model_fields.items():
                 place = required if field.is_required() else optional
                 place[field.alias or member] = self.node(field.annotation)
-            self.table.put(name, present(required), present(optional))
+            self.table.put(name, drop_none(required), drop_none(optional))
         return f"#{name}"
 
 
@@ -189,7 +190,7 @@ def list_header_members(method):
     return frozenset(names & inspect.signature(method).parameters.keys())
 
 
-def present(members):
+def drop_none(members):
     return {name: node for name, node in sorted(members.items()) if node is not None}
 
 
@@ -214,7 +215,7 @@ def is_required(kind, member, hint):
     return member in kind.__required_keys__
 
 
-def noted(hint, what):
+def read_notes(hint, what):
     """What a member's annotation says about how it is written."""
     while typing.get_origin(hint) in (typing_extensions.Required, typing_extensions.NotRequired):
         hint = typing.get_args(hint)[0]
@@ -244,7 +245,7 @@ class Genai:
     def put(self, key, title, members):
         name, new = self.table.name(key, "g", title)
         if new:
-            self.table.put(name, {}, present(members))
+            self.table.put(name, {}, drop_none(members))
         return f"#{name}"
 
     def members(self, converter, model):
@@ -254,8 +255,8 @@ class Genai:
         for branch in self.converters[converter].body:
             if not isinstance(branch, ast.If) or not isinstance(branch.body[0], ast.Expr):
                 continue
-            written = branch.body[0].value
-            member = branch.test.left.args[1].elts[0].value
+            written: Any = branch.body[0].value
+            member = branch.test.left.args[1].elts[0].value  # type: ignore[attr-defined]
             annotation = fields.model_fields[member].annotation
             if written.func.id != "setv":
                 self.node(written.func.id, annotation)
@@ -291,7 +292,7 @@ class Genai:
             name, _ = self.table.name(key, "g", model)
             members = self.members(converter, model)
             self.parents[converter] = members["parent_object"]
-            self.table.put(name, {}, present(members["to_object"]))
+            self.table.put(name, {}, drop_none(members["to_object"]))
         return f"#{self.table.names[key]}"
 
 

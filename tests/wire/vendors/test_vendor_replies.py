@@ -11,13 +11,13 @@ from collections import Counter
 import pytest
 
 from bridle.values.errors import ProviderError
-from tests.wire.vendors.known_losses import REASONS, STREAMS, differing, is_only_said, nearest
+from tests.wire.vendors.known_losses import REASONS, STREAMS, find_differing, find_nearest, is_only_said
 from tests.wire.vendors.vendor_replies import (
     BETAS,
     ROOTS,
-    bare,
-    decoded,
-    drawn,
+    decode_reply,
+    draw_reply,
+    drop_empty_members,
     echoed_in,
     events,
     said_in,
@@ -28,15 +28,15 @@ from tests.wire.vendors.vendor_types import type_violations
 REPLIES = int(os.environ.get("BRIDLE_REPLIES", "60"))
 
 
-def losses(family, body):
+def find_losses(family, body):
     """What of a reply does not go back as it came, and for no reason that is known."""
-    request, reply = decoded(family, json.dumps(body).encode(), "application/json")
+    request, reply = decode_reply(family, json.dumps(body).encode(), "application/json")
     _, following = sent_back(request, reply)
-    said = [bare(each) for each in said_in(family, body)]
-    sent = [bare(each) for each in echoed_in(family, following)]
+    said = [drop_empty_members(each) for each in said_in(family, body)]
+    sent = [drop_empty_members(each) for each in echoed_in(family, following)]
     for each in said:
         if each and each not in sent:
-            close = nearest(each, sent)
+            close = find_nearest(each, sent)
             if not any(reason(each, close, said) for reason in REASONS[family]):
                 yield each, close
 
@@ -45,9 +45,9 @@ def losses(family, body):
 def test_replies_by_the_types_go_back_as_they_came(family, root):
     ends = Counter()
     for seed in range(REPLIES):
-        body = drawn(family, random.Random(f"{root} {seed}"), root)
+        body = draw_reply(family, random.Random(f"{root} {seed}"), root)
         try:
-            lost = list(losses(family, body))
+            lost = list(find_losses(family, body))
         except ProviderError as error:
             ends[error.failure.kind] += 1
             continue
@@ -65,8 +65,8 @@ def test_output_only_members_inside_an_output_do_not_go_back():
         "max_output_length": 9,
         "output": [piece],
     }
-    body = {**drawn("openai_responses", random.Random(1)), "output": [{**ran, "status": "completed"}]}
-    request, reply = decoded("openai_responses", json.dumps(body).encode(), "application/json")
+    body = {**draw_reply("openai_responses", random.Random(1)), "output": [{**ran, "status": "completed"}]}
+    request, reply = decode_reply("openai_responses", json.dumps(body).encode(), "application/json")
     _, following = sent_back(request, reply)
     assert "created_by" not in json.dumps(following)
     assert not [
@@ -78,10 +78,10 @@ def test_a_compaction_block_without_words_or_signature_is_left_out_where_nobody_
     """Without the preview that makes such blocks, a request that carries one is refused."""
     words = {"type": "text", "text": "Rome."}
     body = {
-        **drawn("anthropic", random.Random(1)),
+        **draw_reply("anthropic", random.Random(1)),
         "content": [{"type": "compaction", "encrypted_content": "e"}, words],
     }
-    request, reply = decoded("anthropic", json.dumps(body).encode(), "application/json")
+    request, reply = decode_reply("anthropic", json.dumps(body).encode(), "application/json")
     _, following = sent_back(request, reply)
     assert following["messages"][1]["content"] == [words]
 
@@ -94,7 +94,7 @@ WORDS = [{"type": "output_text", "text": "Half of it:", "annotations": []}]
 @pytest.mark.parametrize("content", [DECLINED, [*WORDS, *DECLINED], [*DECLINED, *WORDS]])
 @pytest.mark.parametrize("others", [[], [{**CALLED, "status": "completed"}]])
 @pytest.mark.parametrize("cut", ["", "max_output_tokens", "content_filter"])
-def test_words_of_refusal_go_back_as_a_refusal_whatever_stands_beside_them(content, others, cut):
+def test_text_of_a_refusal_goes_back_as_a_refusal_beside_any_part(content, others, cut):
     """Also where the reply ends otherwise than as a refusal: in calls, or cut."""
     message = {
         "type": "message",
@@ -106,8 +106,8 @@ def test_words_of_refusal_go_back_as_a_refusal_whatever_stands_beside_them(conte
     ended = (
         {"status": "incomplete", "incomplete_details": {"reason": cut}} if cut else {"status": "completed"}
     )
-    body = {**drawn("openai_responses", random.Random(1)), **ended, "output": [message, *others]}
-    request, reply = decoded("openai_responses", json.dumps(body).encode(), "application/json")
+    body = {**draw_reply("openai_responses", random.Random(1)), **ended, "output": [message, *others]}
+    request, reply = decode_reply("openai_responses", json.dumps(body).encode(), "application/json")
     _, following = sent_back(request, reply)
     (sent,) = [item for item in following["input"] if item.get("id") == "msg_1"]
     assert sent["content"] == content
@@ -118,7 +118,7 @@ def test_stream_events_in_any_order_raise_nothing_but_provider_errors(family):
     ends = Counter()
     for seed in range(REPLIES):
         try:
-            decoded(family, events(family, random.Random(seed)), STREAMS[family])
+            decode_reply(family, events(family, random.Random(seed)), STREAMS[family])
         except ProviderError:
             ends["refused"] += 1
         else:
@@ -131,16 +131,16 @@ def test_a_member_that_is_lost_is_found(family):
     """The comparison can fail: what the next request lacks is a loss."""
     found = 0
     for seed in range(40):
-        body = drawn(family, random.Random(f"{family} {seed}"))
-        request, reply = decoded(family, json.dumps(body).encode(), "application/json")
+        body = draw_reply(family, random.Random(f"{family} {seed}"))
+        request, reply = decode_reply(family, json.dumps(body).encode(), "application/json")
         _, following = sent_back(request, reply)
-        sent = [bare(each) for each in echoed_in(family, following)]
-        said = [bare(each) for each in said_in(family, body)]
+        sent = [drop_empty_members(each) for each in echoed_in(family, following)]
+        said = [drop_empty_members(each) for each in said_in(family, body)]
         planted = [{**each, "planted": 1} for each in said if each and each in sent]
         found += len(planted)
         for each in planted:
-            close = nearest(each, sent)
-            assert close is not None and "planted" in differing(each, close)
+            close = find_nearest(each, sent)
+            assert close is not None and "planted" in find_differing(each, close)
             unknown = [reason for reason in REASONS[family] if reason is not is_only_said]
             assert not any(reason(each, close, said) for reason in unknown)
     assert found

@@ -8,6 +8,7 @@ of calls, signatures, reasoning items, items of the provider's own tools.  BRIDL
 import json
 import random
 from collections import Counter
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,8 +20,16 @@ from bridle.values.message import Reasoning, Text
 from bridle.values.result import CallReady, ReasoningDelta, ToolCallDelta
 from tests.sim.sim_families import question
 from tests.suite.campaign import scale
-from tests.wire.vendors.known_losses import REASONS, STREAMS, differing, is_thought, nearest
-from tests.wire.vendors.vendor_replies import BETAS, ROOTS, bare, decoded, echoed_in, said_in, sent_back
+from tests.wire.vendors.known_losses import REASONS, STREAMS, find_differing, find_nearest, is_thought
+from tests.wire.vendors.vendor_replies import (
+    BETAS,
+    ROOTS,
+    decode_reply,
+    drop_empty_members,
+    echoed_in,
+    said_in,
+    sent_back,
+)
 from tests.wire.vendors.vendor_shapes import Shapes
 from tests.wire.vendors.vendor_streams import NOT_IN_TYPES, cut_bytes, draw_stream, event_root, write_stream
 from tests.wire.vendors.vendor_types import type_violations
@@ -42,30 +51,30 @@ def decode_stream(family, data, chance):
     return decoder.close(), deltas
 
 
-def plain(value):
+def to_plain(value):
     """A reply as data: arguments and native members by their meaning, because their spelling may differ."""
     if isinstance(value, dict):
         return {
-            name: read_json(each) if name in ("native", "arguments") else plain(each)
+            name: read_json(each) if name in ("native", "arguments") else to_plain(each)
             for name, each in value.items()
         }
-    return [plain(each) for each in value] if isinstance(value, (list, tuple)) else value
+    return [to_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def read_json(text):
     try:
-        return bare(json.loads(text)) if text is not None else None
+        return drop_empty_members(json.loads(text)) if text is not None else None
     except ValueError:
         return text
 
 
 def differences(whole, streamed):
     """The members in which two replies differ."""
-    said, again = plain(msgspec.to_builtins(whole)), plain(msgspec.to_builtins(streamed))
-    return {name: (said.get(name), again.get(name)) for name in differing(said, again)}
+    said, again = to_plain(msgspec.to_builtins(whole)), to_plain(msgspec.to_builtins(streamed))
+    return {name: (said.get(name), again.get(name)) for name in find_differing(said, again)}
 
 
-def misshown(reply, deltas, stream):
+def find_misshown(reply, deltas, stream):
     """What the deltas show otherwise than the reply has it."""
     if not stream.halved:
         words = "".join(part.text for part in reply.parts if isinstance(part, Text))
@@ -130,7 +139,7 @@ def is_blank_message(said, sent, reply):
     content = said.get("content", "")
     if "content" not in said or content.strip():
         return False
-    return sent is None or differing(said, sent) <= {
+    return sent is None or find_differing(said, sent) <= {
         "content", "reasoning_content", "audio",
     }  # fmt: skip
 
@@ -171,7 +180,7 @@ def without_blanks(block):
 def is_beside_silence(said, sent, reply):
     """Where a message is left out because it says nothing, ids that depend on it go, and reasoning with them."""
     silent = any(each.get("type") == "message" and not each["content"] for each in reply)
-    return silent and (sent is None or differing(said, sent) <= {"id"})
+    return silent and (sent is None or find_differing(said, sent) <= {"id"})
 
 
 MORE_REASONS = {
@@ -183,13 +192,13 @@ MORE_REASONS = {
 }
 
 
-def losses(family, body, following):
-    said = [without_blanks(bare(each)) for each in said_in(family, body)]
-    sent = [bare(each) for each in echoed_in(family, following)]
+def find_losses(family, body, following):
+    said = [without_blanks(drop_empty_members(each)) for each in said_in(family, body)]
+    sent = [drop_empty_members(each) for each in echoed_in(family, following)]
     spare = [each for each in sent if each not in said and each.get("role", "assistant") == "assistant"]
     for each in said:
         if set(each) - {"type"} and each not in sent:
-            close = nearest(each, spare)
+            close = find_nearest(each, spare)
             if not any(reason(each, close, said) for reason in (*REASONS[family], *MORE_REASONS[family])):
                 yield each, close
 
@@ -197,7 +206,8 @@ def losses(family, body, following):
 def is_carried(sent, said):
     """Whether an item is one of the reply, but for members that do not go back."""
     return bool(sent) and all(
-        name in said and bare(said[name]) == bare(value) for name, value in sent.items()
+        name in said and drop_empty_members(said[name]) == drop_empty_members(value)
+        for name, value in sent.items()
     )
 
 
@@ -225,14 +235,14 @@ def violations(family, body, following):
 
 def faults_of(family, stream, data, chance):
     """Everything that is wrong with what becomes of one stream; raises what its decoder raises."""
-    request, whole = decoded(family, json.dumps(stream.body).encode(), "application/json")
+    request, whole = decode_reply(family, json.dumps(stream.body).encode(), "application/json")
     reply, deltas = decode_stream(family, data, chance)
     found = [("differs", name, *both) for name, both in differences(whole, reply).items()]
-    found += [("misshown", what) for what in misshown(reply, deltas, stream)]
+    found += [("misshown", what) for what in find_misshown(reply, deltas, stream)]
     _, following = sent_back(request, reply)
-    if bare(following) != bare(sent_back(request, whole)[1]):
+    if drop_empty_members(following) != drop_empty_members(sent_back(request, whole)[1]):
         found.append(("sent otherwise",))
-    found += [("lost", *both) for both in losses(family, stream.body, following)]
+    found += [("lost", *both) for both in find_losses(family, stream.body, following)]
     found += [("untyped", *wrong) for wrong in violations(family, stream.body, following)]
     return found
 
@@ -343,7 +353,7 @@ def test_one_event_that_is_left_out_is_found(family, root):
 def tell(family, body, events=None):
     """The reply and the next request of a whole body, or of a stream that is written out."""
     if events is None:
-        request, reply = decoded(family, json.dumps(body).encode(), "application/json")
+        request, reply = decode_reply(family, json.dumps(body).encode(), "application/json")
         return reply, sent_back(request, reply)[1], []
     reply, deltas = decode_stream(family, write_stream(family, events, random.Random(1)), random.Random(1))
     return reply, sent_back(question(family, "Look."), reply)[1], deltas
@@ -447,7 +457,7 @@ def test_a_streamed_result_without_content_goes_back_with_an_empty_one():
         {"contentBlockStop": {"contentBlockIndex": 1}},
         {"messageStop": {"stopReason": "end_turn"}},
     ]
-    _, following, _ = tell("bedrock_converse", None, [(next(iter(event)), event) for event in events])
+    _, following, _ = tell("bedrock_converse", None, [(next(iter(event)), event) for event in events])  # type: ignore[call-overload]
     (result,) = [
         block["toolResult"] for block in following["messages"][1]["content"] if "toolResult" in block
     ]
@@ -485,7 +495,7 @@ def test_items_that_need_their_id_do_not_go_back_without_it():
         "status": "completed",
         "action": {"type": "search", "query": "x"},
     }
-    click = {
+    click: Any = {
         "type": "computer_call",
         "id": "cu_1",
         "call_id": "call_2",

@@ -10,11 +10,12 @@ import json
 import os
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from tests.wire.vendors import vendor_scenarios
-from tests.wire.vendors.vendor_shapes import Maker, Shapes, loaded
+from tests.wire.vendors.vendor_shapes import Maker, Shapes, load_shapes
 from tests.wire.vendors.vendor_types import ADDITIONS, judge, root_of, type_violations
 
 SCENARIOS = int(os.environ.get("BRIDLE_SCENARIOS", "60"))
@@ -28,7 +29,7 @@ URLS = {
     "gemini": "/models/gemini-3.8-flash:generateContent",
     "bedrock_converse": "/model/anthropic.claude-sonnet-5-5/converse",
 }
-GOOD = {
+GOOD: dict[str, Any] = {
     "anthropic": {
         "model": "claude-sonnet-5-5",
         "max_tokens": 100,
@@ -170,7 +171,7 @@ def test_a_value_of_another_type_is_found_wherever_it_stands(family):
                 assert type_violations(root_of(URLS[family]), body), (*path, name)
 
 
-REQUIRED = {
+REQUIRED: dict[str, Any] = {
     "anthropic": [("max_tokens",), ("messages",), ("model",), ("messages", 0, "role"), ("tools", 0, "input_schema"),
                   ("messages", 1, "content", 0, "id"), ("messages", 2, "content", 0, "tool_use_id")],
     "openai_responses": [("input", 1, "call_id"), ("input", 1, "arguments"), ("input", 2, "output"), ("tools", 0, "name")],
@@ -190,7 +191,7 @@ def test_a_missing_member_is_found(family):
         assert type_violations(root_of(URLS[family]), body), (*path, name)
 
 
-VALUES = {
+VALUES: dict[str, Any] = {
     "anthropic": [(("messages", 0, "role"), "model"), (("tool_choice", "type"), "required"), (("stream",), "yes")],
     "openai_responses": [(("tool_choice",), "any"), (("input", 1, "type"), "tool_use"), (("service_tier",), "gold")],
     "openai_chat": [(("tool_choice",), "any"), (("reasoning_effort",), "huge"), (("messages", 0, "role"), "model")],
@@ -214,7 +215,7 @@ def test_a_value_that_is_none_of_the_literals_is_found(family):
         assert type_violations(root_of(URLS[family]), body), (*path, name)
 
 
-LISTED = {"anthropic": "messages", "openai_responses": "input", "openai_chat": "messages", "gemini": "contents",
+LISTED: dict[str, Any] = {"anthropic": "messages", "openai_responses": "input", "openai_chat": "messages", "gemini": "contents",
           "bedrock_converse": "messages"}  # fmt: skip
 
 
@@ -269,7 +270,7 @@ def test_an_addition_is_needed(row):
         assert known is None or row.node not in (known[1:] if known[0] == "|" else [known])
 
 
-@pytest.mark.parametrize("root", sorted(loaded()["roots"]))
+@pytest.mark.parametrize("root", sorted(load_shapes()["roots"]))
 def test_both_readings_of_the_types_agree(root):
     """The compiled schema and the explaining check agree, on values drawn from the types and on damaged ones."""
     chance, shapes = random.Random(root), Shapes()

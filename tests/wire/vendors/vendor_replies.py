@@ -49,7 +49,7 @@ def maker(chance):
     )
 
 
-def drawn(family, chance, root=None):
+def draw_reply(family, chance, root=None):
     """A reply as it is when it is complete, with at least something said."""
     made = maker(chance)
     body = made.root(root or ROOTS[family])
@@ -98,7 +98,7 @@ def events(family, chance):
     return "".join(lines).encode()
 
 
-def decoded(family, data, content_type):
+def decode_reply(family, data, content_type):
     """The reply that our codec reads; raises what it raises."""
     request = question(family, "Look.", stream=content_type != "application/json")
     decoder = load_codec(family).new_decoder(request, 200, {"content-type": content_type})
@@ -154,9 +154,9 @@ def echoed_in(family, body):
     return [block for each in body["messages"] if each["role"] == "assistant" for block in each["content"]]
 
 
-def bare(value):
+def drop_empty_members(value):
     """A value without members that say nothing (null, nothing inside) and without `created_by`, which never goes back."""
     if isinstance(value, dict):
-        members = {name: bare(each) for name, each in value.items() if name != "created_by"}
+        members = {name: drop_empty_members(each) for name, each in value.items() if name != "created_by"}
         return {name: each for name, each in members.items() if each not in (None, [], {}, "")}
-    return [bare(each) for each in value] if isinstance(value, list) else value
+    return [drop_empty_members(each) for each in value] if isinstance(value, list) else value

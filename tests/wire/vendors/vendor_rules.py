@@ -28,7 +28,7 @@ def blocks_of(message):
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
-def repeated(names):
+def find_repeated(names):
     return [name for name, count in Counter(names).items() if count > 1]
 
 
@@ -50,7 +50,7 @@ def anthropic(body):
     if choice and not tools:
         yield "tool_choice without tools"
     names = [tool["name"] for tool in tools if "name" in tool]
-    if repeated(names):
+    if find_repeated(names):
         yield "tool names must be unique"
     if choice.get("type") == "tool" and choice["name"] not in names:
         yield "tool_choice names a tool that is not there"
@@ -62,7 +62,7 @@ def anthropic(body):
 
 def anthropic_pairs(messages):
     """Every call is answered in the next message, results first, once each, and nothing else is answered."""
-    turns = merged([message for message in messages if message["role"] != "system"])
+    turns = merge_turns([message for message in messages if message["role"] != "system"])
     open_calls = []
     for role, blocks in turns:
         results = [block["tool_use_id"] for block in blocks if block.get("type") == "tool_result"]
@@ -76,14 +76,14 @@ def anthropic_pairs(messages):
         if role == "assistant" and open_calls:
             yield f"calls {open_calls} are not answered"
         calls = [block["id"] for block in blocks if block.get("type") == "tool_use"]
-        if repeated(calls):
+        if find_repeated(calls):
             yield "call ids must be unique"
         open_calls = calls if role == "assistant" else []
     if open_calls:
         yield f"calls {open_calls} are not answered"
 
 
-def merged(messages):
+def merge_turns(messages):
     """Neighbours of one role are one turn."""
     turns = []
     for message in messages:
@@ -117,7 +117,7 @@ def openai_responses(body):
     ):
         calls = [item["call_id"] for item in items if item.get("type") == call]
         outputs = [item["call_id"] for item in items if item.get("type") == output]
-        if repeated(outputs) or repeated(calls):
+        if find_repeated(outputs) or find_repeated(calls):
             yield "a call id twice"
         if set(calls) - set(outputs):
             yield "no output found for a call"
@@ -128,7 +128,7 @@ def openai_responses(body):
     tools = body.get("tools", [])
     names = [tool["name"] for tool in tools if tool.get("type") == "function"]
     yield from (f"tool name {name!r}" for name in names if not TOOL_NAME.fullmatch(name))
-    if repeated(names):
+    if find_repeated(names):
         yield "tool names must be unique"
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "function" and choice["name"] not in names:
@@ -159,7 +159,7 @@ def openai_chat(body):
     if not tools and ("tool_choice" in body or "parallel_tool_calls" in body):
         yield "tool_choice or parallel_tool_calls without tools"
     names = [tool["function"]["name"] for tool in tools if tool.get("type") == "function"]
-    if repeated(names):
+    if find_repeated(names):
         yield "tool names must be unique"
     if "max_tokens" in body and "max_completion_tokens" in body:
         yield "max_tokens with max_completion_tokens"
@@ -244,7 +244,7 @@ def bedrock_converse(body):
     names = [
         tool["toolSpec"]["name"] for tool in body.get("toolConfig", {}).get("tools", []) if "toolSpec" in tool
     ]
-    if repeated(names):
+    if find_repeated(names):
         yield "tool names must be unique"
 
 

@@ -7,7 +7,7 @@ simulator answers.  `DRAWN` counts what was drawn, so that a table can show what
 import json
 import random
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -32,7 +32,7 @@ ELSEWHERE = (
     "anthropic-foundry",
 )
 """Endpoints of the same wires at addresses that are not known before they are configured."""
-HOSTED = {
+HOSTED: dict[str, Any] = {
     "anthropic": ("web_search", '{"type":"web_search_20260209","name":"web_search","max_uses":2}'),
     "openai_responses": ("web_search", '{"type":"web_search"}'),
     "gemini": ("search", '{"googleSearch":{}}'),
@@ -60,7 +60,7 @@ EXTRAS = {
         Extra(name="performanceConfig", json='{"latency":"standard"}'),
     ),
 }
-ODD_SCHEMA = {
+ODD_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "path": {"type": "string", "minLength": 1, "pattern": "^/"},
@@ -71,7 +71,7 @@ ODD_SCHEMA = {
     "required": ["path"],
     "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
 }
-HISTORIES = {
+HISTORIES: dict[str, Any] = {
     "anthropic": [
         {"role": "user", "content": "Look."},
         {
@@ -220,7 +220,7 @@ class Scenario:
         )
 
     def tools(self, family):
-        given = [each for each in (look, shoot, fail) if self.chance.random() < 0.6]
+        given: Any = [each for each in (look, shoot, fail) if self.chance.random() < 0.6]
         if self.drew("raw schema", 0.2):
             given.append(RawTool("odd", "An odd schema.", ODD_SCHEMA, lambda given: "odd"))
         if family in HOSTED and self.drew("hosted tool", 0.15):
@@ -261,7 +261,7 @@ class Scenario:
             mode = "auto"
         DRAWN[f"tool_choice {mode}"] += 1
         name = chance.choice(own) if mode == "tool" else ""
-        return ToolChoice(mode=mode, name=name, parallel=chance.random() < 0.8)
+        return ToolChoice(mode=mode, name=name, parallel=chance.random() < 0.8)  # type: ignore[arg-type]
 
     def thinking(self):
         if not self.drew("thinking", 0.5):

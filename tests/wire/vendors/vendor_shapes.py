@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jsonschema_rs
 
@@ -70,7 +70,7 @@ class Addition(NamedTuple):
     root: str
     shape: str
     member: str
-    node: object
+    node: Any
     """None: the member may be missing."""
     why: str
     """With its source."""
@@ -78,7 +78,7 @@ class Addition(NamedTuple):
 
 
 @cache
-def loaded():
+def load_shapes():
     return json.loads(FILE.read_text())
 
 
@@ -86,9 +86,9 @@ class Shapes:
     """The types, with members that are documented and that the published types lack (`Addition`)."""
 
     def __init__(self, additions=()):
-        self.roots, self.shapes = loaded()["roots"], {**loaded()["shapes"], **ADDED_SHAPES}
+        self.roots, self.shapes = load_shapes()["roots"], {**load_shapes()["shapes"], **ADDED_SHAPES}
         for each in additions:
-            self.shapes[each.shape] = widened(self.shapes[each.shape], each.member, each.node)
+            self.shapes[each.shape] = widen_shape(self.shapes[each.shape], each.member, each.node)
         self.validators, self.tags = {}, {}
 
     def shape(self, name):
@@ -122,22 +122,24 @@ class Shapes:
             if node.startswith("#"):
                 return self.of_shape(node, value, place)
             if node == "b64":
-                return [] if is_base64(value) else [Violation("not base64", place, short(value))]
+                return [] if is_base64(value) else [Violation("not base64", place, shorten_value(value))]
             return (
-                [] if TYPES[node](value) else [Violation("wrong type", place, f"{short(value)} is no {node}")]
+                []
+                if TYPES[node](value)
+                else [Violation("wrong type", place, f"{shorten_value(value)} is no {node}")]
             )
         kind, *inner = node
         match kind:
             case "=":
                 known = value in inner and type(value) in map(type, inner)
-                return [] if known else [Violation("unknown value", place, short(value))]
+                return [] if known else [Violation("unknown value", place, shorten_value(value))]
             case "[]":
                 if not isinstance(value, list):
-                    return [Violation("wrong type", place, f"{short(value)} is no list")]
+                    return [Violation("wrong type", place, f"{shorten_value(value)} is no list")]
                 return [wrong for each in value for wrong in self.of_node(inner[0], each, f"{place}[]")]
             case "{}":
                 if not isinstance(value, dict):
-                    return [Violation("wrong type", place, f"{short(value)} is no object")]
+                    return [Violation("wrong type", place, f"{shorten_value(value)} is no object")]
                 return [
                     wrong for each in value.values() for wrong in self.of_node(inner[0], each, f"{place}.*")
                 ]
@@ -145,7 +147,7 @@ class Shapes:
 
     def of_shape(self, name, value, place):
         if not isinstance(value, dict):
-            return [Violation("wrong type", place, f"{short(value)} is no object")]
+            return [Violation("wrong type", place, f"{shorten_value(value)} is no object")]
         said = self.shape(name)
         required, optional, more = said.get("req", {}), said.get("opt", {}), said.get("more")
         found = [
@@ -155,10 +157,10 @@ class Shapes:
         ]
         for member, each in value.items():
             node, inside = required.get(member) or optional.get(member) or more, f"{place}.{member}"
-            unknown = [] if node else [Violation("unknown member", inside, short(each))]
+            unknown = [] if node else [Violation("unknown member", inside, shorten_value(each))]
             found += unknown or self.of_node(node, each, inside)
         if said.get("one") and len(value) != 1:
-            found.append(Violation("not exactly one", place, short(sorted(value))))
+            found.append(Violation("not exactly one", place, shorten_value(sorted(value))))
         return found
 
     def of_union(self, nodes, value, place):
@@ -170,7 +172,7 @@ class Shapes:
                 return []
             if best is None or len(found) < len(best):
                 best = found
-        return best or [Violation("no alternative", place, short(value))]
+        return best or [Violation("no alternative", place, shorten_value(value))]
 
     def could_be(self, node, value):
         """Whether a value has the outer form of a node, and the literals that tell alternatives apart."""
@@ -198,7 +200,7 @@ class Shapes:
         return self.tags[name]
 
 
-def widened(said, member, node):
+def widen_shape(said, member, node):
     """A shape with a member that may also be `node`; without a node, with one that may be missing."""
     required, optional = dict(said.get("req", {})), dict(said.get("opt", {}))
     if node is None:
@@ -245,7 +247,7 @@ def is_base64(value):
     return isinstance(value, str) and re.match(BASE64, value) is not None
 
 
-def short(value):
+def shorten_value(value):
     if isinstance(value, str):
         value = value[:SHOWN]
     told = json.dumps(value, default=str)

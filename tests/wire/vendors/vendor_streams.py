@@ -9,7 +9,7 @@ import base64
 import itertools
 import json
 import string
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bridle.providers.wire.eventstream import encode_event
 from tests.wire.vendors.vendor_replies import EVENTS, ROOTS, maker
@@ -592,7 +592,7 @@ def converse_deltas(drawer, kind, block, *, cut):
         case "text":
             return None, [{"text": piece} for piece in drawer.cut(block) or [""]]
         case "citationsContent":
-            text = [{"text": piece} for piece in drawer.cut(block["content"][0]["text"]) or [""]]
+            text: Any = [{"text": piece} for piece in drawer.cut(block["content"][0]["text"]) or [""]]
             return None, [*text, *({"citation": each} for each in block["citations"])]
         case "reasoningContent":
             return None, [{kind: each} for each in thought_deltas(drawer, block)]

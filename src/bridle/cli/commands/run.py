@@ -178,7 +178,7 @@ def open_resumed_stream(
         given["model"] = own.models or own.model  # chosen by the builder, from the options or the log
     return agent.resume_stream(
         session,
-        budget=builder.make_budget(new_run=False),
+        budget=builder.make_resume_budget(),
         tenant=tenant_of(options),
         trust_approvals=getattr(options, "trust_approvals", False),
         take_over=getattr(options, "take_over", False),

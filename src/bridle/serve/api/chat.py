@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.run.calls.catalogue import list_taken_names
-from bridle.run.calls.verdicts import EXPECTED, check_names, encode_edited, read_verdict
+from bridle.run.calls.verdicts import EXPECTED, check_names, read_verdict
 from bridle.run.context.run_options import RunOptions
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost, AnyAgent
@@ -30,7 +30,7 @@ from bridle.values.message import Media, MediaKind, Outcome, Text, ToolResult
 
 from .call import ApiCall
 from .chat_sessions import find_chat_session, fork_before_prompt
-from .control import WHOLE_ID, answer, hold_answers, is_no_id, resume_answered
+from .control import WHOLE_ID, answer, check_answer, hold_answers, is_no_id, resume_answered
 from .reading import read_session
 from .types import ApprovalBody, StartedRun
 
@@ -321,7 +321,7 @@ async def _answer_all(call: ApiCall, session: str, answers: Sequence[tuple[str, 
         pending = {each.id: each for each in list_pending_approvals(session, state)}
         for approval, given in answers:
             if approval in pending:
-                encode_edited(pending[approval].arguments, given.arguments)
+                await check_answer(host, session, approval, given)
             # guard: answer-names-question
             if is_no_id(approval, [*pending.values()]):
                 raise ServeError(400, UNCLEAR, WHOLE_ID)

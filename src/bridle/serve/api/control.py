@@ -19,7 +19,7 @@ from bridle.serve.api.types import StartedRun
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost, AnyAgent
 from bridle.serve.session_list import is_running
-from bridle.values.calls import ApprovalAnswered, ControlAction, PendingApproval
+from bridle.values.calls import ApprovalAnswered, ApprovalVerdict, ControlAction, PendingApproval
 from bridle.values.errors import Conflict, MisuseError
 from bridle.values.lineage import Fork
 from bridle.values.message import Prompt
@@ -29,7 +29,7 @@ from .call import ApiCall
 from .reading import read_session
 
 PLACEHOLDER_MODEL = "sim:"
-"""Model of an agent that only records answers: no request is sent."""
+"""Model of an agent that only records answers."""
 WHOLE_ID = "an answer names the whole id of its question; nothing is recorded"
 WAIT_SECONDS = 10.0
 """Time in which the process that runs a session should take a request."""
@@ -185,6 +185,13 @@ async def answer(host: AgentHost, session: str, approval: str, body: t.ApprovalB
         raise ServeError(409, "already_answered", problem, hint) from None
 
 
+async def check_answer(host: AgentHost, session: str, approval: str, body: t.ApprovalBody) -> None:
+    """Raise what would prevent an answer from being recorded."""
+    agent = await find_answering_agent(host, session)
+    verdict = ApprovalVerdict(answer=body.answer, arguments=body.arguments, reason=body.reason, by=body.by)
+    await agent.open_session(session).check_answer(approval, verdict)
+
+
 async def _find_given_answer(
     host: AgentHost, session: str, approval: str, tenant: str | None
 ) -> ApprovalAnswered | None:
@@ -208,8 +215,7 @@ async def _find_given_answer(
 async def _record_answer(
     host: AgentHost, session: str, approval: str, body: t.ApprovalBody
 ) -> PendingApproval:
-    # The answer needs no code of the agent; the checks of its tools run when the call runs.
-    agent: Agent[object, str] = Agent(PLACEHOLDER_MODEL, store=host.store)
+    agent = await find_answering_agent(host, session)
     if body.answer == "approve":
         return await agent.approve(
             session,
@@ -222,6 +228,17 @@ async def _record_answer(
     if body.answer == "reject":
         return await agent.reject(session, approval, reason=body.reason, by=body.by, tenant=body.tenant)
     return await agent.settle(session, approval, body.reason, by=body.by, tenant=body.tenant)
+
+
+async def find_answering_agent(host: AgentHost, session: str) -> AnyAgent:
+    """The agent that continues the run, whose code must be able to honour an answer; raises `ServeError` without it.
+
+    A host without agents, such as the inspector, continues nothing and only records answers.
+    """
+    if not host.agents:
+        return Agent(PLACEHOLDER_MODEL, store=host.store)
+    # guard: answering-agent-served
+    return await host.find_session_agent(await _find_outermost(host, session))
 
 
 async def _find_outermost(host: AgentHost, session: str) -> str:

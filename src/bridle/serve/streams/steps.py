@@ -16,17 +16,17 @@ from bridle.values.result import AttemptRestarted, CallReady, Delta, ReasoningDe
 
 StepKind = Literal[
     "run_started", "step_started", "text", "reasoning", "call_piece", "call", "reply_ended", "restarted", "asked",
-    "result", "steered", "run_ended",
+    "answered", "result", "steered", "run_ended",
 ]  # fmt: skip
 
 
 class FrontEndStep(NamedTuple):
     kind: StepKind
     id: str = ""
-    """Id of the call; for `asked`, that of the approval."""
+    """Id of the call; for `asked` and `answered`, that of the approval."""
     name: str = ""
-    """Name of the tool; for `result`, the outcome; for `run_ended`, the stop reason; for `restarted`, `text` if the
-    calls of the reply stay."""
+    """Name of the tool; for `result`, the outcome; for `run_ended`, the stop reason; for `answered`, the answer; for
+    `restarted`, `text` if the calls of the reply stay."""
     text: str = ""
     call_id: str = ""
     asked: e.ApprovalAsked | None = None
@@ -103,6 +103,9 @@ class StepReader:
             case e.ApprovalAsked(call_id=call_id, binding=binding, rule=rule, name=name):
                 approval = make_approval_id(self._session, binding)
                 yield FrontEndStep("asked", approval, name, rule, call_id, event)
+            case e.ApprovalAnswered(call_id=call_id, binding=binding, answer=answer, reason=reason):
+                approval = make_approval_id(self._session, binding)
+                yield FrontEndStep("answered", approval, answer, reason, call_id)
             case e.Steered(message=message):
                 yield FrontEndStep("steered", text=message)
             case e.RunEnded(stop=stop, reason=reason):

@@ -2,7 +2,7 @@
 
 What a broken attempt left behind is taken back by `reset-step`, which version 7 knows. For an earlier one it stays as a
 part of its own. A transient part `data-restarted` follows in both cases. Version 7 also shows the reason of an approval
-and the messages that a person sent to the running run (`steering-message`).
+and the answer to it (`tool-approval-response`), and messages that a person sent to the run (`steering-message`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,8 @@ FINISH_REASONS = {
 """Reasons of the protocol by our stop reasons; the others are `other`."""
 Chunk = dict[str, object]
 VERSION_WITH_RESET = 7
-"""First version of the SDK with the parts `reset-step` and `steering-message`, and reasons of approvals."""
+"""First version of the SDK with the parts `reset-step`, `steering-message` and `tool-approval-response`, and reasons of
+approvals."""
 
 
 class UiMessageAdapter:
@@ -41,7 +42,11 @@ class UiMessageAdapter:
         """Calls of the current step, with what was sent of each."""
         self._inputs: dict[str, str] = {}
         """Arguments of the calls as they were shown."""
+        self._asked: set[str] = set()
+        """Approvals that were asked for in this stream: the client refuses the answer to another one."""
         self._steered = 0
+        self._step_steering: list[Chunk] = []
+        """Messages of a person that were shown in the current step."""
 
     def begin(self) -> bytes:
         return make_frame({"type": "start", "messageMetadata": {"session": self._session}})
@@ -61,7 +66,7 @@ class UiMessageAdapter:
             case "step_started":
                 yield from self._close_step()
                 self._in_step = True
-                self._step_calls = {}
+                self._step_calls, self._step_steering = {}, []
                 yield {"type": "start-step"}
             case "text" | "reasoning":
                 yield from self._write_text(step)
@@ -75,6 +80,7 @@ class UiMessageAdapter:
                 self._step_calls.setdefault(step.id, []).append(made)
                 yield made
             case "asked":
+                self._asked.add(step.id)
                 yield from self._correct_input(step)
                 reason: Chunk = {}
                 if self._can_reset:
@@ -87,13 +93,20 @@ class UiMessageAdapter:
                     "toolCallId": step.call_id,
                     **reason,
                 }
+            case "answered" if self._can_reset and step.id in self._asked:
+                answered: Chunk = {"approvalId": step.id, "approved": step.name != "reject"}
+                answered |= {"reason": step.text} if step.text else {}
+                yield {"type": "tool-approval-response", **answered}
             case "steered" if self._can_reset:
                 self._steered += 1
-                yield {
-                    "type": "steering-message",
-                    "id": f"{self._session}-steered-{self._steered}",
-                    "parts": [{"type": "text", "text": step.text}],
-                }
+                self._step_steering.append(
+                    {
+                        "type": "steering-message",
+                        "id": f"{self._session}-steered-{self._steered}",
+                        "parts": [{"type": "text", "text": step.text}],
+                    }
+                )
+                yield self._step_steering[-1]
             case "result":
                 yield self._make_output(step)
             case "restarted":
@@ -169,12 +182,13 @@ class UiMessageAdapter:
         yield {"type": "finish", "finishReason": reason, "messageMetadata": {"session": self._session, **end}}
 
     def _take_back(self, *, keeps_calls: bool) -> Iterator[Chunk]:
-        """Take back the parts of the step, if the client can; calls that stay are sent again."""
+        """Take back the parts of the step, if the client can; what stays is sent again: calls, messages of a person."""
         if not self._can_reset or not self._in_step:
             yield from self._close_part()
             return
         self._open = ""
         yield {"type": "reset-step"}
+        yield from self._step_steering
         if keeps_calls:
             yield from (chunk for sent in self._step_calls.values() for chunk in sent)
             return

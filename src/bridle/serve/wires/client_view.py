@@ -7,6 +7,7 @@ log, so that it survives the server and is the same in all servers of a store.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from bridle.core.hooks import change_reply
@@ -48,6 +49,17 @@ BROKEN_STOPS = ("failed", "budget")
 def describe_wait(reason: str, session: str) -> str:
     """The text that ends the reply of a run that waits for a person."""
     return WAITS_FOR_PERSON.format(reason=reason, session=session)
+
+
+def show_answer(answer: str, *, is_wrapped: bool) -> str:
+    """The answer as JSON for a client, which does not know that the model writes a list or a number in an object."""
+    if not is_wrapped:
+        return answer
+    try:
+        held = msgspec.json.decode(answer, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:  # no answer: the words of a refusal
+        return answer
+    return bytes(held["value"]).decode() if set(held) == {"value"} else answer
 
 
 def is_reviewed(settings: Settings) -> bool:
@@ -188,13 +200,15 @@ class ClientView:
             return
         event, after, self._ending = self._ending, self.state, None
         end, is_broken = after.run.end, event.stop in BROKEN_STOPS
-        texts = self.turn.texts if after.settings.output is None else [end.answer]
+        output = after.settings.output
+        answer = show_answer(end.answer, is_wrapped=output is not None and output.is_wrapped)
+        texts = self.turn.texts if output is None else [answer]
         partial = self.turn.partial + event.partial_text
         if is_reviewed(after.settings):
             if is_broken:
                 return
-            steps = self.turn.replies if after.settings.output is None else ()
-            texts, partial = list_accepted_texts(steps, end.stop, end.answer), ""
+            steps = self.turn.replies if output is None else ()
+            texts, partial = list_accepted_texts(steps, end.stop, answer), ""
         calls = list_external_calls(after) if event.stop == "waiting" else ()
         is_for_person = event.stop == "waiting" and not calls
         ours = describe_wait(event.reason, next(reversed(self.names), "")) if is_for_person else ""

@@ -20,6 +20,7 @@ from bridle.run.calls.handover import list_successors
 from bridle.run.context.run_options import SETTINGS_OPTIONS, RunOptions
 from bridle.run.logged_settings import take_logged_instructions
 from bridle.tools.external_tool import ExternalTool
+from bridle.tools.schema.output_type import make_output_type
 from bridle.values.calls import Policy
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Message
@@ -133,6 +134,8 @@ class ClientOptions(NamedTuple):
     is_strict: bool = False
     is_free: bool = False
     """True if no rule and no hook decides about calls."""
+    wraps_answer: bool = False
+    """True if the answer is sent in an object to the model, and not to the client (`show_answer`)."""
 
 
 class ClientRequest(NamedTuple):
@@ -188,10 +191,12 @@ def read_options(
         dropped += [RAISED_LIMIT] if request.max_tokens < OUTPUT_TOKENS_MIN else []
     settings = agent.settings
     carries_output = carries_all or (settings.output is None and not agent.handovers)
+    is_wrapped = False
     if request.output is not None and carries_output:
         told = {"description": request.output.description} if request.output.description else {}
         title = {"title": request.output.name or "answer"}
-        run["output"] = {**title, **told, **json.loads(request.output.parameters)}
+        made = make_output_type({**title, **told, **json.loads(request.output.parameters)})
+        run["output"], is_wrapped = made._replace(is_of_client=True), made.is_wrapped
     elif request.output is not None:
         dropped.append("response format")
     natives = {tool.spec.name: tool.call_native for tool in reversed(client_tools) if tool.call_native}
@@ -208,7 +213,10 @@ def read_options(
         frozenset(tool.spec.name for tool in tools if tool.spec.name not in natives)
         if is_free
         else frozenset(),
-        is_free and not agent.tools and settings.model.abilities.structured_output == "native",
+        is_free
+        and not agent.tools
+        and settings.model.abilities.structured_output == "native"
+        and not is_wrapped,
         source,
         tuple(replaced),
         tuple(_list_unsent(client, turn.head) if is_same else list_members(turn.head)),
@@ -216,6 +224,7 @@ def read_options(
         tuple(_list_elsewhere(agent, client, turn.tail)) if is_same else (),
         is_strict,
         is_free,
+        is_wrapped,
     )
 
 
@@ -356,6 +365,12 @@ def _refuse_lost_format(agent: Agent[Any, Any], name: str, value: object) -> Non
             raise ProviderError(Failure(kind="invalid", message=message, status=400))
 
 
+def _is_reference(spec: ToolSpec) -> bool:
+    """True if the schema is a reference at its top, which providers refuse and the encoders resolve."""
+    root = parse_json(spec.parameters)
+    return "$ref" in root and root.get("type") != "object"
+
+
 def _name_tool_members(tool: ClientTool) -> Iterator[str]:
     """Names of the members of a tool that only its wire has."""
     name = tool.qualified_name or tool.spec.name
@@ -415,7 +430,7 @@ def _read_tools(
             always_visible=True,
             on_unknown="retry",
         )
-        has_form = bool(tool.definition) and is_same and not is_hooked
+        has_form = bool(tool.definition) and is_same and not is_hooked and not _is_reference(spec)
         if has_form:
             form = WireForm(wire=client.family, json=tool.definition, digest=digest_definition(made))
             made = replace(made, wire_form=form)

@@ -27,7 +27,7 @@ from bridle.values.result import (
 )
 from bridle.values.usage import Usage
 
-from .client_view import describe_wait, list_accepted_texts, review_reply
+from .client_view import describe_wait, list_accepted_texts, review_reply, show_answer
 from .options import ClientOptions
 from .sessions import make_call_id
 
@@ -175,7 +175,7 @@ class ReplyCollector:
         if result.stop == "waiting" and not result.external_calls:
             more.append(describe_wait(result.reason, result.session))
         elif not has_text and self._is_streamed:
-            more.append(result.text)
+            more.append(self._show_answer(result))
         piece = b""
         for text in filter(None, more):
             self._has_ended_step = True
@@ -205,7 +205,10 @@ class ReplyCollector:
         if self._is_streamed:
             return []
         steps = self._replies if self._options.text_source == "accepted" else ()
-        return list_accepted_texts(steps, result.stop, result.text)
+        return list_accepted_texts(steps, result.stop, self._show_answer(result))
+
+    def _show_answer(self, result: Result[Any]) -> str:
+        return show_answer(result.text, is_wrapped=self._options.wraps_answer)
 
     def _judge(self, result: Result[Any], *, has_text: bool) -> tuple[Stop, Failure | None]:
         """The stop reason of the reply, or the failure in its place."""

@@ -14,7 +14,6 @@ from bridle.values.errors import Failure, FailureKind, MisuseError, ProviderErro
 from bridle.values.message import Message, Reply, ToolResult
 from bridle.values.request import Request
 from bridle.values.result import History
-from bridle.values.usage import Budget
 
 from .client_view import ClientView, RecordedTurn
 from .conversation import (
@@ -50,7 +49,6 @@ class WireCaller(NamedTuple):
 
     name: str = ""
     tenant: str = ""
-    budget: Budget | None = None
 
 
 class NamedPlace(NamedTuple):
@@ -294,7 +292,6 @@ class TurnOpener:
         overridden = [override.option for override in state.settings.overrides]
         return self._agent.resume_stream(
             session,
-            budget=caller.budget,
             tenant=caller.tenant,
             results=results,
             context=self._context,
@@ -326,7 +323,6 @@ class TurnOpener:
             turn.prompt,
             session,
             new=new,
-            budget=caller.budget,
             history=history,
             caller=caller.name,
             tenant=caller.tenant,

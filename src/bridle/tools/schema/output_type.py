@@ -37,6 +37,8 @@ class OutputType(NamedTuple, Generic[T]):
     """Converts JSON that satisfies the schema; raises ValueError, worded for the model, if the type rejects it."""
     is_wrapped: bool = False
     """The answer is the field `value` of an object."""
+    is_of_client: bool = False
+    """The schema came with a request of a client, which knows nothing of the object around the answer."""
     functions: Mapping[str, "OutputType[T]"] = {}
     """Types of the answers that output functions return, by the name of the function."""
     dump: Callable[[Any], Json] = to_json_form

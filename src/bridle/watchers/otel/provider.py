@@ -15,6 +15,7 @@ from typing import Any
 
 from bridle.values.record import NO_SPAN, Span
 
+from .datadog import DatadogTracer, is_datadog_tracer
 from .metrics import HIT_RATE, HIT_RATE_DESCRIPTION, Metrics, SeriesKey
 from .names import SCOPE, package_version, rename_attributes, to_nanoseconds
 from .sampling import Sampler
@@ -62,6 +63,8 @@ def _open_tracer(provider: Any, ids: _Ids) -> Any:
     Libraries wrap the tracer of the SDK: the one inside makes the ids.
     """
     tracer = copy.copy(provider.get_tracer(SCOPE, package_version()))
+    if is_datadog_tracer(tracer):
+        return DatadogTracer(tracer, ids, import_module(API))
     inner, name = tracer, ""
     for _ in range(4):
         if hasattr(inner, "id_generator"):
