@@ -216,7 +216,7 @@ def test_notes_pass_through_agents_without_memory_and_a_resumed_run_keeps_them()
 
 def test_invalid_options_and_owners_are_refused():
     with pytest.raises(MisuseError, match=r"'person' - at `\$.memory.scope`"):
-        Agent("sim:", memory=Memory(scope="person"))
+        Agent("sim:", memory=Memory(scope="person"))  # type: ignore[arg-type]
     notes = Notes(MemoryStore())
     with pytest.raises(MisuseError, match="give one of `session` and `caller`"):
         asyncio.run(notes.list(session="s", caller="ada"))
@@ -249,10 +249,11 @@ ROUTES = (
 def test_a_note_of_one_caller_reaches_no_request_of_another(seed):
     random = new_random(f"caller notes {seed}")
     store, wire = MemoryStore(), Wire(random.choice(MODELS))
-    given = {"memory": Memory(refresh=random.choice(("session", "run")), handover=random.random() < 0.7)}
-    own = {"memory": Memory()} if random.random() < 0.3 else {}
-    billing = Agent(wire.connect(), name="billing", handover=["desk"], **own)
-    desk = Agent(wire.connect(), name="desk", store=store, handover=[billing], **given)
+    is_shown = random.random() < 0.7
+    memory = random.choice((Memory(handover=is_shown), Memory(refresh="run", handover=is_shown)))
+    own = Memory() if random.random() < 0.3 else None
+    billing = Agent(wire.connect(), name="billing", handover=["desk"], memory=own)
+    desk = Agent(wire.connect(), name="desk", store=store, handover=[billing], memory=memory)
     canaries, shown = {}, 0
     shared = {}  # sessions in which no note was written: their conversation is everybody's
     for number in range(12):
