@@ -49,19 +49,11 @@ BROKEN: dict[str, Any] = {
     "it fails": fail,
     "it returns a name": lambda request: "ann",
     "it reads the body": lambda request: request.body(),
-<<<<<<< HEAD
-    "a caller without a name": lambda request: Identity(caller=""),
-    "a right that does not exist": lambda request: Identity(caller="ann", rights=frozenset({"everything"})),  # type: ignore[arg-type]
-    "rights as a text": lambda request: Identity(caller="ann", rights="read"),  # type: ignore[arg-type]
-    "sessions of nobody knows whom": lambda request: Identity(caller="ann", sessions="every"),  # type: ignore[arg-type]
-    "the caller of the wires": lambda request: Identity(caller="wire client"),
-=======
     "a caller without a name": prove(caller=""),
     "a right that does not exist": prove(caller="ann", rights=frozenset({"everything"})),
     "rights as a text": prove(caller="ann", rights="read"),
     "sessions of nobody knows whom": prove(caller="ann", sessions="every"),
     "the caller of the wires": prove(caller="wire client"),
->>>>>>> i3identity
 }
 
 
@@ -91,12 +83,8 @@ def test_a_route_without_the_check_in_front_of_it_is_closed():
         return Response("everything")
 
     async def ask(scope):
-<<<<<<< HEAD
-        await GuardedRoute("/", open_to_all, right="read").handle(scope, None, None)  # type: ignore[arg-type]
-=======
         nothing: Any = None
         await GuardedRoute("/", open_to_all, right="read").handle(scope, nothing, nothing)
->>>>>>> i3identity
 
     for access in ({}, {ACCESS_KEY: None}, {ACCESS_KEY: Identity(caller="ann", rights=ALL)}):
         with pytest.raises(ServeError, match="does not prove"):

@@ -241,17 +241,10 @@ def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> S
             tenant=event.tenant,
             parent_session=event.parent_session,
             traceparent=event.traceparent,
-<<<<<<< HEAD
             agents=event.settled_by,
             settles=bool(event.settled_by),
             first_settings=state.run.origin.first_settings if event.settled_by else None,
             client_waits=event.client_waits,
-=======
-            client_waits=event.client_waits,
-            agents=event.settled_by,
-            settles=bool(event.settled_by),
-            first_settings=state.run.origin.first_settings if event.settled_by else None,
->>>>>>> i3identity
         ),
         prompt=prompt,
     )

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-from typing import Literal
 
 import pytest
 
@@ -316,11 +315,12 @@ def test_no_canary_of_an_erased_caller_is_left(seed, kind, tmp_path, request):
     store = open_store(None if kind == "memory" else url)
     helper = Agent("sim:", name="helper")
     billing = Agent("sim:", name="billing")
-    scope: Literal["caller", "tenant"] = random.choice(("caller", "tenant"))
+    of_callers = Memory(refresh="run", handover=True)
+    of_tenants = Memory(refresh="run", handover=True, scope="tenant")
     desk = Agent(
         "sim:",
         store=store,
-        memory=Memory(refresh="run", handover=True, scope=scope),
+        memory=random.choice((of_callers, of_tenants)),
         tools=[read_file, helper.as_tool(description="Ask.")],
         handover=[billing],
     )

@@ -249,10 +249,11 @@ ROUTES = (
 def test_a_note_of_one_caller_reaches_no_request_of_another(seed):
     random = new_random(f"caller notes {seed}")
     store, wire = MemoryStore(), Wire(random.choice(MODELS))
-    given = Memory(refresh=random.choice(("session", "run")), handover=random.random() < 0.7)
+    is_shown = random.random() < 0.7
+    memory = random.choice((Memory(handover=is_shown), Memory(refresh="run", handover=is_shown)))
     own = Memory() if random.random() < 0.3 else None
     billing = Agent(wire.connect(), name="billing", handover=["desk"], memory=own)
-    desk = Agent(wire.connect(), name="desk", store=store, handover=[billing], memory=given)
+    desk = Agent(wire.connect(), name="desk", store=store, handover=[billing], memory=memory)
     canaries, shown = {}, 0
     shared = {}  # sessions in which no note was written: their conversation is everybody's
     for number in range(12):
