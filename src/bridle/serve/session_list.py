@@ -9,16 +9,18 @@ from bridle.core.state import State
 from bridle.ports.store import LeaseInspectable, SessionInfo, supports
 from bridle.run.archive.sessions import find_parent_session, find_people, list_sessions
 from bridle.run.calls.approval import list_pending_approvals
+from bridle.run.context.made_context import Owner
 from bridle.run.lineage import first_prompt_text
 from bridle.run.recovery.session_log import fold_records
 from bridle.values.errors import Corrupt
 from bridle.values.record import Record
 from bridle.values.usage import Usage
 
+from .adoption import SESSIONS_SEARCHED_MAX
 from .api import types as t
 from .errors import ServeError
-from .host import SESSIONS_SEARCHED_MAX, AgentHost
-from .identity import HOLDER, Access, Owner, find_owner
+from .host import AgentHost
+from .identity import HOLDER, Access, find_owner
 
 PROMPT_CHARACTERS_MAX = 500
 """Part of the first prompt that a list shows and searches."""
