@@ -40,7 +40,7 @@ from bridle.sim.faults.catalogue import FAULTS
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
 from bridle.testing.simulated_provider import ProviderSim
-from bridle.values.errors import MisuseError
+from bridle.values.errors import CannotContinue, MisuseError
 from bridle.values.events import Prompted
 from bridle.values.message import Stop
 from bridle.values.request import Extra, ToolSpec
@@ -631,7 +631,7 @@ class Life:
             return None
         agent = self.agent(self.draws.pick("model", COMMON_MODELS), output=None)
         if what == "resume":
-            return await self.interrupted(lambda: agent.resume(self.session))
+            return await self.interrupted(lambda: self.resume(agent))
         if what == "compensate":
             await agent.compensate(self.session)
         elif what == "fork":
@@ -639,9 +639,19 @@ class Life:
         else:
             for question in await agent.approvals(self.session):
                 answer = agent.approve if what == "approve" else agent.reject
-                await answer(self.session, question.id)
-            return await self.interrupted(lambda: agent.resume(self.session))
+                try:
+                    await answer(self.session, question.id)
+                except CannotContinue:  # this agent has other rules: the question is asked again
+                    continue
+            return await self.interrupted(lambda: self.resume(agent))
         return None
+
+    async def resume(self, agent):
+        """The result; None if the agent lacks what the run waits with, such as its output type."""
+        try:
+            return await agent.resume(self.session)
+        except CannotContinue:
+            return None
 
 
 EASY_OPTIONS = {

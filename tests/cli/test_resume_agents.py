@@ -13,6 +13,7 @@ from bridle.cli.log_access import format_resume
 from bridle.cli.main import main
 from bridle.config.agent_loader import load_agents
 from bridle.config.configuration import load_configuration
+from bridle.values.errors import CannotContinue
 
 AGENT = '''
 from dataclasses import dataclass
@@ -154,8 +155,10 @@ def test_text_in_place_of_the_output_type_is_no_answer(place):
     (question,) = asyncio.run(agent.approvals("z"))
     asyncio.run(agent.approve("z", question.id))
     other = Agent("sim:", tools=list(agent.tools.values()), store="z.db", name="clerk")
-    assert other.resume_sync("z").done
-    found = agent.resume_sync("z")
+    with pytest.raises(CannotContinue, match="another output type"):
+        other.resume_sync("z")
+    assert other.run_sync("!say a text", session="y").done
+    found = agent.resume_sync("y")
     assert found.done and found.output is None
     with pytest.raises(RunStopped, match="ended with a text, not with the output type"):
         found.raise_for_stop()

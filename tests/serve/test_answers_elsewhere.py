@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, ApprovalAnswered, Prompted, Resumed, RunEnded, external_tool, tool
+from bridle import Agent, ApprovalAnswered, Prompted, Resumed, external_tool, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.calls.approval import list_external_calls
 from bridle.run.context.resources import copy_agent
 from bridle.serve import answers
-from bridle.serve.client import ApiError, ServedEvent
+from bridle.serve.client import ApiError
 from bridle.stores import open_store
 from bridle.values.errors import Unusable
 from bridle.values.events import SubrunWaiting
@@ -20,6 +20,7 @@ from bridle.values.message import ToolResult
 from bridle.values.record import GENESIS, seal_record
 from tests.serve.server_process import ServerProcess
 from tests.serve.serving import free_port, serve_agents
+from tests.serve.waiting_runs import prompt_until_waiting, wait_for_end
 from tests.suite.command import bridle
 from tests.suite.in_loop import in_loop
 from tests.suite.patience import PATIENCE_SECONDS
@@ -37,29 +38,6 @@ def server(tmp_path, shared_log):
 def approve(folder, store, *options, command="approve"):
     """Answer with the command, in a process of its own."""
     return bridle(command, *options, "--store", store, "--json", cwd=folder, XDG_CONFIG_HOME=str(folder))
-
-
-async def wait_for_end(client, session, after=0):
-    """Wait until a run of the session has ended that was not there before."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        async for item in client.stream(session, after=after, until="never"):
-            if isinstance(item, ServedEvent) and isinstance(item.event, RunEnded):
-                return item.event.stop
-    raise AssertionError("the stream ended")
-
-
-async def prompt_until_waiting(client, prompt, session):
-    run = await client.prompt(prompt, session=session, new=True)
-    async for _ in client.stream(run.session, after=run.after):
-        pass
-    assert (await client.session(session)).summary.status == "waiting"
-    return await list_questions(client, session)
-
-
-async def list_questions(client, session):
-    """The open questions, and the number of the last record."""
-    detail = await client.session(session)
-    return (await client.approvals(session)).approvals, detail.summary.records
 
 
 @in_loop

@@ -16,7 +16,7 @@ ENDLESS = (
     "bridle tail SESSION --follow",
 )
 """Beginnings of lines that end with Ctrl-C only."""
-NEEDING_A_RUN = ("bridle cancel", "bridle steer", "bridle pause")
+NEEDING_A_RUN = ("bridle check waiting", "bridle cancel", "bridle steer", "bridle pause")
 """Beginnings of lines that need a run of another process; tests/run/control executes them."""
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -41,6 +41,14 @@ from .terminal_approver import TerminalApprover, WaitingApprover
 MUTATING_EFFECTS: tuple[ToolEffect, ...] = ("write", "exclusive", "undeclared")
 
 
+def add_context_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--context",
+        metavar="FILE.py:NAME",
+        help="function that makes the context of a run from its owner (tenant, caller), for tools that need one",
+    )
+
+
 def add_agent_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
@@ -205,11 +213,11 @@ def resolve_logged(options: argparse.Namespace, logged: Model) -> Model:
         return resolve_logged_model(logged, os.environ, error.host)
 
 
-def make_budget(options: argparse.Namespace, defaults: Budget | None = None) -> Budget:
+def make_budget(options: argparse.Namespace, defaults: Budget) -> Budget:
     """The limits given as options, and the defaults of other kinds; an option has the name of its kind."""
     kinds = (*LIMIT_KINDS, "wrap_up")
     given = {kind: limit for kind in kinds if (limit := getattr(options, kind, None)) is not None}
-    return replace(defaults or Budget(), **given)
+    return replace(defaults, **given)
 
 
 def read_policy_option(options: argparse.Namespace) -> Policy | None:

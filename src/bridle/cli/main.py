@@ -38,6 +38,7 @@ COMMANDS = {
     "cache": "show prompt-cache hits and explain misses",
     "lock": "detect changes of tools and instructions",
     "eval": "run a suite of tasks, score it, compare it with a baseline",
+    "check": "list the waiting sessions that new code cannot continue",
     "lint": "find code that makes prompts uncacheable",
     "cost": "show spending by session, model, tool, day or tenant",
     "budgets": "show shared budgets: spent and reserved",
@@ -48,7 +49,8 @@ COMMANDS = {
     "audit": "show who decided what, when, and under which policy",
     "export": "write a session as lines of JSON",
     "import": "read an exported session, verified",
-    "redact": "remove content from a record, and record why",
+    "redact": "remove content from a record or a note, and record why",
+    "erase": "remove what the log has of one caller",
     "serve": "serve agents over HTTP: API, event streams, metrics",
     "worker": "perform runs of agents that were started on Temporal",
     "gateway": "budgets, fallback and the log between any client and any provider",
@@ -67,15 +69,26 @@ GROUPS = {
     "continue": ("resume", "approvals", "approve", "reject", "compensate", "fork"),
     "control": ("cancel", "steer", "pause"),
     "look": ("inspect", "sessions", "show", "tail", "log", "diff", "replay", "raw", "cost", "cache", "audit"),
-    "manage": ("memory", "budgets", "verify", "gc", "backup", "restore", "export", "import", "redact"),
+    "manage": (
+        "memory",
+        "budgets",
+        "verify",
+        "gc",
+        "backup",
+        "restore",
+        "export",
+        "import",
+        "redact",
+        "erase",
+    ),
     "serve": ("serve", "gateway", "worker"),
-    "test": ("eval", "lint", "lock", "sim", "wire"),
+    "test": ("eval", "check", "lint", "lock", "sim", "wire"),
     "set up": ("config", "doctor", "models", "mcp", "completion"),
 }
 """Commands by the title of their group in the overview."""
 SETUP_COMMANDS = ("init", "config", "doctor", "models", "mcp", "completion")
 CONTROL_COMMANDS = ("cancel", "steer", "pause")
-STORAGE_COMMANDS = ("verify", "gc", "backup", "restore", "audit", "export", "redact")
+STORAGE_COMMANDS = ("verify", "gc", "backup", "restore", "audit", "export", "redact", "erase")
 HIDDEN_COMMANDS = ("candidates",)
 """Commands for the completion scripts, not for people."""
 COMMAND_MODULES = {

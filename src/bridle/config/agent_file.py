@@ -134,7 +134,7 @@ class AgentFile(Value, kw_only=True, gc=True, forbid_unknown_fields=True):
     policy: str | Policy | None = None
     """Policy file, or its rules in this file: `[[policy.rules]]`."""
     budget: Budget | None = None
-    """Limits of a run; `[budget.session]` and `[budget.tenant]` limit all their runs together."""
+    """Limits of a run; `[budget.session]`, `[budget.tenant]` and `[budget.caller]` limit all their runs together."""
     memory: bool | Memory = False
     """Show notes to the model, and let it write some; a table sets `refresh`, `tools` and `characters_max`."""
     output: str | dict[str, object] | None = None

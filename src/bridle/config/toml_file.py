@@ -215,7 +215,7 @@ def _check_names(file: TomlFile, kind: inspect.Type, value: object, path: KeyPat
     """Raise `MisuseError` for a name that the type does not have, in this table or one inside it."""
     if isinstance(kind, inspect.UnionType):
         for each in kind.types:
-            if isinstance(each, inspect.StructType) and isinstance(value, dict):
+            if not isinstance(each, inspect.UnionType):
                 _check_names(file, each, value, path)
     elif isinstance(kind, inspect.VarTupleType | inspect.ListType) and isinstance(value, list):
         for index, item in enumerate(value):

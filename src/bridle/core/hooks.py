@@ -530,7 +530,9 @@ def _change_arguments(state: State, item: PendingCall, event: HookDecided, hooks
         return _set_progress(state, _add_decision(state.run.evaluation.hooks, failed))
     # guard: replaced-edits-counted
     hooks = replace(hooks, edited_by=event.hook, edits_replaced=hooks.edits_replaced + is_edited)
-    after = update_call(state, call.id, call=call, hooks=hooks, resource_claim=event.resource_claim)
+    after = update_call(
+        state, call.id, call=call, original=None, hooks=hooks, resource_claim=event.resource_claim
+    )
     return update_call(after, call.id, answer=None, question=None) if is_edited else after
 
 

@@ -32,6 +32,7 @@ from bridle.core.cache.prefix import (
 )
 from bridle.core.cache.server_state import CACHE_TRANSITIONS, CONVERSATION_TRANSITIONS, allow_new_conversation
 from bridle.core.calls.catalogue import add_agent, apply_request_adjusted, end_if_adjusted, limit_handovers
+from bridle.core.calls.compatibility import upgrade_calls
 from bridle.core.calls.compensation import (
     apply_compensation_finished,
     apply_compensation_started,
@@ -128,6 +129,8 @@ def next_effects(state: State, *, with_hooks: bool = True) -> tuple[Effect, ...]
         return (RecordFinding(event=e.RequestAdjusted(adjustments=adjustments.reported_changes)),)
     if adjustments.refused_adjustments and state.phase in (EVALUATING_REPLY, RUNNING_TOOLS):
         return tuple(filter(None, (end_if_adjusted(state),)))
+    if state.phase is CALLING_MODEL and state.run.origin.settles:
+        return ()  # until the settings of the first agent are recorded
     if state.phase is CALLING_MODEL:
         return limit_handovers(state) if state.run.origin.handover else (choose_next_effect(state),)
     if evaluation.suspected_truncation and state.phase in (EVALUATING_REPLY, RUNNING_TOOLS):
@@ -156,6 +159,8 @@ def _apply_configured(state: State, event: e.Configured, at: float, proof: str) 
         identity=replace(after.identity, id=state.identity.id or event.session),
         calls=replace(after.calls, batch=CallBatch(pending=after.calls.batch.pending)),
     )
+    if event.upgraded_calls:
+        after = upgrade_calls(after, event.upgraded_calls)
     if event.settings.all_tools != state.settings.all_tools:
         after = replace(after, calls=replace(after.calls, batch=CallBatch(pending=recheck_calls(after))))
     if event.settings.chain is True and state.settings.chain is not True:
@@ -172,6 +177,9 @@ def _apply_configured(state: State, event: e.Configured, at: float, proof: str) 
     ):
         # guard: hand-over-judged-again
         after = replace(after, conversation=replace(after.conversation, judged=()))
+    if event.is_return:
+        origin = replace(after.run.origin, agents=(), settles=False, first_settings=None)
+        after = replace(after, run=replace(after.run, origin=origin))
     if event.handed_over_to:
         after = replace(after, run=replace(after.run, origin=add_agent(state, event.handed_over_to)))
         return take_over_prompt(rebuild_view(after), at)
@@ -227,12 +235,16 @@ def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> S
         held = (*state.run.prompt.held, message)
         prompt = replace(prompt, held=held, steering=Steering(waiting=state.run.prompt.steering.waiting))
     run = Run(
-        budget=BudgetUse(limits=event.budget, started_at=at),
+        budget=BudgetUse(limits=event.budget, parts=event.budget_parts, started_at=at),
         origin=RunOrigin(
             caller=event.caller,
             tenant=event.tenant,
             parent_session=event.parent_session,
             traceparent=event.traceparent,
+            agents=event.settled_by,
+            settles=bool(event.settled_by),
+            first_settings=state.run.origin.first_settings if event.settled_by else None,
+            client_waits=event.client_waits,
         ),
         prompt=prompt,
     )
@@ -266,6 +278,7 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
         budget=replace(
             used,
             limits=event.budget or used.limits,
+            parts=event.budget_parts or used.parts,
             wrap_up_reason="" if event.budget else used.wrap_up_reason,
             tool_call_limit="own" if used.tool_call_limit == "own" else "",
             started_at=at - max(0.0, state.now - used.started_at),

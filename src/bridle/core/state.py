@@ -22,7 +22,7 @@ from bridle.values.message import Message, Opaque, Reply, Transcript
 from bridle.values.model import Origin
 from bridle.values.request import StepOptions
 from bridle.values.settings import Settings
-from bridle.values.usage import Budget
+from bridle.values.usage import Budget, BudgetParts
 
 
 class Overflow(Value, kw_only=True):
@@ -138,7 +138,10 @@ class RunOrigin(Value, kw_only=True):
     """Session whose tool started this run."""
     agents: tuple[str, ...] = ()
     handover: str = ""
+    settles: bool = False
+    """True while the last agent only settles calls in doubt of the run before; then the first one goes on."""
     traceparent: str = ""
+    client_waits: bool = False
     first_settings: Settings | None = None
 
 
@@ -146,6 +149,8 @@ class BudgetUse(Value, kw_only=True):
     """The budget of a run and its use so far."""
 
     limits: Budget = Budget()
+    parts: BudgetParts | None = None
+    """Limits that agent and run set for session, tenant and caller, if the run sets any."""
     spent: Spending = Spending()
     nested_spent: Spending = Spending()
     """Spending of runs inside this run's tools; not part of `spent`."""

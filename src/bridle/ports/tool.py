@@ -85,6 +85,14 @@ class PreviewingTool(Tool, Protocol):
         ...
 
 
+class UpgradableTool(Tool, Protocol):
+    """A tool that takes over open calls of its earlier versions.  Otherwise the attribute is None or missing."""
+
+    def upgrade_arguments(self, arguments: dict[str, Any]) -> Mapping[str, Json]:
+        """The arguments of a call in the present form.  Pure."""
+        ...
+
+
 @runtime_checkable
 class WorkspaceTool(Tool, Protocol):
     """A tool whose calls can write the files of a folder."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .budget.nested import apply_parent_context as apply_parent_context
     from .budget.nested import current_nested_run as current_nested_run
     from .budget.sources import check_pool as check_pool
-    from .budget.sources import check_tenant_budget as check_tenant_budget
+    from .budget.sources import check_shared_limits as check_shared_limits
     from .calls.agent_tool import AgentTool as AgentTool
     from .calls.approval import encode_arguments as encode_arguments
     from .calls.code_mode import BoundCodeMode as BoundCodeMode
@@ -74,7 +74,7 @@ _WHERE = {
     "check_pool": "budget.sources",
     "check_run_output": "calls.handover",
     "check_session": "validate_input",
-    "check_tenant_budget": "budget.sources",
+    "check_shared_limits": "budget.sources",
     "check_types": "validate_input",
     "collect_handovers": "calls.handover",
     "compare_sessions": "lineage",

@@ -26,7 +26,6 @@ from bridle.values.settings import (
     Settings,
     ToolCatalogue,
 )
-from bridle.values.usage import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from bridle.values.message import Prompt
     from bridle.values.request import Extra
     from bridle.values.result import History, Result
+    from bridle.values.usage import Budget
 
     from .agent_settings import (
         NO_TOOLS,
@@ -177,7 +177,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         ))  # fmt: skip
         runtime.check_hosted_tools(self.parts.settings)
         runtime.check_extras(self.parts.settings)
-        self._budget, self._clock, self._pool = budget or Budget(), clock or runtime.SystemClock(), pool
+        self._clock, self._pool = clock or runtime.SystemClock(), pool
         is_traced = telemetry is not None or TELEMETRY_VARIABLE in os.environ
         self._resources = runtime.RunResources(
             store_location=store,
@@ -191,6 +191,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
             hooks=hooking.match_tools(self.parts.tool_layout.tools, self.parts.sources),
             handovers=runtime.collect_handovers(handover, self.settings, self.tools),
             tracing=import_module(TELEMETRY_MODULE).open_tracing(telemetry) if is_traced else None,
+            budget=budget,
         )
 
     @property
@@ -205,6 +206,11 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     @property
     def handovers(self) -> tuple[Handover, ...]:
         return self._resources.handovers
+
+    @property
+    def budget(self) -> Budget | None:
+        """The limits of every run; a run can only lower them."""
+        return self._resources.budget
 
     @property
     def clock(self) -> Clock:
@@ -463,7 +469,8 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         context: C_contra | None = None,
         **options: Unpack[RunOptions],
     ) -> Result[T]:
-        """Finish an unfinished run, with a new budget if one is given.  `context` must be given again.
+        """Finish an unfinished run.  `budget` replaces its own limits, also by higher ones; those of the agent for
+        sessions and tenants stay.  `context` must be given again.
 
         With a `tenant`, raises `MisuseError` for another tenant's session.  Another user's approvals count only with
         `trust_approvals`.  `take_over` takes the session from a live process.  `results`: of `external_calls`, by id.
@@ -636,9 +643,10 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         runtime.check_context(
             (need for each in self.handovers for need in each.list_context_needs()), context, "run"
         )
-        given = runtime.make_prompted(prompt, budget or self._budget, caller, tenant, traceparent, history)
+        limits = self.budget, budget
+        given = runtime.make_prompted(prompt, limits, caller, tenant, traceparent, history)
         prompted = runtime.apply_parent_context(given)
-        runtime.check_tenant_budget(prompted.budget, prompted.tenant)
+        runtime.check_shared_limits(prompted.budget, prompted.tenant, prompted.caller)
         name, fresh = runtime.resolve_session(session, new=new, now=self._clock.now())
         # A run inside a tool inherits the tenant of the outer run unless it names another.
         owner = tenant if isinstance(tenant, CrossTenant) else prompted.tenant

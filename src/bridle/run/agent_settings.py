@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dataclasses import replace as replace_inputs
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypedDict, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -73,6 +73,11 @@ class AgentOptions(TypedDict, total=False):
     """Calls and tokens per period of endpoints, tenants and tools; a call waits until it fits."""
     name: str
     """Name of the agent, used in per-agent totals and in the cache keys sent to providers."""
+    version: str
+    """Label of the agent's code. A run that began under one is continued only under it, or by an agent that lists it in
+    `continues`."""
+    continues: tuple[str, ...]
+    """Versions besides `version` whose unfinished runs this agent continues."""
     max_tokens: int | None
     """Maximum tokens of one reply."""
     repeats_max: int | None
@@ -132,6 +137,12 @@ def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> No
             near = get_close_matches(name, (*AgentOptions.__annotations__, *others), n=1)
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"Agent has no option {name!r}{hint}")
+    version, continued = given.get("version", ""), given.get("continues", ())
+    if not isinstance(version, str):
+        raise MisuseError(f"version must be a text, not {version!r}")
+    is_list = isinstance(continued, Sequence) and not isinstance(continued, str)
+    if not is_list or not all(isinstance(each, str) and each for each in cast("Sequence[object]", continued)):
+        raise MisuseError(f"continues must be a list of versions, not {continued!r}")
     limits = given.get("rate_limits", ())
     if not isinstance(limits, Sequence) or not all(isinstance(limit, RateLimit) for limit in limits):
         raise MisuseError(f"rate_limits must be a list of RateLimit(…), not {limits!r}")
@@ -148,6 +159,8 @@ def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> No
 
 def resolve_summarizer(given: AgentOptions) -> AgentOptions:
     """Return the options with the summarizing model looked up; raises `MisuseError` for bad shares."""
+    if continued := given.get("continues"):
+        given = {**given, "continues": tuple(continued)}
     if limits := given.get("rate_limits"):
         given = {**given, "rate_limits": tuple(limits)}
     compaction = given.get("compaction")

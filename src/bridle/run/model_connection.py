@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from bridle.core.budget.scopes import has_dollars
 from bridle.core.recovery.fallback import choose_first_model
 from bridle.ports.clock import Clock
 from bridle.ports.codec import Codec, HttpRequest
@@ -262,8 +263,7 @@ class ModelChain:
         return ""
 
     def check_price(self, budget: "Budget | None", pool: "BudgetPool", now: float) -> None:
-        shared = (budget.session, budget.tenant) if budget is not None else ()
-        limited = any(each is not None and each.usd is not None for each in (budget, *shared, pool))
+        limited = (budget is not None and has_dollars(budget)) or (pool is not None and pool.usd is not None)
         for model in (*self.models, *self.extra_models) if limited else ():
             if model.price is None or model.price.rates(0, now) is None:
                 raise MisuseError(

@@ -12,19 +12,21 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from bridle.core.calls.catalogue import is_handover_due
+from bridle.core.budget.scopes import resume_budget
+from bridle.core.calls.catalogue import is_handover_due, is_return_due
 from bridle.core.calls.compensation import list_compensations
 from bridle.core.calls.orphaned import describe_doubts
 from bridle.core.context.assemble import UNSENT_INSTRUCTIONS
 from bridle.core.context.view import rename_imported_calls
 from bridle.core.hooks import has_open_reply
 from bridle.core.loop import next_effects
+from bridle.core.memory import carry_memory
 from bridle.core.recovery.fallback import keep_model
 from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock
 from bridle.ports.store import Store, SupportsApprovalKey, WatchableStore, supports
 from bridle.run.budget.nested import current_nested_run
-from bridle.run.budget.sources import check_tenant_budget
+from bridle.run.budget.sources import check_shared_limits
 from bridle.run.calls.approval import (
     CallResult,
     find_pending_approval,
@@ -32,6 +34,7 @@ from bridle.run.calls.approval import (
     match_results,
 )
 from bridle.run.calls.compensation import ABANDONED_REASON, open_undoable_run, run_compensations
+from bridle.run.calls.continuation import check_answer, check_run, plan_upgrades
 from bridle.run.calls.handover import (
     Successor,
     describe_unknown_agent,
@@ -96,6 +99,7 @@ class Session:
     reopen: "Callable[[AgentParts[Any]], Session]"  # with other parts of the agent
     fence: WriteEpoch
     open_other: "Callable[[str], Session]"  # another session, with the same agent
+    budget: Budget | None = None  # of the agent
 
     @asynccontextmanager
     async def lease(self, *, queue: bool = False, take_over: bool = False) -> AsyncIterator[None]:
@@ -171,6 +175,10 @@ class Session:
             if driver.state.phase not in (Phase.NEW, Phase.IDLE):
                 await driver.record(await opened._end_cancelled(driver, ABANDONED_REASON))
             imported = history.instructions if history is not None else ""
+            settling = opened._find_settling(driver.state) if history is None else None
+            if settling is not None:
+                prompted = replace(prompted, settled_by=driver.state.run.origin.agents)
+                return await opened._settle_first(settling, prompted)
             await opened._configure(driver, opened.settings(), imported)
             await opened._finish_hooks(driver)
             if history is not None:
@@ -182,6 +190,37 @@ class Session:
             if (outer := current_nested_run()) is not None:
                 await outer.record_program(self.session)
             return await opened._drive(driver)
+
+    def _find_settling(self, state: State) -> "Session | None":
+        """The session of the agent that left calls in doubt after a hand-over; None if this agent settles them."""
+        agents = state.run.origin.agents
+        is_known = bool(agents) and agents[0] in self.successors
+        return list_agents(self, state)[-1] if is_known and state.calls.batch.pending else None
+
+    async def _settle_first(self, settling: "Session", prompted: Prompted) -> State:
+        """Let the agent that left calls in doubt settle them, then go on with the prompt."""
+        driver = settling.new_driver()
+        await driver.restore()
+        if settling.parts.sources:
+            settling, driver = await connect_tools(settling, driver)
+        settling.check_context(driver, "resume")
+        await settling._configure(driver, keep_model(settling.settings(), driver.state))
+        await driver.record(prompted)
+        await driver.review_calls(trusts_approvals=False)
+        return await self._take_back(await settling._drive(driver))
+
+    async def _take_back(self, state: State) -> State:
+        """Go on as the first agent, once another one has settled the calls that it left in doubt."""
+        if not is_return_due(state):
+            return state
+        driver = self.new_driver()
+        await driver.restore()
+        opened, driver = await connect_tools(self, driver) if self.parts.sources else (self, driver)
+        configured = describe_new_settings(driver.state.settings, opened.settings())
+        await driver.record(replace(configured, is_return=True))
+        for report in opened.parts.tool_reports:
+            await driver.record(report)
+        return await opened._drive(driver)
 
     async def resume(
         self,
@@ -196,8 +235,11 @@ class Session:
             if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             if driver.state.run.origin.agents:
-                return await list_agents(self, driver.state)[-1].continue_run(budget, tenant, flags)
-            return await self.continue_run(budget, tenant, flags, driver)
+                last = list_agents(self, driver.state)[-1]
+                return await self._take_back(
+                    await last.continue_run(budget, tenant, flags, agent_budget=self.budget)
+                )
+            return await self.continue_run(budget, tenant, flags, driver, agent_budget=self.budget)
 
     async def advance(self, driver: Driver) -> State:
         """Drive on a run that its gate stopped; raises `Conflict` if another process has written since."""
@@ -216,8 +258,13 @@ class Session:
         tenant: str | None,
         flags: ResumeFlags,
         driver: Driver | None = None,
+        *,
+        agent_budget: Budget | None,
     ) -> State:
-        """Resume the run with the agent that has it; the caller holds the lease."""
+        """Resume the run with the agent that has it; the caller holds the lease.
+
+        `agent_budget` is that of the agent that began the run.
+        """
         if driver is None:
             driver = self.new_driver()
             await driver.restore()
@@ -229,7 +276,11 @@ class Session:
         is_finished = state.phase is Phase.IDLE and state.run.end.stop in FINISHED_STOPS
         if is_finished and not state.run.prompt.steering.waiting:
             return await self._finish_hooks(driver)
-        check_tenant_budget(budget or state.run.budget.limits, state.run.origin.tenant)
+        used, origin = state.run.budget, state.run.origin
+        check_shared_limits(budget or used.limits, origin.tenant, origin.caller)
+        owners = {"session": self.session, "tenant": origin.tenant, "caller": origin.caller}
+        scopes = [name for name, owner in owners.items() if owner]
+        limits, parts = resume_budget(used.limits, used.parts, agent_budget, budget, scopes)
         opened = self
         if state.settings.overrides and self.restore_overrides is not None:
             opened = self.restore_overrides(state)
@@ -238,12 +289,18 @@ class Session:
         opened, driver = await connect_tools(opened, driver) if opened.parts.sources else (opened, driver)
         opened.check_context(driver, "resume")
         settings, results = keep_model(opened.settings(), state), flags.results or {}
+        settings = carry_memory(settings, state) if state.run.origin.agents else settings
+        await check_run(opened, settings, driver.state, results)
         if not results:
             await opened._configure(driver, settings)
         if driver.place[1] == flags.stopped_at:  # nothing is in doubt
             return await opened._drive(driver)
         resumed = Resumed(
-            budget=budget, cross_tenant=across, took_over=self.fence.took_over, engine=flags.engine
+            budget=None if limits == used.limits and budget is None else limits,
+            cross_tenant=across,
+            took_over=self.fence.took_over,
+            engine=flags.engine,
+            budget_parts=None if parts == used.parts else parts,
         )
         await driver.record(replace(resumed, continues_reply=has_open_reply(driver.state)))
         if self.fence.epoch:  # after the record, by which the old process notices the takeover
@@ -323,8 +380,16 @@ class Session:
             if across := check_tenant(self.session, driver.state, tenant):
                 verdict = replace(verdict, by=f"{verdict.by} of tenant {across}".strip())
             question = find_pending_approval(list_pending_approvals(self.session, driver.state), wanted)
+            await check_answer(self, driver.state, question, verdict)
             await driver.answer(question, verdict)
             return question
+
+    async def check_answer(self, wanted: str, verdict: ApprovalVerdict) -> None:
+        """Raise what would prevent this answer from being recorded; nothing is written."""
+        driver = self.new_driver()
+        await driver.restore()
+        question = find_pending_approval(list_pending_approvals(self.session, driver.state), wanted)
+        await check_answer(self, driver.state, question, verdict)
 
     async def record_results(self, results: Mapping[str, CallResult], tenant: str | None = None) -> None:
         """Record results of calls that the caller ran, without continuing the run."""
@@ -382,7 +447,9 @@ class Session:
         if driver.state.phase is Phase.NEW:
             await driver.record(Configured(settings=settings, session=self.session))
         elif driver.state.settings != settings:
-            await driver.record(describe_new_settings(driver.state.settings, settings))
+            configured = describe_new_settings(driver.state.settings, settings)
+            upgrades = await plan_upgrades(self, settings, driver.state)
+            await driver.record(replace(configured, upgraded_calls=upgrades))
         for report in self.parts.tool_reports:
             await driver.record(report)
 

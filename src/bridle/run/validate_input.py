@@ -17,6 +17,7 @@ from typing import Any, TypeVar, get_origin
 import msgspec
 
 from bridle.core.budget.limits import OUTPUT_TOKENS_MIN
+from bridle.core.budget.scopes import merge_budgets, split_budgets
 from bridle.core.calls.catalogue import explain_missing_hosted
 from bridle.core.context.excerpt import RESULT_CHARACTERS_MIN
 from bridle.core.state import State
@@ -317,9 +318,15 @@ def new_session_id(now: float) -> str:
     return f"{day}-{''.join(letters)}"
 
 
+class WaitingCaller(str):
+    """A caller that waits for its run, which is of no use after a restart of the server; recorded."""
+
+    __slots__ = ()
+
+
 def make_prompted(
     prompt: Prompt,
-    budget: Budget,
+    budgets: tuple[Budget | None, Budget | None],
     caller: str,
     tenant: str,
     traceparent: str = "",
@@ -327,17 +334,20 @@ def make_prompted(
 ) -> Prompted:
     """The event of a prompt; raises `MisuseError` for bad input.
 
+    `budgets` are those of the agent and of the run.
     A `history` that ends with the results of calls can be continued with an empty prompt: `()`.
     """
     continues = prompt == () and history is not None and bool(history.messages[-1:])
     continues = continues and history is not None and history.messages[-1].role == "tool"
     return Prompted(
         parts=() if continues else parse_prompt(prompt),
-        budget=budget,
-        caller=check_text(caller=caller),
+        budget=merge_budgets(*budgets),
+        caller=str(check_text(caller=caller)),
         tenant=str(check_text(tenant=tenant)),
         templates=list_templates(prompt),
         traceparent=check_traceparent(traceparent) if traceparent else "",
+        budget_parts=split_budgets(*budgets),
+        client_waits=isinstance(caller, WaitingCaller),
     )
 
 

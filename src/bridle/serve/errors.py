@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from bridle.values.errors import (
     BridleError,
+    CannotContinue,
     Conflict,
     Corrupt,
     MissingKey,
@@ -36,6 +37,7 @@ class ServeError(Exception):
 
 STATUSES: tuple[tuple[type[BridleError], int, str], ...] = (
     (SessionNotFound, 404, "session_not_found"),
+    (CannotContinue, 409, "cannot_continue"),
     (MisuseError, 400, "invalid_request"),
     (ProviderError, 502, "provider_failed"),
     (Conflict, 409, "conflict"),

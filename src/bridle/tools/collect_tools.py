@@ -67,8 +67,20 @@ def collect_tools(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, 
         if name in found:
             raise BadTool(f"tool `{name}`: two tools have this name; rename one with @tool(name=…)")
         found[name] = made
+    _check_aliases(found)
     collect_compensations(found)  # report invalid compensations now, not when one is needed
     return found
+
+
+def _check_aliases(tools: Mapping[str, Tool]) -> None:
+    owners: dict[str, str] = {}
+    for name, made in tools.items():
+        for alias in made.spec.aliases:
+            if alias in tools or owners.setdefault(alias, name) != name:
+                other = alias if alias in tools else owners[alias]
+                raise BadTool(
+                    f"tool `{name}`: its alias {alias!r} also means the tool `{other}`; remove one of them"
+                )
 
 
 def collect_compensations(*collections: Mapping[str, Tool]) -> dict[str, Tool]:

@@ -13,12 +13,17 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from .base import EventBase, Value
-from .usage import Limits, Usage
+from .usage import LIMIT_PERIODS, Limits, Usage
 
 BUDGET_LOG_PREFIX = "budget:"
 """Prefix of the names of budget logs; session ids must not start with it."""
 TENANT_BUDGET_PREFIX = "tenant:"
 """Prefix of the names of tenant budgets; other budgets must not start with it."""
+CALLER_BUDGET_PREFIX = "caller:"
+"""Prefix of the names of caller budgets."""
+PERIOD_BUDGET_PREFIXES = tuple(f"{period}:" for period in LIMIT_PERIODS)
+"""Prefixes of the names of budgets in one period."""
+RESERVED_BUDGET_PREFIXES = (TENANT_BUDGET_PREFIX, CALLER_BUDGET_PREFIX, *PERIOD_BUDGET_PREFIXES)
 GENERATION_MARK = "~"
 """Separates a budget's name from the generation number of its log."""
 
@@ -88,6 +93,26 @@ class BudgetSnapshot(EventBase, kw_only=True, tag="budget_snapshot"):
     open_reservations: tuple[BudgetReserved, ...] = ()
     limits: Limits = Limits()
     presumed: tuple[BudgetSettled, ...] = ()
+
+
+def tenant_budget_name(tenant: str) -> str:
+    return f"{TENANT_BUDGET_PREFIX}{tenant}"
+
+
+def caller_budget_name(tenant: str, caller: str) -> str:
+    """Name of a caller's budget, `caller:TENANT/CALLER`: callers of two tenants may have the same name."""
+    names = (tenant, caller) if tenant else (caller,)
+    return CALLER_BUDGET_PREFIX + "/".join(each.replace("%", "%25").replace("/", "%2F") for each in names)
+
+
+def period_budget_name(name: str, period: str, label: str, zone: str) -> str:
+    """Name of a budget in one period, such as `day:2026-11-18:Europe/Berlin:tenant:acme`."""
+    return ":".join((period, label, zone or "UTC", name))
+
+
+def strip_period(name: str) -> str:
+    """Name of a budget without its period."""
+    return name.split(":", 3)[3] if name.startswith(PERIOD_BUDGET_PREFIXES) else name
 
 
 def budget_log_name(name: str, generation: int = 0) -> str:

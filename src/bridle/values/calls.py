@@ -106,6 +106,35 @@ ApprovalAnswer = Literal["approve", "reject", "done"]
 """`done` answers a call in doubt: it took effect, and `reason` is its result."""
 
 
+class CallUpgrade(Value, kw_only=True):
+    """An open call under a new declaration of its tool."""
+
+    call_id: str
+    name: str
+    arguments: str
+    """Name and arguments that it has from here on, as JSON text."""
+    edited: str | None = None
+    """Arguments that a person gave instead, in the new form."""
+    voids: str = ""
+    """Reason why a person is asked again; empty if the question and its answer stay valid."""
+
+
+ObstacleKind = Literal["agent", "version", "tool", "arguments", "approval", "hook", "output"]
+
+
+class Obstacle(Value, kw_only=True):
+    """Something that an unfinished run needs and that the code at hand does not offer."""
+
+    kind: ObstacleKind
+    name: str
+    """The agent, version, tool, hook or output type that is needed."""
+    reason: str
+    remedy: str
+    """What to change or to type."""
+    call_id: str = ""
+    """The call that needs it; empty if the whole run does."""
+
+
 class PendingApproval(Value, kw_only=True):
     """A question to a person about one call; stored only in the log, so any process can answer it."""
 

@@ -7,6 +7,7 @@
       | - BadTool                 a tool that cannot be called
       | - SessionNotFound         no such session in this store
       | - MissingBlob             a record refers to a blob that is not stored
+      | - CannotContinue          this code lacks what an unfinished run needs; nothing was recorded
       + ProviderError           the provider: carries a `Failure`
       + StoreError              the store
         - Conflict                another writer appended first
@@ -18,9 +19,13 @@ run with a value (`Result.stop`). `Result.raise_for_stop` raises `RunStopped` (v
 prefer an exception. `ModelRetry` and `OutcomeUnknown` are not raised by Bridle but by tools and validators.
 """
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from .base import Value
+
+if TYPE_CHECKING:
+    from .calls import Obstacle
 
 FailureKind = Literal[
     "unreachable",
@@ -109,6 +114,18 @@ class SessionNotFound(MisuseError):
 
 class MissingBlob(MisuseError):
     pass
+
+
+class CannotContinue(MisuseError):
+    """The code at hand lacks what an unfinished run needs. Nothing was recorded; open questions stay open."""
+
+    def __init__(self, session: str, obstacles: "Sequence[Obstacle]") -> None:
+        listed = "; ".join(f"{each.reason} ({each.remedy})" for each in obstacles)
+        super().__init__(
+            f"session {session!r} cannot be continued with this code, so nothing was recorded and its questions stay"
+            f" open: {listed}. `bridle check waiting -a FILE` lists all such sessions"
+        )
+        self.session, self.obstacles = session, tuple(obstacles)
 
 
 class ProviderError(BridleError):

@@ -30,6 +30,7 @@ from .calls import ApprovalAnswered as ApprovalAnswered
 from .calls import ApprovalAsked as ApprovalAsked
 from .calls import ApprovalQuestion as ApprovalQuestion
 from .calls import CallReviewed as CallReviewed
+from .calls import CallUpgrade as CallUpgrade
 from .calls import CompensationFinished as CompensationFinished
 from .calls import CompensationStarted as CompensationStarted
 from .calls import ContentRedacted as ContentRedacted
@@ -59,7 +60,7 @@ from .model import Model
 from .request import Breakpoint, ToolChoice
 from .request import OptionsChosen as OptionsChosen
 from .settings import Settings
-from .usage import Budget, Reservation, Usage
+from .usage import Budget, BudgetParts, Reservation, Usage
 
 
 class Latency(Value, kw_only=True):
@@ -129,6 +130,10 @@ class Configured(EventBase, kw_only=True, tag="configured"):
     """Hosted tools that were offered so far and not given again; a log does not hold their definitions."""
     handed_over_to: str = ""
     """Agent that continues the run with these settings, if the one before it handed the run over."""
+    is_return: bool = False
+    """True if the first agent goes on, after another one has settled the calls that it left in doubt."""
+    upgraded_calls: tuple[CallUpgrade, ...] = ()
+    """Open calls that these settings declare in another way, and what became of them."""
 
 
 class Prompted(EventBase, kw_only=True, tag="prompted"):
@@ -141,6 +146,8 @@ class Prompted(EventBase, kw_only=True, tag="prompted"):
     tenant: str = ""
     cross_tenant: str = ""
     """The tenant again, if the session belongs to another tenant and the caller confirmed it."""
+    settled_by: tuple[str, ...] = ()
+    """Agents that had the run before: the last one settles its calls in doubt, then the first one goes on."""
     parent_session: str = ""  # session whose tool started this run
     parent_call_id: str = ""
     """Call of that session inside which this run started."""
@@ -149,6 +156,10 @@ class Prompted(EventBase, kw_only=True, tag="prompted"):
     traceparent: str = ""
     """The caller's position in a trace, as a W3C header; the run and its resumed parts join that trace."""
     engine: bool = False  # an engine performs the run, in parts
+    budget_parts: BudgetParts | None = None
+    """Limits that agent and run set for session, tenant and caller, if the run sets any; `budget` has both merged."""
+    client_waits: bool = False
+    """The run is for a client that waits for it, and that a restarted server does not have: it is not resumed."""
 
 
 class Imported(EventBase, kw_only=True, tag="imported"):
@@ -169,6 +180,7 @@ class Resumed(EventBase, kw_only=True, tag="resumed"):
     took_over: bool = False  # from a process that was alive and did not answer
     engine: bool = False  # by a worker or a client of an engine, which performs the run in parts
     continues_reply: bool = False  # the whole reply before a cancel; the model is not called for it again
+    budget_parts: BudgetParts | None = None  # as in `Prompted`; None if they stay as they were
 
 
 class RequestAdjusted(EventBase, kw_only=True, tag="request_adjusted"):

@@ -95,6 +95,8 @@ class ToolSpec(Value, kw_only=True):
     """False if arguments need only be a JSON object, because the program that runs the tool checks them itself."""
     wire_form: WireForm | None = None
     """The client's own definition, if it holds more than the fields here."""
+    aliases: tuple[str, ...] = ()
+    """Earlier names: open calls under one of them are calls of this tool after an upgrade."""
 
 
 def digest_definition(spec: ToolSpec) -> str:

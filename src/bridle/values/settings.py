@@ -120,6 +120,10 @@ class Settings(Value, kw_only=True, gc=True, dict=True):
     """
     name: str = ""
     """Name of the agent in reports across sessions; derived from its settings if empty."""
+    version: str = ""
+    """Version of the agent's code, chosen by its author; empty for none."""
+    continues: tuple[str, ...] = ()
+    """Other versions whose unfinished runs this one continues."""
     instructions: str = ""
     rate_limits: tuple[RateLimit, ...] = ()
     instruction_functions: tuple[InstructionFunction, ...] = ()

@@ -11,11 +11,11 @@ hour, and the service terms that were requested or reported. Terms missing from 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -370,6 +370,11 @@ STEPS_DEFAULT = 100
 """A run with a hundred model calls is far more often stuck than busy."""
 
 
+LimitPeriod = Literal["hour", "day", "month"]
+LIMIT_PERIODS: tuple[LimitPeriod, ...] = get_args(LimitPeriod)
+_ZONE_TEXT = re.compile(r"[A-Za-z0-9_+/-]*")
+
+
 class _LimitsMeta(ValueMeta):
     def __call__(self, *args: Any, **given: Any) -> Any:
         """Refuse a limit that does not exist with the names of those that do."""
@@ -399,6 +404,10 @@ class Limits(Value, kw_only=True, gc=True, dict=True, metaclass=_LimitsMeta):
     """Calls that run; each call of a reply counts, denied or invalid ones do not."""
     wrap_up: float | None = None
     """Share of any limit, such as 0.8, at which the model is asked, once, to finish."""
+    period: LimitPeriod | None = None
+    """Of a tenant, a caller or a pool: the limits begin again with each hour, day or month of the calendar."""
+    zone: str = ""
+    """Time zone of the periods, such as `Europe/Berlin`; UTC if empty."""
 
     if TYPE_CHECKING:  # a number of dollars is converted exactly
 
@@ -411,9 +420,12 @@ class Limits(Value, kw_only=True, gc=True, dict=True, metaclass=_LimitsMeta):
             seconds: float | None = None,
             tool_calls: int | None = None,
             wrap_up: float | None = None,
+            period: LimitPeriod | None = None,
+            zone: str = "",
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        self._check_period()
         for name, exact in _LIMIT_TYPES.items():
             limit = getattr(self, name)
             if limit is not None:
@@ -421,20 +433,39 @@ class Limits(Value, kw_only=True, gc=True, dict=True, metaclass=_LimitsMeta):
         if self.wrap_up is not None and not 0 < self.wrap_up < 1:
             raise MisuseError(f"wrap_up must be a share between 0 and 1, such as 0.8, not {self.wrap_up!r}")
 
+    def _check_period(self) -> None:
+        if self.period is not None and self.period not in LIMIT_PERIODS:
+            raise MisuseError(f"period is {', '.join(map(repr, LIMIT_PERIODS))} or None, not {self.period!r}")
+        if not isinstance(self.zone, str) or not _ZONE_TEXT.fullmatch(self.zone):
+            raise MisuseError(f"zone is the name of a time zone, such as Europe/Berlin, not {self.zone!r}")
+        if self.zone and self.period is None:
+            raise MisuseError(f"zone={self.zone!r} needs a period: Limits(…, period='day', zone=…)")
+        if self.zone == "UTC":
+            msgspec.structs.force_setattr(self, "zone", "")
+
     @cached_property
     def kinds(self) -> tuple[str, ...]:
         """Kinds with a limit."""
         return tuple(kind for kind in LIMIT_KINDS if getattr(self, kind) is not None)
 
 
+BUDGET_SCOPES = ("session", "tenant", "caller")
+"""Fields of `Budget` that limit more than one run."""
+
+
+LimitsT = TypeVar("LimitsT", bound=Limits)
+
+
 class Budget(Limits, kw_only=True, dict=True):
-    """Limits of one run, its session and its tenant. Reaching one ends the run; raise it and resume."""
+    """Limits of one run, its session, its tenant and its caller. Reaching one ends the run."""
 
     steps: int | None = STEPS_DEFAULT
     session: Limits | None = None
     """Limits for all runs of the session together."""
-    tenant: Limits | None = None
-    """Limits for all sessions of the tenant in the same store, across processes."""
+    tenant: Limits | tuple[Limits, ...] | None = None
+    """Limits for all sessions of the tenant in the same store, across processes; several if they have periods."""
+    caller: Limits | tuple[Limits, ...] | None = None
+    """Limits for all runs of the caller, within the tenant if there is one, in the same store, across processes."""
 
     if TYPE_CHECKING:
 
@@ -448,21 +479,70 @@ class Budget(Limits, kw_only=True, dict=True):
             tool_calls: int | None = None,
             wrap_up: float | None = None,
             session: Limits | None = None,
-            tenant: Limits | None = None,
+            tenant: Limits | Sequence[Limits] | None = None,
+            caller: Limits | Sequence[Limits] | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("session", "tenant"):
+        if self.period is not None:
+            raise MisuseError("a run has no period; Budget(tenant=Limits(usd=…, period=…)) limits a tenant's")
+        for name in BUDGET_SCOPES:
             given: object = getattr(self, name)
-            if given is not None and type(given) is not Limits:
+            each = given if isinstance(given, list | tuple) and name != "session" else (given,)
+            if given is not None and not all(type(limits) is Limits for limits in each):
                 raise MisuseError(f"Budget({name}=…) takes Limits(usd=…, tokens=…, …), not {given!r}")
+            if isinstance(given, list | tuple):
+                msgspec.structs.force_setattr(self, name, join_limits(given))
+        if self.session is not None and self.session.period is not None:
+            raise MisuseError(
+                "a session has no period; Budget(tenant=Limits(usd=…, period=…)) limits a tenant's"
+            )
+
+
+class BudgetParts(Value, kw_only=True):
+    """Who set the limits of a run's session, tenant and caller, which a budget has merged."""
+
+    agent: Budget
+    run: Budget
 
 
 _LIMIT_TYPES: dict[str, type[int] | type[float] | type[Decimal]] = {
-    name: get_args(annotation)[0] for name, annotation in Limits.__annotations__.items()
+    name: get_args(annotation)[0]
+    for name, annotation in Limits.__annotations__.items()
+    if name not in ("period", "zone")
 }
 LIMIT_KINDS = tuple(name for name in _LIMIT_TYPES if name != "wrap_up")
+MERGED_KINDS = tuple(_LIMIT_TYPES)
+
+
+def split_limits(limits: Limits | tuple[Limits, ...] | None) -> tuple[Limits, ...]:
+    """The limits of a scope, one for each period."""
+    if limits is None:
+        return ()
+    return limits if isinstance(limits, tuple) else (limits,)
+
+
+def join_limits(each: Iterable[Limits]) -> Limits | tuple[Limits, ...] | None:
+    """The limits of a scope, merged by period: without one first, then by its length and zone."""
+    found: dict[tuple[int, str], Limits] = {}
+    for limits in each:
+        key = LIMIT_PERIODS.index(limits.period) if limits.period is not None else -1, limits.zone
+        found[key] = merge_limits(found[key], limits) if key in found else limits
+    joined = tuple(found[key] for key in sorted(found))
+    return joined[0] if len(joined) == 1 else joined or None
+
+
+def merge_limits(one: LimitsT, other: Limits) -> LimitsT:
+    """Both limits at once: of each kind the lower one."""
+    # guard: lower-limit
+    return msgspec.structs.replace(
+        one, **{kind: lower_limit(getattr(one, kind), getattr(other, kind)) for kind in MERGED_KINDS}
+    )
+
+
+def lower_limit(one: Any, other: Any) -> Any:
+    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 LIMIT_DIGITS_MAX = 18

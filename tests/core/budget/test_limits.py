@@ -173,17 +173,18 @@ def test_time_is_a_limit_of_the_session_too():
         clock.advance(6)
         return "slept"
 
-    agent = Agent(
-        scripted(call_reply(("nap", {})), "one", call_reply(("nap", {})), "two"),
-        tools=[nap],
-        clock=clock,
-        budget=Budget(seconds=8, session=Limits(seconds=10)),
-    )
+    line, store = scripted(call_reply(("nap", {})), "one", call_reply(("nap", {})), "two"), MemoryStore()
+
+    def make_agent(seconds):
+        budget = Budget(seconds=8, session=Limits(seconds=seconds))
+        return Agent(line, tools=[nap], clock=clock, store=store, budget=budget)
+
+    agent = make_agent(10)
     assert agent.run_sync("?", session="s").stop == "done"
     clock.advance(1_000)  # nobody was driving
     second = agent.run_sync("?", session="s")
     assert (second.stop, second.reason) == ("seconds", "12.0 of the session's 10 seconds used")
-    raised = asyncio.run(agent.resume("s", budget=Budget(session=Limits(seconds=20))))
+    raised = asyncio.run(make_agent(20).resume("s"))
     assert (raised.stop, raised.text) == ("done", "two")
 
 

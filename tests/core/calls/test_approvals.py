@@ -31,16 +31,16 @@ class World:
     def __init__(self):
         self.ran = []
 
-    def tools(self, asked, note=""):
+    def tools(self, asked, effect="write"):
         made = []
         for name in ("alpha", "beta", "gamma"):
             made.append(
                 RawTool(
                     name,
-                    f"Pay. {note}",
+                    "Pay.",
                     {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]},
                     functools.partial(self.pay, name),
-                    effect="write",
+                    effect=effect,
                     resource=name,
                     approve=name in asked,
                 )
@@ -70,21 +70,23 @@ async def _every_answer(answers, where):
     planned = dict(zip(("alpha", "beta", "gamma"), answers, strict=True))
     asked = [name for name, answer in planned.items() if answer != "auto"]
 
-    def agent(note=""):
-        return Agent(MODEL, tools=world.tools(asked, note), store=store, clock=clock, approval_seconds=100.0)
+    def agent(effect="write"):
+        return Agent(
+            MODEL, tools=world.tools(asked, effect), store=store, clock=clock, approval_seconds=100.0
+        )
 
     first = agent()
     result = await first.run(SCRIPT, session="s")
     assert sorted(world.ran) == [(n, i + 1) for i, n in enumerate(planned) if planned[n] == "auto"]
     if asked:
         assert result.stop == "waiting"
-        note = "Changed." if where == "code redeployed" else ""
+        is_changed = where == "code redeployed"
         await _answer_all(agent(), planned)
-        second = first if where == "same process" else agent(note)
+        second = first if where == "same process" else agent("undeclared" if is_changed else "write")
         if "expire" in answers:
             clock.advance(101.0)
         result = await second.resume("s")
-        if note and any(answer != "auto" for answer in answers):
+        if is_changed and any(answer != "auto" for answer in answers):
             # What was approved was another tool's call: nothing ran on the strength of it.
             if "expire" not in answers:
                 assert result.stop == "waiting"

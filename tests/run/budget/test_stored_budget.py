@@ -2,14 +2,9 @@
 
 import asyncio
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 from contextlib import AsyncExitStack, ExitStack
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -40,11 +35,9 @@ from bridle.values.model import Origin
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.usage import Reservation, Usage
 from tests.run.budget.till_agent import outer_agent
-from tests.suite.campaign import SCALE, list_seeds
+from tests.run.budget.till_processes import PROCESSES, RUNS, child, kill
+from tests.suite.campaign import list_seeds
 from tests.suite.leases import hold
-
-CHILD = Path(__file__).with_name("till_agent.py")
-PROCESSES, RUNS = (6, 30) if SCALE > 1 else (2, 8)
 
 
 @tool(effect="read")
@@ -57,18 +50,6 @@ def read_budget(store, name):
     """How a budget stands, as somebody finds it who has just opened the store."""
     account = asyncio.run(BudgetLog(store, name).catch_up())
     return account.spent, account.reserved
-
-
-def child(path, *arguments):
-    command = [sys.executable, str(CHILD), str(path), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
-
-
-def kill(path, *arguments):
-    """Let a process set something aside, and end it there and then."""
-    with child(path, *arguments) as killed:
-        assert killed.stdout.readline().strip() == "now"
-        killed.send_signal(signal.SIGKILL)
 
 
 @pytest.mark.parametrize("limit", ["0.020"])
@@ -184,8 +165,8 @@ def test_a_tenant_has_one_budget_in_all_its_sessions():
         agents[0].run_sync("!say Hi", tenant="acme", budget=Budget(tenant=Limits(seconds=1)))
     stopped = agents[0].run_sync("!say Hi", tenant="acme", session="s")
     assert "'tenant:acme', 3 of 3 steps taken" in stopped.reason
-    raised = asyncio.run(agents[0].resume("s", budget=Budget(tenant=Limits(steps=9))))
-    assert raised.stop == "done"
+    raised = Agent("sim:", store=store, budget=Budget(tenant=Limits(steps=9)))
+    assert asyncio.run(raised.resume("s")).stop == "done"
 
 
 @pytest.mark.parametrize("kind", [SharedBudget, StoredBudget])

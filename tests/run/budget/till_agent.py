@@ -1,7 +1,8 @@
 """Another process that draws from a budget in a store.
 
-python till_agent.py STORE runs N USD       so many runs at once; prints how they ended, as JSON
-python till_agent.py STORE dies WHEN USD    sets money aside and says `now`, to be killed: before its
+python till_agent.py STORE runs N USD [PERIOD]      so many runs at once; prints how they ended, as JSON. With a
+                                                    period, a tenant and a caller have the limit too
+python till_agent.py STORE dies WHEN USD [PERIOD]   sets money aside and says `now`, to be killed: before its
                                             model was asked, or during its answer
 python till_agent.py STORE nested USD       the same, in a run inside a tool, at its second question
 """
@@ -11,8 +12,9 @@ import json
 import sys
 from typing import Any
 
-from bridle import Agent, StoredBudget, TextDelta, tool
+from bridle import Agent, Budget, Limits, StoredBudget, TextDelta, tool
 from bridle.values.events import ModelAsked
+from bridle.values.usage import LimitPeriod
 
 
 @tool(effect="read")
@@ -21,10 +23,15 @@ def get_weather(city: str) -> str:
     return "It is sunny. " * 20
 
 
-async def runs(path: str, many: str, usd: str) -> None:
-    pool = StoredBudget(usd=usd, name="q4")
-    agent = Agent("sim:", tools=[get_weather], pool=pool, max_tokens=100, store=path)
-    results = await asyncio.gather(*(agent.run("What is the weather in Paris?") for _ in range(int(many))))
+async def runs(path: str, many: str, usd: str, period: LimitPeriod | None = None) -> None:
+    pool = StoredBudget(usd=usd, name="q4", period=period)
+    shared = Limits(usd=usd, period=period)
+    budget = Budget(tenant=shared, caller=shared) if period else None
+    agent = Agent("sim:", tools=[get_weather], pool=pool, max_tokens=100, store=path, budget=budget)
+    tenant, caller = ("acme", "ann") if period else ("", "")
+    results = await asyncio.gather(
+        *(agent.run("What is the weather in Paris?", tenant=tenant, caller=caller) for _ in range(int(many)))
+    )
     print(json.dumps([{"stop": result.stop, "cost": result.cost} for result in results]))
     await agent.store.close()
 
@@ -60,8 +67,8 @@ class Watcher:
 SILENCE = "!say Well\n!stall 100\n!say never mind."
 
 
-async def dies(path: str, when: str, usd: str) -> None:
-    pool = StoredBudget(usd=usd, name="q4")
+async def dies(path: str, when: str, usd: str, period: LimitPeriod | None = None) -> None:
+    pool = StoredBudget(usd=usd, name="q4", period=period)
     own = Agent("sim:", store=path)
     store = Stuck(own.store) if when == "before" else own.store
     watchers = [Watcher()] if when == "during" else []

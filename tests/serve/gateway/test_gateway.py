@@ -22,6 +22,7 @@ from bridle.serve.gateway.settings import (
     make_key,
     read_gateway_file,
 )
+from bridle.values.budget import parse_budget_log_name, strip_period
 from bridle.values.errors import MisuseError
 from bridle.values.events import ModelSwitched
 from bridle.values.request import Sampling
@@ -61,6 +62,9 @@ def ask(served, wire, text, key=None, model="any", headers=(), **more):
 
 def make_settings(**more):
     return {"models": {"any": {"chain": ["sim:"]}}, **more}
+
+
+OWN_PERIOD = 'budget = { usd = 1, period = "day" }\n'
 
 
 def settings_with_keys(**more):
@@ -124,6 +128,18 @@ def test_budget_of_a_tenant_is_shared_by_its_keys():
         assert [ask(served, "anthropic", "!say hi", key).status for key in (ALICE, BOB, ALICE, BOB)] == [
             200, 200, 402, 402,
         ]  # fmt: skip
+
+
+def test_budgets_of_keys_and_tenants_have_periods():
+    settings = settings_with_keys(budget={"steps": 1, "period": "month", "zone": "Europe/Berlin"})
+    settings["tenants"]["acme"] = {"budget": [{"steps": 2, "period": "month"}, {"tokens": 100_000}]}
+    with serving_gateway(settings) as served:
+        assert [ask(served, "anthropic", "!say hi", key).status for key in (ALICE, ALICE, BOB, BOB)] == [
+            200, 402, 200, 402,
+        ]  # fmt: skip
+        infos = served.run(served.host.store.sessions(limit=100))
+    names = {strip_period(name) for info in infos if (name := parse_budget_log_name(info.id))}
+    assert names == {"key:alice", "tenant:acme"}
 
 
 def test_key_without_a_tenant_is_alone():
@@ -401,6 +417,10 @@ def test_sampling_options_of_a_run_are_kept_when_it_is_resumed():
         (
             f'[models.a]\nchain = ["sim:"]\n[keys.k]\nsha256 = "{"0" * 64}"\nperiod = "day"\n',
             "needs a budget",
+        ),
+        (
+            f'[models.a]\nchain = ["sim:"]\n[keys.k]\nsha256 = "{"0" * 64}"\nperiod = "day"\n{OWN_PERIOD}',
+            "has a period of its own",
         ),
         ('[models.a]\nchian = ["sim:"]\n', "line 1.*chian"),
     ],

@@ -24,9 +24,13 @@ from bridle.cli.log_access import (
     read_session,
     use_log,
 )
+from bridle.config.agent_loader import find_first_agent, load_agents
 from bridle.core.calls.argument_changes import list_changes
+from bridle.ports.store import Store
 from bridle.run.agent import Agent
+from bridle.run.archive.sessions import find_parent_session
 from bridle.run.calls.approval import complete_call_arguments, find_pending_approval
+from bridle.run.context.resources import copy_agent
 from bridle.run.control.requests import is_run_elsewhere
 from bridle.values.calls import PendingApproval
 from bridle.values.errors import MisuseError
@@ -53,6 +57,10 @@ def add_answer_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--by", default="", help="name of the person who answers (default: your login name)")
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.add_argument(
+        "-a", "--agent", metavar="FILE",
+        help="file of the agent: an answer that its code cannot honour is refused and not recorded",
+    )  # fmt: skip
     add_tenant_option(parser, "only sessions of this tenant")
     add_store_option(parser)
 
@@ -92,6 +100,8 @@ def answer_question(
     options: argparse.Namespace, give: GiveAnswer, word: str, changed: Sequence[str] = ()
 ) -> int:
     """Record the answer and print it; `changed` is filled by `give`."""
+    # Loaded before the event loop starts: a file may run its own loop while it is loaded.
+    options.agents = load_agents([options.agent]) if options.agent else {}
     question, is_live, outer, needs_agent = asyncio.run(_find_and_answer(options, give))
     if options.json:
         print_json({"answered": word, "approval": question})
@@ -123,8 +133,23 @@ async def _find_and_answer(
         is_live = await is_run_elsewhere(store, question.session)
         outer = await find_outer_session(store, question.session)
         settings = fold_state(await read_session(store, outer or question.session)).settings
-        answered = await give(Agent(PLACEHOLDER_MODEL, store=store), question)
+        answered = await give(await _choose_agent(options, store, question.session), question)
         return answered, is_live, outer, any(list_code_parts(settings).values())
+
+
+async def _choose_agent(options: argparse.Namespace, store: Store, session: str) -> Agent[object, str]:
+    """The agent of -a that has the session; without it, one that only records answers and has no code to compare."""
+    records = await read_session(store, session)
+    seen = {session}
+    while (parent := find_parent_session(records)) and parent not in seen:
+        records = await read_session(store, parent)
+        seen.add(parent)
+    state = fold_state(records)
+    agent = find_first_agent(options.agents, state)
+    is_configured = options.agent == options.configuration.get("agent")
+    if agent is None and options.agents and not is_configured:
+        raise MisuseError(f"{options.agent} has no agent {state.settings.name!r}, which has this session")
+    return Agent(PLACEHOLDER_MODEL, store=store) if agent is None else copy_agent(agent, store=store)
 
 
 def answerer_name(options: argparse.Namespace) -> str:

@@ -11,6 +11,8 @@ from bridle.core.state import State
 from bridle.values.request import HostedSpec
 from bridle.values.usage import CONCEPT_COUNTS, HostedRate
 
+from .scopes import has_dollars
+
 USES_LIMIT = "max_uses"
 """The option that a provider with a limit of uses enforces."""
 USES_EXAMPLE = 20
@@ -70,9 +72,7 @@ def list_unlimited_uses(state: State) -> tuple[str, ...]:
 
 
 def has_dollar_limit(state: State) -> bool:
-    limits = state.run.budget.limits
-    scopes = (limits, limits.session, limits.tenant)
-    return any(scope is not None and scope.usd is not None for scope in scopes)
+    return has_dollars(state.run.budget.limits)
 
 
 def _list_unlimited(state: State) -> list[tuple[HostedSpec, Decimal]]:

@@ -292,6 +292,11 @@ def is_handover_due(state: State) -> bool:
     return state.phase is Phase.CALLING_MODEL and bool(state.run.origin.handover)
 
 
+def is_return_due(state: State) -> bool:
+    """True if calls in doubt are settled and the run waits for the settings of the first agent."""
+    return state.phase is Phase.CALLING_MODEL and state.run.origin.settles
+
+
 def limit_handovers(state: State) -> tuple[EndRun, ...]:
     """End of a run that is to be handed over once more than the agent's limit allows; else empty."""
     origin, limit = state.run.origin, state.settings.handovers_max

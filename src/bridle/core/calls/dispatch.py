@@ -203,6 +203,8 @@ class _BatchDispatch:
             return SkipCall(call=call, outcome="cancelled", why=ANSWER_GIVEN)
         if output is not None and output.mode == "tool" and call.name == output.name:
             return answer_output_call(self._state, item)
+        if call.name not in self._by_name and item.is_declined and item.answer is not None:
+            return follow_declining_answer(item, item.answer)
         if call.name not in self._by_name:
             # Valid when the reply arrived, but the session was resumed with other tools.
             if item.in_doubt:
@@ -364,7 +366,8 @@ class _BatchDispatch:
             self._add_action(item, spec)
             self._calls_taken += item.attempt == 0  # reserve allowance for a possible approval
             if asked is None:
-                reason = f"{rule}; {APPROVAL_NOT_COUNTED}" if item.approvals_discarded else rule
+                why = item.discard_reason or APPROVAL_NOT_COUNTED
+                reason = f"{rule}; {why}" if item.approvals_discarded else rule
                 seconds = self._state.settings.approval_seconds
                 self._effects.append(
                     RequestApproval(
@@ -386,12 +389,8 @@ class _BatchDispatch:
         # defect: rejected-call
         elif answer.answer == "approve":
             self._start_call(item, spec, f"approved{by}")
-        elif answer.answer == "done":
-            self._effects.append(SkipCall(call=item.call, outcome="ok", why=answer.reason, source="person"))
         else:
-            self._effects.append(
-                _skip_unwanted(item, CALL_REJECTED, NOT_RUN_AGAIN, answer.reason, f"rejected{by}")
-            )
+            self._effects.append(follow_declining_answer(item, answer))
 
     def _start_call(self, item: PendingCall, spec: ToolSpec, rule: str) -> None:
         if spec.external:
@@ -437,6 +436,14 @@ class _BatchDispatch:
             spec, run = self._by_name[item.call.name], len(state.conversation.prompt_ids)
             shared = share_doubt(state.calls.in_doubt, item, spec, run=run, now=state.now)
         return shared.key or make_call_key(state.calls.request_hash, item.call.id)
+
+
+def follow_declining_answer(item: PendingCall, answer: ApprovalAnswered) -> SkipCall:
+    """Result of a call that a person settled so that it does not run."""
+    if answer.answer == "done":
+        return SkipCall(call=item.call, outcome="ok", why=answer.reason, source="person")
+    by = f" by {answer.by}" if answer.by else ""
+    return _skip_unwanted(item, CALL_REJECTED, NOT_RUN_AGAIN, answer.reason, f"rejected{by}")
 
 
 def skip_expired(item: PendingCall) -> SkipCall:

@@ -107,11 +107,11 @@ def close_calls(state: State, event: e.RunEnded, at: float) -> State:
 
 
 def recheck_calls(state: State) -> tuple[PendingCall, ...]:
-    """Pending calls under new settings: calls not yet started must be valid for the current tools."""
+    """Pending calls under new settings: calls that are yet to start must be valid for the current tools."""
     known = callable_tools(state)
     return tuple(
-        replace(item, problem=find_call_problem(item.call, known))
-        if item.result is None and item.attempt == 0
+        replace(item, problem=find_call_problem(item.effective_call, known))
+        if item.result is None and item.attempt == 0 and not item.is_declined
         else item
         for item in state.calls.batch.pending
     )

@@ -87,7 +87,13 @@ class PendingCall(Value, kw_only=True):
     asked_at: float = 0.0
     answer: ApprovalAnswered | None = None
     approvals_discarded: int = 0
-    """Number of its approvals in the log that were ignored for lack of a valid proof."""
+    """Number of its questions and approvals in the log that do not count any more."""
+    discard_reason: str = ""
+    """Why the last one does not count; empty if its proof was not valid."""
+    original: ToolCall | None = None
+    """The call that its question is about, if an upgrade of the code has changed its name or arguments since."""
+    upgraded_edit: str | None = None
+    """Arguments of the answer in the form that an upgrade gave them."""
     hooks: CallHooks = CallHooks()
     server_answers: tuple[ServerAnswered, ...] = ()
     """Answers to requests that its server made during it."""
@@ -111,16 +117,27 @@ class PendingCall(Value, kw_only=True):
         return asked
 
     @property
+    def edited_arguments(self) -> str | None:
+        """Arguments that a person gave instead of the model's; None if nobody did."""
+        edited = self.answer.arguments if self.answer is not None else None
+        return edited if edited is None or self.upgraded_edit is None else self.upgraded_edit
+
+    @property
     def arguments(self) -> str:
         """Arguments that it runs with: the model's, unless a person replaced them."""
-        edited = self.answer.arguments if self.answer is not None else None
+        edited = self.edited_arguments
         return self.call.arguments if edited is None else edited
 
     @property
     def effective_call(self) -> ToolCall:
         """The call with the arguments that it runs with."""
-        edited = self.answer.arguments if self.answer is not None else None
+        edited = self.edited_arguments
         return self.call if edited is None else replace(self.call, arguments=edited)
+
+    @property
+    def is_declined(self) -> bool:
+        """True if a person has settled it so that it does not run: it needs no tool."""
+        return self.answer is not None and bool(self.answer.binding) and self.answer.answer != "approve"
 
 
 def find_call(calls: tuple[PendingCall, ...], call_id: str) -> int | None:

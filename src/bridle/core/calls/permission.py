@@ -1,8 +1,8 @@
 """Decides whether a call may run, before anything runs.
 
 The first matching rule of the policy decides, then the tool's own setting; by default a tool may run. An
-approval is bound to everything it depends on: tool, arguments, call, and policy rules. If any of it changes,
-the question is asked again.
+approval is bound to what matters to the person: name and effect of the tool, arguments, call, and policy rules. If
+any of it changes, the question is asked again; compatibility.py says what a new declaration of the tool changes.
 
 A rule sees the arguments that the tool gets, with omitted defaults filled in at any depth
 (argument_matching.py). A rule that allows matches only unambiguous values: exact text, no list, no object, no
@@ -123,7 +123,10 @@ def approval_binding(policy: Policy, item: PendingCall, spec: ToolSpec, question
     attempt = item.attempt if question == "in_doubt" else 0
     # defect: policy-change
     rules = replace(policy, otherwise=None, allow_rules_hold=True, tool_asks_first=False)
-    bound_values = (question, attempt, item.call.id, spec, _encode_arguments(item.call.arguments), rules)
+    asked = item.original or item.call  # an upgrade that keeps the question maps its name and arguments
+    # Only what matters to the person: a docstring, a timeout or a default does not.
+    declared = (asked.name, spec.effect, spec.external)
+    bound_values = (question, attempt, asked.id, declared, _encode_arguments(asked.arguments), rules)
     # After an ignored approval the binding changes: a log accepts one answer per binding.
     discarded = (item.approvals_discarded,) if item.approvals_discarded else ()
     # The same holds if a hook changed the arguments that the person had edited.

@@ -257,6 +257,7 @@ def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, 
         replace(waited, calls=replace(waited.calls, batch=CallBatch(pending=waited.calls.batch.pending))),
         event.call_id,
         answer=event,
+        upgraded_edit=item.upgraded_edit if is_doubted else None,
         hooks=item.hooks if event.arguments is None or is_doubted else item.hooks.for_new_arguments(),
     )
 
@@ -280,6 +281,7 @@ def apply_call_reviewed(state: State, event: e.CallReviewed, at: float, proof: s
         answer=kept_answer,
         question=None,
         approvals_discarded=discarded,
+        discard_reason="",
         hooks=item.hooks.for_new_arguments() if kept_answer is None and item.answer.arguments else item.hooks,
     )
 
@@ -397,7 +399,7 @@ def update_call(state: State, call_id: str, **changes: object) -> State:
 def _result_for_model(item: PendingCall) -> ToolResult:
     result = item.result
     assert result is not None
-    edited = item.answer.arguments if item.answer is not None else None
+    edited = item.edited_arguments
     notice = ARGUMENTS_EDITED
     if edited is None and item.hooks.edited_by:
         edited, notice = item.call.arguments, ARGUMENTS_CHANGED

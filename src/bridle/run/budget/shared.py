@@ -24,7 +24,7 @@ from bridle.core.budget.shared import (
     reserved_amount,
 )
 from bridle.values.budget import Amount
-from bridle.values.usage import Limits, Reservation
+from bridle.values.usage import LimitPeriod, Limits, Reservation
 
 from .source import CallCost, OpenReservation, WaitQueue, amount_to_settle
 
@@ -115,9 +115,13 @@ def make_pool_limits(
     steps: int | None,
     tool_calls: int | None,
     wrap_up: float | None,
+    period: LimitPeriod | None = None,
+    zone: str = "",
 ) -> Limits:
     """The limits of a pool; `Limits` converts numbers given as strings or floats."""
-    return Limits(usd=usd, tokens=tokens, steps=steps, tool_calls=tool_calls, wrap_up=wrap_up)
+    return Limits(
+        usd=usd, tokens=tokens, steps=steps, tool_calls=tool_calls, wrap_up=wrap_up, period=period, zone=zone
+    )
 
 
 def explain_shortage(name: str, limits: Limits, spent: Amount) -> str:

@@ -1,18 +1,19 @@
 """Reserves a model call in every budget of its run before it is sent, and settles it afterwards.
 
-A run may have several sources: the outer run, if it runs inside a tool, its tenant's budget, a pool.  The
-worst case of a call is reserved in all of them, or in none and the run ends.  All runs use the same order, so
-that no two wait for each other.  The cost is settled however the call ends; reservations for a call that was
-never sent are released.
+A run may have several sources: the outer run, if it runs inside a tool, the budgets of its tenant and its caller,
+each in several periods, a pool.  The worst case of a call is reserved in all of them, or in none and the run ends.
+All runs use the same order, so that no two wait for each other.  The cost is settled however the call ends;
+reservations for a call that was never sent are released.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from decimal import Decimal
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -37,18 +38,27 @@ from bridle.ports.clock import Clock
 from bridle.ports.store import Store
 from bridle.run.model_call import ModelCall
 from bridle.run.model_connection import ModelConnection
-from bridle.values.budget import TENANT_BUDGET_PREFIX
+from bridle.values.budget import caller_budget_name, tenant_budget_name
 from bridle.values.errors import MisuseError
 from bridle.values.events import RunEnded
 from bridle.values.message import Reply, ToolCall
 from bridle.values.result import Delta
-from bridle.values.usage import HOURS_AHEAD_SECONDS, Budget, Limits, Reservation, Usage
+from bridle.values.usage import (
+    HOURS_AHEAD_SECONDS,
+    Budget,
+    Limits,
+    Reservation,
+    Usage,
+    merge_limits,
+    split_limits,
+)
 
 from .nested import NestedRun, SourceFactory
+from .periods import load_zone
 from .rates import RateLimiter, RateWait
 from .shared import SharedBudget
 from .source import ADMITTED_CALL, AdmittedCall, BudgetSource, CallCost, OpenReservation
-from .stored import BudgetReserver, StoredBudget, open_budget_log
+from .stored import BudgetReserver, PeriodReserver, StoredBudget, open_budget_log
 
 BudgetPool = SharedBudget | StoredBudget | None
 RATE_TOO_SLOW = "the run's time is up before the rate limit allows the next call"
@@ -83,11 +93,13 @@ class BudgetSources:
 
     def list_sources(self, state: State) -> list[tuple[object, SourceFactory]]:
         """The outer run first, then the others by name; no source appears twice."""
-        tenant, run = state.run.budget.limits.tenant, state.run
+        limits, origin = state.run.budget.limits, state.run.origin
+        check_shared_limits(limits, origin.tenant, origin.caller)
         found = dict(self.nested_run.list_sources()) if self.nested_run is not None else {}
-        if tenant is not None:
-            check_tenant_budget(run.budget.limits, run.origin.tenant)
-            self._add_stored(found, tenant_budget_name(run.origin.tenant), tenant)
+        for each in split_limits(limits.tenant):
+            self._add_stored(found, tenant_budget_name(origin.tenant), each)
+        for each in split_limits(limits.caller):
+            self._add_stored(found, caller_budget_name(origin.tenant, origin.caller), each)
         for pool in self._pools:
             if isinstance(pool, StoredBudget):
                 self._add_stored(found, pool.name, pool.limits)
@@ -96,17 +108,19 @@ class BudgetSources:
         return sorted(found.items(), key=lambda item: _source_order(item[0]))
 
     def _add_stored(self, found: dict[object, SourceFactory], name: str, limits: Limits) -> None:
-        log = open_budget_log(self._store, name)
-        session, driver_start = self._session, self._driver_start
-
-        def make_source(by: str) -> BudgetSource:
-            nested_session = "" if by == session else by
-            return BudgetReserver(log, limits, self._clock, session, driver_start, nested_session)
-
-        found.setdefault(log, make_source)
+        key = StoredKey(name, limits.period or "", limits.zone, id(self._store))
+        around = found.get(key)
+        if isinstance(around, StoredSource):
+            found[key] = replace_fields(around, limits=merge_limits(around.limits, limits))
+        else:
+            found[key] = StoredSource(
+                self._store, name, limits, self._clock, self._session, self._driver_start
+            )
 
     def _has_sources(self, state: State) -> bool:
-        return self.nested_run is not None or bool(self._pools) or state.run.budget.limits.tenant is not None
+        limits = state.run.budget.limits
+        shared = limits.tenant is not None or limits.caller is not None
+        return self.nested_run is not None or bool(self._pools) or shared
 
     def open_sources(self, state: State) -> list[BudgetSource]:
         if not self._has_sources(state):
@@ -190,6 +204,34 @@ class BudgetSources:
         return f"{self._session}#{length}"
 
 
+class StoredKey(NamedTuple):
+    """What tells the budgets of one run apart. Its order is that in which all runs reserve."""
+
+    name: str
+    period: str
+    zone: str
+    store: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSource:
+    """A budget in the store, with the limits of all runs and agents that name it."""
+
+    store: Store
+    name: str
+    limits: Limits
+    clock: Clock
+    session: str
+    driver_start: int
+
+    def __call__(self, by: str) -> BudgetSource:
+        nested_session = "" if by == self.session else by
+        given = self.limits, self.clock, self.session, self.driver_start, nested_session
+        if self.limits.period is not None:
+            return PeriodReserver(self.store, self.name, *given)
+        return BudgetReserver(open_budget_log(self.store, self.name), *given)
+
+
 def _share_pool(pool: SharedBudget, by: str) -> BudgetSource:
     """The pool itself, for every session that reserves from it."""
     return pool
@@ -200,18 +242,18 @@ def _count_new_tokens(state: State) -> int:
     return max(0, state.estimate.prompt_tokens - state.estimate.counted_tokens)
 
 
-def tenant_budget_name(tenant: str) -> str:
-    return f"{TENANT_BUDGET_PREFIX}{tenant}"
-
-
-def check_tenant_budget(budget: Budget, tenant: str) -> None:
-    """Raise `MisuseError` for a tenant limit that cannot be enforced."""
-    if budget.tenant is None:
-        return
-    if not tenant:
-        raise MisuseError("Budget(tenant=…) needs a tenant: agent.run(…, tenant=NAME)")
-    if budget.tenant.seconds is not None:
-        raise MisuseError("Budget(tenant=…) does not support seconds: its runs may run at the same time")
+def check_shared_limits(budget: Budget, tenant: str, caller: str) -> None:
+    """Raise `MisuseError` for limits of a tenant or caller that cannot be enforced."""
+    for scope, shared, owner in (("tenant", budget.tenant, tenant), ("caller", budget.caller, caller)):
+        if shared is not None and not owner:
+            raise MisuseError(f"Budget({scope}=…) needs a {scope}: agent.run(…, {scope}=NAME)")
+        for limits in split_limits(shared):
+            load_zone(limits.zone)
+            if limits.seconds is None:
+                continue
+            raise MisuseError(
+                f"Budget({scope}=…) does not support seconds: its runs may run at the same time"
+            )
 
 
 def check_pool(pool: object) -> None:
@@ -414,6 +456,10 @@ def _make_fit(
     return fit
 
 
-def _source_order(key: object) -> tuple[int, str, int]:
-    """The outer run first, then by name; the identity separates equal names."""
-    return (0, "", 0) if isinstance(key, NestedRun) else (1, str(getattr(key, "name", "")), id(key))
+def _source_order(key: object) -> tuple[int, str, str, int]:
+    """The outer run first, then by name and period; the identity separates equal names."""
+    if isinstance(key, NestedRun):
+        return 0, "", "", 0
+    if isinstance(key, StoredKey):
+        return 1, key.name, f"{key.period} {key.zone}", key.store
+    return 1, str(getattr(key, "name", "")), "", id(key)

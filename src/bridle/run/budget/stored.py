@@ -35,19 +35,21 @@ from bridle.ports.clock import Clock
 from bridle.ports.store import Store
 from bridle.run.cancellation import finish_despite_cancel
 from bridle.values.budget import (
-    TENANT_BUDGET_PREFIX,
+    RESERVED_BUDGET_PREFIXES,
     Amount,
     BudgetReserved,
     BudgetSettled,
     BudgetSnapshot,
     budget_log_name,
+    period_budget_name,
 )
 from bridle.values.errors import Conflict, Corrupt, MisuseError
 from bridle.values.events import Event
 from bridle.values.record import GENESIS, Record, seal_record
 from bridle.values.text import repair_surrogates
-from bridle.values.usage import Limits, Reservation
+from bridle.values.usage import BUDGET_SCOPES, LimitPeriod, Limits, Reservation
 
+from .periods import Period, find_period, load_zone
 from .shared import explain_shortage, make_pool_limits
 from .source import CallCost, OpenReservation, WaitQueue, amount_to_settle
 
@@ -72,16 +74,22 @@ class StoredBudget:
         steps: int | None = None,
         tool_calls: int | None = None,
         wrap_up: float | None = None,
+        period: LimitPeriod | None = None,
+        zone: str = "",
     ) -> None:
+        """`period`: the limits begin again with each hour, day or month of the calendar in this time zone."""
         if not isinstance(name, str) or not name.strip():
             raise MisuseError(f"StoredBudget(name=…) must be a non-empty string, not {name!r}")
-        if name.startswith(TENANT_BUDGET_PREFIX):
-            raise MisuseError(
-                f"{name!r} is reserved for the budget of a tenant; use Budget(tenant=Limits(…))"
-            )
+        if name.startswith(RESERVED_BUDGET_PREFIXES):
+            kind = name.partition(":")[0]
+            instead = f"StoredBudget(…, period={kind!r})"
+            if kind in BUDGET_SCOPES:
+                instead = f"Budget({kind}=Limits(…))"
+            raise MisuseError(f"{name!r} is reserved for the budget of a {kind}; use {instead}")
+        load_zone(zone)
         self.name, self.limits = (
             repair_surrogates(name),
-            make_pool_limits(usd, tokens, steps, tool_calls, wrap_up),
+            make_pool_limits(usd, tokens, steps, tool_calls, wrap_up, period, zone),
         )
 
     @property
@@ -100,6 +108,8 @@ class BudgetLog:
         self._lock = threading.Lock()
         self._write_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self.wait_queue = WaitQueue()
+        self.has_settled_previous = False
+        """True once this process has settled what crashed processes left in the period before."""
 
     @property
     def _store(self) -> Store:
@@ -204,8 +214,12 @@ class BudgetLog:
             return BudgetSettled(id=reserved.id, amount=reserved.amount, source="presumed")
 
 
+class PeriodEnded(Exception):
+    """The period of a budget ended while a call waited for room in it."""
+
+
 class BudgetReserver:
-    """Reserves in a budget log for one driver, under its session and limits."""
+    """Reserves in a budget log for one driver, under its session and limits; not after `ends_at`, if it is set."""
 
     def __init__(
         self,
@@ -215,8 +229,9 @@ class BudgetReserver:
         session: str,
         driver_start: int,
         nested_session: str = "",
+        ends_at: float | None = None,
     ) -> None:
-        self.name = log.name
+        self.name, self._ends_at = log.name, ends_at
         self._budget_log, self._limits, self._clock = log, limits, clock
         self._session, self._driver_start, self._nested_session = session, driver_start, nested_session
 
@@ -252,6 +267,8 @@ class BudgetReserver:
     async def reserve(self, wanted: Reservation, fit: FitReservation) -> OpenReservation | None:
         log, pause = self._budget_log, POLL_SECONDS[0]
         while True:
+            if self._ends_at is not None and self._clock.now() >= self._ends_at:
+                raise PeriodEnded
             taken: list[Reservation | str | None] = []
 
             def decide(
@@ -273,7 +290,8 @@ class BudgetReserver:
             if isinstance(taken[0], Reservation):
                 return self._make_reservation(taken[0])
             if not await log.settle_abandoned(self._session, self._driver_start, self._clock.now):
-                await self._wait_for_change(pause)
+                left = pause if self._ends_at is None else max(0.0, self._ends_at - self._clock.now())
+                await self._wait_for_change(min(pause, left))
                 pause = min(2 * pause, POLL_SECONDS[1])
 
     async def _append(self, decide: Callable[[BudgetAccount], Event | None]) -> None:
@@ -315,6 +333,86 @@ class BudgetReserver:
             await asyncio.gather(timer, return_exceptions=True)
 
 
+class PeriodReserver:
+    """Reserves in the log of the period in which a call is reserved, for a budget with a period."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        limits: Limits,
+        clock: Clock,
+        session: str,
+        driver_start: int,
+        nested_session: str = "",
+    ) -> None:
+        self._store, self._name, self._limits, self._clock = store, name, limits, clock
+        self._session, self._driver_start, self._nested_session = session, driver_start, nested_session
+        self._zone = load_zone(limits.zone)
+        self._counted: dict[str, BudgetReserver] = {}
+        """Tool calls, with the period in which they count."""
+        self._current = self._open()
+
+    @property
+    def name(self) -> str:
+        return self._current.name
+
+    @property
+    def shortage_reason(self) -> str:
+        return self._current.shortage_reason
+
+    @property
+    def limits_tool_calls(self) -> bool:
+        return self._limits.tool_calls is not None
+
+    async def count_call(self, call: str) -> str:
+        self._counted[call] = self._open()
+        return await self._counted[call].count_call(call)
+
+    async def uncount_call(self, call: str) -> None:
+        await self._counted[call].uncount_call(call)
+
+    async def reserve(self, wanted: Reservation, fit: FitReservation) -> OpenReservation | None:
+        while True:
+            self._current = self._open()
+            await self._settle_previous()
+            try:
+                return await self._current.reserve(wanted, fit)
+            except PeriodEnded:
+                continue  # there is room in the next one
+
+    async def _settle_previous(self) -> None:
+        """Settle what crashed processes left in the period before: no call looks for room there any more."""
+        period = self._find_period(self._clock.now())
+        log = open_budget_log(self._store, self._period_name(period))
+        if log.has_settled_previous:
+            return
+        log.has_settled_previous = True
+        before = take_budget_log(self._store, self._period_name(self._find_period(period.start - 1)))
+        with suppress(Corrupt):  # `bridle verify` reports it; it must not stop this period's calls
+            await before.catch_up()
+            await before.settle_abandoned(self._session, self._driver_start, self._clock.now)
+
+    def _open(self) -> BudgetReserver:
+        period = self._find_period(self._clock.now())
+        return BudgetReserver(
+            open_budget_log(self._store, self._period_name(period)),
+            self._limits,
+            self._clock,
+            self._session,
+            self._driver_start,
+            self._nested_session,
+            ends_at=period.end,
+        )
+
+    def _find_period(self, at: float) -> Period:
+        assert self._limits.period is not None
+        return find_period(self._limits.period, at, self._zone)
+
+    def _period_name(self, period: Period) -> str:
+        return period_budget_name(self._name, self._limits.period or "", period.label, self._limits.zone)
+
+
 _budget_logs: WeakKeyDictionary[Store, dict[str, BudgetLog]] = WeakKeyDictionary()
 _budget_logs_lock = threading.Lock()
 
@@ -326,6 +424,14 @@ def open_budget_log(store: Store, name: str) -> BudgetLog:
             return _budget_logs.setdefault(store, {}).setdefault(name, BudgetLog(store, name))
         except TypeError:
             return BudgetLog(store, name)  # a custom store that cannot be hashed or weakly referenced
+
+
+def take_budget_log(store: Store, name: str) -> BudgetLog:
+    """The log as `open_budget_log` returns it, which the process then forgets: a server outlives many periods."""
+    log = open_budget_log(store, name)
+    with _budget_logs_lock, suppress(TypeError):  # as in `open_budget_log`
+        _budget_logs.get(store, {}).pop(name, None)
+    return log
 
 
 def _weak_reference(store: Store) -> Callable[[], Store | None]:

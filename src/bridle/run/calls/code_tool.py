@@ -186,9 +186,10 @@ class CodeTool:
             hooks={name: hook for name, hook in resources.hooks.items() if name in named},
             handovers=(),
             tracing=None,
+            budget=None,
         )
         opened = inner.open_session(session, self._make_parts(program), inside=outer, context=context.context)
-        prompted = apply_parent_context(make_prompted(code, Budget(steps=None), "", "", ""))
+        prompted = apply_parent_context(make_prompted(code, (None, Budget(steps=None)), "", ""))
         return make_result(session, await opened.prompt_once(prompted), None)
 
     def _make_parts(self, program: ProgramModel) -> AgentParts[str]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from bridle.core.calls.catalogue import add_agent
 from bridle.core.compaction.handover import has_handover_view, plan_handover_view
+from bridle.core.memory import carry_memory
 from bridle.core.state import State
 from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
@@ -26,7 +27,8 @@ from bridle.run.recovery.session_log import WriteEpoch
 from bridle.run.stream import RunControl
 from bridle.tools.collect_tools import ToolLike, collect_compensations
 from bridle.tools.names import check_tool_name
-from bridle.values.errors import MisuseError
+from bridle.values.calls import Obstacle
+from bridle.values.errors import CannotContinue, MisuseError
 from bridle.values.events import Configured, RunEnded
 from bridle.values.message import Message, Text
 from bridle.values.request import HANDOVER_PREFIX, ToolSpec
@@ -213,7 +215,8 @@ async def hand_over(session: "Session", driver: "Driver") -> "tuple[Session, Dri
     if taking.parts.sources:
         taking, following = await connect_tools(taking, following)
     taking.check_context(following, "run")
-    await following.record(Configured(settings=taking.settings(), handed_over_to=name))
+    settings = carry_memory(taking.settings(), state)
+    await following.record(Configured(settings=settings, handed_over_to=name))
     for report in taking.parts.tool_reports:
         await following.record(report)
     return taking, following
@@ -243,11 +246,17 @@ async def open_driver(session: "Session") -> "Driver":
 
 def _find_successor(session: "Session", name: str) -> Successor:
     if name not in session.successors:
-        raise MisuseError(
-            f"session {session.session!r} was handed over to the agent {name!r}, which this agent does not"
-            " know; list it in Agent(handover=[…])"
-        )
+        raise CannotContinue(session.session, (describe_missing_agent(name),))
     return session.successors[name]
+
+
+def describe_missing_agent(name: str) -> Obstacle:
+    return Obstacle(
+        kind="agent",
+        name=name,
+        reason=f"it was handed over to the agent {name!r}, which this agent does not know",
+        remedy="list it in Agent(handover=[…]), or use the code that has it",
+    )
 
 
 def describe_unknown_agent(session: "Session") -> str:

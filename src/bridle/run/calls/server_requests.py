@@ -257,10 +257,11 @@ async def ask_model_for_server(
     *earlier, last = request.messages
     prompt = tuple(part for part in last.parts if isinstance(part, Text | Media))
     budget = replace(request.budget, steps=1)  # one reply, even if the server's limit cuts it off
-    prompted = apply_parent_context(make_prompted(prompt, budget, "", ""))
+    prompted = apply_parent_context(make_prompted(prompt, (None, budget), "", ""))
     asked = make_sampling_parts(parts, request)
     asked.model_chain.check_price(prompted.budget, resources.pool, resources.clock.now())
-    own = replace_fields(resources, handovers=(), store_location=inside.parent_budget.run.store)
+    # The outer run draws on the agent's shared limits for it.
+    own = replace_fields(resources, handovers=(), budget=None, store_location=inside.parent_budget.run.store)
     opened = own.open_session(session, asked, inside=inside, context=context)
     return await opened.prompt_once(prompted, History(messages=tuple(earlier)) if earlier else None)
 

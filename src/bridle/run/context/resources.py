@@ -31,6 +31,7 @@ from bridle.run.validate_input import check_session
 from bridle.stores import open_store
 from bridle.transports.deadlines import Deadlines
 from bridle.values.settings import Settings
+from bridle.values.usage import Budget
 
 if TYPE_CHECKING:
     from bridle.run.agent import Agent
@@ -57,6 +58,7 @@ class RunResources:
     hooks: Mapping[str, object]
     handovers: tuple[Handover, ...] = ()
     tracing: "TracingChoice" = None
+    budget: Budget | None = None
 
     @cached_property
     def store(self) -> Store:
@@ -112,6 +114,7 @@ class RunResources:
             reopen=opener.reopen,
             fence=fence,
             open_other=opener.open_other,
+            budget=self.budget,
         )
 
     def _choose_resources(

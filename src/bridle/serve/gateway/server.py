@@ -67,17 +67,14 @@ class GatewayServer(WireServer):
 
     def identify(self, request: HttpRequestIn) -> WireCaller:
         if not self._settings.keys:
-            return WireCaller(budget=Budget(steps=None))
+            return WireCaller()
         found = self._settings.find_key(find_token(Headers(scope=request.scope)))
         if found is None:
             raise ProviderError(
                 Failure(kind="unauthorized", message="The key is not known here.", status=401)
             )
         name, key = found
-        owner = key.tenant or OWN_TENANT_PREFIX + name
-        tenant = self._settings.tenants.get(owner)
-        limits = tenant.budget if tenant is not None and tenant.budget != NO_LIMITS else None
-        return WireCaller(name, owner, Budget(steps=None, tenant=limits))
+        return WireCaller(name, key.tenant or OWN_TENANT_PREFIX + name)
 
     def list_losses(self, model: ServedModel, request: Request, options: ClientOptions) -> tuple[str, ...]:
         """List the options that the first model of the chain would not get as the client sent them."""
@@ -126,13 +123,17 @@ def make_gateway_agent(
             tokens=limits.tokens,
             steps=limits.steps,
             tool_calls=limits.tool_calls,
+            period=limits.period,
+            zone=limits.zone,
         )
+    tenant = settings.tenants.get(key.tenant) if key is not None else None
+    shared = tenant.budget if tenant is not None and tenant.budget != NO_LIMITS else None
     return Agent(
         list(model.chain),
         name=name,
         hooks=hooks,
         pool=pool,
-        budget=Budget(steps=None),
+        budget=Budget(steps=None, tenant=shared),
         max_tokens=model.max_tokens,
         reprompts_max=0,
         repeats_max=None,

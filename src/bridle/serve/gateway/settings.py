@@ -60,8 +60,8 @@ class GatewayKey(Value, kw_only=True, forbid_unknown_fields=True):
 class GatewayTenant(Value, kw_only=True, forbid_unknown_fields=True):
     """A tenant: `[tenants.NAME]`."""
 
-    budget: Limits = Limits()
-    """Limits of all calls of its keys together."""
+    budget: Limits | tuple[Limits, ...] = Limits()
+    """Limits of all calls of its keys together; several if they have periods."""
 
 
 class GatewaySettings(Value, kw_only=True, forbid_unknown_fields=True):
@@ -124,6 +124,10 @@ def check_settings(settings: GatewaySettings) -> GatewaySettings:
             raise MisuseError(f"[keys.{name}] and [keys.{other}] are the same key; make a new one for each")
         if key.period and not key.budget.kinds:
             raise MisuseError(f"[keys.{name}]: a period needs a budget, such as budget = {{ usd = 50 }}")
+        if key.period and key.budget.period is not None:
+            raise MisuseError(
+                f"[keys.{name}]: the budget has a period of its own; remove `period` of the key"
+            )
         _check_known(f"[keys.{name}]: models", key.models, settings.models)
         _check_known(f"[keys.{name}]: tenant", (key.tenant,) if key.tenant else (), settings.tenants)
     return settings

@@ -10,7 +10,7 @@ A function given as an option takes the arguments it names, or all of them as on
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal, TypedDict, cast, get_args
 
@@ -65,6 +65,11 @@ class ToolOptions(TypedDict, total=False):
     """Undoes a call: a tool or function that takes the same arguments, and optionally `receipt`."""
     always: bool
     """Always visible to the model, however many tools there are."""
+    aliases: Sequence[str]
+    """Earlier names of the tool: calls that wait under one of them are calls of this tool after an upgrade."""
+    upgrade: Callable[[dict[str, Any]], Mapping[str, Json]]
+    """Makes the arguments of a call that waits from those of an earlier version of the tool: a pure function that
+    gets the old arguments with their defaults. Used if the name or the form of the arguments has changed."""
 
 
 class ToolBehavior:
@@ -99,7 +104,10 @@ class ToolBehavior:
             rate=self._read_rate(options.get("rate")),
             compensation=self._name_compensation(effect),
             always_visible=self._read_always(options.get("always", False)),
+            aliases=self._read_aliases(options.get("aliases", ())),
         )
+        self.upgrade_arguments = self._read_upgrade(options.get("upgrade"))
+        """Makes the arguments of a waiting call from those of an earlier version; None without `upgrade`."""
 
     @property
     def arguments(self) -> Mapping[str, object]:
@@ -190,6 +198,26 @@ class ToolBehavior:
         show = self._check_callable("preview", preview)
         return lambda arguments: str(self._call_option(show, arguments))
 
+    def _read_aliases(self, names: object) -> tuple[str, ...]:
+        is_list = isinstance(names, Sequence) and not isinstance(names, str)
+        if not is_list or not all(isinstance(each, str) for each in cast("Sequence[object]", names)):
+            raise BadTool(f"tool `{self._name}`: aliases={names!r} must be a list of earlier names")
+        found = tuple(cast("Sequence[str]", names))
+        for each in found:
+            check_tool_name(each)
+            if each == self._name:
+                raise BadTool(f"tool `{self._name}`: aliases names the tool itself; list only earlier names")
+        return found
+
+    def _read_upgrade(self, upgrade: object) -> Callable[[dict[str, Any]], Mapping[str, Json]] | None:
+        if upgrade is None:
+            return None
+        if not callable(upgrade) or is_async(upgrade):
+            raise BadTool(
+                f"tool `{self._name}`: upgrade={upgrade!r} must be a plain function of the old arguments"
+            )
+        return cast("Callable[[dict[str, Any]], Mapping[str, Json]]", upgrade)
+
     def _read_on_unknown(self, wanted: object, effect: object) -> OnUnknown:
         if wanted is None:
             if self._probe is not None:
@@ -263,6 +291,7 @@ class DeclaredTool:
         self.behavior, self.spec = behavior, behavior.spec
         self.claim_resource, self.probe = behavior.claim_resource, behavior.probe
         self.preview_call = behavior.preview_call
+        self.upgrade_arguments = behavior.upgrade_arguments
         self.context_type = context_type or behavior.probe_context_type
         """Type of the context that the tool or its probe needs; None if any will do."""
 

@@ -1,0 +1,186 @@
+"""Asks whether the code of an agent can continue an unfinished run, before anything of it is recorded.
+
+core/calls/compatibility.py compares. This module finds the code: the agent that has the run after hand-overs, and,
+for a run inside a call, the agent that is the tool, within the agent of the outer run. All entries that take an answer
+come here through `Session.answer`.
+
+An agent without tools and hand-overs, and with another name than the session's, only records answers (`bridle approve`
+without -a): it has no code to compare, and the process that resumes the run compares.
+"""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from bridle.core.calls.compatibility import (
+    CodeOffer,
+    compare_answer,
+    compare_run,
+    upgrade_calls,
+    void_by_previews,
+)
+from bridle.core.state import Phase, State
+from bridle.run.recovery.session_log import load_log
+from bridle.values.calls import ApprovalVerdict, CallUpgrade, Obstacle, PendingApproval
+from bridle.values.errors import CannotContinue
+from bridle.values.events import ApprovalAnswered
+from bridle.values.settings import Settings
+
+from .handover import list_agents
+from .run_tool import preview_call
+from .verdicts import encode_edited, read_verdict
+
+if TYPE_CHECKING:
+    from bridle.run.session import Session
+
+
+class RunCode(NamedTuple):
+    """The code that has an unfinished run."""
+
+    session: "Session"
+    offer: CodeOffer
+
+
+def make_offer(opened: "Session", settings: Settings, state: State, *, is_program: bool = False) -> CodeOffer:
+    """What an agent offers to a run; the tools of servers that are not connected are not known.
+
+    A program calls all tools of its agent, also those that the model does not see.
+    """
+    tools = opened.parts.tool_layout.tools
+    upgrades = {name: getattr(tool, "upgrade_arguments", None) for name, tool in tools.items()}
+    given = (override.code for override in state.settings.overrides if override.option == "tools")
+    if is_program:
+        settings = replace(settings, tools=tuple(tool.spec for tool in tools.values()), hidden_tools=())
+    return CodeOffer(
+        settings,
+        {name: upgrade for name, upgrade in upgrades.items() if upgrade is not None},
+        tuple(source.prefix for source in opened.parts.sources),
+        frozenset(name for names in given for name in names),
+    )
+
+
+def is_recorder(opened: "Session", state: State) -> bool:
+    """True if an agent has no code of the session, and only records answers."""
+    first = state.run.origin.first_settings or state.settings
+    has_name = bool(first.name) and opened.parts.settings.name == first.name
+    has_code = opened.parts.inputs.tools or opened.successors or opened.unknown_agents
+    return not has_name and not has_code
+
+
+async def check_run(
+    opened: "Session", settings: Settings, state: State, settled: Collection[str] = ()
+) -> None:
+    """Raise `CannotContinue` if these settings lack something that the run needs, or a run inside its calls."""
+    obstacles = await list_obstacles(RunCode(opened, make_offer(opened, settings, state)), state, settled)
+    # guard: run-needs-compared
+    if obstacles:
+        raise CannotContinue(opened.session, obstacles)
+
+
+async def list_obstacles(code: RunCode, state: State, settled: Collection[str] = ()) -> tuple[Obstacle, ...]:
+    """What a run needs and the code lacks; also for the runs inside its calls that wait."""
+    found = [*compare_run(state, code.offer, settled).obstacles]
+    for item in state.calls.batch.pending:
+        if item.result is None and item.waiting_session and item.call.id not in settled:
+            inner_state = (await load_log(code.session.store, item.waiting_session)).state
+            inner = open_inner(code, item.call.name, item.waiting_session, inner_state)
+            found += await list_obstacles(inner, inner_state) if inner is not None else ()
+    return tuple(found)
+
+
+async def check_answer(
+    opened: "Session", state: State, question: PendingApproval, verdict: ApprovalVerdict
+) -> None:
+    """Raise `CannotContinue` if the answer could not be honoured by the agent's code."""
+    if is_recorder(opened, state):
+        return
+    code, outer_obstacles = await find_code(opened, state)
+    verdict = read_verdict(verdict)
+    answer = ApprovalAnswered(
+        call_id=question.call_id,
+        binding=question.binding,
+        answer=verdict.answer,
+        arguments=encode_edited(question.arguments, verdict.arguments),
+    )
+    previews = await _make_previews(code.session, code.offer, state)
+    obstacles = (*outer_obstacles, *compare_answer(state, code.offer, answer, previews))
+    # guard: answer-honoured
+    if obstacles:
+        raise CannotContinue(opened.session, obstacles)
+
+
+async def check_waiting(
+    opened: "Session", state: State
+) -> tuple[tuple[Obstacle, ...], tuple[CallUpgrade, ...]]:
+    """What keeps an agent from continuing a session, and the calls that it would ask a person about again."""
+    try:
+        code = make_code(opened, state)
+    except CannotContinue as error:
+        return error.obstacles, ()
+    obstacles = await list_obstacles(code, state)
+    previews = await _make_previews(code.session, code.offer, state)
+    upgrades = void_by_previews(state, compare_run(state, code.offer).upgrades, previews)
+    return obstacles, tuple(each for each in upgrades if each.voids)
+
+
+async def plan_upgrades(opened: "Session", settings: Settings, state: State) -> tuple[CallUpgrade, ...]:
+    """What becomes of the open calls under new settings, to be recorded with them."""
+    if not state.calls.batch.pending or settings.all_tools == state.settings.all_tools:
+        return ()
+    offer = make_offer(opened, settings, state)
+    previews = await _make_previews(opened, offer, state)
+    return void_by_previews(state, compare_run(state, offer).upgrades, previews)
+
+
+async def find_code(opened: "Session", state: State) -> tuple[RunCode, tuple[Obstacle, ...]]:
+    """The code that has the run of a session, within the runs around it, and what these lack.
+
+    Raises `CannotContinue` for an agent that is not known.
+    """
+    parent = state.run.origin.parent_session
+    outer_state = (await load_log(opened.store, parent)).state if parent else None
+    if outer_state is not None and outer_state.phase is not Phase.NEW:
+        around, obstacles = await find_code(opened.open_other(parent), outer_state)
+        obstacles = (*obstacles, *compare_run(outer_state, around.offer).obstacles)
+        subruns = outer_state.run.budget.subruns
+        tool = next((each.tool for each in subruns if each.session == opened.session), "")
+        inner = open_inner(around, tool, opened.session, state)
+        if inner is not None:
+            return inner, obstacles
+        if obstacles:
+            raise CannotContinue(opened.session, obstacles)
+    return make_code(opened, state), ()
+
+
+def open_inner(around: RunCode, tool: str, session: str, state: State) -> RunCode | None:
+    """The code of a run inside a call of this tool; None if the tool is no agent and no program."""
+    known = around.offer.find_tool(tool)
+    made = around.session.parts.tool_layout.tools.get(known.name if known is not None else tool)
+    opener = getattr(made, "open_session", None)
+    if opener is not None:
+        return make_code(opener(session, None, around.session.store), state)
+    if not state.settings.model.endpoint.is_program:
+        return None
+    opened = around.session.open_other(session)
+    return RunCode(opened, make_offer(opened, opened.parts.settings, state, is_program=True))
+
+
+def make_code(opened: "Session", state: State) -> RunCode:
+    """The code of the agent that has the run; raises `CannotContinue` for an agent that is not known."""
+    agent = list_agents(opened, state)[-1]
+    return RunCode(agent, make_offer(agent, agent.parts.settings, state))
+
+
+async def _make_previews(opened: "Session", offer: CodeOffer, state: State) -> dict[str, str]:
+    """What the present code shows about the calls that wait for a person, if the code has changed; by call."""
+    if offer.settings.all_tools == state.settings.all_tools:
+        return {}
+    tools = opened.parts.tool_layout.tools
+    upgraded = upgrade_calls(state, compare_run(state, offer).upgrades)
+    found = {}
+    for item in upgraded.calls.batch.pending:
+        is_asked = item.result is None and item.question is not None and item.question.question == "run"
+        if is_asked and not item.is_declined and item.call.name in tools:
+            found[item.call.id] = await preview_call(tools, item.call)
+    return found
