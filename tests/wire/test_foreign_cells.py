@@ -76,7 +76,7 @@ def test_a_fault_of_a_server_is_known_or_fails_and_so_is_one_that_is_gone(name, 
         (Failure(kind="cut", message="the server closed the connection"), "", True, False),
         (Failure(kind="cut", message="the server closed the connection"), "It is", False, False),
         (Failure(kind="overloaded", message="busy"), "", False, False),
-        (Failure(kind="bad_request", message="no", refused_parameter="cache"), "", False, True),
+        (Failure(kind="invalid", message="no", refused_parameter="cache"), "", False, True),
     ],
 )
 def test_a_failure_is_trouble_unless_a_kept_connection_was_closed_or_a_parameter_refused(
