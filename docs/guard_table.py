@@ -1983,6 +1983,31 @@ BOUNDARIES = (
         ),
     ),
     Boundary(
+        "another caller of the tenant",
+        "notes of a person in the prompt of another one",
+        (
+            Guard(
+                "notes-of-caller",
+                "never",
+                (
+                    "run/memory/test_caller_notes.py::test_another_caller_in_the_same_session_gets_other_notes",
+                ),
+            ),
+            Guard(
+                "tenant-notes-of-code",
+                "value notes",
+                (
+                    "run/memory/test_caller_notes.py::test_notes_of_a_model_for_a_tenant_are_withheld_from_callers",
+                ),
+            ),
+            Guard(
+                "forget-of-caller",
+                "never",
+                ("run/memory/test_caller_notes.py::test_a_model_removes_notes_of_its_caller_only",),
+            ),
+        ),
+    ),
+    Boundary(
         "a terminal",
         "control characters and invisible text",
         (

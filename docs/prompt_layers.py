@@ -48,7 +48,7 @@ PROMPT_LAYERS = (
     PromptLayer(
         name="memory",
         stability="tenant",
-        content="a tenant's notes, followed by the session's own",
+        content="a tenant's notes, followed by those of the caller and the session's own",
         changed_by="the notes were reloaded and had changed",
         has_breakpoint=True,
     ),

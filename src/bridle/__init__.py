@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from bridle.ports.watcher import Watcher as Watcher
     from bridle.run.agent import Agent as Agent
     from bridle.run.archive.audit import audit_session as audit_session
+    from bridle.run.archive.erase import Erasure as Erasure
+    from bridle.run.archive.erase import erase_caller as erase_caller
     from bridle.run.archive.redact import redact_record as redact_record
+    from bridle.run.archive.redact_notes import redact_note as redact_note
     from bridle.run.archive.transfer import export_session as export_session
     from bridle.run.archive.transfer import import_session as import_session
     from bridle.run.budget.shared import SharedBudget as SharedBudget
@@ -215,7 +218,9 @@ _HOMES = {
     "ports.watcher": ("Watcher",),
     "run.agent": ("Agent",),
     "run.archive.audit": ("audit_session",),
+    "run.archive.erase": ("Erasure", "erase_caller"),
     "run.archive.redact": ("redact_record",),
+    "run.archive.redact_notes": ("redact_note",),
     "run.archive.transfer": ("export_session", "import_session"),
     "run.budget.shared": ("SharedBudget",),
     "run.budget.stored": ("StoredBudget",),

@@ -49,7 +49,8 @@ COMMANDS = {
     "audit": "show who decided what, when, and under which policy",
     "export": "write a session as lines of JSON",
     "import": "read an exported session, verified",
-    "redact": "remove content from a record, and record why",
+    "redact": "remove content from a record or a note, and record why",
+    "erase": "remove what the log has of one caller",
     "serve": "serve agents over HTTP: API, event streams, metrics",
     "worker": "perform runs of agents that were started on Temporal",
     "gateway": "budgets, fallback and the log between any client and any provider",
@@ -68,7 +69,18 @@ GROUPS = {
     "continue": ("resume", "approvals", "approve", "reject", "compensate", "fork"),
     "control": ("cancel", "steer", "pause"),
     "look": ("inspect", "sessions", "show", "tail", "log", "diff", "replay", "raw", "cost", "cache", "audit"),
-    "manage": ("memory", "budgets", "verify", "gc", "backup", "restore", "export", "import", "redact"),
+    "manage": (
+        "memory",
+        "budgets",
+        "verify",
+        "gc",
+        "backup",
+        "restore",
+        "export",
+        "import",
+        "redact",
+        "erase",
+    ),
     "serve": ("serve", "gateway", "worker"),
     "test": ("eval", "check", "lint", "lock", "sim", "wire"),
     "set up": ("config", "doctor", "models", "mcp", "completion"),
@@ -76,7 +88,7 @@ GROUPS = {
 """Commands by the title of their group in the overview."""
 SETUP_COMMANDS = ("init", "config", "doctor", "models", "mcp", "completion")
 CONTROL_COMMANDS = ("cancel", "steer", "pause")
-STORAGE_COMMANDS = ("verify", "gc", "backup", "restore", "audit", "export", "redact")
+STORAGE_COMMANDS = ("verify", "gc", "backup", "restore", "audit", "export", "redact", "erase")
 HIDDEN_COMMANDS = ("candidates",)
 """Commands for the completion scripts, not for people."""
 COMMAND_MODULES = {

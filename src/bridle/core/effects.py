@@ -190,10 +190,11 @@ class FindTools(Value, kw_only=True):
 
 
 class LoadMemory(Value, kw_only=True):
-    """Load the notes of the tenant and of the session."""
+    """Load the notes of the tenant, of the caller and of the session."""
 
     tenant: str
     why: str
+    caller: str = ""
 
     @property
     def name(self) -> str:

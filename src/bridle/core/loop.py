@@ -241,10 +241,10 @@ def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> S
             tenant=event.tenant,
             parent_session=event.parent_session,
             traceparent=event.traceparent,
-            client_waits=event.client_waits,
             agents=event.settled_by,
             settles=bool(event.settled_by),
             first_settings=state.run.origin.first_settings if event.settled_by else None,
+            client_waits=event.client_waits,
         ),
         prompt=prompt,
     )

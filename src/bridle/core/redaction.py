@@ -18,6 +18,8 @@ from bridle.values.record import decode_event
 
 REMOVED = "[This content was removed from the record.]"
 REMOVED_ARGUMENTS = msgspec.json.encode({"removed": REMOVED}).decode()
+ERASED_CALLER = "[erased]"
+"""Name of a caller whose data was erased from a log that stays."""
 JSON_FIELDS = ("arguments", "asked_arguments", "content")
 """Fields with a JSON object as text."""
 TEXT_FIELDS = (
@@ -49,6 +51,10 @@ REPLACED_PARTS = ("media", "opaque")
 """Types of parts that are content as a whole; text takes their place."""
 
 
+class NoContent(MisuseError):
+    """A record has no content to remove, or none any more."""
+
+
 class RedactedBody(NamedTuple):
     data: bytes
     event: Event
@@ -58,9 +64,10 @@ class RedactedBody(NamedTuple):
     """Texts that were removed."""
 
 
-def redact_data(seq: int, data: bytes, path: str = "") -> RedactedBody:
+def redact_data(seq: int, data: bytes, path: str = "", caller: str = "") -> RedactedBody:
     """Data of a record without the content of one field (`result.parts.0.text`), or without any content.
 
+    The name of `caller` is removed as well, wherever the record names its caller.
     Raises `MisuseError` if there is no such field, or if the record could not be read without it.
     """
     before, tree = decode_event(data), msgspec.json.decode(data)
@@ -70,15 +77,28 @@ def redact_data(seq: int, data: bytes, path: str = "") -> RedactedBody:
         raise MisuseError(f"record {seq} says who removed content and why; it cannot be redacted itself")
     removed: list[str] = []
     changed = _redact_path(tree, path.split("."), removed, seq, path) if path else _redact(tree, removed)
+    changed = _remove_caller(changed, caller) if caller else changed
     body = msgspec.json.encode(changed)
     after = decode_event(body)
     if changed == tree:
-        raise MisuseError(f"record {seq} has no content to remove")
+        raise NoContent(f"record {seq} has no content to remove")
     if after is None or type(after) is not type(before) or after.unique_key != before.unique_key:
         raise MisuseError(
             f"{path or 'its content'} of record {seq} cannot be removed: the log would be unreadable"
         )
     return RedactedBody(body, after, sha256(data).hexdigest(), tuple(removed))
+
+
+def _remove_caller(tree: Any, caller: str) -> Any:
+    """The tree without the name of this caller."""
+    if isinstance(tree, list):
+        return [_remove_caller(each, caller) for each in tree]
+    if not isinstance(tree, dict):
+        return tree
+    return {
+        name: ERASED_CALLER if name == "caller" and value == caller else _remove_caller(value, caller)
+        for name, value in tree.items()
+    }
 
 
 def _redact_path(tree: Any, names: list[str], removed: list[str], seq: int, path: str) -> Any:

@@ -20,6 +20,7 @@ from bridle.core.context.assemble import UNSENT_INSTRUCTIONS
 from bridle.core.context.view import rename_imported_calls
 from bridle.core.hooks import has_open_reply
 from bridle.core.loop import next_effects
+from bridle.core.memory import carry_memory
 from bridle.core.recovery.fallback import keep_model
 from bridle.core.state import Phase, State
 from bridle.ports.clock import Clock
@@ -288,6 +289,7 @@ class Session:
         opened, driver = await connect_tools(opened, driver) if opened.parts.sources else (opened, driver)
         opened.check_context(driver, "resume")
         settings, results = keep_model(opened.settings(), state), flags.results or {}
+        settings = carry_memory(settings, state) if state.run.origin.agents else settings
         await check_run(opened, settings, driver.state, results)
         if not results:
             await opened._configure(driver, settings)

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from bridle.run.context.made_context import MakeContext
 from bridle.run.context.resources import StoreLike
 from bridle.values.errors import BridleError, MisuseError
 
@@ -27,7 +28,7 @@ from .errors import ServeError, describe_error, render_problem
 from .guarded_route import GuardedRoute
 from .health import make_health_routes
 from .host import AgentHost, AnyAgent
-from .identity import HOLDER, NO_TENANT, Identify, MakeContext
+from .identity import HOLDER, NO_TENANT, Identify
 from .inspector import PUBLIC_PATHS, make_inspector_routes
 from .options import ServeOptions
 from .security import ErrorForm, RenderError, SecurityMiddleware, route_path

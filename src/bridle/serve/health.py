@@ -27,6 +27,7 @@ def make_health_routes(host: AgentHost) -> Sequence[BaseRoute]:
         return report("ok")
 
     async def metrics(request: Request) -> Response:
+        await host.census.refresh()
         return Response(host.metrics.render(host), media_type=PrometheusMetrics.CONTENT_TYPE)
 
     return (

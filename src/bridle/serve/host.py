@@ -1,41 +1,39 @@
 """`AgentHost`: the agents, the store, the runs and the feeds of one server."""
 
 import asyncio
-import inspect
-import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from bridle.config.agent_loader import find_agents_store
 from bridle.core.budget.scopes import client_budget, merge_budgets
 from bridle.core.state import State
-from bridle.ports.store import LeaseInspectable, Store, supports
+from bridle.ports.store import LiveStore, Store, SupportsApprovalKey, supports
+from bridle.ports.watcher import Watcher
 from bridle.run.agent import Agent
-from bridle.run.archive.sessions import find_due, find_parent_session, list_sessions
+from bridle.run.context.made_context import MakeContext, Owner, find_owner_of, make_run_context
 from bridle.run.context.resources import StoreLike, copy_agent
 from bridle.run.context.run_context import check_context, list_certain_needs
 from bridle.run.context.run_options import RunOptions
+from bridle.run.control.live import LivePublisher
 from bridle.run.recovery.session_log import fold_records, has_engine
 from bridle.run.replay.replay_session import read_records
 from bridle.stores import open_store
-from bridle.values.errors import BridleError, Conflict, MisuseError
+from bridle.values.errors import BridleError, MisuseError, Unusable
 from bridle.values.message import Prompt, ToolResult
-from bridle.values.text import escape_text
 from bridle.values.usage import Budget
 
-from .answers import WATCHED_MAX, AnswerWatch
+from .adoption import Adoption, name_first_agent
+from .answers import AnswerWatch
 from .api.types import StartedRun
+from .census import Census
 from .errors import ServeError
 from .feeds import FeedTable
-from .identity import HOLDER, WIRE_CALLER, Access, Identify, MakeContext, Owner
+from .identity import HOLDER, WIRE_CALLER, Access, Identify
 from .metrics import ServerMetrics
 from .options import ServeOptions, check_options
-from .runs import SHUTDOWN_REASONS, RunTable
+from .runs import RunTable
 
-LOG = logging.getLogger("bridle")
-SESSIONS_SEARCHED_MAX = 10_000
-SESSIONS_NAMED_MAX = 5
 AnyAgent = Agent[Any, Any]
 
 
@@ -65,19 +63,25 @@ class AgentHost:
         self._owns_store = isinstance(place, str | os.PathLike | None)
         self.store: Store = open_store(place) if isinstance(place, str | os.PathLike | None) else place
         self.context = context
-        self.metrics = ServerMetrics()
+        self.metrics = ServerMetrics(self.options.metric_labels)
         self.runs = RunTable(self.store, self.options.runs_max, self._on_run_end)
+        self.census = Census(self.store, self.runs.__contains__)
         self.feeds = FeedTable(self.store, self.runs.__contains__)
+        self._live: tuple[LivePublisher, ...] = ()
+        if supports(self.store, LiveStore) and not supports(self.store, SupportsApprovalKey):
+            self._live = (LivePublisher(self.store),)  # another process cannot open a store in memory
         self.answers = AnswerWatch(self.store, self.runs, self._resume_answered)
         self.agents = {name: self.bind(name, agent) for name, agent in agents.items()}
         self.closers: list[Callable[[], Awaitable[None]]] = []
         """Functions that close parts of the server at its end."""
         self.is_ready = False
-        self._resuming: asyncio.Task[None] | None = None
+        self.adoption = Adoption(self)
         self._draining: asyncio.Task[None] | None = None
 
-    def _on_run_end(self, session: str, stop: str) -> None:
+    def _on_run_end(self, session: str, stop: str, error: BridleError | None) -> None:
         self.feeds.wake(session)
+        if isinstance(error, Unusable):
+            self.adoption.retry(session)
         if stop == "waiting":
             self.answers.add(session)
         elif stop:  # else the run raised, and may have been resumed by the watch, which decides what to do
@@ -98,7 +102,7 @@ class AgentHost:
                 check_context(list_certain_needs(agent.parts.context_needs), self.context, "run")
         except BridleError as error:
             raise MisuseError(f"agent {name!r} cannot be served: {error}") from None
-        watchers = (self.runs, self.feeds, self.metrics)
+        watchers: list[Watcher] = [self.runs, self.feeds, self.metrics, *self._live]
         return copy_agent(agent, store=self.store, watchers=watchers, name=name)
 
     def find_agent(self, name: str) -> AnyAgent:
@@ -125,7 +129,7 @@ class AgentHost:
         return self.find_agent_of(state)
 
     def find_agent_of(self, state: State) -> AnyAgent:
-        name = _name_first_agent(state)
+        name = name_first_agent(state)
         for agent in self.agents.values():
             if agent.settings.name == name:
                 return agent
@@ -175,8 +179,7 @@ class AgentHost:
         if access.context is not None and access.owner == owner:
             return access.context
         if self._make_context is not None:
-            made = self._make_context(owner)
-            return await made if inspect.isawaitable(made) else made
+            return await make_run_context(self._make_context, owner)
         if access.context is not None:
             raise _unknown_context(owner)
         return self.context
@@ -185,17 +188,17 @@ class AgentHost:
         """Raise `ServeError` if a request with this access cannot continue the run of a session."""
         if access.context is None or self._make_context is not None:
             return
-        origin = (await fold_records(await read_records(self.store, session))).state.run.origin
+        state = (await fold_records(await read_records(self.store, session))).state
         # guard: context-known-before-answer
-        if access.owner != (owner := Owner(origin.tenant, origin.caller)):
+        if access.owner != (owner := find_owner_of(state)):
             raise _unknown_context(owner)
 
     async def find_resume_context(self, access: Access, session: str) -> object:
         """The context to continue the run of a session with."""
         if access.context is None and self._make_context is None:
             return self.context
-        origin = (await fold_records(await read_records(self.store, session))).state.run.origin
-        return await self.find_context(access, Owner(origin.tenant, origin.caller))
+        state = (await fold_records(await read_records(self.store, session))).state
+        return await self.find_context(access, find_owner_of(state))
 
     async def resume(
         self,
@@ -223,67 +226,9 @@ class AgentHost:
         return await self.runs.start(self.name_agent(agent), stream)
 
     async def start(self) -> None:
-        """Get ready, and continue the runs whose process ended in the background."""
+        """Get ready, and continue in the background the runs whose process has ended or ends."""
         self.is_ready = True
-        if self.options.resumes_runs and self.agents:
-            self._resuming = asyncio.create_task(self._resume_due())
-
-    async def _resume_due(self) -> None:
-        not_served: list[str] = []
-        waiting: list[str] = []
-        try:
-            for info in await list_sessions(self.store, SESSIONS_SEARCHED_MAX):
-                outcome = await self._try_resume(info.id)
-                if outcome == "not served":
-                    not_served.append(info.id)
-                elif outcome == "waiting" and len(waiting) < WATCHED_MAX:
-                    waiting.append(info.id)
-        except BridleError as error:
-            LOG.warning("%s", escape_text(f"runs are not resumed: {error}"))
-        for session in reversed(waiting):  # the oldest first, which is given up first
-            self.answers.add(session)
-        if not_served:
-            names = ", ".join(not_served[:SESSIONS_NAMED_MAX])
-            more = (
-                f" and {len(not_served) - SESSIONS_NAMED_MAX} more"
-                if len(not_served) > SESSIONS_NAMED_MAX
-                else ""
-            )
-            LOG.warning("%s", escape_text(f"not resumed, because the agent is not served: {names}{more}"))
-
-    async def _try_resume(self, session: str) -> Literal["", "waiting", "not served"]:
-        """Continue a run if it is due; `waiting` if it waits for an answer, `not served` if its agent is not."""
-        try:
-            return await self._resume_if_due(session)
-        except (ServeError, BridleError) as error:
-            if isinstance(error, ServeError) and error.detail.code == "agent_not_served":
-                return "not served"
-            LOG.warning("%s", escape_text(f"session {session} is not resumed: {error}"))
-        return ""
-
-    async def _resume_if_due(self, session: str) -> Literal["", "waiting"]:
-        records = await read_records(self.store, session)
-        if session in self.runs or find_parent_session(records):
-            return ""
-        state = (await fold_records(records)).state
-        due = await find_due(self.store, state)
-        if due and await has_engine(self.store, session, state):
-            return ""  # the engine continues its runs itself
-        is_wanted = not state.run.origin.client_waits and state.run.origin.caller != WIRE_CALLER
-        is_broken = due == "interrupted" or state.run.end.reason.startswith(SHUTDOWN_REASONS)
-        if due != "answered" and not (is_broken and is_wanted):
-            return "waiting" if due == "waiting" and _name_first_agent(state) in self.agents else ""
-        # The watch resumes an answered run when the process that has it, such as `bridle approve`, lets go.
-        otherwise: Literal["", "waiting"] = "waiting" if due == "answered" else ""
-        if supports(self.store, LeaseInspectable) and await self.store.is_leased(session):
-            return otherwise
-        agent = self.find_agent_of(state)
-        await self.runs.wait_for_room()
-        try:
-            await self.resume(session, agent=agent)
-        except Conflict:
-            return otherwise
-        return ""
+        await self.adoption.start()
 
     def begin_drain(self) -> "asyncio.Task[None]":
         """Take no more work, and end the runs and the views in the background."""
@@ -297,10 +242,10 @@ class AgentHost:
 
     async def _drain(self) -> None:
         self.is_ready = False
-        if self._resuming is not None:
-            self._resuming.cancel()
+        await self.adoption.close()
         self.answers.close()
         await self.runs.close(self.options.shutdown_seconds)
+        await self.adoption.withdraw()
         self.feeds.close()
         for close in self.closers:
             await close()
@@ -319,8 +264,3 @@ def _unknown_context(owner: Owner) -> ServeError:
     return ServeError(
         409, "context_unknown", problem, "the server needs make_context=…; nothing was recorded"
     )
-
-
-def _name_first_agent(state: State) -> str:
-    """Name of the agent that began the run; others may have taken it over."""
-    return (state.run.origin.first_settings or state.settings).name

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from bridle.ports.store import Store
+from bridle.run.context.made_context import Owner
 from bridle.run.validate_input import is_generated_id
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
@@ -60,17 +61,8 @@ class Identity(Value, kw_only=True, gc=True):
     """Context of the runs that it starts (`agent.run(context=…)`); never stored."""
 
 
-class Owner(NamedTuple):
-    """The tenant and the caller of the first prompt of a session, or of a run."""
-
-    tenant: str
-    caller: str
-
-
 Identify = Callable[[Request], Identity | Awaitable[Identity | None] | None]
 """Proves who sent a request; None if nobody is proven. Gets the head of the request, without its body."""
-MakeContext = Callable[[Owner], object]
-"""Makes the context of a run from its tenant and caller; may be a coroutine function."""
 
 
 class Access(NamedTuple):

@@ -4,6 +4,7 @@ import ipaddress
 
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
+from bridle.watchers.otel.metrics import MetricLabel
 
 TOKEN_CHARACTERS_MIN = 16
 BODY_BYTES_DEFAULT, BODIES_BYTES_DEFAULT = 32 * 1024 * 1024, 256 * 1024 * 1024
@@ -47,6 +48,9 @@ class ServeOptions(Value, kw_only=True):
     """Time for running steps to end at shutdown; runs that take longer are interrupted. All can be resumed."""
     resumes_runs: bool = True
     """Continue at the start the runs whose process ended."""
+
+    metric_labels: tuple[MetricLabel, ...] = ()
+    """Count runs and open work by `agent`, by `tenant` or by both; of each, the first 100 values."""
 
     @property
     def has_secret(self) -> bool:

@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 import uvicorn
 from starlette.applications import Starlette
 
+from bridle.run.context.made_context import MakeContext
 from bridle.run.context.resources import StoreLike
 from bridle.values.errors import MisuseError
 
@@ -113,9 +114,10 @@ async def serve_agents(
     on_ready: Callable[[str], None],
     on_stopping: Callable[[int], None],
     identify: Identify | None = None,
+    make_context: MakeContext | None = None,
 ) -> None:
     """Serve these agents on the socket until a signal arrives."""
-    host = AgentHost(agents, store=store, options=options, identify=identify)
+    host = AgentHost(agents, store=store, options=options, identify=identify, make_context=make_context)
     await serve_until_stopped(host, listening, on_ready, on_stopping)
 
 

@@ -11,10 +11,12 @@ from bridle.values.budget import BUDGET_LOG_PREFIX
 from bridle.values.calls import CONTROL_LOG_PREFIX
 from bridle.values.errors import Conflict, MissingBlob, MisuseError
 from bridle.values.evals import EVAL_LOG_PREFIX
-from bridle.values.memory import NOTES_PREFIX
+from bridle.values.memory import CALLER_NOTES_PREFIX, NOTES_PREFIX
 from bridle.values.record import GENESIS, Record
 
-RESERVED_PREFIXES = (BUDGET_LOG_PREFIX, NOTES_PREFIX, CONTROL_LOG_PREFIX, EVAL_LOG_PREFIX)
+RESERVED_PREFIXES = (
+    BUDGET_LOG_PREFIX, NOTES_PREFIX, CALLER_NOTES_PREFIX, CONTROL_LOG_PREFIX, EVAL_LOG_PREFIX,
+)  # fmt: skip
 """Beginnings of the names of logs that are not sessions."""
 
 

@@ -156,10 +156,10 @@ class Prompted(EventBase, kw_only=True, tag="prompted"):
     traceparent: str = ""
     """The caller's position in a trace, as a W3C header; the run and its resumed parts join that trace."""
     engine: bool = False  # an engine performs the run, in parts
-    client_waits: bool = False
-    """The run is for a client that waits for it, and that a restarted server does not have: it is not resumed."""
     budget_parts: BudgetParts | None = None
     """Limits that agent and run set for session, tenant and caller, if the run sets any; `budget` has both merged."""
+    client_waits: bool = False
+    """The run is for a client that waits for it, and that a restarted server does not have: it is not resumed."""
 
 
 class Imported(EventBase, kw_only=True, tag="imported"):

@@ -1,8 +1,8 @@
 """Memory notes, context retrieved for a turn, and instructions that functions of the agent write.
 
-The notes of a tenant are a log of their own in the store (`notes_log_name`), so that many sessions can write
-them concurrently; the notes of a session are in its own log. Both use the same two events. The notes *shown*
-to the model are a third event: notes may change at any time, the prompt must not.
+The notes of a tenant, and those of each of its callers, are logs of their own in the store (`notes_log_name`), so
+that many sessions can write them concurrently; the notes of a session are in its own log. All use the same two
+events. The notes *shown* to the model are a third event: notes may change at any time, the prompt must not.
 
 Retrieved chunks and facts are requested once per turn, outside the core, and recorded. From then on they are
 part of the turn's message and never change; they stand after everything that sessions share, so that the
@@ -11,12 +11,17 @@ shared prefix stays cached.
 Instructions that a function writes are recorded in the same way, once per session or once per turn.
 """
 
+from hashlib import sha256
 from typing import Literal, Self
+
+import msgspec
 
 from .base import EventBase, Value
 
 NOTES_PREFIX = "notes:"
 """Prefix of the logs of tenants' notes; session ids must not start with it."""
+CALLER_NOTES_PREFIX = "caller-notes:"
+"""Prefix of the logs of callers' notes. Not a part of `notes:`, because a tenant may have any name."""
 NOTE_CHARACTERS_MAX = 1_000
 """A note is a fact; longer texts belong in retrieval."""
 NOTES_CHARACTERS_DEFAULT = 8_000
@@ -24,6 +29,8 @@ NOTES_CHARACTERS_DEFAULT = 8_000
 
 Refresh = Literal["session", "run"]
 Writer = Literal["code", "model"]
+NoteScope = Literal["caller", "tenant"]
+"""Whose notes a run reads and writes: those of its caller, if it has one, or those of the whole tenant."""
 
 
 class Memory(Value, kw_only=True):
@@ -32,17 +39,23 @@ class Memory(Value, kw_only=True):
     `refresh` selects when a session reloads the notes: never after its start, or at the start of every run,
     which is a cache miss whenever they changed. `tools` lets the model write and remove notes itself
     (`remember`, `forget`).
+
+    With `scope="caller"`, a run for a caller writes notes of that caller, and is shown them, the session's own and
+    those that code wrote for the tenant. With `scope="tenant"`, all callers of a tenant share its notes.
     """
 
     refresh: Refresh = "session"
     tools: bool = True
     characters_max: int = NOTES_CHARACTERS_DEFAULT
-    """Maximum size of a tenant's notes and, separately, of a session's."""
+    """Maximum size of a tenant's notes and, separately, of a caller's and of a session's."""
+    scope: NoteScope = "caller"
+    handover: bool = False
+    """Show the notes, without the tools, also to agents without `memory` that take the run over."""
 
 
 class Note(Value, kw_only=True):
     id: str
-    """`t` and a number for a tenant's note, `s` and a number for a session's."""
+    """`t` and a number for a tenant's note, `c` for a caller's, `s` for a session's."""
     text: str
     written_by: Writer = "code"
 
@@ -53,6 +66,10 @@ class NoteWritten(EventBase, kw_only=True, tag="note_written"):
     """Idempotency key of the call that wrote it, if a model did; a repeated call writes once."""
     session: str = ""
     """Session that wrote it, if this log is not that session's."""
+    tenant: str = ""
+    """Tenant of the caller; only with a caller."""
+    caller: str = ""
+    """Caller whose note it is, or whose run wrote this note of a tenant."""
 
     @property
     def unique_key(self) -> str | None:
@@ -70,15 +87,24 @@ class MemoryLoaded(EventBase, kw_only=True, tag="memory_loaded"):
     notes: tuple[Note, ...]
     why: str
     tenant: str = ""
+    caller: str = ""
+    """Caller whose notes these are as well; empty for a run without one, and with `Memory(scope="tenant")`."""
+    withheld_count: int = 0
+    """Number of the tenant's notes that a model wrote, and that a run for a caller is not shown."""
     omitted_count: int = 0
     """Number of notes left out for lack of space, the oldest first."""
     load_error: str = ""
     """Reason why some notes could not be read."""
 
 
-def notes_log_name(tenant: str) -> str:
-    """Name of the log of a tenant's notes."""
-    return f"{NOTES_PREFIX}{tenant}"
+def notes_log_name(tenant: str, caller: str = "") -> str:
+    """Name of the log of a tenant's notes, or of those of one of its callers.
+
+    The latter is a hash: it has any length, and a removed log leaves no name of a person in the store.
+    """
+    if not caller:
+        return f"{NOTES_PREFIX}{tenant}"
+    return f"{CALLER_NOTES_PREFIX}{sha256(msgspec.json.encode((tenant, caller))).hexdigest()}"
 
 
 RETRIEVE_SECONDS_DEFAULT = 10.0

@@ -388,8 +388,8 @@ def test_client_that_hangs_up_ends_the_run(stream):
 
 async def wait_until_idle(served):
     async with asyncio.timeout(PATIENCE_SECONDS):
-        if served.host._resuming is not None:
-            await served.host._resuming
+        if served.host.adoption.resuming is not None:
+            await served.host.adoption.resuming
         while len(served.host.runs):
             await asyncio.sleep(0)
 

@@ -1,7 +1,7 @@
-"""List, add and remove notes of a tenant or session.
+"""List, add and remove notes of a tenant, a caller or a session.
 
-Without --tenant and --session, the notes are those of runs without a tenant. Notes are shown to agents with
-Agent(memory=…), in conversations that start after the note was written.
+Without --tenant, the notes are those of runs without a tenant; with --caller, those of that caller only. Notes are
+shown to agents with Agent(memory=…), in conversations that start after the note was written.
 """
 
 import argparse
@@ -9,9 +9,9 @@ import asyncio
 
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import add_store_option, use_log
-from bridle.run.memory.notes import Notes
+from bridle.run.memory.notes import NOTES_PREFIXES, Notes, NotesOwner
 from bridle.values.errors import MisuseError
-from bridle.values.memory import NOTES_PREFIX, Note
+from bridle.values.memory import Note
 from bridle.values.text import escape_text
 
 MEMORY_ACTIONS = ("list", "add", "remove")
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="use the notes of this session; with --tenant, fail unless it belongs to the tenant",
     )
+    add("--caller", default="", metavar="X", help="use the notes of this caller of the tenant")
     add("--json", action="store_true", help="print notes as JSON")
     add_store_option(parser)
 
@@ -39,8 +40,10 @@ def execute(options: argparse.Namespace) -> int:
             "remove": "takes the id of a note",
         }
         raise MisuseError(f"`bridle memory {options.action}` {wanted[options.action]}")
-    if options.session is not None and options.session.startswith(NOTES_PREFIX):
-        raise MisuseError(f"{options.session} are a tenant's notes; name the tenant with --tenant")
+    if options.session is not None and options.session.startswith(NOTES_PREFIXES):
+        raise MisuseError(
+            f"{options.session} are a tenant's notes; name the tenant with --tenant, and a caller with --caller"
+        )
     notes = asyncio.run(_run_action(options))
     if options.json:
         print_json(notes if options.action == "list" else notes[0])
@@ -56,7 +59,8 @@ def execute(options: argparse.Namespace) -> int:
 
 async def _run_action(options: argparse.Namespace) -> tuple[Note, ...]:
     async with use_log(options.store, to_read=options.action != "add") as store:
-        notes, whose = Notes(store), {"tenant": options.tenant, "session": options.session}
+        notes = Notes(store)
+        whose = NotesOwner(options.tenant, options.session, options.caller)._asdict()
         if options.action == "list":
             return await notes.list(**whose)
         if options.action == "add":

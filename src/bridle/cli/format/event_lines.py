@@ -103,7 +103,12 @@ def format_memory(event: MemoryEvent) -> tuple[str, str]:
     left = f"; {event.omitted_count} left out for lack of space" if event.omitted_count else ""
     trouble = f"; {event.load_error}" if event.load_error else ""
     if isinstance(event, MemoryLoaded):
-        return "memory", f"{format_count(len(event.notes), 'note')} from here on: {event.why}{left}{trouble}"
+        whose = f" for the caller {event.caller}" if event.caller else ""
+        withheld = (
+            f"; {event.withheld_count} of the tenant not shown to a caller" if event.withheld_count else ""
+        )
+        notes = format_count(len(event.notes), "note")
+        return "memory", f"{notes}{whose} from here on: {event.why}{withheld}{left}{trouble}"
     sources = ", ".join(
         dict.fromkeys(chunk.source or chunk.id for chunk in event.chunks if chunk.source or chunk.id)
     )

@@ -217,7 +217,7 @@ def _release_forced_choice(state: State, choice: ToolChoice) -> ToolChoice:
 
 
 def system_prompt(state: State) -> tuple[Text, ...]:
-    """Instructions of the agent, the notes of its tenant, and the instructions written for the session.
+    """Instructions of the agent, the notes of tenant, caller and session, and the instructions written for the session.
 
     In this order, the beginning is shared by as many sessions as possible.
     """

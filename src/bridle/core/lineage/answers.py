@@ -172,7 +172,11 @@ ANSWERS: dict[tuple[type, type], Callable[[Any, Any, State], Any]] = {
     (RunHook, e.HookDecided): _hook_decided,
     (RevealTools, e.ToolsRevealed): _tools_revealed,
     (FindTools, e.ToolsRevealed): lambda effect, event, _: {"initial": True},
-    (LoadMemory, MemoryLoaded): lambda effect, event, _: {"tenant": effect.tenant, "why": effect.why},
+    (LoadMemory, MemoryLoaded): lambda effect, event, _: {
+        "tenant": effect.tenant,
+        "caller": effect.caller,
+        "why": effect.why,
+    },
     (RetrieveContext, ContextRetrieved): _take_facts,
     (WriteInstruction, InstructionWritten): lambda effect, event, _: {
         "name": effect.function.name,

@@ -29,6 +29,7 @@ from .remains import RemainingText, find_remaining, read_blobs
 from .transfer import find_sharing_sessions
 
 RAW_REQUEST = f"{RAW}request"
+CONFLICTS_MAX = 100
 
 
 class Redaction(Value, kw_only=True):
@@ -70,7 +71,7 @@ async def redact_record(
 
     Raises `Conflict` if the session, or a fork that shares the record, is running.
     """
-    done = await _redact_record(store, session, record, reason, by, field, clock)
+    done = await redact_one(store, check_session(session), record, reason, by, field, clock)
     await _erase_redacted(store)
     return done
 
@@ -80,7 +81,7 @@ async def _erase_redacted(store: Store) -> None:
         await store.erase_redacted()
 
 
-async def _redact_record(
+async def redact_one(
     store: Store,
     session: str,
     record: int,
@@ -88,12 +89,15 @@ async def _redact_record(
     by: str,
     field: str = "",
     clock: Clock | None = None,
+    *,
+    caller: str = "",
+    searches: bool = True,
 ) -> Redaction:
-    check_session(session)
-    if not reason.strip() or not by.strip():
-        raise MisuseError("a redaction records its reason and its author; give both")
-    if not supports(store, RedactableStore):
-        raise MisuseError(f"{type(store).__name__} cannot remove content from records")
+    """Remove content from a record of a session, and leave the files of the store as they are.
+
+    With `caller`, its name is removed as well. Without `searches`, other places of the content are not looked for.
+    """
+    redactable = check_redactable(store, reason, by)
     infos = await store.sessions(limit=SESSIONS_MAX)
     sharing = find_sharing_sessions(infos, session, record)
     now = (clock or SystemClock()).now()
@@ -113,16 +117,16 @@ async def _redact_record(
                 f"session {session!r} has {len(records)} records; `bridle log {session}` lists them"
             )
         old = records[record - 1]
-        body = redact_data(record, old.data, field)
+        body = redact_data(record, old.data, field, caller)
         blobs = await read_blobs(store, old)
         message = _find_changed_message(records, old, body)
-        redactor = _Redactor(store, infos, reason.strip(), by.strip(), now)
+        redactor = _Redactor(redactable, infos, reason.strip(), by.strip(), now)
         # Copies first: after a crash, the same redaction can be repeated and finds those that are left.
         await redactor.redact_control_request(sharing, old)
         requests = () if field.startswith(RAW) else await redactor.redact_later_requests(logs, record)
         dropped, kept = await redactor.redact(session, old, body, field, message)
         last = (await store.read(session))[-1]
-    texts = [*body.removed, *(blob.decode(errors="replace") for blob in blobs)]
+    texts = [*body.removed, *(blob.decode(errors="replace") for blob in blobs)] if searches else []
     found, searched_all = await find_remaining(
         store, await store.sessions(limit=SESSIONS_MAX), session, texts
     )
@@ -146,6 +150,38 @@ async def _redact_record(
 
 class _RedactableLog(Store, RedactableStore, Protocol):
     pass
+
+
+def check_redactable(store: Store, reason: str, by: str) -> _RedactableLog:
+    """The store; raises `MisuseError` if it keeps all content, or if reason or author are missing."""
+    if not reason.strip() or not by.strip():
+        raise MisuseError("a redaction records its reason and its author; give both")
+    if not supports(store, RedactableStore):
+        raise MisuseError(f"{type(store).__name__} cannot remove content from records")
+    return store
+
+
+async def redact_log_record(
+    store: Store, log: str, record: Record, reason: str, by: str, now: float, caller: str = ""
+) -> RedactedBody:
+    """Remove all content of a record of a log that is no session: of notes, or of an evaluation.
+
+    Such a log has several writers: if another one appends meanwhile, it is tried again.
+    """
+    redactable = check_redactable(store, reason, by)
+    body = redact_data(record.seq, record.data, caller=caller)
+    for attempt in range(CONFLICTS_MAX):
+        redactor = _Redactor(
+            redactable, await store.sessions(limit=SESSIONS_MAX), reason.strip(), by.strip(), now
+        )
+        try:
+            await redactor.redact(log, record, body)
+        except Conflict:
+            if attempt == CONFLICTS_MAX - 1:
+                raise
+            continue
+        break
+    return body
 
 
 class _Redactor(NamedTuple):
@@ -223,7 +259,7 @@ async def redact_blob(
     ]
     if not blob or not found:
         raise MisuseError(f"no record of session {session!r} refers to blob {blob!r}")
-    done = tuple([await _redact_record(store, session, seq, reason, by) for seq in found])
+    done = tuple([await redact_one(store, session, seq, reason, by) for seq in found])
     await _erase_redacted(store)
     return done
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from bridle.core.calls.catalogue import add_agent
 from bridle.core.compaction.handover import has_handover_view, plan_handover_view
+from bridle.core.memory import carry_memory
 from bridle.core.state import State
 from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
@@ -214,7 +215,8 @@ async def hand_over(session: "Session", driver: "Driver") -> "tuple[Session, Dri
     if taking.parts.sources:
         taking, following = await connect_tools(taking, following)
     taking.check_context(following, "run")
-    await following.record(Configured(settings=taking.settings(), handed_over_to=name))
+    settings = carry_memory(taking.settings(), state)
+    await following.record(Configured(settings=settings, handed_over_to=name))
     for report in taking.parts.tool_reports:
         await following.record(report)
     return taking, following

@@ -1,13 +1,14 @@
-"""Lists, adds and removes the notes of tenants and sessions.
+"""Lists, adds and removes the notes of tenants, of their callers, and of sessions.
 
     await agent.notes.list(tenant="acme")
     await agent.notes.add("Invoices go out on Fridays.", tenant="acme")
+    await agent.notes.add("Ada drinks tea.", tenant="acme", caller="ada")
     await agent.notes.remove("t1", tenant="acme")
 
-A tenant's notes are a log that any process may append to at any time; on a conflict the writer reads again
-and retries, so nothing is lost.  A session's notes are in its own log, which only its driver writes while it
-runs.  Models see changed notes only at certain points (core/memory.py).  Removed notes remain in the log, and
-in the prompts of running sessions.
+The notes of a tenant or a caller are a log that any process may append to at any time; on a conflict the writer
+reads again and retries, so nothing is lost.  A session's notes are in its own log, which only its driver writes
+while it runs.  Models see changed notes only at certain points (core/memory.py).  Removed notes remain in the
+log, and in the prompts of running sessions, until they are redacted (run/archive/redact_notes.py).
 """
 
 import asyncio
@@ -15,6 +16,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from msgspec.structs import replace
 
 from bridle.core.note_tools import explain_no_room, explain_unknown_note
 from bridle.core.recovery.log_repair import fold_log
@@ -27,6 +30,7 @@ from bridle.run.validate_input import check_tenant, check_text
 from bridle.values.budget import BUDGET_LOG_PREFIX
 from bridle.values.errors import Conflict, Corrupt, MisuseError, SessionNotFound
 from bridle.values.memory import (
+    CALLER_NOTES_PREFIX,
     NOTES_CHARACTERS_DEFAULT,
     NOTES_PREFIX,
     Memory,
@@ -38,6 +42,7 @@ from bridle.values.memory import (
 )
 from bridle.values.record import seal_record
 
+NOTES_PREFIXES = (NOTES_PREFIX, CALLER_NOTES_PREFIX)
 WRITE_ATTEMPTS_MAX = 100
 """Conflicting writes after which `Conflict` is raised."""
 
@@ -47,6 +52,32 @@ class LoadedNotes(NamedTuple):
     load_error: str = ""
 
 
+NO_NOTES = LoadedNotes(())
+
+
+class NotesOwner(NamedTuple):
+    """Whose notes these are: a session's, or those of a tenant or one of its callers."""
+
+    tenant: str = ""
+    session: str | None = None
+    caller: str = ""
+
+    @property
+    def log_name(self) -> str:
+        if self.session is None:
+            return notes_log_name(check_text(tenant=self.tenant), check_text(caller=self.caller))
+        if self.caller:
+            raise MisuseError("notes belong to a session or to a caller: give one of `session` and `caller`")
+        if self.session.startswith((*NOTES_PREFIXES, BUDGET_LOG_PREFIX)):
+            raise MisuseError(f"{self.session!r} is not a session id; select a tenant's notes with tenant=")
+        return self.session
+
+    @property
+    def letter(self) -> str:
+        """First letter of the ids of these notes."""
+        return "s" if self.session is not None else "c" if self.caller else "t"
+
+
 class Notes:
     """The notes in one store."""
 
@@ -54,12 +85,15 @@ class Notes:
         self._store, self._clock = store, clock or SystemClock()
         self._characters_max = memory.characters_max if memory is not None else NOTES_CHARACTERS_DEFAULT
 
-    async def list(self, *, tenant: str = "", session: str | None = None) -> tuple[Note, ...]:
-        """List notes, oldest first: those of a tenant, or with `session` those of that session only.
+    async def list(
+        self, *, tenant: str = "", session: str | None = None, caller: str = ""
+    ) -> tuple[Note, ...]:
+        """List notes, oldest first: those of a tenant, with `caller` of that caller, with `session` of that session.
 
-        With both, raises `MisuseError` if the session belongs to another tenant; so do `add` and `remove`.
+        With a tenant and a session, raises `MisuseError` if the session belongs to another tenant; so do `add` and
+        `remove`.
         """
-        return (await self._load(tenant, session)).state.memory.notes
+        return (await load_notes(self._store, NotesOwner(tenant, session, caller))).state.memory.notes
 
     async def add(
         self,
@@ -68,71 +102,69 @@ class Notes:
         tenant: str = "",
         session: str | None = None,
         by: Writer = "code",
+        caller: str = "",
         key: str = "",
         written_in: str = "",
+        written_for: str = "",
     ) -> Note:
-        """Add a note; raises `MisuseError` if there is no room.  A repeated `key` writes nothing."""
+        """Add a note; raises `MisuseError` if there is no room.  A repeated `key` writes nothing.
+
+        `written_in` and `written_for` are the session and the caller of the run that writes it.
+        """
         text = check_text(note=text).strip()
+        owner = NotesOwner(tenant, session, caller)
 
         def change(memory: MemoryState) -> NoteWritten | Note:
             if key and key in memory.note_keys:
                 number = memory.note_keys.index(key) + 1
-                return Note(id=make_note_id(number, session), text=text, written_by=by)
-            return make_note_written(
-                memory,
-                text,
-                self._characters_max,
-                make_note_id(len(memory.note_keys) + 1, session),
-                by,
-                key,
-                written_in,
-            )
+                return Note(id=make_note_id(number, owner.letter), text=text, written_by=by)
+            id_ = make_note_id(len(memory.note_keys) + 1, owner.letter)
+            written = make_note_written(memory, text, self._characters_max, id_, by, key, written_in)
+            person = caller or written_for
+            return replace(written, tenant=str(tenant), caller=person) if person else written
 
-        return await self._write_locked(tenant, session, change)
+        return await self._write_locked(owner, change)
 
     async def remove(
-        self, note: str, *, tenant: str = "", session: str | None = None, by: Writer = "code"
+        self,
+        note: str,
+        *,
+        tenant: str = "",
+        session: str | None = None,
+        by: Writer = "code",
+        caller: str = "",
     ) -> Note:
         """Remove a note; raises `MisuseError` if it does not exist."""
 
         def change(memory: MemoryState) -> tuple[NoteRemoved, Note]:
             return make_note_removed(memory, note, by), next(each for each in memory.notes if each.id == note)
 
-        return await self._write_locked(tenant, session, change)
-
-    async def _load(self, tenant: str, session: str | None) -> SessionLog:
-        log = await load_log(self._store, _notes_log_name(tenant, session))
-        if session is not None and not log.length:
-            raise SessionNotFound(f"there is no session {session!r} in this store")
-        if session is not None and tenant:
-            check_tenant(session, log.state, tenant)
-        return log
+        return await self._write_locked(NotesOwner(tenant, session, caller), change)
 
     async def _write_locked(
         self,
-        tenant: str,
-        session: str | None,
+        owner: NotesOwner,
         change: Callable[[MemoryState], NoteWritten | Note | tuple[NoteRemoved, Note]],
     ) -> Note:
-        log_name = _notes_log_name(tenant, session)
+        log_name, session = owner.log_name, owner.session
         # A session's log has a single writer, so it needs the lease; a tenant's log has many.
         async with (
             self._store.lease(session) if session is not None else nullcontext() as lease,
             _write_lock(log_name),
         ):
             epoch = lease.epoch if lease is not None else None
-            return await self._append_with_retry(log_name, tenant, session, change, epoch)
+            return await self._append_with_retry(owner, change, epoch)
 
     async def _append_with_retry(
         self,
-        log_name: str,
-        tenant: str,
-        session: str | None,
+        owner: NotesOwner,
         change: Callable[[MemoryState], NoteWritten | Note | tuple[NoteRemoved, Note]],
         epoch: int | None,
     ) -> Note:
+        log_name = owner.log_name
+        owner = owner._replace(tenant=str(owner.tenant))  # `CrossTenant` cannot be recorded in a note
         for _ in range(WRITE_ATTEMPTS_MAX):
-            log = await self._load(str(tenant), session)  # `CrossTenant` cannot be recorded in a note
+            log = await load_notes(self._store, owner)
             found = change(log.state.memory)
             if isinstance(found, Note):
                 return found
@@ -144,6 +176,16 @@ class Notes:
                 continue  # another writer was first: read its record and retry
             return note
         raise Conflict(f"{log_name!r} has too many concurrent writers: {WRITE_ATTEMPTS_MAX} attempts failed")
+
+
+async def load_notes(store: Store, owner: NotesOwner) -> SessionLog:
+    """The log with these notes; raises `MisuseError` if the session belongs to another tenant."""
+    log = await load_log(store, owner.log_name)
+    if owner.session is not None and not log.length:
+        raise SessionNotFound(f"there is no session {owner.session!r} in this store")
+    if owner.session is not None and owner.tenant:
+        check_tenant(owner.session, log.state, owner.tenant)
+    return log
 
 
 def _write_lock(log_name: str) -> asyncio.Lock:
@@ -158,9 +200,9 @@ _write_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[s
 )
 
 
-async def read_notes(store: Store, tenant: str) -> LoadedNotes:
-    """Read a tenant's notes for a prompt; a damaged log yields its intact notes and an error message."""
-    log_name = notes_log_name(tenant)
+async def read_notes(store: Store, tenant: str, caller: str = "") -> LoadedNotes:
+    """Read the notes of a tenant or a caller for a prompt; a damaged log yields its intact notes and an error."""
+    log_name = notes_log_name(tenant, caller)
     try:
         return LoadedNotes((await load_log(store, log_name)).state.memory.notes)
     except Corrupt as error:
@@ -188,13 +230,5 @@ def make_note_removed(memory: MemoryState, note: str, by: Writer) -> NoteRemoved
     return NoteRemoved(id=note, removed_by=by)
 
 
-def make_note_id(number: int, session: str | None) -> str:
-    return f"{'t' if session is None else 's'}{number}"
-
-
-def _notes_log_name(tenant: str, session: str | None) -> str:
-    if session is None:
-        return notes_log_name(check_text(tenant=tenant))
-    if session.startswith((NOTES_PREFIX, BUDGET_LOG_PREFIX)):
-        raise MisuseError(f"{session!r} is not a session id; select a tenant's notes with tenant=")
-    return session
+def make_note_id(number: int, letter: str) -> str:
+    return f"{letter}{number}"

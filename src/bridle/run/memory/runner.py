@@ -8,7 +8,7 @@ idempotency key prevents a second note.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from bridle.core.effects import LoadMemory, RetrieveContext, WriteInstruction
-from bridle.core.memory import make_memory_loaded
+from bridle.core.memory import find_notes_caller, make_memory_loaded
 from bridle.core.note_tools import FORGET_TOOL, REMEMBER_TOOL
 from bridle.ports.run_context import RunContext
 from bridle.ports.store import Store
@@ -16,12 +16,13 @@ from bridle.ports.tool import Json, Tool
 from bridle.run.clock import SessionClock
 from bridle.run.context.instructions import AgentInstructions
 from bridle.run.context.run_context import RunContexts, RunOwner
+from bridle.values.errors import MisuseError
 from bridle.values.memory import ContextRetrieved, Memory
 from bridle.values.message import Text
 from bridle.values.request import ToolSpec
 from bridle.values.text import repair_surrogates
 
-from .notes import Notes, make_note_id, make_note_removed, make_note_written, read_notes
+from .notes import NO_NOTES, Notes, make_note_id, make_note_removed, make_note_written, read_notes
 from .retrieval import Retriever
 
 NOTES_RESOURCE = "notes"
@@ -31,6 +32,7 @@ NOTE_SHOWN_WHEN = {
     "session": "It is shown to you from the next conversation on",
     "run": "It is shown to you from the next turn on",
 }
+NOTE_OF_TENANT = "{id} is a note for everyone; it cannot be removed from a conversation with one person"
 NOTE_REMOVED = "{id} is removed. It may stand among the notes above for a while; take no notice of it."
 
 
@@ -60,7 +62,9 @@ class MemoryRunner:
             await self._write_instruction(effect)
         elif isinstance(effect, LoadMemory):
             notes, load_error = await read_notes(self._store, effect.tenant)
-            await self._record(make_memory_loaded(state, notes, effect, load_error))
+            own = await read_notes(self._store, effect.tenant, effect.caller) if effect.caller else NO_NOTES
+            errors = "; ".join(filter(None, (load_error, own.load_error)))
+            await self._record(make_memory_loaded(state, notes, effect, errors, own.notes))
         elif self._retriever is None:
             await self._record(ContextRetrieved(load_error=NO_RETRIEVER))
         else:
@@ -83,9 +87,9 @@ class MemoryRunner:
         if arguments.get("scope") == "conversation":
             existing = state.memory
             if context.idempotency_key in existing.note_keys:
-                id_ = make_note_id(existing.note_keys.index(context.idempotency_key) + 1, self._session)
+                id_ = make_note_id(existing.note_keys.index(context.idempotency_key) + 1, "s")
             else:
-                id_ = make_note_id(len(existing.note_keys) + 1, self._session)
+                id_ = make_note_id(len(existing.note_keys) + 1, "s")
                 await self._record(
                     make_note_written(
                         existing, text, memory.characters_max, id_, "model", context.idempotency_key
@@ -95,9 +99,11 @@ class MemoryRunner:
             note = await Notes(self._store, memory=memory, clock=self._clock).add(
                 text,
                 tenant=state.run.origin.tenant,
+                caller=find_notes_caller(state),
                 by="model",
                 key=context.idempotency_key,
                 written_in=self._session,
+                written_for=state.run.origin.caller,
             )
             id_ = note.id
         return NOTE_KEPT.format(id=id_, when=NOTE_SHOWN_WHEN[memory.refresh])
@@ -106,13 +112,17 @@ class MemoryRunner:
         id_, state = str(arguments["id"]).strip(), self._run.state
         notes = Notes(self._store, memory=state.settings.memory, clock=self._clock)
         own = id_.startswith("s")
-        left = state.memory.notes if own else await notes.list(tenant=state.run.origin.tenant)
+        tenant, caller = state.run.origin.tenant, find_notes_caller(state)
+        # guard: forget-of-caller
+        if caller and id_.startswith("t"):
+            raise MisuseError(NOTE_OF_TENANT.format(id=id_))
+        left = state.memory.notes if own else await notes.list(tenant=tenant, caller=caller)
         # A second attempt may find that the first one removed the note.
         if context.attempt == 1 or any(note.id == id_ for note in left):
             if own:
                 await self._record(make_note_removed(state.memory, id_, "model"))
             else:
-                await notes.remove(id_, tenant=state.run.origin.tenant, by="model")
+                await notes.remove(id_, tenant=tenant, caller=caller, by="model")
         return NOTE_REMOVED.format(id=id_)
 
 

@@ -71,7 +71,7 @@ async def remove_session(store: Store, session: str, *, now: float, reason: str)
             return ""
         async with store.lease(session):
             records = await store.read(session)
-            if waits := _find_open_work(session, records):
+            if waits := find_open_work(session, records):
                 return waits
             requests = await store.read(control := control_log_name(session))
             if requests:
@@ -93,7 +93,7 @@ def _find_controlled(log: str) -> str:
 
 async def _find_reason(store: Store, info: SessionInfo, before: float, kept: dict[str, str]) -> str:
     records = await store.read(info.id)
-    waits = _find_open_work(info.id, records)
+    waits = find_open_work(info.id, records)
     reason = waits or ("it is newer" if info.updated_at >= before else "")
     if waits:
         for record in records:
@@ -102,7 +102,8 @@ async def _find_reason(store: Store, info: SessionInfo, before: float, kept: dic
     return reason
 
 
-def _find_open_work(session: str, records: Sequence[Record]) -> str:
+def find_open_work(session: str, records: Sequence[Record]) -> str:
+    """Why the run of a session is not over; empty if it is, or if there is none."""
     state = fold_log(records)[0]
     if list_pending_approvals(session, state):
         return "it waits for an answer"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from bridle.core.calls.server_tools import keep_order
+from bridle.core.memory import carry_memory
 from bridle.core.recovery.fallback import set_model
 from bridle.core.state import State
 from bridle.run.agent_settings import AgentParts
@@ -49,6 +50,8 @@ class AgentSettingsNow:
         recorded = event.settings
         agent = self.agents.get(event.handed_over_to or recorded.name, self._first)
         settings = _add_server_tools(agent.parts, recorded)
+        if event.handed_over_to or state.run.origin.agents:
+            settings = carry_memory(settings, state)
         used = recorded.model.model_key
         same = (each for each in settings.models or (settings.model,) if each.model_key == used)
         model = next(same, None)

@@ -8,9 +8,10 @@ from bridle.core.context.view import make_legal
 from bridle.core.state import State
 from bridle.run.agent import Agent
 from bridle.run.calls.approval import list_external_calls
+from bridle.run.context.made_context import Owner
 from bridle.run.stream import Stream
 from bridle.run.validate_input import WaitingCaller, is_generated_id, new_session_id
-from bridle.serve.identity import HOLDER, Access, Owner, find_owner
+from bridle.serve.identity import HOLDER, Access, find_owner
 from bridle.values.errors import Failure, FailureKind, MisuseError, ProviderError
 from bridle.values.message import Message, Reply, ToolResult
 from bridle.values.request import Request

@@ -21,6 +21,7 @@ from .database_file import (
     sync_folder,
 )
 from .origins import find_row
+from .redaction import truncate_write_ahead_log
 
 SEAL = "PRAGMA journal_mode = DELETE"
 PROBLEMS_MAX = 100
@@ -51,6 +52,7 @@ def delete_session(session: str, head: str, at: float, reason: str, db: sqlite3.
         raise Conflict(f"session {session!r} was written to by another process; it is not removed")
     if db.execute("SELECT 1 FROM sessions WHERE parent = ?", (row.sid,)).fetchone():
         raise MisuseError(f"session {session!r} shares records with a fork; it is not removed")
+    db.execute("PRAGMA secure_delete = ON")
     db.execute(
         "INSERT OR REPLACE INTO removals VALUES (?, ?, ?, ?, ?, ?)",
         (session, row.sid, row.length, head, at, reason),
@@ -72,6 +74,7 @@ def find_unused_blobs(db: sqlite3.Connection) -> tuple[UnusedBlob, ...]:
 
 def delete_unused_blobs(db: sqlite3.Connection) -> tuple[UnusedBlob, ...]:
     unused = find_unused_blobs(db)
+    db.execute("PRAGMA secure_delete = ON")
     db.executemany("DELETE FROM blobs WHERE hash = ?", [(blob.hash,) for blob in unused])
     return unused
 
@@ -80,7 +83,7 @@ def shrink_file(path: Path) -> None:
     """Give the space of deleted rows back to the disk."""
     with _explain_errors(path), closing(open_connection(path, LOCK_MILLISECONDS)) as db:
         db.execute("VACUUM")
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    truncate_write_ahead_log(path)
 
 
 def copy_file(path: Path, target: Path) -> None:

@@ -16,10 +16,12 @@ from typing import Any
 
 import msgspec
 
+from bridle.cli.agent_options import add_context_option
 from bridle.cli.format.printing import print_line, print_text
 from bridle.cli.log_access import add_store_option, store_path
 from bridle.cli.option_values import make_count_parser, parse_port
-from bridle.config.agent_loader import find_agents_store, load_agents
+from bridle.config.agent_loader import find_agents_store, load_agents, load_context_maker
+from bridle.config.tool_loader import share_loaded_files
 from bridle.serve.options import ServeOptions, check_options
 from bridle.values.errors import MisuseError
 
@@ -84,7 +86,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="time for steps to end (default 10)",
     )
-    add("--no-resume", action="store_true", help="do not continue runs whose process ended")
+    add(
+        "--no-resume",
+        action="store_true",
+        help="do not continue runs whose process ended, at the start or later",
+    )
+    add_context_option(parser)
+    add(
+        "--metric-label",
+        action="append",
+        default=[],
+        choices=["agent", "tenant"],
+        help="count runs and open work by this; repeatable",
+    )
     add("--mcp", action="store_true", help="be an MCP server on standard input and output, not on a port")
     add("--json", action="store_true", help="print the address as JSON")
     add_store_option(parser)
@@ -104,14 +118,21 @@ def execute(options: argparse.Namespace) -> int:
             allowed_hosts=tuple(options.allow_host),
             allowed_origins=tuple(options.allow_origin),
             resumes_runs=not options.no_resume,
+            metric_labels=tuple(options.metric_label),
             **{name: value for name, value in limits.items() if value is not None},
         ),
         has_identify=identify is not None,
     )
-    agents = load_agents(options.agents)
+    with share_loaded_files():  # the function and the agents see one class of context
+        agents = load_agents(options.agents)
+        make_context = load_context_maker(options.context) if options.context else None
     own = None if options.store or "BRIDLE_STORE" in os.environ else find_agents_store(agents)
     place = store_path(options.store) if own is None else own
     if options.mcp:
+        if make_context is not None:
+            raise MisuseError(
+                "--context is for a server on a port: an MCP client has no tenant and no caller"
+            )
         load_server("bridle.serve.mcp").serve_agents(agents, place, serving)
         return 0
     listening = process.open_socket(options.host, options.port)
@@ -125,7 +146,9 @@ def execute(options: argparse.Namespace) -> int:
         print_text(shown, flush=True)
 
     asyncio.run(
-        process.serve_agents(agents, place, serving, listening, print_ready, print_stopping, identify)
+        process.serve_agents(
+            agents, place, serving, listening, print_ready, print_stopping, identify, make_context
+        )
     )
     return 0
 
