@@ -159,6 +159,8 @@ def test_sessions_of_others_are_like_none_on_every_route(who):
                 assert reply.body == missing.body.replace(b"missing", session.encode()), row.path
         listed = door.get(who, "/api/sessions").json["sessions"]
         assert {row["session"] for row in listed} == seen
+        filtered = door.get(who, "/api/sessions?caller=bob").json["sessions"]
+        assert {row["session"] for row in filtered} == seen & {"of-bob"}
         for session in seen:
             assert door.get(who, f"/api/sessions/{session}").status == 200
 

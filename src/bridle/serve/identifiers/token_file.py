@@ -40,7 +40,7 @@ VERIFIED_MAX = 10_000
 """Tokens that are remembered as verified since the file was read, so that each is hashed slowly once."""
 
 
-class TokenEntry(Value, kw_only=True, forbid_unknown_fields=True):
+class TokenEntry(Value, kw_only=True, forbid_unknown_fields=True, gc=True):
     """A token: `[tokens.NAME]`."""
 
     id: str
@@ -55,7 +55,7 @@ class TokenEntry(Value, kw_only=True, forbid_unknown_fields=True):
     expires: datetime | None = None
 
 
-class TokenSettings(Value, kw_only=True, forbid_unknown_fields=True):
+class TokenSettings(Value, kw_only=True, forbid_unknown_fields=True, gc=True):
     """The keys of a file of tokens."""
 
     tokens: dict[str, TokenEntry] = {}  # noqa: RUF012 - a frozen value
