@@ -153,8 +153,7 @@ oracles:
 	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check --no-deps litellm  # only its table of models
 	$(ORACLES)/bin/python -m pytest -rs tests/wire/test_sdks.py tests/providers/test_model_table.py tests/watchers/test_notebook.py tests/watchers/test_otel_vendors.py tests/docs/test_programs.py tests/serve/wires/test_served_sdks.py
 	$(ORACLES)/bin/python -m tests.wire.vendors.make_vendor_shapes --check
-	BRIDLE_SCENARIOS=2500 BRIDLE_REPLIES=2000 $(ORACLES)/bin/python -m pytest -s tests/wire/vendors/test_vendor_types.py tests/wire/vendors/test_vendor_replies.py
-	BRIDLE_CAMPAIGN=50 $(ORACLES)/bin/python -m pytest tests/wire/vendors/test_vendor_streams.py
+	BRIDLE_CAMPAIGN=50 $(ORACLES)/bin/python -m pytest -s tests/wire/vendors/test_vendor_types.py tests/wire/vendors/test_vendor_replies.py tests/wire/vendors/test_vendor_streams.py
 
 # basedpyright is pyright with its own node, so that nothing else has to be installed.
 PYRIGHT := bench/.work/pyright

@@ -52,6 +52,7 @@ from guard_table import BOUNDARIES, Boundary, find_markers
 from input_limits import INPUT_LIMITS
 from outcome_tables import OUTCOME_POLICY, STOP_POLICY, STORE_ERROR_POLICY
 from prompt_layers import PROMPT_LAYERS, STABILITY_LEVELS
+from route_rights import routes
 
 import bridle
 from bridle.cli.linting.rules import LINT_RULES as LINTED
@@ -448,6 +449,7 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("performance.md", early_starts),
     ("performance.md", memory_use),
     ("performance.md", start_costs),
+    ("reference/routes.md", routes),
     ("caching.md", cache_verdicts),
     ("programs.md", programs),
     ("migrating.md", from_pydantic_ai),

@@ -1307,6 +1307,200 @@ BOUNDARIES = (
         ),
     ),
     Boundary(
+        "a client of a server with identities",
+        "a route without an identity or its right: identify fails, proves nothing, or a new route has none",
+        (
+            Guard(
+                "identity-required",
+                "never",
+                ("serve/test_identity.py::test_no_door_is_open_if_identify_proves_nothing[nobody is found]",),
+            ),
+            Guard(
+                "access-required",
+                "never",
+                ("serve/test_identity.py::test_a_route_without_the_check_in_front_of_it_is_closed",),
+            ),
+            Guard(
+                "route-right",
+                "never",
+                ("serve/test_identity.py::test_every_route_is_open_with_its_right_only[read]",),
+            ),
+            Guard(
+                "right-required",
+                "never",
+                ("serve/test_identity.py::test_every_route_is_open_with_its_right_only[approve]",),
+            ),
+            Guard(
+                "route-without-right",
+                "never",
+                ("serve/test_identity.py::test_a_route_without_a_right_stops_the_server_from_starting",),
+            ),
+            Guard(
+                "model-of-fork",
+                "never",
+                (
+                    "serve/test_identity.py::test_a_client_cannot_choose_the_model_of_a_fork_without_the_right",
+                ),
+            ),
+        ),
+    ),
+    Boundary(
+        "a client of a server with identities",
+        "sessions of another tenant or caller, by a route, a list, a chat or a wire",
+        (
+            Guard(
+                "session-of-identity",
+                "never",
+                ("serve/test_identity.py::test_sessions_of_others_are_like_none_on_every_route[ann]",),
+            ),
+            Guard(
+                "session-of-tenant",
+                "never",
+                ("serve/test_identity.py::test_sessions_of_others_are_like_none_on_every_route[eve]",),
+            ),
+            Guard(
+                "session-of-caller",
+                "value True",
+                ("serve/test_identity.py::test_sessions_of_others_are_like_none_on_every_route[ann]",),
+            ),
+            Guard(
+                "listed-of-identity",
+                "never",
+                ("serve/test_identity.py::test_sessions_of_others_are_like_none_on_every_route[ann]",),
+            ),
+            Guard(
+                "chat-of-identity",
+                "value True",
+                ("serve/test_identity.py::test_a_chat_of_another_is_neither_continued_nor_shown",),
+            ),
+            Guard(
+                "wire-session-of-caller",
+                "value True",
+                ("serve/test_identity.py::test_front_ends_and_wires_keep_to_the_identity[openai]",),
+            ),
+            Guard(
+                "router-without-identity",
+                "value HOLDER",
+                ("serve/test_router_tenants.py::test_a_tenants_session_is_out_of_reach",),
+            ),
+        ),
+    ),
+    Boundary(
+        "a client of a server with identities",
+        "a tenant, a caller or an author that the request only claims, in a run, an answer or the audit; the context of another person",
+        (
+            Guard(
+                "tenant-of-identity",
+                "never",
+                ("serve/test_identity.py::test_a_body_cannot_claim_another_identity",),
+            ),
+            Guard(
+                "caller-of-identity",
+                "never",
+                ("serve/test_identity.py::test_a_body_cannot_claim_another_identity",),
+            ),
+            Guard(
+                "context-of-caller",
+                "operand owner",
+                (
+                    "serve/test_identity.py::test_a_run_never_goes_on_with_the_context_of_the_person_who_approved[True]",
+                ),
+            ),
+            Guard(
+                "context-known-before-answer",
+                "never",
+                (
+                    "serve/test_identity.py::test_a_run_never_goes_on_with_the_context_of_the_person_who_approved[False]",
+                ),
+            ),
+        ),
+    ),
+    Boundary(
+        "a client of a server with identities",
+        "a token that is guessed, expired or withdrawn, or a file of tokens that others changed",
+        (
+            Guard(
+                "token-file-compare",
+                "never",
+                ("serve/identifiers/test_token_file.py::test_other_tokens_prove_nothing",),
+            ),
+            Guard(
+                "token-expires",
+                "never",
+                ("serve/identifiers/test_token_file.py::test_a_token_ends_when_it_expires",),
+            ),
+            Guard(
+                "token-file-writable",
+                "never",
+                ("serve/identifiers/test_token_file.py::test_a_file_that_everyone_can_write_is_refused",),
+            ),
+        ),
+    ),
+    Boundary(
+        "a client of a server with identities",
+        "a JSON Web Token that its issuer did not sign for this server; keys changed on the way, without end, or asked for without end",
+        (
+            Guard(
+                "jwt-algorithms",
+                "never",
+                (
+                    "serve/identifiers/test_json_web_tokens.py::test_options_that_check_too_little_are_refused",
+                ),
+            ),
+            Guard(
+                "jwt-claims-required",
+                "never",
+                (
+                    "serve/identifiers/test_json_web_tokens.py::test_a_token_that_is_wrong_proves_nothing[without a subject]",
+                ),
+            ),
+            Guard(
+                "jwks-address",
+                "never",
+                (
+                    "serve/identifiers/test_json_web_tokens.py::test_options_that_check_too_little_are_refused",
+                ),
+            ),
+            Guard(
+                "jwks-size-limit",
+                "never",
+                (
+                    "serve/identifiers/test_json_web_tokens.py::test_keys_of_another_form_prove_nothing[too many bytes]",
+                ),
+            ),
+            Guard(
+                "jwks-retry-limit",
+                "operand RETRY_SECONDS",
+                (
+                    "serve/identifiers/test_json_web_tokens.py::test_a_rotated_key_works_at_once_and_guesses_do_not_ask_the_provider",
+                ),
+            ),
+            Guard(
+                "jwks-age",
+                "never",
+                (
+                    "serve/identifiers/test_json_web_tokens.py::test_keys_that_cannot_be_read_again_count_for_a_limited_time",
+                ),
+            ),
+        ),
+    ),
+    Boundary(
+        "a client of a server behind a proxy",
+        "the headers by which the proxy names people",
+        (
+            Guard(
+                "proxy-address",
+                "never",
+                ("serve/identifiers/test_trusted_proxy.py::test_other_addresses_prove_nothing",),
+            ),
+            Guard(
+                "proxy-header-once",
+                "operator != <",
+                ("serve/identifiers/test_trusted_proxy.py::test_missing_and_repeated_headers_prove_nothing",),
+            ),
+        ),
+    ),
+    Boundary(
         "a client of a server",
         "more memory, time or runs than the server has: long or slow bodies, requests without end, viewers that read nothing",
         (

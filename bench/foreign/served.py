@@ -19,6 +19,7 @@ import signal
 import time
 from contextvars import ContextVar
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -52,6 +53,7 @@ NEUTRAL = {
     "toolconfig.functioncallingconfig": ({},),
     "toolconfig.functioncallingconfig.mode": ("AUTO",),
     "generationconfig.responsemodalities": (["TEXT"],),
+    "messages[].content[].content": ("", []),
     "messages[].content[].iserror": (False,),
     "paralleltoolcalls": (True,),
     "reasoning": ({},),
@@ -81,7 +83,7 @@ class Exchange:
     def __init__(self, family: str, body: object, log: Log) -> None:
         self.family, self._body, self._log = family, body, log
         self._sent: set[str] | None = None
-        self._named: str | None = None
+        self._named: set[str] | None = None
 
     def add_sent(self, body: object) -> None:
         if self._sent is None:
@@ -89,16 +91,15 @@ class Exchange:
             self._compare()
 
     def add_named(self, named: str) -> None:
-        self._named = re.sub(r"[^a-z0-9]+", " ", named.replace("_", "").lower())
+        self._named = list_named(named)
         self._compare()
 
     def _compare(self) -> None:
         if self._sent is None or self._named is None or not isinstance(self._body, dict):
             return
-        words = set(self._named.split())
-        given = drop_neutral(drop_known(self._body, words))
+        given = drop_neutral(drop_known(self._body, self._named))
         lost = sorted(
-            field for field in list_fields(given) - self._sent if words.isdisjoint(split_path(field))
+            field for field in list_fields(given) - self._sent if self._named.isdisjoint(split_path(field))
         )
         self._log.write(compared=self.family, lost=lost)
 
@@ -202,6 +203,15 @@ def is_text(value: list) -> bool:
     return bool(value) and all(
         isinstance(each, dict) and {*each} - {"cache_control"} in texts for each in value
     )
+
+
+def list_named(header: str) -> set[str]:
+    """The names in a list of what was dropped: its words, and two words beside each other, such as `tool choice`."""
+    named = set()
+    for part in header.split(";"):
+        words = re.findall(r"[a-z0-9]+", part.replace("_", "").lower())
+        named.update(words, map("".join, pairwise(words)))
+    return named
 
 
 def join_path(path: str, name: str) -> str:

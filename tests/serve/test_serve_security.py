@@ -319,13 +319,16 @@ async def test_a_viewer_that_takes_nothing_is_closed_and_can_resume(agents, tmp_
 @in_loop
 async def test_a_mount_renders_errors_in_its_own_form(agents):
     from starlette.responses import PlainTextResponse, Response
-    from starlette.routing import Route
+
+    from bridle.serve.guarded_route import GuardedRoute
 
     async def fail(request) -> Response:
         raise ServeError(418, "teapot", "no coffee")
 
     mount = Mount(
-        "/own", lambda host: (Route("/own/fail", fail),), lambda e: PlainTextResponse(f"own: {e}", e.status)
+        "/own",
+        lambda host: (GuardedRoute("/own/fail", fail, right="read"),),
+        lambda e: PlainTextResponse(f"own: {e}", e.status),
     )
     options = ServeOptions(token=TOKEN)
     async with serve_agents(agents, options=options, mounts=(mount, *MOUNTS)) as serving:
@@ -344,7 +347,8 @@ async def test_a_mount_renders_errors_in_its_own_form(agents):
 @in_loop
 async def test_requests_are_limited_in_time_and_number(is_slow):
     from starlette.responses import Response
-    from starlette.routing import Route
+
+    from bridle.serve.guarded_route import GuardedRoute
 
     entered, leave = asyncio.Event(), asyncio.Event()
 
@@ -353,7 +357,7 @@ async def test_requests_are_limited_in_time_and_number(is_slow):
         await leave.wait()
         return Response()
 
-    mount = Mount("/slow", lambda host: (Route("/slow", hang),))
+    mount = Mount("/slow", lambda host: (GuardedRoute("/slow", hang, right="read"),))
     options = ServeOptions(request_seconds=0.05 if is_slow else 2 * PATIENCE_SECONDS, requests_max=1)
     async with serve_agents({}, options=options, mounts=(mount, *MOUNTS)) as serving:
         first = asyncio.create_task(serving.exchange("GET", "/slow"))

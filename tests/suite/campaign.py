@@ -13,7 +13,8 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-SCALE = float(os.environ.get("BRIDLE_CAMPAIGN", "0.1"))
+SCALE_DEFAULT = 0.1
+SCALE = float(os.environ.get("BRIDLE_CAMPAIGN", SCALE_DEFAULT))
 IS_WHOLE = SCALE >= 1
 """Every kill point and every combination is tried, and not a selection."""
 FIRST_SEED = int(os.environ.get("BRIDLE_SEED", "0"))

@@ -1,7 +1,8 @@
 """CPU seconds of every test, as a plugin of pytest.
 
 The slowest files are printed at the end. A test that takes more than `CPU_SECONDS_MAX` and is not marked `slow` fails; on
-a busy machine, where cores and caches are shared and the same work takes more seconds, the limit is higher.
+a busy machine, where cores and caches are shared and the same work takes more seconds, the limit is higher. A campaign that
+is longer than that of `make test` may take longer by as much.
 Seconds of processes that a test starts and waits for count too. BRIDLE_DURATIONS names a file that gets a line
 of JSON for every test when it has ended.
 """
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.suite.campaign import SCALE, SCALE_DEFAULT
+
 CPU_SECONDS_MAX = 3.0
 SHOWN_FILES = 15
 PROPERTY = "cpu_seconds"
@@ -22,9 +25,10 @@ _seconds: dict[str, float] = defaultdict(float)
 _elsewhere = 0.0
 
 
-def find_limit() -> float:
-    """The limit of an unmarked test with the present load of the machine."""
-    return CPU_SECONDS_MAX * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+def find_limit(is_campaign: bool, size: float = SCALE) -> float:
+    """The limit of an unmarked test with the present load of the machine and the size of campaigns."""
+    longer = max(1.0, size / SCALE_DEFAULT) if is_campaign else 1.0
+    return CPU_SECONDS_MAX * longer * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def add_cpu_seconds(seconds: float) -> None:
@@ -48,11 +52,12 @@ def pytest_runtest_makereport(item, call):
     seconds, item.stash[_BEGUN] = now - begun, now
     report.user_properties.append((f"{PROPERTY}_{call.when}", seconds))
     is_unmarked = item.get_closest_marker("slow") is None
-    if report.passed and call.when == "call" and is_unmarked and seconds > find_limit():
+    limit = find_limit(item.get_closest_marker("campaign") is not None)
+    if report.passed and call.when == "call" and is_unmarked and seconds > limit:
         report.outcome = "failed"
         report.longrepr = (
             f"{item.nodeid} took {seconds:.1f} CPU seconds. Make it cheaper, or mark it `slow`; the limit of"
-            f" other tests is {CPU_SECONDS_MAX:.0f}."
+            f" other tests is {CPU_SECONDS_MAX:.0f}, and was {limit:.0f} with this load and size of campaigns."
         )
     return report
 

@@ -8,16 +8,18 @@ A session is also resumed with an agent of a Python file, which has all its part
 import argparse
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from msgspec.structs import replace
 
 from bridle.config.agent_file import read_agent_file
-from bridle.config.agent_loader import load_agents
+from bridle.config.agent_loader import load_agents, load_context_maker
 from bridle.config.configuration import Configuration
 from bridle.config.toml_file import show_path
-from bridle.config.tool_loader import load_tools
+from bridle.config.tool_loader import load_tools, share_loaded_files
 from bridle.core.note_tools import FORGET_TOOL, REMEMBER_TOOL
+from bridle.core.state import State
 from bridle.ports.store import Store
 from bridle.providers.catalogue import choose_default_model
 from bridle.run.agent import Agent
@@ -25,6 +27,7 @@ from bridle.run.agent_settings import AgentOptions
 from bridle.run.calls.approval import Approver
 from bridle.run.calls.code_mode import CODE_TOOL_NAME
 from bridle.run.calls.handover import HandoverAgent, list_successors
+from bridle.run.context.made_context import find_owner_of, make_run_context
 from bridle.run.context.resources import copy_agent
 from bridle.run.logged_settings import take_logged_instructions, take_logged_output
 from bridle.toolkit.instruction_files import make_project_instructions
@@ -92,13 +95,19 @@ class AgentBuilder:
                 f"-a takes an agent file (.toml), not {options.agent!r}: run a Python agent with Python or"
                 " `bridle serve`; `bridle resume -a` continues its sessions"
             )
-        self._programmed = self._load_programmed() if is_python else {}
+        maker: str | None = getattr(options, "context", None)
+        with (
+            share_loaded_files() if maker else nullcontext()
+        ):  # the function and the tools see one class of context
+            self._programmed = self._load_programmed() if is_python else {}
+            self._make_context = load_context_maker(maker) if maker else None
+            named_tools = load_tools(() if is_python else options.tools)
         self._defined = read_agent_file(options.agent) if options.agent and not is_python else None
         self._policy = read_policy_option(options) or (self._defined.policy if self._defined else None)
         schema: str | None = getattr(options, "output", None)
         self._output = read_schema_file(schema) if schema else None
         self._code_mode = make_code_mode(options, self._defined.code_mode if self._defined else None)
-        given = (*load_tools(() if is_python else options.tools), *make_toolkit(options))
+        given = (*named_tools, *make_toolkit(options))
         self._tools = [*(self._defined.tools if self._defined else ()), *given]
         self._servers = [
             *(self._defined.servers if self._defined else ()),
@@ -170,6 +179,12 @@ class AgentBuilder:
         given = {kind: limit for kind, limit in settings.items() if limit is not None}
         limits = self._defined.limits if self._defined else {}
         return make_budget(self._options, replace(Budget(), **{**given, **limits}))
+
+    async def make_context(self, state: State) -> object:
+        """The context of the current run of a session; None without --context."""
+        if self._make_context is None:
+            return None
+        return await make_run_context(self._make_context, find_owner_of(state))
 
     def check_tools(self, before: Settings) -> None:
         """Raise `MisuseError` if a session is resumed without its tools or another part that is code."""

@@ -41,6 +41,14 @@ from .terminal_approver import TerminalApprover, WaitingApprover
 MUTATING_EFFECTS: tuple[ToolEffect, ...] = ("write", "exclusive", "undeclared")
 
 
+def add_context_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--context",
+        metavar="FILE.py:NAME",
+        help="function that makes the context of a run from its owner (tenant, caller), for tools that need one",
+    )
+
+
 def add_agent_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(

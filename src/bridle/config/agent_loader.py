@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from bridle.core.state import State
 from bridle.run.agent import Agent
+from bridle.run.context.made_context import MakeContext
 from bridle.run.context.resources import StoreLike
 from bridle.stores import find_store_file
 from bridle.values.errors import MisuseError
@@ -54,6 +55,14 @@ def _load_source(source: str) -> list[tuple[str, Agent[Any, Any]]]:
     if not agents:
         raise MisuseError(f"{source} has no agent at its top level; write: agent = Agent(…)")
     return [(agent.settings.name or variable, agent) for variable, agent in agents]
+
+
+def load_context_maker(name: str) -> MakeContext:
+    """The function that `FILE.py:name` or `module:name` refers to; it makes contexts of runs from their owners."""
+    found = load_reference(name)
+    if not callable(found):
+        raise MisuseError(f"{name} is not a function that makes a context but {type(found).__name__}")
+    return cast("MakeContext", found)
 
 
 def find_agents_store(agents: Mapping[str, Agent[Any, Any]]) -> StoreLike:

@@ -244,6 +244,7 @@ def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> S
             agents=event.settled_by,
             settles=bool(event.settled_by),
             first_settings=state.run.origin.first_settings if event.settled_by else None,
+            client_waits=event.client_waits,
         ),
         prompt=prompt,
     )

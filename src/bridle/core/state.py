@@ -141,6 +141,7 @@ class RunOrigin(Value, kw_only=True):
     settles: bool = False
     """True while the last agent only settles calls in doubt of the run before; then the first one goes on."""
     traceparent: str = ""
+    client_waits: bool = False
     first_settings: Settings | None = None
 
 

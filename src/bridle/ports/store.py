@@ -10,7 +10,7 @@ merged. It inspects two properties of an event only:
 All methods may be called concurrently from any task of one event loop.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from pathlib import Path
@@ -156,6 +156,21 @@ class LeaseInspectable(Protocol):
 
     async def is_leased(self, session: str) -> bool:
         """True if a live process holds the lease of the session."""
+        ...
+
+
+class ServerListStore(Protocol):
+    """Optional: a store through which servers notice that another one has ended, however it ended."""
+
+    async def announce_server(self, server: str) -> Collection[str]:
+        """List this server until it is withdrawn or its process ends; returns all that are listed now.
+
+        `server` is a number of 8 hex digits. Called again, it renews what a lost connection has ended.
+        """
+        ...
+
+    async def withdraw_server(self, server: str) -> None:
+        """List this server no more; does nothing if it is not listed."""
         ...
 
 

@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -57,6 +58,7 @@ from bridle.run.calls.stored_results import ResultStore
 from bridle.run.calls.tool_runner import ToolRunner
 from bridle.run.context.instructions import AgentInstructions
 from bridle.run.context.run_context import RunContexts
+from bridle.run.context.run_summary import summarize_run
 from bridle.run.known_secrets import GUARDED_EVENTS, collect_secrets
 from bridle.run.memory.retrieval import Retriever
 from bridle.run.memory.runner import MemoryRunner
@@ -280,6 +282,8 @@ class Driver:
         for record in records:
             sys.audit("bridle.recorded", self.session, record)
             if self._watchers.watchers:
+                if isinstance(record.event, e.RunEnded):
+                    self._watchers.end_run(partial(summarize_run, self.state, self.tracer))
                 self.show(record)
 
     async def check_owned(self) -> None:

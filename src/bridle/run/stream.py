@@ -24,7 +24,7 @@ from typing import Generic, Self, TypeVar, get_args
 
 import msgspec
 
-from bridle.ports.watcher import Watcher
+from bridle.ports.watcher import RunSummary, SummaryWatcher, Watcher
 from bridle.run.cancellation import finish_despite_cancel
 from bridle.run.context.shown_deltas import StreamItem, ViewerBuffer, ViewerBuffers
 from bridle.tools.schema.json_form import to_json_form
@@ -200,10 +200,24 @@ class WatcherGroup:
             try:
                 watcher.on_event(self._session, happening)
             except Exception as error:  # noqa: BLE001 - a watcher can never change a run
-                self.watchers = tuple(each for each in self.watchers if each is not watcher)
-                text = f"{type(watcher).__name__} raised {locate_error(error)}"
-                # guard: watcher-warning-escaped
-                LOG.warning("%s and was dismissed", escape_text(text))
+                self._dismiss(watcher, error)
+
+    def end_run(self, summarize: Callable[[], RunSummary]) -> None:
+        """Give the summary of a run to the watchers that take it."""
+        taking = [each for each in self.watchers if isinstance(each, SummaryWatcher)]
+        summary = summarize() if taking else None
+        for watcher in taking:
+            assert summary is not None
+            try:
+                watcher.on_run_end(self._session, summary)
+            except Exception as error:  # noqa: BLE001 - a watcher can never change a run
+                self._dismiss(watcher, error)
+
+    def _dismiss(self, watcher: object, error: Exception) -> None:
+        self.watchers = tuple(each for each in self.watchers if each is not watcher)
+        text = f"{type(watcher).__name__} raised {locate_error(error)}"
+        # guard: watcher-warning-escaped
+        LOG.warning("%s and was dismissed", escape_text(text))
 
 
 _running_tasks: "set[asyncio.Task[object]]" = set()

@@ -318,6 +318,12 @@ def new_session_id(now: float) -> str:
     return f"{day}-{''.join(letters)}"
 
 
+class WaitingCaller(str):
+    """A caller that waits for its run, which is of no use after a restart of the server; recorded."""
+
+    __slots__ = ()
+
+
 def make_prompted(
     prompt: Prompt,
     budgets: tuple[Budget | None, Budget | None],
@@ -336,11 +342,12 @@ def make_prompted(
     return Prompted(
         parts=() if continues else parse_prompt(prompt),
         budget=merge_budgets(*budgets),
-        caller=check_text(caller=caller),
+        caller=str(check_text(caller=caller)),
         tenant=str(check_text(tenant=tenant)),
         templates=list_templates(prompt),
         traceparent=check_traceparent(traceparent) if traceparent else "",
         budget_parts=split_budgets(*budgets),
+        client_waits=isinstance(caller, WaitingCaller),
     )
 
 

@@ -18,9 +18,24 @@ if TYPE_CHECKING:
     from .app import make_app as make_app
     from .app import router as router
     from .client import Client as Client
+    from .identifiers.json_web_tokens import JsonWebTokens as JsonWebTokens
+    from .identifiers.token_file import TokenFile as TokenFile
+    from .identifiers.trusted_proxy import TrustedProxy as TrustedProxy
+    from .identity import Identity as Identity
     from .options import ServeOptions as ServeOptions
 
-_HOMES = {"make_app": "app", "router": "app", "Client": "client", "ServeOptions": "options"}
+_HOMES = {
+    "make_app": "app",
+    "router": "app",
+    "Client": "client",
+    "Identity": "identity",
+    "JsonWebTokens": "identifiers.json_web_tokens",
+    "ServeOptions": "options",
+    "TokenFile": "identifiers.token_file",
+    "TrustedProxy": "identifiers.trusted_proxy",
+}
+EXTRAS = {"starlette": "serve", "uvicorn": "serve", "jwt": "jwt"}
+"""Extras by the package whose import failed."""
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
@@ -30,9 +45,9 @@ def __getattr__(name: str) -> object:
     try:
         found: object = getattr(import_module(f".{_HOMES[name]}", __name__), name)
     except ModuleNotFoundError as error:
-        if error.name not in ("starlette", "uvicorn"):
+        if error.name not in EXTRAS:
             raise
         raise MisuseError(
-            f"serving needs the package {error.name}; install it: pip install 'bridle[serve]'"
+            f"serving needs the package {error.name}; install it: pip install 'bridle[{EXTRAS[error.name]}]'"
         ) from None
     return found

@@ -19,16 +19,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from bridle.run.context.made_context import MakeContext
 from bridle.run.context.resources import StoreLike
-from bridle.values.errors import BridleError
+from bridle.values.errors import BridleError, MisuseError
 
 from .api.endpoints import make_api_routes
 from .errors import ServeError, describe_error, render_problem
+from .guarded_route import GuardedRoute
 from .health import make_health_routes
 from .host import AgentHost, AnyAgent
+from .identity import HOLDER, NO_TENANT, Identify
 from .inspector import PUBLIC_PATHS, make_inspector_routes
 from .options import ServeOptions
 from .security import ErrorForm, RenderError, SecurityMiddleware, route_path
+from .stop_signals import StopSignals
 from .wires.endpoints import WireServer, list_wire_mounts, make_wire_routes, render_wire_error
 
 
@@ -85,21 +89,40 @@ def make_app(
     store: StoreLike = None,
     options: ServeOptions | None = None,
     context: object = None,
+    identify: Identify | None = None,
+    make_context: MakeContext | None = None,
 ) -> Starlette:
     """The application that serves these agents by name, with their sessions in `store`.
 
-    The agents are copied: each uses this store instead of its own. `context` is given to every run.
+    The agents are copied: each uses this store instead of its own. `identify` proves who sends a request; without it,
+    a request may do everything that the token of the options opens. `context` is given to every run; with identities,
+    the one of the identity or of `make_context` is.
     """
-    return make_host_app(AgentHost(agents, store=store, options=options, context=context))
+    host = AgentHost(
+        agents, store=store, options=options, context=context, identify=identify, make_context=make_context
+    )
+    return make_host_app(host, drains_at_signals=True)
 
 
-def make_host_app(host: AgentHost, mounts: Sequence[Mount] = MOUNTS) -> Starlette:
+def make_host_app(
+    host: AgentHost, mounts: Sequence[Mount] = MOUNTS, *, drains_at_signals: bool = False
+) -> Starlette:
+    """The application of a host.
+
+    `drains_at_signals`: end runs and streams when the process is told to stop, for a server of somebody else, which
+    waits for its connections before it ends the lifespan.
+    """
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        signals = StopSignals(host.begin_drain)
         await host.start()
+        if drains_at_signals:
+            signals.install()
         try:
             yield
         finally:
+            signals.remove()
             await host.stop()
 
     async def answer_error(request: Request, error: Exception) -> Response:
@@ -116,9 +139,15 @@ def make_host_app(host: AgentHost, mounts: Sequence[Mount] = MOUNTS) -> Starlett
         styles=tuple(ErrorForm(mount.path, mount.render_error) for mount in mounts),
         public_paths=tuple(path for mount in mounts for path in mount.public_paths),
         slow_paths=tuple(path for mount in mounts for path in mount.slow_paths),
+        identify=host.identify,
+        default_access=host.default_access,
     )
+    routes = [route for mount in mounts for route in mount.make_routes(host)]
+    # guard: route-without-right
+    if unguarded := [route for route in routes if not isinstance(route, GuardedRoute)]:
+        raise MisuseError(f"{unguarded[0]!r} names no right: make it a GuardedRoute")
     app = Starlette(
-        routes=[route for mount in mounts for route in mount.make_routes(host)],
+        routes=routes,
         middleware=[middleware],
         lifespan=lifespan,
         exception_handlers=dict.fromkeys(HANDLED_ERRORS, answer_error),
@@ -133,16 +162,29 @@ def router(
     store: StoreLike = None,
     options: ServeOptions | None = None,
     context: object = None,
+    identify: Identify | None = None,
+    make_context: MakeContext | None = None,
 ) -> Starlette:
     """An application to mount in one of yours: `app.mount("/agents", bridle.serve.router(agent))`.
 
-    Your application decides which users reach it, unless `options` are given. Frameworks do not start mounted
-    applications: to resume runs and to end them well, enter `mounted.router.lifespan_context(mounted)` in the
-    lifespan of yours.
+    `identify` proves who sends a request: its tenant, caller, rights and context. Without it, and without a token in
+    `options`, your application decides who reaches the router, and requests reach sessions without a tenant only.
+    Frameworks do not start mounted applications: to resume runs and to end them well, enter
+    `mounted.router.lifespan_context(mounted)` in the lifespan of yours.
     """
     options = options or ServeOptions(trusts_callers=True)
-    agents = agent if isinstance(agent, Mapping) else {agent.settings.name or "agent": agent}
-    return make_app(agents, store=store, options=options, context=context)
+    # guard: router-without-identity
+    default_access = HOLDER if options.has_secret else NO_TENANT
+    host = AgentHost(
+        agent if isinstance(agent, Mapping) else {agent.settings.name or "agent": agent},
+        store=store,
+        options=options,
+        context=context,
+        identify=identify,
+        make_context=make_context,
+        default_access=default_access,
+    )
+    return make_host_app(host, drains_at_signals=True)
 
 
 def _as_serve_error(error: Exception, *, has_api: bool) -> ServeError:

@@ -148,6 +148,7 @@ class FeedTable:
         self._filling: set[asyncio.Task[None]] = set()
         self.viewers = 0
         """Open viewers of all feeds."""
+        self._is_closed = False
         self.caught_up = 0
         """Pages that viewers behind a feed have read from the log."""
 
@@ -174,6 +175,8 @@ class FeedTable:
         A batch is empty after some time of silence. With `until_end`, stops when the session has no running run.
         Deltas of replies that are complete are skipped. Raises `FeedClosed` if the server stops.
         """
+        if self._is_closed:
+            raise FeedClosed
         feed = self._feeds.setdefault(session, SessionFeed(session, self._store))
         feed.viewers += 1
         self.viewers += 1
@@ -267,6 +270,7 @@ class FeedTable:
         feed.wake()
 
     def close(self) -> None:
-        """End all views."""
+        """End all views, and those that are opened afterwards."""
+        self._is_closed = True
         for feed in [*self._feeds.values()]:
             self._drop(feed)

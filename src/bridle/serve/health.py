@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from bridle.watchers.otel.prometheus import PrometheusMetrics
 
+from .guarded_route import GuardedRoute
 from .host import AgentHost
 
 
@@ -26,11 +27,12 @@ def make_health_routes(host: AgentHost) -> Sequence[BaseRoute]:
         return report("ok")
 
     async def metrics(request: Request) -> Response:
+        await host.census.refresh()
         return Response(host.metrics.render(host), media_type=PrometheusMetrics.CONTENT_TYPE)
 
     return (
-        Route("/health", ready),
-        Route("/health/live", live),
-        Route("/health/ready", ready),
-        Route("/metrics", metrics),
+        GuardedRoute("/health", ready, right="public"),
+        GuardedRoute("/health/live", live, right="public"),
+        GuardedRoute("/health/ready", ready, right="public"),
+        GuardedRoute("/metrics", metrics, right="administer"),
     )

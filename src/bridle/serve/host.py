@@ -1,41 +1,39 @@
 """`AgentHost`: the agents, the store, the runs and the feeds of one server."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from bridle.config.agent_loader import find_agents_store
 from bridle.core.budget.scopes import client_budget, merge_budgets
 from bridle.core.state import State
-from bridle.ports.store import LeaseInspectable, Store, supports
+from bridle.ports.store import LiveStore, Store, SupportsApprovalKey, supports
+from bridle.ports.watcher import Watcher
 from bridle.run.agent import Agent
-from bridle.run.archive.sessions import find_due, find_parent_session, list_sessions
+from bridle.run.context.made_context import MakeContext, Owner, find_owner_of, make_run_context
 from bridle.run.context.resources import StoreLike, copy_agent
 from bridle.run.context.run_context import check_context, list_certain_needs
 from bridle.run.context.run_options import RunOptions
+from bridle.run.control.live import LivePublisher
 from bridle.run.recovery.session_log import fold_records, has_engine
 from bridle.run.replay.replay_session import read_records
 from bridle.stores import open_store
-from bridle.values.errors import BridleError, Conflict, MisuseError
+from bridle.values.errors import BridleError, MisuseError, Unusable
 from bridle.values.message import Prompt, ToolResult
-from bridle.values.text import escape_text
 from bridle.values.usage import Budget
 
-from .answers import WATCHED_MAX, AnswerWatch
+from .adoption import Adoption, name_first_agent
+from .answers import AnswerWatch
 from .api.types import StartedRun
+from .census import Census
 from .errors import ServeError
 from .feeds import FeedTable
+from .identity import HOLDER, WIRE_CALLER, Access, Identify
 from .metrics import ServerMetrics
 from .options import ServeOptions, check_options
-from .runs import SHUTDOWN_REASONS, RunTable
+from .runs import RunTable
 
-LOG = logging.getLogger("bridle")
-WIRE_CALLER = "wire client"
-"""Caller of runs that a client of a wire waits for; it is gone after a restart, so they are not resumed."""
-SESSIONS_SEARCHED_MAX = 10_000
-SESSIONS_NAMED_MAX = 5
 AnyAgent = Agent[Any, Any]
 
 
@@ -49,24 +47,41 @@ class AgentHost:
         store: StoreLike = None,
         options: ServeOptions | None = None,
         context: object = None,
+        identify: Identify | None = None,
+        make_context: MakeContext | None = None,
+        default_access: Access = HOLDER,
     ) -> None:
-        self.options = check_options(options or ServeOptions())
+        """`default_access` is that of every request, if there is no `identify`."""
+        self.options = check_options(options or ServeOptions(), has_identify=identify is not None)
+        if context is not None and (identify is not None or make_context is not None):
+            raise MisuseError(
+                "one context= for all is not possible with identities: return Identity(context=…) from identify,"
+                " or give make_context=…"
+            )
+        self.identify, self.default_access, self._make_context = identify, default_access, make_context
         place = find_agents_store(agents) if store is None else store
         self._owns_store = isinstance(place, str | os.PathLike | None)
         self.store: Store = open_store(place) if isinstance(place, str | os.PathLike | None) else place
         self.context = context
-        self.metrics = ServerMetrics()
+        self.metrics = ServerMetrics(self.options.metric_labels)
         self.runs = RunTable(self.store, self.options.runs_max, self._on_run_end)
+        self.census = Census(self.store, self.runs.__contains__)
         self.feeds = FeedTable(self.store, self.runs.__contains__)
+        self._live: tuple[LivePublisher, ...] = ()
+        if supports(self.store, LiveStore) and not supports(self.store, SupportsApprovalKey):
+            self._live = (LivePublisher(self.store),)  # another process cannot open a store in memory
         self.answers = AnswerWatch(self.store, self.runs, self._resume_answered)
         self.agents = {name: self.bind(name, agent) for name, agent in agents.items()}
         self.closers: list[Callable[[], Awaitable[None]]] = []
         """Functions that close parts of the server at its end."""
         self.is_ready = False
-        self._resuming: asyncio.Task[None] | None = None
+        self.adoption = Adoption(self)
+        self._draining: asyncio.Task[None] | None = None
 
-    def _on_run_end(self, session: str, stop: str) -> None:
+    def _on_run_end(self, session: str, stop: str, error: BridleError | None) -> None:
         self.feeds.wake(session)
+        if isinstance(error, Unusable):
+            self.adoption.retry(session)
         if stop == "waiting":
             self.answers.add(session)
         elif stop:  # else the run raised, and may have been resumed by the watch, which decides what to do
@@ -83,10 +98,11 @@ class AgentHost:
             own = agent.settings.name
             raise MisuseError(f"the agent {own!r} is served as {name!r}; use one name, which sessions record")
         try:
-            check_context(list_certain_needs(agent.parts.context_needs), self.context, "run")
+            if self.identify is None and self._make_context is None:  # else each run has its own
+                check_context(list_certain_needs(agent.parts.context_needs), self.context, "run")
         except BridleError as error:
             raise MisuseError(f"agent {name!r} cannot be served: {error}") from None
-        watchers = (self.runs, self.feeds, self.metrics)
+        watchers: list[Watcher] = [self.runs, self.feeds, self.metrics, *self._live]
         return copy_agent(agent, store=self.store, watchers=watchers, name=name)
 
     def find_agent(self, name: str) -> AnyAgent:
@@ -113,7 +129,7 @@ class AgentHost:
         return self.find_agent_of(state)
 
     def find_agent_of(self, state: State) -> AnyAgent:
-        name = _name_first_agent(state)
+        name = name_first_agent(state)
         for agent in self.agents.values():
             if agent.settings.name == name:
                 return agent
@@ -134,6 +150,7 @@ class AgentHost:
         budget: Budget | None = None,
         caller: str = "",
         tenant: str = "",
+        access: Access = HOLDER,
         **options: Unpack[RunOptions],
     ) -> StartedRun:
         """Start a run of an agent and return once its prompt is durable. `budget` can only lower its limits."""
@@ -148,10 +165,40 @@ class AgentHost:
             budget=budget and merge_budgets(agent.budget or Budget(), budget),
             caller=caller,
             tenant=tenant,
-            context=self.context,
+            context=await self.find_context(access, Owner(tenant, caller)),
             **options,
         )
         return await self.runs.start(self.name_agent(agent), stream)
+
+    async def find_context(self, access: Access, owner: Owner) -> object:
+        """The context of a run of this tenant and caller, for a request with this access.
+
+        That of the identity is for its own runs: tools of another person's run must not act with it.
+        """
+        # guard: context-of-caller
+        if access.context is not None and access.owner == owner:
+            return access.context
+        if self._make_context is not None:
+            return await make_run_context(self._make_context, owner)
+        if access.context is not None:
+            raise _unknown_context(owner)
+        return self.context
+
+    async def check_resume_context(self, access: Access, session: str) -> None:
+        """Raise `ServeError` if a request with this access cannot continue the run of a session."""
+        if access.context is None or self._make_context is not None:
+            return
+        state = (await fold_records(await read_records(self.store, session))).state
+        # guard: context-known-before-answer
+        if access.owner != (owner := find_owner_of(state)):
+            raise _unknown_context(owner)
+
+    async def find_resume_context(self, access: Access, session: str) -> object:
+        """The context to continue the run of a session with."""
+        if access.context is None and self._make_context is None:
+            return self.context
+        state = (await fold_records(await read_records(self.store, session))).state
+        return await self.find_context(access, find_owner_of(state))
 
     async def resume(
         self,
@@ -161,6 +208,7 @@ class AgentHost:
         budget: Budget | None = None,
         tenant: str | None = None,
         results: Mapping[str, ToolResult] | None = None,
+        access: Access = HOLDER,
         **options: Unpack[RunOptions],
     ) -> StartedRun:
         """Continue the unfinished run of a session here; `results` are those of calls that the client ran, by id.
@@ -172,91 +220,47 @@ class AgentHost:
             state = (await fold_records(await read_records(self.store, session))).state
             # guard: client-budget
             budget = client_budget(agent.budget, state.run.budget.limits, budget)
-        given = {"budget": budget, "tenant": tenant, "results": results, "context": self.context, **options}
+        context = await self.find_resume_context(access, session)
+        given = {"budget": budget, "tenant": tenant, "results": results, "context": context, **options}
         stream = agent.resume_stream(session, **given)  # type: ignore[arg-type]
         return await self.runs.start(self.name_agent(agent), stream)
 
     async def start(self) -> None:
-        """Get ready, and continue the runs whose process ended in the background."""
+        """Get ready, and continue in the background the runs whose process has ended or ends."""
         self.is_ready = True
-        if self.options.resumes_runs and self.agents:
-            self._resuming = asyncio.create_task(self._resume_due())
+        await self.adoption.start()
 
-    async def _resume_due(self) -> None:
-        not_served: list[str] = []
-        waiting: list[str] = []
-        try:
-            for info in await list_sessions(self.store, SESSIONS_SEARCHED_MAX):
-                outcome = await self._try_resume(info.id)
-                if outcome == "not served":
-                    not_served.append(info.id)
-                elif outcome == "waiting" and len(waiting) < WATCHED_MAX:
-                    waiting.append(info.id)
-        except BridleError as error:
-            LOG.warning("%s", escape_text(f"runs are not resumed: {error}"))
-        for session in reversed(waiting):  # the oldest first, which is given up first
-            self.answers.add(session)
-        if not_served:
-            names = ", ".join(not_served[:SESSIONS_NAMED_MAX])
-            more = (
-                f" and {len(not_served) - SESSIONS_NAMED_MAX} more"
-                if len(not_served) > SESSIONS_NAMED_MAX
-                else ""
-            )
-            LOG.warning("%s", escape_text(f"not resumed, because the agent is not served: {names}{more}"))
-
-    async def _try_resume(self, session: str) -> Literal["", "waiting", "not served"]:
-        """Continue a run if it is due; `waiting` if it waits for an answer, `not served` if its agent is not."""
-        try:
-            return await self._resume_if_due(session)
-        except (ServeError, BridleError) as error:
-            if isinstance(error, ServeError) and error.detail.code == "agent_not_served":
-                return "not served"
-            LOG.warning("%s", escape_text(f"session {session} is not resumed: {error}"))
-        return ""
-
-    async def _resume_if_due(self, session: str) -> Literal["", "waiting"]:
-        records = await read_records(self.store, session)
-        if session in self.runs or find_parent_session(records):
-            return ""
-        state = (await fold_records(records)).state
-        due = await find_due(self.store, state)
-        if due and await has_engine(self.store, session, state):
-            return ""  # the engine continues its runs itself
-        is_wanted = state.run.origin.caller != WIRE_CALLER
-        is_broken = due == "interrupted" or state.run.end.reason.startswith(SHUTDOWN_REASONS)
-        if due != "answered" and not (is_broken and is_wanted):
-            return "waiting" if due == "waiting" and _name_first_agent(state) in self.agents else ""
-        # The watch resumes an answered run when the process that has it, such as `bridle approve`, lets go.
-        otherwise: Literal["", "waiting"] = "waiting" if due == "answered" else ""
-        if supports(self.store, LeaseInspectable) and await self.store.is_leased(session):
-            return otherwise
-        agent = self.find_agent_of(state)
-        await self.runs.wait_for_room()
-        try:
-            await self.resume(session, agent=agent)
-        except Conflict:
-            return otherwise
-        return ""
+    def begin_drain(self) -> "asyncio.Task[None]":
+        """Take no more work, and end the runs and the views in the background."""
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain())
+        return self._draining
 
     async def drain(self) -> None:
         """Take no more work, end the runs so that they can be resumed, and end the views."""
+        await self.begin_drain()
+
+    async def _drain(self) -> None:
         self.is_ready = False
-        if self._resuming is not None:
-            self._resuming.cancel()
+        await self.adoption.close()
         self.answers.close()
         await self.runs.close(self.options.shutdown_seconds)
+        await self.adoption.withdraw()
         self.feeds.close()
+        for close in self.closers:
+            await close()
 
     async def stop(self) -> None:
         """`drain`, and close the store."""
         await self.drain()
-        for close in self.closers:
-            await close()
         if self._owns_store:
             await self.store.close()
 
 
-def _name_first_agent(state: State) -> str:
-    """Name of the agent that began the run; others may have taken it over."""
-    return (state.run.origin.first_settings or state.settings).name
+def _unknown_context(owner: Owner) -> ServeError:
+    problem = (
+        f"the run belongs to {owner.caller or 'another caller'!r}, whose context this server cannot make"
+    )
+    return ServeError(
+        409, "context_unknown", problem, "the server needs make_context=…; nothing was recorded"
+    )

@@ -14,7 +14,7 @@ from mcp import types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from bridle import __version__
@@ -26,7 +26,9 @@ from bridle.values.result import FinalAnswer, Result
 from bridle.values.text import escape_text
 
 from .errors import ServeError
+from .guarded_route import GuardedRoute
 from .host import AgentHost, AnyAgent
+from .identity import HOLDER, Access, read_access
 from .options import ServeOptions
 from .wires.streaming import end_run
 
@@ -79,7 +81,15 @@ class AgentTools:
             return _describe_problem("prompt and session must be texts")
         try:
             agent = self._host.find_agent(name)
-            stream = agent.stream(prompt, session, context=self._host.context)
+            access = _read_access(context)
+            stream = agent.stream(
+                prompt,
+                session,
+                new=await access.find_new(self._host.store, session),
+                caller=access.caller,
+                tenant=access.tenant,
+                context=await self._host.find_context(access, access.owner),
+            )
             run = self._host.runs.open(name, stream).handle
             return _describe_result(await self._follow(context, run))
         except (BridleError, ServeError) as error:
@@ -104,6 +114,11 @@ class AgentTools:
         finally:
             if not run.done:
                 await end_run(run)
+
+
+def _read_access(context: ServerRequestContext[Any]) -> Access:
+    """What the request may do; everything for a program on standard input, which started this one."""
+    return HOLDER if context.request is None else read_access(context.request.scope)
 
 
 def _describe_result(result: Result[Any]) -> types.CallToolResult:
@@ -204,4 +219,4 @@ class McpEndpoint:
 
 
 def make_mcp_routes(host: AgentHost) -> Sequence[BaseRoute]:
-    return [Route("/mcp", McpEndpoint(host), methods=["GET", "POST", "DELETE"])]
+    return [GuardedRoute("/mcp", McpEndpoint(host), right="prompt", methods=["GET", "POST", "DELETE"])]

@@ -4,6 +4,7 @@ import ipaddress
 
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
+from bridle.watchers.otel.metrics import MetricLabel
 
 TOKEN_CHARACTERS_MIN = 16
 BODY_BYTES_DEFAULT, BODIES_BYTES_DEFAULT = 32 * 1024 * 1024, 256 * 1024 * 1024
@@ -48,14 +49,19 @@ class ServeOptions(Value, kw_only=True):
     resumes_runs: bool = True
     """Continue at the start the runs whose process ended."""
 
+    metric_labels: tuple[MetricLabel, ...] = ()
+    """Count runs and open work by `agent`, by `tenant` or by both; of each, the first 100 values."""
+
     @property
     def has_secret(self) -> bool:
         """True if every request must carry a secret."""
         return bool(self.token or self.key_digests)
 
 
-def check_options(options: ServeOptions) -> ServeOptions:
+def check_options(options: ServeOptions, *, has_identify: bool = False) -> ServeOptions:
     """The options; raises `MisuseError` for a limit that makes no sense and for a public server without a token."""
+    if has_identify and options.has_secret:
+        raise MisuseError("a server has a token for everyone or identities, not both: leave the token out")
     for name in options.__struct_fields__:
         value: object = getattr(options, name)
         if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
@@ -67,11 +73,12 @@ def check_options(options: ServeOptions) -> ServeOptions:
         )
     if options.token and not (options.token.isascii() and options.token.isprintable()):
         raise MisuseError("the token must consist of printable ASCII characters")
+    is_guarded = options.has_secret or has_identify or options.trusts_callers
     # guard: exposed-without-token
-    if not options.has_secret and not options.trusts_callers and not is_loopback(options.host):
+    if not is_guarded and not is_loopback(options.host):
         raise MisuseError(
             f"serving on {options.host or 'all addresses'} needs a token, because other machines can reach it: "
-            "set $BRIDLE_SERVE_TOKEN or give --token-file FILE"
+            "set $BRIDLE_SERVE_TOKEN, or give --token-file FILE or --tokens FILE"
         )
     for origin in options.allowed_origins:
         if "://" not in origin or origin.endswith("/") or "*" in origin:

@@ -15,12 +15,14 @@ from contextlib import closing, contextmanager
 import uvicorn
 from starlette.applications import Starlette
 
+from bridle.run.context.made_context import MakeContext
 from bridle.run.context.resources import StoreLike
 from bridle.values.errors import MisuseError
 
 from .app import make_host_app
 from .host import AgentHost, AnyAgent
 from .http_protocol import LimitedHttpProtocol
+from .identity import Identify
 from .options import ServeOptions, is_loopback
 
 BACKLOG = 2_048
@@ -111,9 +113,11 @@ async def serve_agents(
     listening: socket.socket,
     on_ready: Callable[[str], None],
     on_stopping: Callable[[int], None],
+    identify: Identify | None = None,
+    make_context: MakeContext | None = None,
 ) -> None:
     """Serve these agents on the socket until a signal arrives."""
-    host = AgentHost(agents, store=store, options=options)
+    host = AgentHost(agents, store=store, options=options, identify=identify, make_context=make_context)
     await serve_until_stopped(host, listening, on_ready, on_stopping)
 
 

@@ -40,7 +40,9 @@ class LiveRun:
 class RunTable:
     """The runs of a server, by session; a watcher that notices their beginning."""
 
-    def __init__(self, store: Store, runs_max: int, on_end: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, store: Store, runs_max: int, on_end: Callable[[str, str, BridleError | None], None]
+    ) -> None:
         self._store, self._runs_max, self._on_end = store, runs_max, on_end
         self._live: dict[str, LiveRun] = {}
         self._endings: set[asyncio.Task[None]] = set()
@@ -115,18 +117,19 @@ class RunTable:
         return StartedRun(session=live.session, agent=agent, after=live.after)
 
     async def _wait_for_end(self, live: LiveRun) -> None:
-        stop = ""
+        stop, failure = "", None
         try:
             stop = (await live.handle.result()).stop
         except asyncio.CancelledError:
             raise
         except BridleError as error:
+            failure = error
             LOG.warning("%s", escape_text(f"session {live.session}: {error}"))
         except Exception as error:  # noqa: BLE001 - one run must not end the server
             LOG.error("%s", escape_text(f"session {live.session}: {locate_error(error)}"))
         finally:
             del self._live[live.session]
-            self._on_end(live.session, stop)
+            self._on_end(live.session, stop, failure)
 
     @property
     def has_room(self) -> bool:

@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import ServeError, describe_error, render_problem
+from .identity import ACCESS_KEY, HOLDER, Access, Identify, find_access, unauthorized
 from .metrics import ServerMetrics
 from .options import LOOPBACK_NAMES, WILDCARDS, ServeOptions
 
@@ -76,12 +77,15 @@ class SecurityMiddleware:
         styles: tuple[ErrorForm, ...] = (),
         public_paths: tuple[str, ...] = (),
         slow_paths: tuple[str, ...] = (),
+        identify: Identify | None = None,
+        default_access: Access = HOLDER,
     ) -> None:
         """`public_paths` are static pages without a token; `slow_paths` have no time limit: whole runs, streams."""
         self._app, self._options, self._metrics, self._styles = app, options, metrics, styles
         self._public, self._slow = (*OPEN_PATHS, *public_paths), slow_paths
         self._hosts = {name.lower() for name in (*LOOPBACK_NAMES, options.host, *options.allowed_hosts)}
-        self._any_host = options.host in WILDCARDS and options.has_secret
+        self._identify, self._default_access = identify, default_access
+        self._any_host = options.host in WILDCARDS and (options.has_secret or identify is not None)
         self._origins = frozenset(options.allowed_origins)
         self._guesses = GuessCounter()
         self._active, self._bodies = 0, BodyMemory(options.bodies_bytes_max)
@@ -123,6 +127,7 @@ class SecurityMiddleware:
                 None if self._is_slow(scope) else self._options.request_seconds
             ) as limit:
                 exchange.limit = limit
+                await self._set_access(scope)
                 await self._app(scope, exchange.receive, exchange.send)
         except TimeoutError:
             if exchange.has_started or not limit.expired():
@@ -140,6 +145,32 @@ class SecurityMiddleware:
 
     def _release(self) -> None:
         self._active -= 1
+
+    async def _set_access(self, scope: Scope) -> None:
+        """Put what the request may do into its scope; raises if nobody is proven to have sent it."""
+        scope.pop(ACCESS_KEY, None)
+        if self._identify is None:
+            scope[ACCESS_KEY] = self._default_access
+        elif route_path(scope) not in self._public:
+            access = await find_access(self._identify, scope)
+            # guard: identity-required
+            if access is None:
+                if find_token(Headers(scope=scope)):
+                    self._count_guess(_client_address(scope))
+                raise unauthorized()
+            scope[ACCESS_KEY] = access
+
+    def _count_guess(self, address: str) -> None:
+        # guard: token-guess-limit
+        if self._guesses.is_blocked(address):
+            raise ServeError(
+                429,
+                "too_many_guesses",
+                "too many wrong tokens from this address",
+                "wait a minute",
+                {"retry-after": "60"},
+            )
+        self._guesses.count(address)
 
     def _check(self, scope: Scope, exchange: "GuardedExchange") -> None:
         headers, path = Headers(scope=scope), route_path(scope)
@@ -171,7 +202,12 @@ class SecurityMiddleware:
         )
 
     def _check_token(self, headers: Headers, path: str, address: str) -> bool:
-        """True if the request has the token; raises if it lacks one that is needed."""
+        """True if the request has the token; raises if it lacks one that is needed.
+
+        With identities, a page of another site could not have sent it if it has one; `identify` checks it later.
+        """
+        if self._identify is not None:
+            return bool(find_token(headers))
         if not self._options.has_secret:
             return False
         given = find_token(headers)
@@ -180,17 +216,8 @@ class SecurityMiddleware:
         # guard: token-required
         if path in self._public:
             return False
-        # guard: token-guess-limit
-        if given and self._guesses.is_blocked(address):
-            raise ServeError(
-                429,
-                "too_many_guesses",
-                "too many wrong tokens from this address",
-                "wait a minute",
-                {"retry-after": "60"},
-            )
         if given:
-            self._guesses.count(address)
+            self._count_guess(address)
         problem = "the token is wrong" if given else "the request has no token"
         hint = "send it as: Authorization: Bearer TOKEN"
         if path in ADMIN_PATHS and self._options.key_digests:

@@ -9,15 +9,18 @@ from bridle.core.state import State
 from bridle.ports.store import LeaseInspectable, SessionInfo, supports
 from bridle.run.archive.sessions import find_parent_session, find_people, list_sessions
 from bridle.run.calls.approval import list_pending_approvals
+from bridle.run.context.made_context import Owner
 from bridle.run.lineage import first_prompt_text
 from bridle.run.recovery.session_log import fold_records
 from bridle.values.errors import Corrupt
 from bridle.values.record import Record
 from bridle.values.usage import Usage
 
+from .adoption import SESSIONS_SEARCHED_MAX
 from .api import types as t
 from .errors import ServeError
-from .host import SESSIONS_SEARCHED_MAX, AgentHost
+from .host import AgentHost
+from .identity import HOLDER, Access, find_owner
 
 PROMPT_CHARACTERS_MAX = 500
 """Part of the first prompt that a list shows and searches."""
@@ -30,12 +33,16 @@ class SessionList:
     def __init__(self, host: AgentHost) -> None:
         self._host = host
         self._known: dict[str, tuple[SessionInfo, t.SessionSummary]] = {}
+        self._owners: dict[str, tuple[SessionInfo, Owner | None]] = {}
 
-    async def list(self, query: t.SessionQuery) -> t.SessionPage:
+    async def list(self, query: t.SessionQuery, access: Access = HOLDER) -> t.SessionPage:
         limit, found = check_page(query.limit, query.offset), []
         if not query.usd_min.is_finite():
             raise ServeError(400, "invalid_request", f"usd_min is a number of dollars, not {query.usd_min}")
         for info in await list_sessions(self._host.store, SESSIONS_SEARCHED_MAX):
+            # guard: listed-of-identity
+            if access.sessions != "all" and not access.may_see(await self._find_owner(info)):
+                continue
             row = await self.summarize(info)
             if _matches(row, query):
                 found.append(row)
@@ -44,6 +51,18 @@ class SessionList:
         page = found[query.offset : query.offset + limit]
         is_more = len(found) > query.offset + limit
         return t.SessionPage(sessions=tuple(page), next=query.offset + limit if is_more else None)
+
+    async def _find_owner(self, info: SessionInfo) -> Owner | None:
+        known = self._owners.get(info.id)
+        if known is None or known[0] != info:
+            try:
+                owner = await find_owner(self._host.store, info.id)
+            except Corrupt:
+                owner = None  # it is shown to those who see all sessions
+            known = self._owners[info.id] = info, owner
+            if len(self._owners) > SUMMARIES_MAX:
+                del self._owners[next(iter(self._owners))]
+        return known[1]
 
     async def summarize(self, info: SessionInfo) -> t.SessionSummary:
         known = self._known.get(info.id)

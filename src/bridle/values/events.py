@@ -158,6 +158,8 @@ class Prompted(EventBase, kw_only=True, tag="prompted"):
     engine: bool = False  # an engine performs the run, in parts
     budget_parts: BudgetParts | None = None
     """Limits that agent and run set for session, tenant and caller, if the run sets any; `budget` has both merged."""
+    client_waits: bool = False
+    """The run is for a client that waits for it, and that a restarted server does not have: it is not resumed."""
 
 
 class Imported(EventBase, kw_only=True, tag="imported"):

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo, fields, force_setattr, replace
 
-from bridle.ports.watcher import Watcher
+from bridle.ports.watcher import RunSummary, SummaryWatcher, Watcher
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media
@@ -191,6 +191,14 @@ class RedactingWatcher:
     ) -> None:
         self._watcher, self._is_full = watcher, content == "full"
         self._content = make_content_filter(content, redact)
+
+    def on_run_end(self, session: str, summary: RunSummary) -> None:
+        """Pass on the summary of a run; the caller's name is content."""
+        if isinstance(self._watcher, SummaryWatcher):
+            caller = (
+                summary.caller if self._is_full else self._content(summary.caller) if self._content else ""
+            )
+            self._watcher.on_run_end(session, replace(summary, caller=caller))
 
     def on_event(self, session: str, happening: Record | Delta) -> None:
         if self._is_full:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from bridle.ports.watcher import RunSummary
 from bridle.values import events as e
 from bridle.values.cache import CacheDegraded
 from bridle.values.record import Record
@@ -45,6 +46,11 @@ class LogLines:
         self._json, self._content = json, make_content_filter(content, redact)
         self._names: dict[str, str] = {}
         """Names of the tools that are running, by call id."""
+        self._summaries: dict[str, RunSummary] = {}
+        """Summaries of runs whose end is shown next."""
+
+    def on_run_end(self, session: str, summary: RunSummary) -> None:
+        self._summaries[session] = summary
 
     def on_event(self, session: str, happening: Record | Delta) -> None:
         if not isinstance(happening, Record):
@@ -53,6 +59,7 @@ class LogLines:
         if isinstance(event, e.ToolStarted):
             self._names[event.call_id] = event.name
         tool = self._names.pop(event.result.call_id, "") if isinstance(event, e.ToolFinished) else ""
+        summary = self._summaries.pop(session, None)
         if not self._logger.isEnabledFor(level):
             return
         found: dict[str, object] = {"event": "", "session": session, "seq": happening.seq, "at": happening.at}
@@ -60,6 +67,8 @@ class LogLines:
         found["event"] = found.pop("type")
         if tool:
             found["tool"] = tool
+        if summary is not None:
+            found |= describe_summary(summary)
         self._logger.log(level, "%s", self._format(found), extra={"bridle": found})
 
     def _format(self, found: dict[str, object]) -> str:
@@ -67,6 +76,13 @@ class LogLines:
             return escape_text(msgspec.json.encode(found).decode())
         fields = (f"{name}={value}" for name, value in found.items() if name not in ("event", "at"))
         return escape_text(f"{found['event']} {' '.join(fields)}")
+
+
+def describe_summary(summary: RunSummary) -> dict[str, object]:
+    """Fields of the line of a run's end; those that are unknown are left out."""
+    usd = float(summary.usd) if summary.usd is not None else None
+    fields = {"agent": summary.agent, "tenant": summary.tenant, "cost": usd, "trace_id": summary.trace_id}
+    return {name: value for name, value in fields.items() if value not in ("", None)}
 
 
 def choose_level(event: e.Event) -> int:

@@ -232,7 +232,8 @@ async def test_text_past_the_limit_is_not_written_and_a_later_viewer_sees_the_be
 
 
 def test_calls_that_arrive_in_turns_are_one_part_each():
-    reply = live._ShownReply(1)
+    reply = live._Shown()
+    reply.begin_reply(1)
     for number in range(1_000):
         for arguments in ("", "x"):
             reply.add(

@@ -10,7 +10,8 @@ import pytest
 from bridle import Agent, Budget, CodeMode, Memory, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
-from bridle.serve.host import WIRE_CALLER
+from bridle.run.validate_input import WaitingCaller
+from bridle.serve.identity import WIRE_CALLER
 from bridle.serve.options import ServeOptions
 from bridle.serve.runs import SERVER_NAME
 from bridle.serve.wires.conversation import digest_conversation
@@ -387,8 +388,8 @@ def test_client_that_hangs_up_ends_the_run(stream):
 
 async def wait_until_idle(served):
     async with asyncio.timeout(PATIENCE_SECONDS):
-        if served.host._resuming is not None:
-            await served.host._resuming
+        if served.host.adoption.resuming is not None:
+            await served.host.adoption.resuming
         while len(served.host.runs):
             await asyncio.sleep(0)
 
@@ -415,13 +416,14 @@ def test_run_whose_client_is_gone_is_not_resumed(tmp_path):
 
     async def pause_runs():
         await pause_run("of-wire", WIRE_CALLER)
+        await pause_run("of-wire-of-ann", WaitingCaller("ann"))
         await pause_run("of-api", "")
 
     asyncio.run(pause_runs())
     with serve_by_name({"helper": Agent("sim:", tools=[wait_for_pause])}, store) as served:
         served.run(wait_until_idle(served))
         stops = {state.identity.id: state.run.end.stop for state in read_states(served)}
-        assert stops == {"of-wire": "paused", "of-api": "done"}
+        assert stops == {"of-wire": "paused", "of-wire-of-ann": "paused", "of-api": "done"}
 
 
 def test_runs_of_wires_are_marked():

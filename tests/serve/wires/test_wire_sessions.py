@@ -10,7 +10,7 @@ import pytest
 from bridle import Agent, Conflict, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.run.archive.sessions import list_sessions
-from bridle.serve.host import WIRE_CALLER
+from bridle.serve.identity import WIRE_CALLER
 from bridle.serve.wires import sessions
 from bridle.serve.wires.client_view import read_client_view
 from bridle.stores.memory import MemoryStore

@@ -110,7 +110,12 @@ REASONS = {
 }
 
 
-def find_nearest(said, sent):
-    """What of the next request was probably meant to be this."""
-    alike = [each for each in sent if each.get("type") == said.get("type") and set(each) & set(said)]
+def find_nearest(said, sent, reply):
+    """What of the next request was probably meant to be this; what has the id of another item of the reply was not."""
+    others = {each.get("id") for each in reply} - {said.get("id"), None}
+    alike = [
+        each
+        for each in sent
+        if each.get("type") == said.get("type") and set(each) & set(said) and each.get("id") not in others
+    ]
     return min(alike, key=lambda each: len(find_differing(said, each)), default=None)

@@ -4,13 +4,13 @@ Only `ProviderError` may be raised, whatever the types allow.  What goes back ot
 """
 
 import json
-import os
 import random
 from collections import Counter
 
 import pytest
 
 from bridle.values.errors import ProviderError
+from tests.suite.campaign import scale
 from tests.wire.vendors.known_losses import REASONS, STREAMS, find_differing, find_nearest, is_only_said
 from tests.wire.vendors.vendor_replies import (
     BETAS,
@@ -25,7 +25,7 @@ from tests.wire.vendors.vendor_replies import (
 )
 from tests.wire.vendors.vendor_types import type_violations
 
-REPLIES = int(os.environ.get("BRIDLE_REPLIES", "60"))
+REPLIES = scale(40, least=60)
 
 
 def find_losses(family, body):
@@ -36,7 +36,7 @@ def find_losses(family, body):
     sent = [drop_empty_members(each) for each in echoed_in(family, following)]
     for each in said:
         if each and each not in sent:
-            close = find_nearest(each, sent)
+            close = find_nearest(each, sent, said)
             if not any(reason(each, close, said) for reason in REASONS[family]):
                 yield each, close
 
@@ -84,6 +84,22 @@ def test_a_compaction_block_without_words_or_signature_is_left_out_where_nobody_
     request, reply = decode_reply("anthropic", json.dumps(body).encode(), "application/json")
     _, following = sent_back(request, reply)
     assert following["messages"][1]["content"] == [words]
+
+
+def test_a_thought_at_the_end_is_no_loss_beside_one_that_goes_back_without_its_status():
+    first = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "encrypted_content": "a",
+        "status": "completed",
+    }
+    last = {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "b"}
+    body = {**draw_reply("openai_responses", random.Random(1)), "output": [first, CALLED, last]}
+    assert not list(find_losses("openai_responses", body))
+    _, following = sent_back(*decode_reply("openai_responses", json.dumps(body).encode(), "application/json"))
+    assert [item.get("id") for item in following["input"][1:3]] == ["rs_1", "fc_1"]
+    assert "rs_2" not in json.dumps(following)
 
 
 CALLED = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"}
@@ -139,7 +155,7 @@ def test_a_member_that_is_lost_is_found(family):
         planted = [{**each, "planted": 1} for each in said if each and each in sent]
         found += len(planted)
         for each in planted:
-            close = find_nearest(each, sent)
+            close = find_nearest(each, sent, said)
             assert close is not None and "planted" in find_differing(each, close)
             unknown = [reason for reason in REASONS[family] if reason is not is_only_said]
             assert not any(reason(each, close, said) for reason in unknown)

@@ -198,7 +198,7 @@ def find_losses(family, body, following):
     spare = [each for each in sent if each not in said and each.get("role", "assistant") == "assistant"]
     for each in said:
         if set(each) - {"type"} and each not in sent:
-            close = find_nearest(each, spare)
+            close = find_nearest(each, spare, said)
             if not any(reason(each, close, said) for reason in (*REASONS[family], *MORE_REASONS[family])):
                 yield each, close
 

@@ -7,20 +7,19 @@ Every request of the whole suite is judged as well (guard.py).  `make oracles` p
 import asyncio
 import copy
 import json
-import os
 import random
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from tests.suite.campaign import FIRST_SEED, scale
 from tests.wire.vendors import vendor_scenarios
 from tests.wire.vendors.vendor_shapes import Maker, Shapes, load_shapes
 from tests.wire.vendors.vendor_types import ADDITIONS, judge, root_of, type_violations
 
-SCENARIOS = int(os.environ.get("BRIDLE_SCENARIOS", "60"))
+SCENARIOS = scale(50, least=60)
 BATCHES = 6
-SEED = int(os.environ.get("BRIDLE_SEED", "0"))
 FAMILIES = ("anthropic", "openai_responses", "openai_chat", "gemini", "bedrock_converse")
 URLS = {
     "anthropic": "/v1/messages",
@@ -109,7 +108,7 @@ FREE = ("input", "args", "response", "input_schema", "parameters", "parametersJs
 async def run_batch(batch):
     return [
         sent
-        for seed in range(SEED + batch, SEED + SCENARIOS, BATCHES)
+        for seed in range(FIRST_SEED + batch, FIRST_SEED + SCENARIOS, BATCHES)
         for sent in await vendor_scenarios.play(seed)
     ]
 

@@ -2,13 +2,14 @@
 
 Model, instructions and output type are those of the session. Tools must be given again, because the log does not
 contain code. For a session with hooks or validators, name the Python file of its agent: -a FILE.py or FILE.py:name.
+Tools that need a context get what the function of --context makes, which `bridle serve` calls as well.
 With --all, every run whose process ended is continued, one after the other, and so is every waiting run that has an
 answer. A run that another process works on is left alone.
 """
 
 import argparse
 
-from bridle.cli.agent_options import add_agent_options
+from bridle.cli.agent_options import add_agent_options, add_context_option
 from bridle.cli.log_access import add_store_option, add_tenant_option
 from bridle.values.errors import MisuseError
 
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="every session whose process ended or that has an answer"
     )
     add_agent_options(parser)
+    add_context_option(parser)
     add_tenant_option(parser)
     parser.add_argument("--across-tenants", action="store_true", help="allow a session of another tenant")
     parser.add_argument(

@@ -161,7 +161,8 @@ async def _run_session(
             tenant = CrossTenant(named) if options.across_tenants else named
             stream = agent.stream(prompt, session, deltas=options.stream is not False, tenant=tenant)
         else:
-            stream = open_resumed_stream(agent, builder, session or "", before, options)
+            context = await builder.make_context(state)
+            stream = open_resumed_stream(agent, builder, session or "", before, options, context)
         return agent, await watch_stream(stream, console), time.monotonic() - began
 
 
@@ -171,6 +172,7 @@ def open_resumed_stream(
     session: str,
     before: Settings,
     options: argparse.Namespace,
+    context: object = None,
 ) -> Stream[object]:
     """The unfinished run of a session, to be continued with the model of the agent."""
     own, given = agent.settings, RunOptions()
@@ -182,6 +184,7 @@ def open_resumed_stream(
         tenant=tenant_of(options),
         trust_approvals=getattr(options, "trust_approvals", False),
         take_over=getattr(options, "take_over", False),
+        context=context,
         **given,
     )
 

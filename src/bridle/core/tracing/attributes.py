@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from bridle.core.budget.limits import LIMIT_STOPS
+from bridle.core.budget.limits import LIMIT_STOPS, add_nested_spending
 from bridle.core.cache.breakpoints import agent_name
 from bridle.core.cache.tracking import MISS_OUTCOMES
 from bridle.core.context.assemble import use_step_options
@@ -25,6 +25,8 @@ from bridle.values.usage import Budget, Limits, Usage
 
 OPERATION, CHAT, INVOKE_AGENT, EXECUTE_TOOL = "gen_ai.operation.name", "chat", "invoke_agent", "execute_tool"
 MODEL, ERROR_TYPE, COST = "gen_ai.request.model", "error.type", "bridle.cost.usd"
+BUDGET_USE = "bridle.budget.use."
+"""Start of the attributes with the used shares of the limits of a run."""
 HOST = re.compile(r"\w+://(?:[^/@]*@)?([^/:?#]+)")
 FAILED_STOPS = ("failed", "no_progress", "context")
 """Ends of a run that are errors; limits, refusals and cancelled runs are expected."""
@@ -169,11 +171,30 @@ def end_attributes(event: e.RunEnded, after: State) -> Attributes:
             found["bridle.subruns.cost.usd"] = float(nested.usd)
     if event.stop in LIMIT_STOPS:
         found["bridle.budget.exceeded"] = event.stop
+    for kind, share in list_budget_use(after):
+        found[f"{BUDGET_USE}{kind}"] = share
     if used.wrap_up_reason:
         found["bridle.budget.wrapped_up"] = True
     if used.tool_call_limit:
         found["bridle.budget.tool_call_limit"] = used.tool_call_limit
     return found
+
+
+def list_budget_use(state: State) -> list[tuple[str, float]]:
+    """The shares of the limits of a run that are used, by kind; runs inside its tools count."""
+    used, limits = state.run.budget, state.run.budget.limits
+    spent = add_nested_spending(used.spent, used.nested_spent)
+    amounts: tuple[tuple[str, Decimal | float | None], ...] = (
+        ("usd", spent.usd),
+        ("tokens", spent.usage.total),
+        ("steps", spent.steps),
+        ("tool_calls", spent.tool_calls),
+        ("seconds", used.seconds),
+    )
+    found = ((kind, amount, getattr(limits, kind)) for kind, amount in amounts)
+    return [
+        (kind, float(amount) / float(limit)) for kind, amount, limit in found if limit and amount is not None
+    ]
 
 
 def describe_messages(role: str, parts: Iterable[Part], content: Callable[[str], str]) -> str:

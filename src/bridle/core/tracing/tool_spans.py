@@ -8,6 +8,7 @@ from bridle.values.settings import Settings
 from . import attributes as a
 from .open_trace import Moment, OpenSpan, OpenTrace
 
+APPROVAL_ANSWER = "bridle.approval.answer"
 TOOL_TYPE, UNKNOWN_TOOL = "function", "unknown tool"
 INTERRUPTED, CANCELLED, EXPIRED = "interrupted", "cancelled", "expired"
 EXPECTED_OUTCOMES = ("ok", "denied", "cancelled", "waiting")
@@ -15,7 +16,9 @@ EXPECTED_OUTCOMES = ("ok", "denied", "cancelled", "waiting")
 
 
 def begin_tool_call(trace: OpenTrace, event: e.ToolStarted, moment: Moment) -> None:
-    found = _tool_attributes(trace, event.call_id, event.name, event.arguments)
+    found = _tool_attributes(trace, event.call_id, event.name, event.arguments) | a.owner_attributes(
+        moment.after
+    )
     found["bridle.attempt"] = event.attempt
     parent = trace.turn or trace.agent
     trace.tools[event.call_id] = OpenSpan(
@@ -31,12 +34,14 @@ def finish_tool_call(trace: OpenTrace, event: e.ToolFinished, moment: Moment) ->
     result = event.result
     approval = trace.approvals.pop(event.call_id, None)
     if approval is not None:
-        approval.attributes["bridle.approval.answer"] = EXPIRED
+        approval.attributes[APPROVAL_ANSWER] = EXPIRED
         trace.close(approval, moment.at)
     span = trace.tools.pop(event.call_id, None)
     if span is None:
         name = mask_unknown_name(moment.before.settings, event.name)
-        found = _tool_attributes(trace, event.call_id, name, event.arguments)
+        found = _tool_attributes(trace, event.call_id, name, event.arguments) | a.owner_attributes(
+            moment.after
+        )
         if name != event.name and trace.content is not None:
             found["bridle.tool.requested_name"] = trace.content(event.name)
         key, parent = ("result", moment.record.seq), trace.turn or trace.agent
@@ -94,6 +99,7 @@ def begin_approval(trace: OpenTrace, event: e.ApprovalAsked, moment: Moment) -> 
         "gen_ai.tool.name": event.name,
         "gen_ai.tool.call.id": event.call_id,
         "bridle.approval.question": event.question,
+        **a.owner_attributes(moment.after),
     }
     key, parent = ("approval", moment.record.seq), trace.turn or trace.agent
     trace.approvals[event.call_id] = trace.open(key, f"approval {event.name}", moment.at, found, parent)
@@ -103,7 +109,7 @@ def finish_approval(trace: OpenTrace, event: e.ApprovalAnswered, moment: Moment)
     span = trace.approvals.pop(event.call_id, None)
     if span is None:
         return
-    span.attributes["bridle.approval.answer"] = event.answer
+    span.attributes[APPROVAL_ANSWER] = event.answer
     if event.arguments is not None:
         span.attributes["bridle.approval.edited"] = True
     if trace.content is not None:

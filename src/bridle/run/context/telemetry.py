@@ -22,16 +22,27 @@ from typing import Literal
 
 from bridle.core.state import State
 from bridle.core.tracing.session_trace import SessionTrace
+from bridle.core.tracing.tool_spans import APPROVAL_ANSWER
 from bridle.ports.span_exporter import DeferringExporter, SpanExporter
 from bridle.values.errors import MisuseError
-from bridle.values.events import CallReviewed, Configured, LogRepaired, Prompted, Resumed, RunEnded
+from bridle.values.events import (
+    ApprovalAnswered,
+    CallReviewed,
+    Configured,
+    LogRepaired,
+    Prompted,
+    Resumed,
+    RunEnded,
+)
 from bridle.values.record import Record, Span, TraceContext
 from bridle.values.text import escape_text, locate_error
 from bridle.watchers.content_filter import ContentFilter, make_content_filter
-from bridle.watchers.otel.endpoint import is_disabled, read_export_settings
+from bridle.watchers.otel.endpoint import is_disabled, names_endpoint, read_export_settings
+from bridle.watchers.otel.prometheus import PrometheusMetrics
 from bridle.watchers.otel.provider import API, ProviderExporter, find_provider
 from bridle.watchers.otel.sampling import is_in_sample
 from bridle.watchers.otel.settings import Telemetry
+from bridle.watchers.otel.several import SeveralExporters
 
 LOG = logging.getLogger("bridle")
 VARIABLE = "BRIDLE_TELEMETRY"
@@ -53,6 +64,7 @@ CONTEXT_EVENTS = (Prompted, Configured, Resumed)
 """Events that change the trace context of user code."""
 PENDING_RECORDS_MAX = 128
 """Records that wait for the exporter's thread; each keeps a state in memory."""
+SENT_ANSWERS_MAX = 10_000
 TelemetryInput = Telemetry | bool | None
 """Settings; True for the defaults; False for off; None: the variable BRIDLE_TELEMETRY decides."""
 
@@ -95,11 +107,17 @@ class SessionTracer:
         self._lock = threading.Lock()
         self._unsure: list[Span] = []
         """Spans of an unfinished run, from the log: it is unknown whether they were sent."""
+        self._answered: list[Span] = []
+        """Answered questions, from the log: they were answered while no driver of the run was there to emit them."""
         self._has_failed = False
 
     def read_record(self, record: Record, before: State, after: State) -> None:
         """Follow a record that is already in the log; emits nothing."""
         spans = self._apply(record, before, after)
+        if isinstance(record.event, ApprovalAnswered):
+            self._answered += spans
+        elif isinstance(record.event, Prompted | Resumed):
+            self._answered.clear()
         if self._trace.is_running:
             self._unsure += spans
         else:
@@ -108,8 +126,11 @@ class SessionTracer:
     def on_record(self, record: Record, before: State, after: State) -> None:
         """Emit the spans that end with a new record, now or in the exporter's thread."""
         event, pending, deferring = record.event, self._pending, self._tracing.deferring
-        if self._unsure and not isinstance(event, BEFORE_RESUMED):
-            self._send_unsure(record, before)
+        if not isinstance(event, BEFORE_RESUMED):
+            if self._unsure:
+                self._send_unsure(record, before)
+            if self._answered:
+                self._send_answered(record)
         if self._has_failed:
             return
         pending.append((record, before, after))
@@ -137,6 +158,12 @@ class SessionTracer:
         if isinstance(record.event, Resumed | RunEnded):
             self._export([span for span in unsure if span.end >= since])
 
+    def _send_answered(self, record: Record) -> None:
+        """Emit the questions that another process answered, if this record continues the run."""
+        answered, self._answered = self._answered, []
+        if isinstance(record.event, Resumed | RunEnded):
+            self._export([span for span in answered if span.span_id not in _sent_answers])
+
     def _apply(self, record: Record, before: State, after: State) -> list[Span]:
         if self._has_failed:
             return []
@@ -147,6 +174,11 @@ class SessionTracer:
             return []
 
     def _export(self, spans: list[Span]) -> None:
+        for span in spans:
+            if APPROVAL_ANSWER in span.attributes:
+                _sent_answers[span.span_id] = None
+                if len(_sent_answers) > SENT_ANSWERS_MAX:
+                    _sent_answers.pop(next(iter(_sent_answers)), None)
         try:
             self._tracing.exporter.export(spans)
         except Exception as error:  # noqa: BLE001 - telemetry can never change a run
@@ -170,7 +202,9 @@ class SessionTracer:
         return f"00-{context.trace_id.hex()}-{context.span_id.hex()}-{flags}"
 
 
-_exporters: list[tuple[Telemetry, SpanExporter]] = []
+_sent_answers: dict[bytes, None] = {}
+"""Spans of answered questions that this process has emitted, by their ids: it may both answer and resume."""
+_exporters: list[tuple[tuple[Telemetry, bool], SpanExporter]] = []
 """Exporters of this process; agents with equal settings share one."""
 
 
@@ -187,7 +221,19 @@ def open_tracing(given: TelemetryInput, environment: Mapping[str, str] = os.envi
         return None
     if settings.content == "redacted" and settings.redact is None:
         settings = replace_settings(settings, redact=import_module("bridle.hooks.pii").redact_pii)
-    return Tracing(settings, settings.exporter or _find_exporter(settings, environment))
+    return Tracing(settings, _choose_exporter(settings, environment))
+
+
+def _choose_exporter(settings: Telemetry, environment: Mapping[str, str]) -> SpanExporter:
+    """The exporter of the settings; with it, if it only counts or a place is named, one that sends the spans."""
+    own = settings.exporter
+    if own is None:
+        return _find_exporter(settings, environment)
+    is_named = bool(settings.endpoint or settings.provider)
+    if not is_named and not isinstance(own, PrometheusMetrics):
+        return own
+    sending = replace_settings(settings, exporter=None)
+    return SeveralExporters((own, _find_exporter(sending, environment, is_wanted=is_named)))
 
 
 def _read_variable(environment: Mapping[str, str]) -> Telemetry | None:
@@ -204,11 +250,15 @@ class ChosenExporter:
     Which one is decided with the first span: programs make agents before they set up OpenTelemetry.
     """
 
-    def __init__(self, settings: Telemetry, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: Telemetry, environment: Mapping[str, str], *, is_wanted: bool = True
+    ) -> None:
+        """Unless it `is_wanted`, spans are sent over OTLP only if a variable names the receiver."""
+        self._sends = is_wanted or names_endpoint(environment)
         self._settings, self._environment, self._lock = settings, environment, threading.Lock()
         self._chosen: SpanExporter | None = None
         is_used = API in sys.modules
-        self._otlp = None if is_used else _open_otlp(settings, environment)
+        self._otlp = None if is_used or not self._sends else _open_otlp(settings, environment)
         if settings.provider is not None:
             self._chosen = _open_provider(settings, settings.provider)
 
@@ -225,6 +275,9 @@ class ChosenExporter:
     def flush(self, seconds: float) -> bool:
         return self._chosen.flush(seconds) if self._chosen is not None else True
 
+    def _open_default(self) -> SpanExporter:
+        return _open_otlp(self._settings, self._environment) if self._sends else SeveralExporters(())
+
     def _choose(self) -> SpanExporter:
         with self._lock:
             if self._chosen is None:
@@ -232,17 +285,23 @@ class ChosenExporter:
                 self._chosen = (
                     _open_provider(self._settings, provider)
                     if provider is not None
-                    else self._otlp or _open_otlp(self._settings, self._environment)
+                    else self._otlp or self._open_default()
                 )
             return self._chosen
 
 
-def _find_exporter(settings: Telemetry, environment: Mapping[str, str]) -> SpanExporter:
+def _find_exporter(
+    settings: Telemetry, environment: Mapping[str, str], *, is_wanted: bool = True
+) -> SpanExporter:
     for known, exporter in _exporters:
-        if known == settings:
+        if known == (settings, is_wanted):
             return exporter
-    opened = _open_otlp(settings, environment) if settings.endpoint else ChosenExporter(settings, environment)
-    _exporters.append((settings, opened))
+    opened = (
+        _open_otlp(settings, environment)
+        if settings.endpoint
+        else ChosenExporter(settings, environment, is_wanted=is_wanted)
+    )
+    _exporters.append(((settings, is_wanted), opened))
     return opened
 
 

@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost
+from bridle.serve.identity import Access
 from bridle.serve.session_list import SessionList
 
 
@@ -14,6 +15,7 @@ class ApiCall(NamedTuple):
     sessions: SessionList
     path: dict[str, str]
     request: Request
+    access: Access
 
     @property
     def session(self) -> str:

@@ -16,8 +16,10 @@ from bridle.run.calls.approval import list_pending_approvals
 from bridle.run.calls.catalogue import list_taken_names
 from bridle.run.calls.verdicts import EXPECTED, check_names, read_verdict
 from bridle.run.context.run_options import RunOptions
+from bridle.run.validate_input import check_session
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost, AnyAgent
+from bridle.serve.identity import missing_session
 from bridle.serve.session_list import is_running
 from bridle.serve.streams.ag_ui import AgUiAdapter
 from bridle.serve.streams.sse import EventStream, StreamAdapter
@@ -29,7 +31,7 @@ from bridle.values.events import Prompted
 from bridle.values.message import Media, MediaKind, Outcome, Text, ToolResult
 
 from .call import ApiCall
-from .chat_sessions import find_chat_session, fork_before_prompt
+from .chat_sessions import find_chat_session, fork_before_prompt, is_visible_chat
 from .control import WHOLE_ID, answer, check_answer, hold_answers, is_no_id, resume_answered
 from .reading import read_session
 from .types import ApprovalBody, StartedRun
@@ -91,6 +93,8 @@ class UiChatBody(Value, kw_only=True, gc=True, rename="camel"):
 async def stream_ui_messages(call: ApiCall, query: ChatQuery, body: UiChatBody) -> Response:
     """Run a chat request of the Vercel AI SDK and stream its UI messages."""
     version = _read_version(call)
+    if not await is_visible_chat(call.host, call.access, body.id):
+        raise missing_session(body.id)
     last = body.messages[-1] if body.messages else UiMessage(role="")
     if last.role == "user":
         parts = [_read_part(part) for part in last.parts]
@@ -136,6 +140,8 @@ async def _find_session(host: AgentHost, body: UiChatBody) -> str:
 async def continue_ui_messages(call: ApiCall, query: ChatQuery) -> Response:
     """Stream the run in progress of a chat again, from its start; 204 if there is none."""
     host = call.host
+    if not await is_visible_chat(host, call.access, call.session):
+        return Response(status_code=204)
     session = await find_chat_session(host, call.session)
     if not await host.store.read(session, limit=1) or not await is_running(host, session):
         return Response(status_code=204)
@@ -211,9 +217,10 @@ async def stream_ag_ui(call: ApiCall, query: ChatQuery, body: AgUiBody) -> Respo
     if body.resume:
         run = await _answer_all(call, body.thread_id, [_read_resume(each) for each in body.resume])
     elif last.role == "tool":
+        await call.access.check_session(call.host.store, check_session(body.thread_id))
         agent = await call.host.find_session_agent(body.thread_id)
         now = RunOptions(tools=[*agent.parts.inputs.tools, *_read_tools(agent, body.tools)])
-        run = await call.host.resume(body.thread_id, agent=agent, results=results, **now)
+        run = await call.host.resume(body.thread_id, agent=agent, results=results, access=call.access, **now)
     else:
         run = await _start(call, body.thread_id, _read_content(last), body.tools)
     return _stream(call.host, run, query, AgUiAdapter(run.session, body.run_id, body.list_ignored(), results))
@@ -301,22 +308,35 @@ async def _start(
     options = (
         RunOptions(tools=[*agent.parts.inputs.tools, *_read_tools(agent, tools)]) if tools else RunOptions()
     )
-    return await call.host.prompt(agent, tuple(parts), session, **options)
+    access = call.access
+    return await call.host.prompt(
+        agent,
+        tuple(parts),
+        session,
+        new=await access.find_new(call.host.store, check_session(session)),
+        caller=access.caller,
+        tenant=access.tenant,
+        access=access,
+        **options,
+    )
 
 
 async def _answer_all(call: ApiCall, session: str, answers: Sequence[tuple[str, ApprovalBody]]) -> StartedRun:
     """Record all answers and continue the run; if one of them is refused, none is recorded."""
     host = call.host
+    call.access.require("approve")
     if not answers:
         raise ServeError(400, "invalid_request", NO_PROMPT)
     try:
         check_names(await call.request.body())
     except MisuseError as error:
         raise ServeError(400, UNCLEAR, str(error)) from None
+    answers = [(approval, call.access.narrow(given)) for approval, given in answers]
     ids = [approval for approval, _ in answers]
     if len({*ids}) < len(ids):
         raise ServeError(400, UNCLEAR, "a question is answered twice in one request; nothing is recorded")
-    async with hold_answers(host, session) as outer:
+    await call.access.check_session(host.store, check_session(session))
+    async with hold_answers(call, session) as outer:
         _, state = await read_session(host, session)
         pending = {each.id: each for each in list_pending_approvals(session, state)}
         for approval, given in answers:
@@ -328,7 +348,7 @@ async def _answer_all(call: ApiCall, session: str, answers: Sequence[tuple[str, 
         # One that is not asked is refused, before the others are recorded.
         for approval, given in sorted(answers, key=lambda each: each[0] in pending):
             await answer(host, session, approval, given)
-        run = await resume_answered(host, session, outer)
+        run = await resume_answered(call, session, outer)
     if run is None:
         raise ServeError(
             409, "not_resumed", "the answers are recorded; the run waits for others, or runs elsewhere"

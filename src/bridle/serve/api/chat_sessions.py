@@ -11,6 +11,7 @@ from bridle.run.lineage import fork_session
 from bridle.run.validate_input import check_session
 from bridle.serve.errors import ServeError
 from bridle.serve.host import AgentHost
+from bridle.serve.identity import Access, find_owner
 from bridle.values.errors import Conflict
 from bridle.values.events import Forked, Prompted
 from bridle.values.message import Text
@@ -32,6 +33,16 @@ async def find_chat_session(host: AgentHost, chat: str) -> str:
         if any(fork.session == name and fork.parent in names for fork in forks):
             return name
     return chat
+
+
+async def is_visible_chat(host: AgentHost, access: Access, chat: str) -> bool:
+    """False if a session of the chat belongs to somebody else."""
+    if access.sessions == "all":
+        return True
+    names = dict.fromkeys((check_session(chat), await find_chat_session(host, chat)))
+    owners = [await find_owner(host.store, name) for name in names]
+    # guard: chat-of-identity
+    return all(owner is None or access.may_see(owner) for owner in owners)
 
 
 async def fork_before_prompt(host: AgentHost, chat: str, texts: Sequence[str], *, is_edited: bool) -> str:

@@ -38,7 +38,7 @@ WAIT_SECONDS = 10.0
 async def create_session(call: ApiCall, body: t.PromptBody) -> StartedRun:
     """Start a session with its first prompt."""
     host = call.host
-    return await _prompt(host, host.find_agent(body.agent), body, body.session or None, new=True)
+    return await _prompt(call, host.find_agent(body.agent), body, body.session or None, new=True)
 
 
 async def prompt_session(call: ApiCall, body: t.PromptBody) -> StartedRun:
@@ -47,15 +47,15 @@ async def prompt_session(call: ApiCall, body: t.PromptBody) -> StartedRun:
     if body.session and body.session != session:
         raise ServeError(400, "invalid_request", "the body names another session than the path")
     agent = host.find_agent(body.agent) if body.agent else await host.find_session_agent(session)
-    return await _prompt(host, agent, body, session, new=False)
+    return await _prompt(call, agent, body, session, new=False)
 
 
 async def _prompt(
-    host: AgentHost, agent: AnyAgent, body: t.PromptBody, session: str | None, *, new: bool
+    call: ApiCall, agent: AnyAgent, body: t.PromptBody, session: str | None, *, new: bool
 ) -> StartedRun:
     prompt: Prompt = body.prompt
     given = {"budget": body.budget, "caller": body.caller, "tenant": body.tenant}
-    return await host.prompt(agent, prompt, session, new=new, **given)  # type: ignore[arg-type]
+    return await call.host.prompt(agent, prompt, session, new=new, access=call.access, **given)  # type: ignore[arg-type]
 
 
 async def steer(call: ApiCall, body: t.SteerBody) -> ControlOutcome:
@@ -106,12 +106,16 @@ async def resume(call: ApiCall, body: t.ResumeBody) -> StartedRun:
     """Continue an unfinished run here."""
     host, session = call.host, call.session
     agent = host.find_agent(body.agent) if body.agent else None
-    return await host.resume(session, agent=agent, budget=body.budget, tenant=body.tenant)
+    given = {"budget": body.budget, "tenant": body.tenant, "access": call.access}
+    return await host.resume(session, agent=agent, **given)  # type: ignore[arg-type]
 
 
 async def fork(call: ApiCall, body: t.ForkBody) -> Fork:
     """Start a session with the records of this one."""
     host, session = call.host, call.session
+    # guard: model-of-fork
+    if body.model is not None:
+        call.access.require("administer")  # it may cost more, and may be at any address
     return await fork_session(
         host.store, session, body.at, body.session, model=body.model, tenant=body.tenant
     )
@@ -126,27 +130,32 @@ async def answer_approval(call: ApiCall, body: t.ApprovalBody) -> t.ApprovalRepl
     approval = call.path["approval"]
     if is_no_id(approval, list_pending_approvals(call.session, state)):
         raise ServeError(400, "invalid_request", WHOLE_ID)
-    async with hold_answers(call.host, call.session, watches_again=body.resume) as outer:
+    async with hold_answers(call, call.session, watches_again=body.resume) as outer:
         question = await answer(call.host, call.session, call.path["approval"], body)
-        run = await resume_answered(call.host, call.session, outer, body.tenant) if body.resume else None
+        run = await resume_answered(call, call.session, outer, body.tenant) if body.resume else None
     return t.ApprovalReply(approval=question, run=run)
 
 
 @asynccontextmanager
-async def hold_answers(host: AgentHost, session: str, *, watches_again: bool = True) -> AsyncIterator[str]:
+async def hold_answers(call: ApiCall, session: str, *, watches_again: bool = True) -> AsyncIterator[str]:
     """Answer questions without the host resuming the run for them; yields the session to resume."""
+    host = call.host
     outer = await _find_outermost(host, session)
+    await call.access.check_session(host.store, outer)
+    if watches_again:  # a run that cannot go on is noticed before its answer is recorded
+        await host.check_resume_context(call.access, outer)
     async with host.answers.hold(outer, watches_again=watches_again):
         yield outer
 
 
 async def resume_answered(
-    host: AgentHost, session: str, outer: str, tenant: str | None = None
+    call: ApiCall, session: str, outer: str, tenant: str | None = None
 ) -> StartedRun | None:
     """Continue a run whose questions are answered; None if one is open, it runs, or its agent is not served.
 
     A run of an engine is continued by the engine.
     """
+    host = call.host
     _, state = await read_session(host, session)
     if list_pending_approvals(session, state) or await is_running(host, outer):
         return None
@@ -154,7 +163,7 @@ async def resume_answered(
     if await has_engine(host.store, outer, outer_state):
         return None
     try:
-        return await host.resume(outer, tenant=tenant)
+        return await host.resume(outer, tenant=tenant, access=call.access)
     except ServeError as error:
         if error.detail.code != "agent_not_served":
             raise

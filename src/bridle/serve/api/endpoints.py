@@ -5,19 +5,21 @@ To add a route, write a function and add a row to ROUTES: its body, query and re
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 from starlette.types import Scope
 
 from bridle.run.validate_input import check_session
 from bridle.serve.body_limits import check_body_items
 from bridle.serve.errors import ServeError
+from bridle.serve.guarded_route import GuardedRoute
 from bridle.serve.host import AgentHost
+from bridle.serve.identity import Right, read_access
 from bridle.serve.session_list import SessionList, is_running
 from bridle.serve.streams.ag_ui import AgUiAdapter
 from bridle.serve.streams.sse import EventAdapter, EventStream, StreamAdapter
@@ -34,6 +36,9 @@ ADAPTERS: dict[str, Callable[[str], StreamAdapter]] = {
     "ui-messages": UiMessageAdapter,
 }
 """Makers of the adapter of a session, by the name of the stream format."""
+SESSION_PATH = "/sessions/{session}"
+"""Start of the routes about one session that exists; it is checked before their functions run."""
+T = TypeVar("T", bound=msgspec.Struct)
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 
 
@@ -41,9 +46,14 @@ class ApiRoute:
     """One row of the API: what its function takes and returns is part of the document."""
 
     def __init__(
-        self, method: str, path: str, handle: Callable[..., Awaitable[object]], status: int = 200
+        self,
+        method: str,
+        path: str,
+        handle: Callable[..., Awaitable[object]],
+        right: Right,
+        status: int = 200,
     ) -> None:
-        self.method, self.path, self.handle, self.status = method, path, handle, status
+        self.method, self.path, self.handle, self.right, self.status = method, path, handle, right, status
         hints = get_type_hints(handle)
         self.summary = inspect.cleandoc(handle.__doc__ or "").partition("\n")[0].rstrip(".")
         self.body: type[msgspec.Struct] | None = hints.get("body")
@@ -60,7 +70,7 @@ async def open_stream(call: ApiCall, query: t.StreamQuery) -> Response:
         raise ServeError(429, "too_many_viewers", problem, "", {"retry-after": "5"})
     last = call.request.headers.get("last-event-id", "")
     after = int(last) if last.isdecimal() and len(last) < 16 else max(query.after, 0)
-    feed = None if query.tenant else host.feeds.find(check_session(session))
+    feed = None if call.access.sessions == "all" and query.tenant else host.feeds.find(check_session(session))
     if feed is None:
         records, _ = await reading.read_session(host, session, query.tenant)
     length = len(records) if feed is None else feed.last
@@ -74,32 +84,32 @@ async def open_stream(call: ApiCall, query: t.StreamQuery) -> Response:
 
 
 ROUTES: tuple[ApiRoute, ...] = (
-    ApiRoute("GET", "/agents", reading.list_agents),
-    ApiRoute("GET", "/sessions", reading.list_sessions),
-    ApiRoute("POST", "/sessions", control.create_session, 201),
-    ApiRoute("GET", "/sessions/{session}", reading.read_detail),
-    ApiRoute("POST", "/sessions/{session}/prompts", control.prompt_session, 201),
-    ApiRoute("GET", "/sessions/{session}/stream", open_stream),
-    ApiRoute("GET", "/sessions/{session}/events", reading.read_events),
-    ApiRoute("GET", "/sessions/{session}/messages", reading.read_messages),
-    ApiRoute("POST", "/sessions/{session}/steer", control.steer),
-    ApiRoute("POST", "/sessions/{session}/cancel", control.cancel),
-    ApiRoute("POST", "/sessions/{session}/pause", control.pause),
-    ApiRoute("POST", "/sessions/{session}/resume", control.resume, 201),
-    ApiRoute("POST", "/sessions/{session}/fork", control.fork, 201),
-    ApiRoute("GET", "/sessions/{session}/approvals", reading.read_approvals),
-    ApiRoute("POST", "/sessions/{session}/approvals/{approval}", control.answer_approval),
-    ApiRoute("GET", "/sessions/{session}/cost", reports.read_cost),
-    ApiRoute("GET", "/sessions/{session}/cache", reports.read_cache),
-    ApiRoute("GET", "/sessions/{session}/calls", reports.list_calls),
-    ApiRoute("GET", "/sessions/{session}/calls/{number}", reports.read_raw_call),
-    ApiRoute("GET", "/sessions/{session}/replay", reports.read_replay),
-    ApiRoute("GET", "/sessions/{session}/audit", reports.read_audit),
-    ApiRoute("GET", "/sessions/{session}/branches", reports.read_branches),
-    ApiRoute("GET", "/sessions/{session}/compare", reports.read_comparison),
-    ApiRoute("POST", "/chat/{agent}", chat.stream_ui_messages),
-    ApiRoute("GET", "/chat/{agent}/{session}/stream", chat.continue_ui_messages),
-    ApiRoute("POST", "/ag-ui/{agent}", chat.stream_ag_ui),
+    ApiRoute("GET", "/agents", reading.list_agents, "read"),
+    ApiRoute("GET", "/sessions", reading.list_sessions, "read"),
+    ApiRoute("POST", "/sessions", control.create_session, "prompt", 201),
+    ApiRoute("GET", "/sessions/{session}", reading.read_detail, "read"),
+    ApiRoute("POST", "/sessions/{session}/prompts", control.prompt_session, "prompt", 201),
+    ApiRoute("GET", "/sessions/{session}/stream", open_stream, "read"),
+    ApiRoute("GET", "/sessions/{session}/events", reading.read_events, "read"),
+    ApiRoute("GET", "/sessions/{session}/messages", reading.read_messages, "read"),
+    ApiRoute("POST", "/sessions/{session}/steer", control.steer, "prompt"),
+    ApiRoute("POST", "/sessions/{session}/cancel", control.cancel, "prompt"),
+    ApiRoute("POST", "/sessions/{session}/pause", control.pause, "prompt"),
+    ApiRoute("POST", "/sessions/{session}/resume", control.resume, "prompt", 201),
+    ApiRoute("POST", "/sessions/{session}/fork", control.fork, "prompt", 201),
+    ApiRoute("GET", "/sessions/{session}/approvals", reading.read_approvals, "read"),
+    ApiRoute("POST", "/sessions/{session}/approvals/{approval}", control.answer_approval, "approve"),
+    ApiRoute("GET", "/sessions/{session}/cost", reports.read_cost, "read"),
+    ApiRoute("GET", "/sessions/{session}/cache", reports.read_cache, "read"),
+    ApiRoute("GET", "/sessions/{session}/calls", reports.list_calls, "read"),
+    ApiRoute("GET", "/sessions/{session}/calls/{number}", reports.read_raw_call, "read"),
+    ApiRoute("GET", "/sessions/{session}/replay", reports.read_replay, "read"),
+    ApiRoute("GET", "/sessions/{session}/audit", reports.read_audit, "read"),
+    ApiRoute("GET", "/sessions/{session}/branches", reports.read_branches, "read"),
+    ApiRoute("GET", "/sessions/{session}/compare", reports.read_comparison, "read"),
+    ApiRoute("POST", "/chat/{agent}", chat.stream_ui_messages, "prompt"),
+    ApiRoute("GET", "/chat/{agent}/{session}/stream", chat.continue_ui_messages, "read"),
+    ApiRoute("POST", "/ag-ui/{agent}", chat.stream_ag_ui, "prompt"),
 )
 
 
@@ -110,10 +120,10 @@ def make_api_routes(host: AgentHost) -> Sequence[BaseRoute]:
     async def openapi(request: Request) -> Response:
         return Response(document, media_type="application/json")
 
-    made = [Route("/api/openapi.json", openapi)]
+    made = [GuardedRoute("/api/openapi.json", openapi, right="read")]
     for row in ROUTES:
         endpoint = _make_endpoint(row, host, sessions)
-        made.append(_EncodedRoute(f"/api{row.path}", endpoint, methods=[row.method]))
+        made.append(_EncodedRoute(f"/api{row.path}", endpoint, right=row.right, methods=[row.method]))
     return made
 
 
@@ -122,12 +132,17 @@ def _make_endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         given: dict[str, object] = {}
+        access = read_access(request.scope)
         if row.query is not None:
-            given["query"] = msgspec.convert(dict(request.query_params), row.query, strict=False)
+            query = msgspec.convert(dict(request.query_params), row.query, strict=False)
+            given["query"] = access.narrow(query)
         if row.body is not None:
-            given["body"] = _decode_body(await request.body() or b"{}", row.body)
+            given["body"] = access.narrow(_decode_body(await request.body() or b"{}", row.body))
         path = {name: unquote(value) for name, value in request.path_params.items()}
-        reply = await row.handle(ApiCall(host, sessions, path, request), **given)
+        # guard: session-of-identity
+        if row.path.startswith(SESSION_PATH):
+            await access.check_session(host.store, check_session(path["session"]))
+        reply = await row.handle(ApiCall(host, sessions, path, request, access), **given)
         if isinstance(reply, Response):
             return reply
         return Response(_encode(reply), row.status, media_type="application/json")
@@ -135,7 +150,7 @@ def _make_endpoint(
     return answer
 
 
-def _decode_body(body: bytes, type_: type[object]) -> object:
+def _decode_body(body: bytes, type_: type[T]) -> T:
     check_body_items(body)
     try:
         return msgspec.json.decode(body, type=type_)
@@ -143,7 +158,7 @@ def _decode_body(body: bytes, type_: type[object]) -> object:
         raise ServeError(400, "invalid_request", "the request is nested too deeply") from None
 
 
-class _EncodedRoute(Route):
+class _EncodedRoute(GuardedRoute):
     """A route whose parameters may contain an encoded slash: it matches the path before it is decoded."""
 
     def matches(self, scope: Scope) -> Any:

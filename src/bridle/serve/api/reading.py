@@ -59,7 +59,7 @@ async def read_session(
 
 async def list_sessions(call: ApiCall, query: t.SessionQuery) -> t.SessionPage:
     """List, search and filter sessions, newest first."""
-    return await call.sessions.list(query)
+    return await call.sessions.list(query, call.access)
 
 
 async def read_detail(call: ApiCall, query: t.TenantQuery) -> t.SessionDetail:
@@ -91,7 +91,7 @@ async def read_events(call: ApiCall, query: t.EventQuery) -> t.EventPage:
     host, session = call.host, call.session
     limit = check_page(query.limit, query.after, t.EVENTS_MAX)
     records = await host.store.read(check_session(session), query.after, limit + 1)
-    if query.tenant or not records:
+    if not records or (query.tenant and call.access.sessions == "all"):  # else the owner is checked
         await read_session(host, session, query.tenant)
     page = records[:limit]
     return t.EventPage(

@@ -11,6 +11,8 @@ from bridle.run.lineage import compare_sessions, list_branches
 from bridle.run.replay.changed_settings import AgentSettingsNow
 from bridle.run.replay.replay_session import make_wire, replay_session
 from bridle.run.replay.sent_calls import CallReader, read_call
+from bridle.run.validate_input import check_session
+from bridle.serve.identity import find_owner
 from bridle.values.lineage import Comparison, RecordedCall, Replay
 
 from . import types as t
@@ -113,10 +115,15 @@ async def read_audit(call: ApiCall, query: t.TenantQuery) -> AuditReport:
 async def read_branches(call: ApiCall, query: t.TenantQuery) -> t.BranchList:
     """List the forks of a session and its parents."""
     host, session = call.host, call.session
-    return t.BranchList(branches=await list_branches(host.store, session, tenant=query.tenant or None))
+    branches = await list_branches(host.store, session, tenant=query.tenant or None)
+    if call.access.sessions == "all":
+        return t.BranchList(branches=branches)
+    visible = [each for each in branches if call.access.may_see(await find_owner(host.store, each.session))]
+    return t.BranchList(branches=tuple(visible))
 
 
 async def read_comparison(call: ApiCall, query: t.CompareQuery) -> Comparison:
     """Compare two sessions."""
     host, session = call.host, call.session
+    await call.access.check_session(host.store, check_session(query.other))
     return await compare_sessions(host.store, session, query.other, tenant=query.tenant or None)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from bridle.serve.errors import ServeError
+from bridle.serve.guarded_route import GuardedRoute
 from bridle.serve.host import AgentHost
 from bridle.serve.security import SECURITY_HEADERS
 
@@ -46,4 +47,7 @@ def make_inspector_routes(host: AgentHost) -> Sequence[BaseRoute]:
             raise ServeError(404, "not_found", "there is no such file", "open / for the inspector")
         return reply(name)
 
-    return Route("/", page), Route("/inspector/{name}", file)
+    return (
+        GuardedRoute("/", page, right="public"),
+        GuardedRoute("/inspector/{name}", file, right="public"),
+    )

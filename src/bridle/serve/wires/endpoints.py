@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 from starlette.requests import Request as HttpRequestIn
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from bridle.core.context.token_estimate import (
     MESSAGE_TOKENS,
@@ -28,7 +28,9 @@ from bridle.run.agent import Agent
 from bridle.run.stream import RunHandle
 from bridle.serve.body_limits import check_body_items
 from bridle.serve.errors import ServeError, describe_error
-from bridle.serve.host import WIRE_CALLER, AgentHost
+from bridle.serve.guarded_route import GuardedRoute
+from bridle.serve.host import AgentHost
+from bridle.serve.identity import WIRE_CALLER, Right, read_access
 from bridle.values.errors import BridleError, Conflict, Failure, FailureKind, MisuseError, ProviderError
 from bridle.values.message import Message, Opaque, Text
 from bridle.values.request import Request
@@ -49,6 +51,7 @@ LOST_THREAD = "No usable thread state was found for previous_message_id {id}."
 # No row for 404: in the words of a wire, `not_found` is a model.
 STATUS_KINDS: dict[int, FailureKind] = {
     401: "unauthorized",
+    403: "unauthorized",
     408: "timeout",
     413: "too_large",
     429: "rate_limited",
@@ -98,16 +101,18 @@ class WireServer:
 
     def identify(self, request: HttpRequestIn) -> WireCaller:
         """The user behind a request, which the server has let in."""
-        return WireCaller(WIRE_CALLER)
+        access = read_access(request.scope)
+        return WireCaller(access.caller or WIRE_CALLER, access.tenant, access=access)
 
 
 def make_wire_routes(host: AgentHost, mount: str, server: WireServer | None = None) -> Sequence[BaseRoute]:
     """The routes of the wires below a mount."""
     wires = server or find_server(host)
     return [
-        Route(
+        GuardedRoute(
             wire.mount + route.path,
             partial(guard_request, wire, partial(ACTIONS[route.action], wires, wire)),
+            right=ACTION_RIGHTS[route.action],
             methods=[route.method],
         )
         for wire in map(load_served_wire, list_served_wires())
@@ -180,7 +185,7 @@ async def answer_request(wires: WireServer, wire: ServedWire, request: HttpReque
         model.name,
         model.agent,
         wires.index,
-        host.context,
+        host.find_context,
         host.runs.__contains__,
         forwards=model.carries_all,
     )
@@ -426,5 +431,11 @@ ACTIONS: dict[WireAction, Callable[[WireServer, ServedWire, HttpRequestIn], Awai
     "count": count_tokens,
     "list": show_models,
     "show": show_model,
+}
+ACTION_RIGHTS: dict[WireAction, Right] = {
+    "answer": "prompt",
+    "count": "read",
+    "list": "read",
+    "show": "read",
 }
 _SERVERS: "WeakKeyDictionary[AgentHost, WireServer]" = WeakKeyDictionary()

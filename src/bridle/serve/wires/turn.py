@@ -1,6 +1,6 @@
 """The run that answers a request: in the session that the request continues, in a fork of it, or in a new one."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -8,8 +8,10 @@ from bridle.core.context.view import make_legal
 from bridle.core.state import State
 from bridle.run.agent import Agent
 from bridle.run.calls.approval import list_external_calls
+from bridle.run.context.made_context import Owner
 from bridle.run.stream import Stream
-from bridle.run.validate_input import is_generated_id, new_session_id
+from bridle.run.validate_input import WaitingCaller, is_generated_id, new_session_id
+from bridle.serve.identity import HOLDER, Access, find_owner
 from bridle.values.errors import Failure, FailureKind, MisuseError, ProviderError
 from bridle.values.message import Message, Reply, ToolResult
 from bridle.values.request import Request
@@ -49,6 +51,12 @@ class WireCaller(NamedTuple):
 
     name: str = ""
     tenant: str = ""
+    access: Access = HOLDER
+
+    @property
+    def recorded_name(self) -> str:
+        """The caller of its runs, which is gone after a restart."""
+        return WaitingCaller(self.name) if self.access.is_proven else self.name
 
 
 class NamedPlace(NamedTuple):
@@ -134,13 +142,13 @@ class TurnOpener:
         name: str,
         agent: Agent[Any, Any],
         index: SessionIndex,
-        context: object,
+        find_context: Callable[[Access, Owner], Awaitable[object]],
         is_busy: Callable[[str], bool],
         *,
         forwards: bool = False,
     ) -> None:
         """`forwards`: the agent only forwards, and has done nothing that the client's conversation lacks."""
-        self._name, self._agent, self._index, self._context = name, agent, index, context
+        self._name, self._agent, self._index, self._find_context = name, agent, index, find_context
         self._is_busy, self._forwards = is_busy, forwards
 
     @asynccontextmanager
@@ -173,11 +181,14 @@ class TurnOpener:
         is_claimed = place is not None and self._index.claim(place.session)
         try:
             stream: Stream[Any] | None = None
+            view = await read_view(self._agent.store, place.session) if place is not None else None
             said = RecordedTurn()
             notes: tuple[str, ...] = ()
             number = 0
-            view = await read_view(self._agent.store, place.session) if place is not None else None
-            if place is not None and view is not None and _is_own(view.state, caller):
+            is_own = (
+                place is not None and view is not None and await self._is_own(place.session, view, caller)
+            )
+            if place is not None and view is not None and is_own:
                 is_free = is_claimed and not is_in_use and not self._is_busy(place.session)
                 messages = len(view.state.conversation.transcript.messages)
                 is_sent = self._index.is_sent(place.session, messages)
@@ -198,7 +209,7 @@ class TurnOpener:
                         raise MisuseError(f"{IMPORT_LOSES}: {'; '.join(options.imported)}")
                     notes += options.imported
                 notes += options.import_notes if turn.head else ()
-                stream = self._begin("" if is_used else named.session, turn, options, caller)
+                stream = await self._begin("" if is_used else named.session, turn, options, caller)
             digest = ConversationDigest(scope).add(*request.messages)
             names = tuple({stream.session: None, **({named.session: None} if named.session else {})})
             yield ClientRun(
@@ -219,7 +230,7 @@ class TurnOpener:
             raise ProviderError(Failure(kind="invalid", message=BOTH_GIVEN, status=400))
         session = reply.session if reply is not None else named.session
         view = await read_view(self._agent.store, session) if session else None
-        is_own = view is not None and _is_own(view.state, caller)
+        is_own = view is not None and await self._is_own(session, view, caller)
         if named.session and not is_own and (view is not None or is_generated_id(session)):
             raise _not_found("invalid", f"Session '{session}' not found.")
         if is_own and view is not None and view.agent != self._name:
@@ -258,18 +269,18 @@ class TurnOpener:
         if place.messages is None and left is None:
             left = turn
         if found.repeats_last_turn:
-            return _Opened(self._resume(session, {}, state, options, caller), view.ended)
+            return _Opened(await self._resume(session, {}, state, options, caller), view.ended)
         if place.is_first and not found.is_free:  # sent twice at once: refused, because the session has a run
-            return _Opened(self._resume(session, {}, state, options, caller))
+            return _Opened(await self._resume(session, {}, state, options, caller))
         if place.is_first and view.own_replies:  # the session went on without this client
             return _Opened(None)
         if left is None or (not found.is_free and place.messages is not None):
             if turn.results or place.is_imported:
                 return _Opened(None)
             fork = await self._agent.fork(session, f"m{place.messages}", tenant=caller.tenant)
-            return _Opened(self._prompt(fork.session, turn, options, caller))
+            return _Opened(await self._prompt(fork.session, turn, options, caller))
         if left.is_empty:  # the run failed, or its process ended
-            return _Opened(self._resume(session, {}, state, options, caller), view.turn)
+            return _Opened(await self._resume(session, {}, state, options, caller), view.turn)
         if place.is_imported:
             return _Opened(None)
         results = match_results(state, left.results)
@@ -278,10 +289,19 @@ class TurnOpener:
         if results and left.prompt:
             await self._agent.open_session(session).record_results(results, caller.tenant)
         elif not left.prompt:
-            return _Opened(self._resume(session, results, state, options, caller), view.turn)
-        return _Opened(self._prompt(session, turn, options, caller))
+            return _Opened(await self._resume(session, results, state, options, caller), view.turn)
+        return _Opened(await self._prompt(session, turn, options, caller))
 
-    def _resume(
+    async def _is_own(self, session: str, view: ClientView, caller: WireCaller) -> bool:
+        """True if the session is the caller's; one without an owner has no prompt yet, and is no tenant's."""
+        owner = view.state.identity.owner
+        if owner != caller.tenant and (owner is not None or caller.tenant):
+            return False
+        access = caller.access
+        # guard: wire-session-of-caller
+        return access.sessions != "own" or access.may_see(await find_owner(self._agent.store, session))
+
+    async def _resume(
         self,
         session: str,
         results: Mapping[str, ToolResult],
@@ -290,26 +310,28 @@ class TurnOpener:
         caller: WireCaller,
     ) -> Stream[Any]:
         overridden = [override.option for override in state.settings.overrides]
+        origin = state.run.origin
+        context = await self._find_context(caller.access, Owner(origin.tenant, origin.caller))
         return self._agent.resume_stream(
             session,
             tenant=caller.tenant,
             results=results,
-            context=self._context,
+            context=context,
             **complete_options(self._agent, options.run, overridden),
         )
 
-    def _begin(
+    async def _begin(
         self, session: str, turn: ClientTurn, options: ClientOptions, caller: WireCaller
     ) -> Stream[Any]:
         """A new session, with the conversation so far imported into it."""
         before = (*turn.head, *(message for message in turn.tail if message.role == "tool"))
         messages, repairs = make_legal(before)
         history = History(messages=messages, repairs=repairs) if messages else None
-        return self._prompt(
+        return await self._prompt(
             session or new_session_id(self._agent.clock.now()), turn, options, caller, history, new=True
         )
 
-    def _prompt(
+    async def _prompt(
         self,
         session: str,
         turn: ClientTurn,
@@ -324,17 +346,11 @@ class TurnOpener:
             session,
             new=new,
             history=history,
-            caller=caller.name,
+            caller=caller.recorded_name,
             tenant=caller.tenant,
-            context=self._context,
+            context=await self._find_context(caller.access, Owner(caller.tenant, caller.name)),
             **options.run,
         )
-
-
-def _is_own(state: State, caller: WireCaller) -> bool:
-    """True if the session is the caller's; one without an owner has no prompt yet, and is no tenant's."""
-    owner = state.identity.owner
-    return owner == caller.tenant or (owner is None and not caller.tenant)
 
 
 def _not_found(kind: FailureKind, message: str, code: str = "") -> ProviderError:

@@ -8,7 +8,8 @@ Each epoch of a session has a lock of its own, so a takeover does not wait for a
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from asyncpg import exceptions as pg
 
@@ -24,6 +25,7 @@ from .tables import make_lock_key
 if TYPE_CHECKING:
     from asyncpg import Connection
 
+T = TypeVar("T")
 RETAKE_SECONDS = 0.5
 
 LeaseKey = tuple[str, int]
@@ -90,6 +92,11 @@ class Leases:
                 self._connection.terminate()
                 if not isinstance(error, (pg.PostgresError, *LOST)):
                     raise
+
+    async def use_connection(self, act: "Callable[[Connection], Awaitable[T]]") -> T:
+        """Run statements on the connection of the locks."""
+        async with self._turn:
+            return await act(await self._connect())
 
     async def confirm(self, key: LeaseKey) -> None:
         """Take the locks again if their connection was lost; raises `Conflict` if another process has this one now."""

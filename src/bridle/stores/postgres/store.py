@@ -18,7 +18,7 @@ import logging
 import os
 import shlex
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -37,6 +37,7 @@ from .address import parse_address
 from .connections import Connections
 from .leases import LeaseKey, Leases
 from .notifications import Notifications, publish_live, read_live
+from .servers import ServerLocks
 from .store_loop import StoreLoop
 from .tables import PostgresState, quote_name
 from .writer import GroupWriter
@@ -70,6 +71,7 @@ class PostgresStore:
         self._connections = connections = Connections(address)
         self._notifications = notifications = Notifications(connections)
         self._leases = leases = Leases(connections)
+        self._servers = ServerLocks(leases, address.name, address.schema)
         self._writer = GroupWriter(connections, notifications.announce)
         self._last_redaction = ""
         """Id of the transaction of the last redaction that this store made."""
@@ -214,6 +216,12 @@ class PostgresStore:
     async def is_leased(self, session: str) -> bool:
         check_session_name(session)
         return await self._loop.run(self._leases.is_held(session))
+
+    async def announce_server(self, server: str) -> Collection[str]:
+        return await self._loop.run(self._servers.announce(server))
+
+    async def withdraw_server(self, server: str) -> None:
+        await self._loop.run(self._servers.withdraw(server))
 
     @property
     def anchor_file(self) -> Path | None:

@@ -18,7 +18,7 @@ import asyncio
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from .database_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, find_file, prep
 from .leftovers import note_closed_store, note_open_store
 from .live import LiveFiles
 from .redaction import redact_record, truncate_write_ahead_log
+from .servers import ServerFiles
 from .watching import RecordWaiters
 from .worker import Job, Worker
 
@@ -63,6 +64,7 @@ class SqliteStore:
         writing = DatabaseConnection(files, POLL_MILLISECONDS)
         reading = DatabaseConnection(files, LOCK_MILLISECONDS)
         self._live = LiveFiles(self.path)
+        self._servers = ServerFiles(self.path)
         self._lock_file = self.path.with_name(self.path.name + "-held")
         self._lock_check = LockFileCheck(str(self.path), self._lock_file)
         self._writer = Worker(
@@ -158,6 +160,12 @@ class SqliteStore:
         lease = Lease(session=session, epoch=await self.read_epoch(session))
         return is_lease_held(str(self.path), lease, self._lock_file)
 
+    async def announce_server(self, server: str) -> Collection[str]:
+        return self._servers.announce(server)
+
+    async def withdraw_server(self, server: str) -> None:
+        self._servers.withdraw(server)
+
     async def read_epoch(self, session: str) -> int:
         return await self._reader.run(partial(rows.select_epoch, session))
 
@@ -217,6 +225,7 @@ class SqliteStore:
         for worker in (self._reader, self._writer):
             worker.stop()
             await asyncio.to_thread(worker.join)
+        self._servers.close()
         note_closed_store(self.path, self)
         if self._anchors is not None:
             self._anchors.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bridle.ports.store import LiveStore, Store, WatchableStore, supports
+from bridle.ports.store import LiveStore, ServerListStore, Store, WatchableStore, supports
 from bridle.values.errors import Conflict, SessionNotFound
 
 from .sample_records import expect_refusal, expect_session, expect_true, make_prompt, make_records
@@ -125,6 +125,23 @@ async def check_live(store: Store) -> None:
     expect_true(not await store.sessions(), "a text that is shown made a session")
 
 
+async def check_servers(store: Store) -> None:
+    """Only for a store that lists the servers that use it."""
+    if not supports(store, ServerListStore):
+        return
+    one, two = "0000000a", "fffffffe"
+    expect_true(set(await store.announce_server(one)) == {one}, "a server is not listed alone")
+    expect_true(set(await store.announce_server(two)) == {one, two}, "a second server is not listed")
+    expect_true(
+        set(await store.announce_server(one)) == {one, two}, "a server that is listed again is another"
+    )
+    await store.withdraw_server(one)
+    await store.withdraw_server(one)
+    expect_true(set(await store.announce_server(two)) == {two}, "a server that was withdrawn is listed")
+    await store.withdraw_server(two)
+    expect_true(not await store.sessions(), "a list of servers made a session")
+
+
 async def _wait_until(store: Store, session: str, after: int) -> int:
     assert supports(store, WatchableStore)
     while not (found := await store.read(session, after)):
@@ -135,5 +152,5 @@ async def _wait_until(store: Store, session: str, after: int) -> int:
 LEASE_CHECKS = (
     check_lease_is_exclusive, check_takeover_fences,
     check_takeover_of_nothing, check_concurrent_takeovers,
-    check_wait_for_records, check_live,
+    check_wait_for_records, check_live, check_servers,
 )  # fmt: skip

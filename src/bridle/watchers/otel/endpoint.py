@@ -43,6 +43,12 @@ def is_disabled(environment: Mapping[str, str]) -> bool:
     return environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
+def names_endpoint(environment: Mapping[str, str]) -> bool:
+    """True if a variable names a receiver."""
+    names = (f"{PREFIX}ENDPOINT", f"{PREFIX}TRACES_ENDPOINT", f"{PREFIX}METRICS_ENDPOINT")
+    return any(environment.get(name, "").strip() for name in names)
+
+
 def read_export_settings(settings: Telemetry, environment: Mapping[str, str]) -> ExportSettings:
     """Combine settings and environment; raises `MisuseError` for a value that cannot be used."""
     return ExportSettings(

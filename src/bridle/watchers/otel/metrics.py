@@ -15,6 +15,8 @@ from bridle.values.record import Attributes, AttributeValue, Span
 
 TOKEN_BOUNDS = tuple(float(4**power) for power in range(14))
 DURATION_BOUNDS = tuple(0.01 * 2**power for power in range(14))
+WAIT_BOUNDS = tuple(float(4**power) for power in range(12))
+SHARE_BOUNDS = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 FIRST_CHUNK_BOUNDS = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 )  # fmt: skip
@@ -23,6 +25,9 @@ OPERATION, PROVIDER, MODEL = "gen_ai.operation.name", "gen_ai.provider.name", "g
 CALL_LABELS = (OPERATION, PROVIDER, MODEL, "gen_ai.response.model", "error.type")
 TOOL_LABELS = (OPERATION, "gen_ai.tool.name", "bridle.tool.outcome", "error.type")
 RUN_LABELS = (OPERATION, "gen_ai.agent.name", "bridle.stop")
+OUTCOME_LABELS = ("gen_ai.tool.name", "bridle.tool.outcome")
+APPROVAL_ANSWER, BUDGET_USE = "bridle.approval.answer", "bridle.budget.use."
+APPROVAL_LABELS = ("gen_ai.tool.name", APPROVAL_ANSWER)
 INPUT_TOKENS, CACHED_TOKENS = "gen_ai.usage.input_tokens", "gen_ai.usage.cache_read.input_tokens"
 TOKEN_TYPES = (
     ("input", INPUT_TOKENS),
@@ -160,6 +165,16 @@ class Metrics:
         self.retries = make_counter(
             "bridle.retries", "{retry}", "Model calls that were repeated after a failure"
         )
+        self.tools = make_counter("bridle.tool.calls", "{call}", "Calls of tools, by their outcome")
+        self.answers = make_histogram(
+            "bridle.approval.wait",
+            "s",
+            "Time until a question to a person was answered or expired",
+            WAIT_BOUNDS,
+        )
+        self.budgets = make_histogram(
+            "bridle.budget.use", "1", "Share of a limit that a run has used at its end", SHARE_BOUNDS
+        )
         self.dropped = make_counter("bridle.telemetry.dropped", "{span}", "Spans that were not exported")
         self.hit_rates = Gauge(HIT_RATE, "1", HIT_RATE_DESCRIPTION)
 
@@ -170,13 +185,25 @@ class Metrics:
             self._count_call(span, found)
         elif operation == "execute_tool":
             self.durations.add(_select(found, TOOL_LABELS), span.end - span.start)
+            self.tools.add(_add_labels(_select(found, OUTCOME_LABELS), self._labels.select(found)), 1)
         elif operation is not None:
             key = _add_labels(_select(found, RUN_LABELS), self._labels.select(found))
             self.durations.add(key, span.end - span.start)
+            if span.ends_run:
+                self._count_budgets(found)
+        elif APPROVAL_ANSWER in found:
+            key = _add_labels(_select(found, APPROVAL_LABELS), self._labels.select(found))
+            self.answers.add(key, span.end - span.start)
         elif span.name == "retry":
             self.retries.add((), 1)
         elif isinstance(usd := found.get("bridle.cost.usd"), float):
             self.cost.add(self._labels.select(found), usd)
+
+    def _count_budgets(self, found: Attributes) -> None:
+        labels = self._labels.select(found)
+        for name, share in found.items():
+            if name.startswith(BUDGET_USE) and isinstance(share, float):
+                self.budgets.add((("bridle.budget.kind", name.removeprefix(BUDGET_USE)), *labels), share)
 
     def _count_call(self, span: Span, found: Attributes) -> None:
         labels = self._labels.select(found)
@@ -206,7 +233,8 @@ class Metrics:
         """The sums so far; None before the first span."""
         self.hit_rates.points = self.compute_hit_rates()
         every = (
-            self.tokens, self.durations, self.first_chunks, self.cost, self.retries, self.dropped, self.hit_rates,
+            self.tokens, self.durations, self.first_chunks, self.cost, self.retries, self.tools, self.answers,
+            self.budgets, self.dropped, self.hit_rates,
         )  # fmt: skip
         series = tuple(
             each for each in every if isinstance(each, Histogram | Counter | Gauge) and each.points

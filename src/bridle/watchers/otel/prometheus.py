@@ -22,7 +22,16 @@ from .metrics import (
 )
 
 NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
-UNITS = {"s": "seconds", "USD": "usd", "{token}": "", "{retry}": "", "{span}": "", "1": ""}
+UNITS = {
+    "s": "seconds",
+    "USD": "usd",
+    "{token}": "",
+    "{retry}": "",
+    "{span}": "",
+    "{run}": "",
+    "{call}": "",
+    "1": "",
+}
 """Ends of names by unit, as Prometheus writes them."""
 
 

@@ -51,7 +51,8 @@ class Telemetry:
     label_values_max: int = LABEL_VALUES_DEFAULT
     """Values of one label that are counted on their own; the rest is counted together as `other`."""
     exporter: SpanExporter | None = None
-    """Receives the spans instead of OTLP."""
+    """Receives the spans: instead of OTLP, and beside it or a provider if `endpoint` or `provider` is set too.
+    `PrometheusMetrics` only counts, so spans are also sent where the standard variables or a global provider say."""
     provider: object | None = None
     """A `TracerProvider` of OpenTelemetry that the spans go through; by default the one that the application has set,
     if it has set one and `endpoint` is empty."""
@@ -65,9 +66,8 @@ class Telemetry:
             raise MisuseError(
                 f"Telemetry(provider=…) must be a TracerProvider of OpenTelemetry, not {self.provider!r}"
             )
-        given = [name for name in ("endpoint", "exporter", "provider") if getattr(self, name)]
-        if len(given) > 1:
-            raise MisuseError(f"Telemetry takes one place to send spans to, not {' and '.join(given)}")
+        if self.endpoint and self.provider is not None:
+            raise MisuseError("Telemetry takes one place to send spans to, not endpoint and provider")
         if self.redact:
             combine_rules(self.redact)
         if not 0 <= self.sample <= 1:

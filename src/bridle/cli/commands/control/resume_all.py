@@ -120,7 +120,8 @@ async def _resume_if_due(
             return ResumedSession(session=session, status="waiting", reason=state.run.end.reason)
         builder.check_tools(state.settings)
         agent = builder.build(store, state.settings, new_run=False)
-        stream = open_resumed_stream(agent, builder, session, state.settings, options)
+        context = await builder.make_context(state)
+        stream = open_resumed_stream(agent, builder, session, state.settings, options, context)
         result = await watch_stream(stream, console, note)
     except Conflict:
         return ResumedSession(session=session, status="in use", resumed=has_resumed)

@@ -7,6 +7,7 @@ steps; Ctrl-C again stops at once.
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 from importlib import import_module
@@ -15,10 +16,12 @@ from typing import Any
 
 import msgspec
 
+from bridle.cli.agent_options import add_context_option
 from bridle.cli.format.printing import print_line, print_text
 from bridle.cli.log_access import add_store_option, store_path
 from bridle.cli.option_values import make_count_parser, parse_port
-from bridle.config.agent_loader import find_agents_store, load_agents
+from bridle.config.agent_loader import find_agents_store, load_agents, load_context_maker
+from bridle.config.tool_loader import share_loaded_files
 from bridle.serve.options import ServeOptions, check_options
 from bridle.values.errors import MisuseError
 
@@ -47,6 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"secret that requests must carry, visible to other users of the machine (default: ${TOKEN_VARIABLE})",
     )
     add("--token-file", type=Path, metavar="FILE", help="file that holds the token")
+    add("--tokens", type=Path, metavar="FILE", help="TOML file of tokens with a tenant and rights for each")
+    add("--new-token", metavar="NAME", help="print a new token and its lines for FILE, then stop")
+    add("--tenant", default="", metavar="T", help="tenant of the new token")
+    add(
+        "--rights",
+        default="read,prompt",
+        metavar="LIST",
+        help="of the new token: read, prompt, approve, administer (default read,prompt)",
+    )
+    add(
+        "--sessions",
+        choices=("own", "tenant", "all"),
+        default="own",
+        help="sessions that the new token reaches (default own)",
+    )
     add(
         "--allow-host",
         action="append",
@@ -68,14 +86,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="time for steps to end (default 10)",
     )
-    add("--no-resume", action="store_true", help="do not continue runs whose process ended")
+    add(
+        "--no-resume",
+        action="store_true",
+        help="do not continue runs whose process ended, at the start or later",
+    )
+    add_context_option(parser)
+    add(
+        "--metric-label",
+        action="append",
+        default=[],
+        choices=["agent", "tenant"],
+        help="count runs and open work by this; repeatable",
+    )
     add("--mcp", action="store_true", help="be an MCP server on standard input and output, not on a port")
     add("--json", action="store_true", help="print the address as JSON")
     add_store_option(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
+    if options.new_token is not None:
+        print_new_token(options)
+        return 0
     process = load_server()
+    identify = read_tokens(options)
     limits = {"runs_max": options.runs, "shutdown_seconds": options.shutdown_seconds}
     serving = check_options(
         ServeOptions(
@@ -84,13 +118,21 @@ def execute(options: argparse.Namespace) -> int:
             allowed_hosts=tuple(options.allow_host),
             allowed_origins=tuple(options.allow_origin),
             resumes_runs=not options.no_resume,
+            metric_labels=tuple(options.metric_label),
             **{name: value for name, value in limits.items() if value is not None},
-        )
+        ),
+        has_identify=identify is not None,
     )
-    agents = load_agents(options.agents)
+    with share_loaded_files():  # the function and the agents see one class of context
+        agents = load_agents(options.agents)
+        make_context = load_context_maker(options.context) if options.context else None
     own = None if options.store or "BRIDLE_STORE" in os.environ else find_agents_store(agents)
     place = store_path(options.store) if own is None else own
     if options.mcp:
+        if make_context is not None:
+            raise MisuseError(
+                "--context is for a server on a port: an MCP client has no tenant and no caller"
+            )
         load_server("bridle.serve.mcp").serve_agents(agents, place, serving)
         return 0
     listening = process.open_socket(options.host, options.port)
@@ -103,8 +145,42 @@ def execute(options: argparse.Namespace) -> int:
         )
         print_text(shown, flush=True)
 
-    asyncio.run(process.serve_agents(agents, place, serving, listening, print_ready, print_stopping))
+    asyncio.run(
+        process.serve_agents(
+            agents, place, serving, listening, print_ready, print_stopping, identify, make_context
+        )
+    )
     return 0
+
+
+def read_tokens(options: argparse.Namespace) -> Any:
+    """What identifies requests; None without a file of tokens. Raises `MisuseError` for a second kind of secret."""
+    if options.tokens is None:
+        return None
+    if options.mcp:
+        raise MisuseError(
+            "--tokens is for a server on a port; with --mcp, the program that starts it is the client"
+        )
+    if options.token is not None or options.token_file is not None or TOKEN_VARIABLE in os.environ:
+        raise MisuseError(
+            f"give --tokens or one token for everyone (--token, --token-file, ${TOKEN_VARIABLE}), not both"
+        )
+    return load_server("bridle.serve.identifiers.token_file").TokenFile(options.tokens)
+
+
+def print_new_token(options: argparse.Namespace) -> None:
+    module = load_server("bridle.serve.identifiers.token_file")
+    rights = tuple(each.strip() for each in options.rights.split(",") if each.strip())
+    token, entry = module.make_token(options.tenant, rights, options.sessions)
+    if options.json:
+        shown = {"name": options.new_token, "token": token, "entry": msgspec.to_builtins(entry)}
+        print_text(msgspec.json.encode(shown).decode())
+        return
+    print_line(f"the token, shown once: {token}")
+    print_line("add to the file of --tokens:")
+    print_line(f"[tokens.{json.dumps(options.new_token)}]")  # also a string of TOML
+    for name in ("id", "hash", "tenant", "rights", "sessions"):
+        print_line(f"{name} = {json.dumps(getattr(entry, name))}")
 
 
 def load_server(module: str = "bridle.serve.process") -> Any:
