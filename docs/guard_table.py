@@ -1400,6 +1400,11 @@ BOUNDARIES = (
                 ("serve/test_identity.py::test_a_body_cannot_claim_another_identity",),
             ),
             Guard(
+                "author-of-identity",
+                "never",
+                ("serve/test_identity.py::test_a_body_cannot_claim_another_identity",),
+            ),
+            Guard(
                 "context-of-caller",
                 "operand owner",
                 (

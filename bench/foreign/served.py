@@ -53,6 +53,7 @@ NEUTRAL = {
     "toolconfig.functioncallingconfig": ({},),
     "toolconfig.functioncallingconfig.mode": ("AUTO",),
     "generationconfig.responsemodalities": (["TEXT"],),
+    "messages[].content[].content": ("", []),
     "messages[].content[].iserror": (False,),
     "paralleltoolcalls": (True,),
     "reasoning": ({},),

@@ -5,11 +5,9 @@ resume in random order, and die between two records. Every approved payment is m
 person saw, or its answer is refused with a reason and the question is open; at the end the first version finishes what is left.
 """
 
-from typing import Any
-
 import pytest
 
-from bridle import Agent, RunContext, StoreError, tool
+from bridle import Agent, RunContext, StoreError, ToolOptions, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import Phase
 from bridle.stores import open_store
@@ -60,9 +58,11 @@ class Ledger:
 
 def make_tool(change, ledger):
     """A version of the payment tool: the first one with one change of its declaration."""
-    options: dict[str, Any] = {"effect": "write", "approve": True, "on_unknown": "retry"}
-    changes: dict[str, dict[str, Any]] = {"timeout": {"timeout": 7.0}, "effect": {"effect": "exclusive"}}
-    options |= changes.get(change, {})
+    options = ToolOptions(effect="write", approve=True, on_unknown="retry")
+    if change == "timeout":
+        options["timeout"] = 7.0
+    if change == "effect":
+        options["effect"] = "exclusive"
     name = "send_money" if change.startswith("rename") and "argument" not in change else "refund"
     if change == "rename with alias":
         options["aliases"] = ["refund"]

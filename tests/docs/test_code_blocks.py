@@ -67,7 +67,12 @@ assert started.wait(60)
 """,
     "hosted.md": "token = 'a-token'\nasync def perform(action): ...\ndef screenshot(): return b''",
     "mcp.md": "token = 'a-token'",
-    "serve.md": SHOP + "shop = agent",
+    "serve.md": SHOP
+    + """
+from pathlib import Path
+shop = agent
+Path("tokens.toml").write_text(f'[tokens.alice]\\nid = "{"0" * 16}"\\nhash = "{"0" * 64}"')
+""",
     "temporal.md": """
 from bridle import tool
 @tool(effect="write")

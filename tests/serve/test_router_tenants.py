@@ -81,6 +81,8 @@ def test_a_request_cannot_begin_a_session_of_a_tenant(place):
         body = {"prompt": "!say hi", "tenant": "acme", "session": "new"}
         assert send(f"{served.url}/api/sessions", body).json["error"]["code"] == "other_tenant"
         assert send(f"{served.url}/api/sessions/new").status == 404
+        claimed = send(f"{served.url}/api/sessions", {"prompt": "!say hi", "caller": "ann", "session": "new"})
+        assert claimed.json["error"]["code"] == "other_caller"
         assert send(f"{served.url}/api/sessions", {**body, "tenant": ""}).status == 201
     finally:
         served.close()

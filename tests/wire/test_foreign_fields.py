@@ -11,6 +11,11 @@ run = load_program("bench/foreign/run.py")
 served = load_program("bench/foreign/served.py")
 
 TOOL = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
+CALLED = [
+    {"role": "user", "content": "!call look {}"},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": ""}]},
+]
 BODY = {"model": "any", "max_tokens": 500, "messages": [{"role": "user", "content": "!say hi"}]}
 
 
@@ -32,8 +37,9 @@ def gateway(tmp_path_factory):
         {"temperature": 0.5, "top_k": 5},
         {"inference_geo": "us", "metadata": {"user_id": "me"}},
         {"thinking": {"type": "enabled", "budget_tokens": 2000}},
+        {"tools": [TOOL], "messages": CALLED},
     ],
-    ids=["carried", "forced tools", "one forced tool", "sampling", "extras", "allowance"],
+    ids=["carried", "forced tools", "one forced tool", "sampling", "extras", "allowance", "empty result"],
 )
 def test_field_that_a_gateway_carries_or_names_is_not_lost(fields, streamed, gateway):
     url, log = gateway

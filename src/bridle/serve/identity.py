@@ -100,24 +100,41 @@ class Access(NamedTuple):
         return self.tenant
 
     def name_caller(self, given: str) -> str:
-        """The caller or author of a request that names one, or none."""
-        if not self.is_proven:
+        """The caller of a request that names one, or none; its notes and budgets are that person's."""
+        if self.sessions == "all" and not self.is_proven:
             return given
         # guard: caller-of-identity
         if given and given != self.caller:
-            problem = "the request names a person who is not its caller"
-            raise ServeError(403, "other_caller", problem, "leave `caller` and `by` out")
+            problem = "the request names a caller that is not its own"
+            hint = "leave `caller` out" if self.is_proven else "a server without `identify` knows no callers"
+            raise ServeError(403, "other_caller", problem, hint)
         return self.caller
 
+    def name_author(self, given: str) -> str:
+        """The author of an answer or of a request to a run; without identities a label that nothing depends on."""
+        if not self.is_proven:
+            return given
+        # guard: author-of-identity
+        if given and given != self.caller:
+            problem = "the request names an author who is not its caller"
+            raise ServeError(403, "other_caller", problem, "leave `by` out")
+        return self.caller
+
+    def narrow_query(self, given: T) -> T:
+        """A query about the tenant of the access; a `caller` in it only filters what is visible."""
+        tenant = getattr(given, "tenant", None)
+        if tenant is None:
+            return given
+        return msgspec.structs.replace(given, tenant=self.name_tenant(tenant))
+
     def narrow(self, given: T) -> T:
-        """A body or query whose fields about identity are those of the access."""
-        named: dict[str, object] = {}
-        for name in given.__struct_fields__:
-            value = getattr(given, name)
-            if name == "tenant":
-                named[name] = self.name_tenant(value)
-            elif name in ("caller", "by"):
-                named[name] = self.name_caller(value)
+        """A body whose fields about identity are those of the access."""
+        checks = {"tenant": self.name_tenant, "caller": self.name_caller, "by": self.name_author}
+        named = {
+            name: check(getattr(given, name))
+            for name, check in checks.items()
+            if name in given.__struct_fields__
+        }
         return msgspec.structs.replace(given, **named) if named else given
 
     def may_see(self, owner: Owner | None) -> bool:

@@ -73,8 +73,8 @@ def check_options(options: ServeOptions, *, has_identify: bool = False) -> Serve
         )
     if options.token and not (options.token.isascii() and options.token.isprintable()):
         raise MisuseError("the token must consist of printable ASCII characters")
-    # guard: exposed-without-token
     is_guarded = options.has_secret or has_identify or options.trusts_callers
+    # guard: exposed-without-token
     if not is_guarded and not is_loopback(options.host):
         raise MisuseError(
             f"serving on {options.host or 'all addresses'} needs a token, because other machines can reach it: "

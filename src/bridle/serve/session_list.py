@@ -7,7 +7,7 @@ import msgspec
 from bridle.core.lineage.compare import describe_end
 from bridle.core.state import State
 from bridle.ports.store import LeaseInspectable, SessionInfo, supports
-from bridle.run.archive.sessions import find_parent_session, list_sessions
+from bridle.run.archive.sessions import find_parent_session, find_people, list_sessions
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.run.context.made_context import Owner
 from bridle.run.lineage import first_prompt_text
@@ -105,6 +105,7 @@ def make_summary(session: str, records: Sequence[Record], state: State, parent: 
         prompt=first_prompt_text(records)[:PROMPT_CHARACTERS_MAX],
         tenant=state.identity.owner or "",
         caller=state.run.origin.caller,
+        callers=find_people(records).callers,
         parent=parent,
         parent_session=find_parent_session(records),
         pending_approvals=len(list_pending_approvals(session, state)),
@@ -135,6 +136,8 @@ def _matches(row: t.SessionSummary, query: t.SessionQuery) -> bool:
     if text and text not in row.session.lower() and text not in row.prompt.lower():
         return False
     if row.updated_at < query.since or (query.usd_min and (row.usd or 0) < query.usd_min):
+        return False
+    if query.caller and query.caller not in row.callers:
         return False
     return all(
         not wanted or wanted == found

@@ -9,13 +9,12 @@ from bridle import Agent, Handover, Memory, MisuseError, Note, PermissionRule, P
 from bridle.cli.main import main
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
-from bridle.run.memory.notes import Notes
+from bridle.run.memory.notes import Notes, notes_log_name
 from bridle.run.model_connection import ModelConnection
 from bridle.sim.simulator import Simulator
 from bridle.stores.memory import MemoryStore
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values import events as e
-from bridle.values.memory import notes_log_name
 from tests.suite.campaign import list_seeds, new_random
 from tests.suite.wire_models import MODELS
 
@@ -249,10 +248,11 @@ ROUTES = (
 def test_a_note_of_one_caller_reaches_no_request_of_another(seed):
     random = new_random(f"caller notes {seed}")
     store, wire = MemoryStore(), Wire(random.choice(MODELS))
-    given = Memory(refresh=random.choice(("session", "run")), handover=random.random() < 0.7)
+    is_shown = random.random() < 0.7
+    memory = random.choice((Memory(handover=is_shown), Memory(refresh="run", handover=is_shown)))
     own = Memory() if random.random() < 0.3 else None
     billing = Agent(wire.connect(), name="billing", handover=["desk"], memory=own)
-    desk = Agent(wire.connect(), name="desk", store=store, handover=[billing], memory=given)
+    desk = Agent(wire.connect(), name="desk", store=store, handover=[billing], memory=memory)
     canaries, shown = {}, 0
     shared = {}  # sessions in which no note was written: their conversation is everybody's
     for number in range(12):

@@ -47,6 +47,7 @@ interface SessionSummary {
   problem?: string;
   tenant?: string;
   caller?: string;
+  callers?: string[];
   parent?: string;
   parent_session?: string;
   pending_approvals: number;

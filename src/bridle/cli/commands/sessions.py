@@ -8,6 +8,7 @@ from bridle.cli.format.columns import display_width, fit_line, format_table, pad
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import (
     add_store_option,
+    add_tenant_option,
     fold_state,
     format_local_time,
     use_log,
@@ -15,14 +16,14 @@ from bridle.cli.log_access import (
 from bridle.cli.option_values import make_count_parser
 from bridle.core.lineage.compare import describe_end
 from bridle.ports.store import SessionInfo, Store
-from bridle.run.archive.sessions import list_sessions
+from bridle.run.archive.sessions import find_people, list_sessions_of
 from bridle.run.lineage import first_prompt_text
 from bridle.values.errors import Corrupt
 from bridle.watchers.console import format_count, format_dollars
 
 PROMPT_WIDTH_MIN = 24
 """Columns below which the prompt gets a line of its own."""
-SessionListRow = dict[str, str | int | float | None]
+SessionListRow = dict[str, str | int | float | list[str] | None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="maximum number of sessions (default 20)",
     )
+    parser.add_argument("--caller", metavar="X", help="only sessions in which this caller prompted")
+    add_tenant_option(parser, "only sessions of this tenant")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     add_store_option(parser)
 
@@ -41,6 +44,8 @@ def execute(options: argparse.Namespace) -> int:
     rows = asyncio.run(_read_rows(options))
     if options.json:
         print_json(rows)
+    elif not rows and (options.caller is not None or options.tenant is not None):
+        print_line("no session matches")
     elif not rows:
         print_line('no sessions yet; start one with: bridle run "What is 17 * 23 minus 100?"')
     else:
@@ -72,7 +77,8 @@ def _row_cells(row: SessionListRow) -> tuple[str, ...]:
 
 async def _read_rows(options: argparse.Namespace) -> list[SessionListRow]:
     async with use_log(options.store) as store:
-        return [await _read_row(store, info) for info in await list_sessions(store, options.limit)]
+        infos = await list_sessions_of(store, options.limit, tenant=options.tenant, caller=options.caller)
+        return [await _read_row(store, info) for info in infos]
 
 
 async def _read_row(store: Store, info: SessionInfo) -> SessionListRow:
@@ -89,10 +95,12 @@ async def _read_row(store: Store, info: SessionInfo) -> SessionListRow:
             "cost": None,
             "model": "",
             "parent": info.parent or None,
+            "tenant": "",
+            "callers": [],
             "prompt": str(error),
         }
     state = fold_state(records)
-    usd = state.totals.spent.usd
+    usd, people = state.totals.spent.usd, find_people(records)
     return {
         "session": info.id,
         "updated_at": info.updated_at,
@@ -102,5 +110,7 @@ async def _read_row(store: Store, info: SessionInfo) -> SessionListRow:
         "cost": None if usd is None else float(usd),
         "model": state.settings.model.name,
         "parent": info.parent or None,
+        "tenant": people.tenant,
+        "callers": list(people.callers),
         "prompt": first_prompt_text(records),
     }

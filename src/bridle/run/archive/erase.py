@@ -17,7 +17,7 @@ from bridle.core.redaction import NoContent, redact_data
 from bridle.ports.clock import Clock
 from bridle.ports.store import ErasingStore, PrunableStore, SessionInfo, Store, supports
 from bridle.run.clock import SystemClock
-from bridle.run.memory.notes import Notes
+from bridle.run.memory.notes import Notes, notes_log_name
 from bridle.run.recovery.retention import find_open_work, remove_session
 from bridle.run.recovery.verification import list_all_sessions
 from bridle.run.validate_input import check_text
@@ -27,7 +27,7 @@ from bridle.values.calls import ContentRedacted
 from bridle.values.errors import BridleError, Conflict, Corrupt, MisuseError, Unusable
 from bridle.values.evals import EVAL_LOG_PREFIX, TrialScored
 from bridle.values.events import Compacted, Configured, Prompted, UnknownEvent
-from bridle.values.memory import CALLER_NOTES_PREFIX, NOTES_PREFIX, MemoryLoaded, NoteWritten, notes_log_name
+from bridle.values.memory import CALLER_NOTES_PREFIX, NOTES_PREFIX, MemoryLoaded, NoteWritten
 from bridle.values.record import Record
 
 from .redact import check_redactable, redact_log_record, redact_one
@@ -143,6 +143,14 @@ class _Plan:
     notes: list[_NoteRecord]
     trials: list[_NoteRecord]
     kept: list[KeptData]
+
+    def list_redacted(self) -> dict[str, list[int]]:
+        """Records to redact, by log; notes of the caller are removed with their log."""
+        found = {name: [*records] for name, records in (*self.shown.items(), *self.shared.items())}
+        for each in (*self.trials, *self.notes):
+            if not each.log.startswith(CALLER_NOTES_PREFIX):
+                found.setdefault(each.log, []).append(each.record.seq)
+        return found
 
 
 @dataclass
@@ -309,6 +317,7 @@ async def _list_erased_records(
             any(run.first <= record.seq <= run.last for run in runs)
             or (isinstance(record.event, Compacted) and record.seq > runs[0].first)
         )
+        and _list_removed_texts(record, caller) is not None
     )
 
 
@@ -340,7 +349,7 @@ class _Eraser:
 
     def report(self, *, dry_run: bool) -> Erasure:
         plan = self._plan
-        records = {**plan.shown, **plan.shared} if dry_run else self._redacted
+        records = plan.list_redacted() if dry_run else self._redacted
         return Erasure(
             caller=self._caller,
             tenant=plan.tenant,

@@ -1,14 +1,16 @@
 """Lists the sessions of a store, and decides which of them have a run that is to be continued."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import Phase, State
 from bridle.ports.store import SessionInfo, Store
 from bridle.run.calls.approval import list_pending_approvals
+from bridle.run.recovery.session_log import SESSIONS_MAX
 from bridle.stores.conflicts import RESERVED_PREFIXES
 from bridle.values.calls import PendingApproval
+from bridle.values.errors import Corrupt
 from bridle.values.events import Prompted
 from bridle.values.record import Record
 
@@ -22,6 +24,46 @@ async def list_sessions(store: Store, limit: int) -> list[SessionInfo]:
         if len(found) >= limit or len(infos) < asked:
             return found[: max(limit, 0)]
         asked *= 2
+
+
+class SessionPeople(NamedTuple):
+    """Whose session it is: the tenant of its first prompt, and the callers of all of them."""
+
+    tenant: str
+    callers: tuple[str, ...]
+
+    def is_of(self, tenant: str | None, caller: str | None) -> bool:
+        """True if the tenant owns the session, if one is given, and the caller prompted in it, if one is given."""
+        return tenant in (None, self.tenant) and (caller is None or caller in self.callers)
+
+
+def find_people(records: Sequence[Record]) -> SessionPeople:
+    prompts = [record.event for record in records if isinstance(record.event, Prompted)]
+    owner = prompts[0].tenant if prompts else ""
+    return SessionPeople(owner, tuple(dict.fromkeys(each.caller for each in prompts)))
+
+
+async def list_sessions_of(
+    store: Store, limit: int, *, tenant: str | None = None, caller: str | None = None
+) -> list[SessionInfo]:
+    """The most recently updated sessions of a tenant, and of those the ones in which a caller prompted.
+
+    `caller=""` are sessions with a prompt without a caller. The logs are read, because stores know neither. A session
+    whose log cannot be read is nobody's.
+    """
+    if tenant is None and caller is None:
+        return await list_sessions(store, limit)
+    found: list[SessionInfo] = []
+    for info in await list_sessions(store, SESSIONS_MAX):
+        if len(found) >= limit:
+            break
+        try:
+            records = await store.read(info.id)
+        except Corrupt:
+            continue
+        if find_people(records).is_of(tenant, caller):
+            found.append(info)
+    return found
 
 
 def find_parent_session(records: Sequence[Record]) -> str:

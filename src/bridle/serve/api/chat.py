@@ -331,10 +331,11 @@ async def _answer_all(call: ApiCall, session: str, answers: Sequence[tuple[str, 
         check_names(await call.request.body())
     except MisuseError as error:
         raise ServeError(400, UNCLEAR, str(error)) from None
+    await call.access.check_session(host.store, check_session(session))
+    answers = [(approval, call.access.narrow(given)) for approval, given in answers]
     ids = [approval for approval, _ in answers]
     if len({*ids}) < len(ids):
         raise ServeError(400, UNCLEAR, "a question is answered twice in one request; nothing is recorded")
-    await call.access.check_session(host.store, check_session(session))
     async with hold_answers(call, session) as outer:
         _, state = await read_session(host, session)
         pending = {each.id: each for each in list_pending_approvals(session, state)}
@@ -346,7 +347,7 @@ async def _answer_all(call: ApiCall, session: str, answers: Sequence[tuple[str, 
                 raise ServeError(400, UNCLEAR, WHOLE_ID)
         # One that is not asked is refused, before the others are recorded.
         for approval, given in sorted(answers, key=lambda each: each[0] in pending):
-            await answer(host, session, approval, call.access.narrow(given))
+            await answer(host, session, approval, given)
         run = await resume_answered(call, session, outer)
     if run is None:
         raise ServeError(

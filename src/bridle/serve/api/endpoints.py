@@ -135,7 +135,7 @@ def _make_endpoint(
         access = read_access(request.scope)
         if row.query is not None:
             query = msgspec.convert(dict(request.query_params), row.query, strict=False)
-            given["query"] = access.narrow(query)
+            given["query"] = access.narrow_query(query)
         if row.body is not None:
             given["body"] = access.narrow(_decode_body(await request.body() or b"{}", row.body))
         path = {name: unquote(value) for name, value in request.path_params.items()}

@@ -85,6 +85,8 @@ class SessionSummary(Value, kw_only=True):
     """First prompt."""
     tenant: str = ""
     caller: str = ""
+    callers: tuple[str, ...] = ()
+    """Callers of all its prompts; `caller` is that of the last one."""
     parent: str = ""
     """Session that it was forked from."""
     parent_session: str = ""
@@ -103,6 +105,8 @@ class SessionQuery(Value, kw_only=True, forbid_unknown_fields=True):
     status: str = ""
     model: str = ""
     tenant: str = ""
+    caller: str = ""
+    """Only sessions in which this caller prompted."""
     since: float = 0.0
     """Only sessions with a record at or after this time, in seconds since 1970."""
     usd_min: Decimal = Decimal(0)

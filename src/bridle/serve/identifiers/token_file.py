@@ -55,7 +55,7 @@ class TokenEntry(Value, kw_only=True, forbid_unknown_fields=True, gc=True):
     expires: datetime | None = None
 
 
-class TokenSettings(Value, kw_only=True, forbid_unknown_fields=True):
+class TokenSettings(Value, kw_only=True, forbid_unknown_fields=True, gc=True):
     """The keys of a file of tokens."""
 
     tokens: dict[str, TokenEntry] = {}  # noqa: RUF012 - a frozen value

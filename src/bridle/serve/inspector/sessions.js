@@ -40,13 +40,13 @@ export class SessionsView {
   constructor(app, params) {
     this.app = app;
     /** @type {Record<string, string>} */
-    this.filter = Object.fromEntries(["text", "status", "agent", "model", "within", "usd_min"].map((name) => [name, params.get(name) ?? ""]));
+    this.filter = Object.fromEntries(["text", "status", "agent", "model", "tenant", "caller", "within", "usd_min"].map((name) => [name, params.get(name) ?? ""]));
     /** @type {SessionSummary[]} */
     this.rows = [];
     /** @type {number | null} */
     this.next = null;
     this.turn = 0;
-    this.seen = { agent: new Set(), model: new Set() };
+    this.seen = { agent: new Set(), model: new Set(), tenant: new Set(), caller: new Set() };
     this.ending = new AbortController();
   }
 
@@ -63,6 +63,8 @@ export class SessionsView {
       status: this.select("status", STATES.map((state) => /** @type {[string, string]} */ ([state, state.replace("_", " ")])), "any state"),
       agent: this.select("agent", [], "any agent"),
       model: this.select("model", [], "any model"),
+      tenant: this.select("tenant", [], "any tenant"),
+      caller: this.select("caller", [], "any caller"),
       usd_min: this.select("usd_min", COSTS.slice(1), COSTS[0][1]),
       within: this.select("within", TIMES.slice(1), TIMES[0][1]),
     };
@@ -130,20 +132,26 @@ export class SessionsView {
   }
 
   /**
-   * Offer the agent and the model of a row as filters.
+   * Offer the agent, the model, the tenant and the callers of a row as filters.
    * @param {SessionSummary} row
    */
   offer(row) {
-    for (const name of /** @type {const} */ (["agent", "model"])) {
-      if (!row[name] || this.seen[name].has(row[name])) continue;
-      this.seen[name].add(row[name]);
-      const select = this.selects[name];
-      if (![...select.options].some((option) => option.value === row[name])) {
-        const option = h("option", {}, row[name]);
-        option.value = row[name];
-        select.append(option);
-      }
-    }
+    for (const name of /** @type {const} */ (["agent", "model", "tenant"])) this.offerValue(name, row[name]);
+    for (const caller of row.callers ?? []) this.offerValue("caller", caller);
+  }
+
+  /**
+   * @param {"agent" | "model" | "tenant" | "caller"} name
+   * @param {string | undefined} value
+   */
+  offerValue(name, value) {
+    if (!value || this.seen[name].has(value)) return;
+    this.seen[name].add(value);
+    const select = this.selects[name];
+    if ([...select.options].some((option) => option.value === value)) return;
+    const option = h("option", {}, value);
+    option.value = value;
+    select.append(option);
   }
 
   /** @param {SessionSummary} row */
