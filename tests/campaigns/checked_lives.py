@@ -7,8 +7,8 @@ from collections import Counter
 
 from bridle.core.loop import apply_event
 from bridle.core.state import Phase, State
+from bridle.run.memory.notes import notes_log_name
 from bridle.values import events as e
-from bridle.values.memory import notes_log_name
 from tests.campaigns.lives import COMMON_MODELS, MODELS, Life
 
 TOO_LONG = (

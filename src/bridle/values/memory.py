@@ -1,8 +1,9 @@
 """Memory notes, context retrieved for a turn, and instructions that functions of the agent write.
 
-The notes of a tenant, and those of each of its callers, are logs of their own in the store (`notes_log_name`), so
-that many sessions can write them concurrently; the notes of a session are in its own log. All use the same two
-events. The notes *shown* to the model are a third event: notes may change at any time, the prompt must not.
+The notes of a tenant, and those of each of its callers, are logs of their own in the store (`notes_log_name` in
+`run/memory/notes.py`), so that many sessions can write them concurrently; the notes of a session are in its own log.
+All use the same two events. The notes *shown* to the model are a third event: notes may change at any time, the
+prompt must not.
 
 Retrieved chunks and facts are requested once per turn, outside the core, and recorded. From then on they are
 part of the turn's message and never change; they stand after everything that sessions share, so that the
@@ -11,10 +12,7 @@ shared prefix stays cached.
 Instructions that a function writes are recorded in the same way, once per session or once per turn.
 """
 
-from hashlib import sha256
 from typing import Literal, Self
-
-import msgspec
 
 from .base import EventBase, Value
 
@@ -95,16 +93,6 @@ class MemoryLoaded(EventBase, kw_only=True, tag="memory_loaded"):
     """Number of notes left out for lack of space, the oldest first."""
     load_error: str = ""
     """Reason why some notes could not be read."""
-
-
-def notes_log_name(tenant: str, caller: str = "") -> str:
-    """Name of the log of a tenant's notes, or of those of one of its callers.
-
-    The latter is a hash: it has any length, and a removed log leaves no name of a person in the store.
-    """
-    if not caller:
-        return f"{NOTES_PREFIX}{tenant}"
-    return f"{CALLER_NOTES_PREFIX}{sha256(msgspec.json.encode((tenant, caller))).hexdigest()}"
 
 
 RETRIEVE_SECONDS_DEFAULT = 10.0

@@ -24,6 +24,7 @@ from bridle.cli.main import main
 from bridle.core.redaction import ERASED_CALLER
 from bridle.run.archive.erase import BY_DEFAULT, REASON_DEFAULT, Erasure
 from bridle.run.archive.sessions import list_sessions
+from bridle.run.memory.notes import notes_log_name
 from bridle.run.recovery.verification import verify_store
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
@@ -31,7 +32,6 @@ from bridle.stores.sqlite.store import SqliteStore
 from bridle.values.errors import MisuseError
 from bridle.values.evals import TrialScored, eval_log_name
 from bridle.values.events import MemoryLoaded, Prompted
-from bridle.values.memory import notes_log_name
 from bridle.values.record import GENESIS, seal_record
 from tests.suite.campaign import list_seeds, new_random
 from tests.suite.leases import hold

@@ -9,13 +9,12 @@ from bridle import Agent, Handover, Memory, MisuseError, Note, PermissionRule, P
 from bridle.cli.main import main
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
-from bridle.run.memory.notes import Notes
+from bridle.run.memory.notes import Notes, notes_log_name
 from bridle.run.model_connection import ModelConnection
 from bridle.sim.simulator import Simulator
 from bridle.stores.memory import MemoryStore
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values import events as e
-from bridle.values.memory import notes_log_name
 from tests.suite.campaign import list_seeds, new_random
 from tests.suite.wire_models import MODELS
 

@@ -19,7 +19,7 @@ from bridle.core.memory import NOTES_LEAD, format_notes, make_memory_loaded, req
 from bridle.core.state import State
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
-from bridle.run.memory.notes import Notes
+from bridle.run.memory.notes import Notes, notes_log_name
 from bridle.run.model_connection import ModelConnection
 from bridle.sim.simulator import Simulator
 from bridle.stores import open_store
@@ -29,7 +29,6 @@ from bridle.testing.scripted_model import call_reply
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values import events as e
 from bridle.values.errors import BadTool, Conflict, Failure, MisuseError, SessionNotFound, Unusable
-from bridle.values.memory import notes_log_name
 from bridle.values.message import Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
 from bridle.values.settings import Settings

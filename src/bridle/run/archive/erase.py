@@ -17,7 +17,7 @@ from bridle.core.redaction import NoContent, redact_data
 from bridle.ports.clock import Clock
 from bridle.ports.store import ErasingStore, PrunableStore, SessionInfo, Store, supports
 from bridle.run.clock import SystemClock
-from bridle.run.memory.notes import Notes
+from bridle.run.memory.notes import Notes, notes_log_name
 from bridle.run.recovery.retention import find_open_work, remove_session
 from bridle.run.recovery.verification import list_all_sessions
 from bridle.run.validate_input import check_text
@@ -27,7 +27,7 @@ from bridle.values.calls import ContentRedacted
 from bridle.values.errors import BridleError, Conflict, Corrupt, MisuseError, Unusable
 from bridle.values.evals import EVAL_LOG_PREFIX, TrialScored
 from bridle.values.events import Compacted, Configured, Prompted, UnknownEvent
-from bridle.values.memory import CALLER_NOTES_PREFIX, NOTES_PREFIX, MemoryLoaded, NoteWritten, notes_log_name
+from bridle.values.memory import CALLER_NOTES_PREFIX, NOTES_PREFIX, MemoryLoaded, NoteWritten
 from bridle.values.record import Record
 
 from .redact import check_redactable, redact_log_record, redact_one

@@ -14,9 +14,11 @@ log, and in the prompts of running sessions, until they are redacted (run/archiv
 import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
+from hashlib import sha256
 from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import msgspec
 from msgspec.structs import replace
 
 from bridle.core.note_tools import explain_no_room, explain_unknown_note
@@ -38,13 +40,22 @@ from bridle.values.memory import (
     NoteRemoved,
     NoteWritten,
     Writer,
-    notes_log_name,
 )
 from bridle.values.record import seal_record
 
 NOTES_PREFIXES = (NOTES_PREFIX, CALLER_NOTES_PREFIX)
 WRITE_ATTEMPTS_MAX = 100
 """Conflicting writes after which `Conflict` is raised."""
+
+
+def notes_log_name(tenant: str, caller: str = "") -> str:
+    """Name of the log of a tenant's notes, or of those of one of its callers.
+
+    The latter is a hash: it has any length, and a removed log leaves no name of a person in the store.
+    """
+    if not caller:
+        return f"{NOTES_PREFIX}{tenant}"
+    return f"{CALLER_NOTES_PREFIX}{sha256(msgspec.json.encode((tenant, caller))).hexdigest()}"
 
 
 class LoadedNotes(NamedTuple):
