@@ -42,6 +42,8 @@ from bridle.values.events import ModelAsked, ModelFailed
 
 HERE = Path(__file__).parent
 MODES = ("whole", "stream")
+ADDRESS = r"(http://[\w.-]+:\d+)"
+"""What a server prints; its log may go on in the same line."""
 LLAMACPP = {"name": "llama.cpp", "packages": ["xllamacpp", "gguf"]}
 LITELLM = {"name": "LiteLLM proxy", "packages": ["litellm[proxy]"]}
 LLAMACPP_ROUTES = {
@@ -168,7 +170,7 @@ async def ask(
 
 def is_closed(event: object) -> bool:
     """Whether a kept connection was closed before anything was answered: llama.cpp does so after streams."""
-    return isinstance(event, ModelFailed) and event.failure.kind == "cut" and not event.partial
+    return isinstance(event, ModelFailed) and event.failure.kind == "cut" and not event.partial_text
 
 
 def is_repaired(event: object) -> bool:
@@ -194,7 +196,7 @@ def running_llamacpp(place: Path, scratch: Path):
     model = scratch / "tiny.gguf"
     subprocess.run([python, str(HERE / "tiny_model.py"), str(model)], check=True)
     with started(
-        [python, str(HERE / "serve_llamacpp.py"), str(model)], r"listening (http\S+)", scratch
+        [python, str(HERE / "serve_llamacpp.py"), str(model)], rf"listening {ADDRESS}", scratch
     ) as url:
         yield url
 
@@ -218,7 +220,7 @@ def running_litellm(place: Path, scratch: Path):
             "--port",
             "8411",
         ]
-        with started(command, r"running on (http\S+)", scratch) as url:
+        with started(command, rf"running on {ADDRESS}", scratch) as url:
             yield url
 
 

@@ -320,3 +320,23 @@ async def test_the_command_opens_the_log_of_another_process(tmp_path):
         process.send_signal(signal.SIGTERM)
         await process.communicate()
     assert process.returncode == 0
+
+
+@in_loop
+async def test_sessions_are_filtered_by_tenant_and_caller():
+    desk = Agent("sim:", name="desk", store=(store := MemoryStore()))
+    for session, tenant, caller in (("a", "acme", "ada"), ("b", "acme", "bob"), ("c", "globex", "ada")):
+        await desk.run("!say hello", session, tenant=tenant, caller=caller)
+    await desk.run("!say hello", "b", tenant="acme", caller="ada")
+    async with serve_agents({"desk": desk}, store) as serving, open_browser() as browser:
+        page = await browser.new_page()
+        await page.visit(f"{serving.url}/")
+        await page.wait_for(".row[data-session=a]")
+        await page.choose("select[aria-label=caller]", "bob")
+        await page.wait("document.querySelectorAll('.row[data-session]').length === 1")
+        await page.wait_for(".row[data-session=b]")
+        await page.choose("select[aria-label=caller]", "ada")
+        await page.wait("document.querySelectorAll('.row[data-session]').length === 3")
+        await page.choose("select[aria-label=tenant]", "globex")
+        await page.wait("document.querySelectorAll('.row[data-session]').length === 1")
+        await page.wait_for(".row[data-session=c]")

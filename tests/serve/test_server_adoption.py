@@ -7,6 +7,7 @@ import time
 import pytest
 
 from bridle import Agent, Prompted, Resumed, RunEnded, ToolFinished
+from bridle.ports.store import ServerListStore, supports
 from bridle.serve import adoption
 from bridle.stores import open_store
 from bridle.values.errors import Unusable
@@ -159,6 +160,7 @@ async def test_a_run_that_may_end_its_servers_is_not_adopted_again_and_again(tmp
     store = open_store(tmp_path / "log.db")
     shop = Agent("sim:", name="shop", store=store)
     await shop.run("!say fine", "whole")
+    assert supports(store, ServerListStore)
     await store.announce_server("0000000a")
     async with serve_agents({"shop": shop}, tmp_path / "log.db") as serving:
         assert serving.host.adoption.servers == {"0000000a", serving.host.adoption.server}

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,12 @@ def test_two_places_are_refused():
 async def test_the_line_of_a_run_names_its_owner_its_cost_and_its_trace(tmp_path, caplog):
     caplog.set_level(logging.INFO, "bridle.runs")
     place = str(tmp_path / "log.db")
-    shared = {"name": "shop", "tools": [pay], "store": place, "telemetry": Telemetry(exporter=Kept())}
+    shared: dict[str, Any] = {
+        "name": "shop",
+        "tools": [pay],
+        "store": place,
+        "telemetry": Telemetry(exporter=Kept()),
+    }
     await Agent("sim:", **shared).run('!call pay {"amount": 3}\n!then\n!say done', "s", tenant="acme")
     (question,) = await Agent("sim:", store=place).approvals("s")
     await Agent("sim:", store=place).approve("s", question.id)

@@ -1,10 +1,13 @@
 """`make foreign` fails when a cell of an installed client or server fails, and only then."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from bridle.values.errors import Failure
+from bridle.values.events import ModelFailed
 from tests.suite.paths import load_program
 
 ROOT = Path(__file__).parents[2]
@@ -65,3 +68,27 @@ def test_a_cell_of_a_client_is_good_or_not(cell, good):
 )
 def test_a_fault_of_a_server_is_known_or_fails_and_so_is_one_that_is_gone(name, found, good):
     assert servers.is_good(servers.settle(name, found)) is good
+
+
+@pytest.mark.parametrize(
+    ("failure", "partial_text", "closed", "repaired"),
+    [
+        (Failure(kind="cut", message="the server closed the connection"), "", True, False),
+        (Failure(kind="cut", message="the server closed the connection"), "It is", False, False),
+        (Failure(kind="overloaded", message="busy"), "", False, False),
+        (Failure(kind="invalid", message="no", refused_parameter="cache"), "", False, True),
+    ],
+)
+def test_a_failure_is_trouble_unless_a_kept_connection_was_closed_or_a_parameter_refused(
+    failure, partial_text, closed, repaired
+):
+    failed = ModelFailed(failure=failure, partial_text=partial_text)
+    assert (servers.is_closed(failed), servers.is_repaired(failed)) == (closed, repaired)
+    assert servers.describe(failed) == f"ModelFailed: {failure.message}"
+
+
+@pytest.mark.parametrize("after", ["", " (Press CTRL+C to quit)", "init: model loaded"])
+def test_an_address_ends_where_the_log_goes_on(after):
+    assert (
+        re.search(servers.ADDRESS, f"listening http://127.0.0.1:40415{after}")[1] == "http://127.0.0.1:40415"
+    )

@@ -8,8 +8,11 @@ import pytest
 
 from bridle import (
     Agent,
+    KeepRaw,
     Memory,
+    Note,
     Notes,
+    NoteWritten,
     PermissionRule,
     Policy,
     erase_caller,
@@ -28,6 +31,7 @@ from bridle.stores.sqlite.store import SqliteStore
 from bridle.values.errors import MisuseError
 from bridle.values.evals import TrialScored, eval_log_name
 from bridle.values.events import MemoryLoaded, Prompted
+from bridle.values.memory import notes_log_name
 from bridle.values.record import GENESIS, seal_record
 from tests.suite.campaign import list_seeds, new_random
 from tests.suite.leases import hold
@@ -160,6 +164,26 @@ def test_notes_for_the_tenant_that_a_run_for_the_caller_wrote_are_erased_where_t
     assert [HEALTH in note.text for note in loaded.notes] == [False, False]
     assert loaded.notes[0].text == "Invoices go out on Fridays, number 815."
     assert done.is_complete and find_problems(store) == []
+
+
+def test_older_notes_kept_requests_and_the_name_go_and_a_dry_run_says_the_same(tmp_path):
+    """A note from before there were notes of callers names its session only."""
+    agent = Agent("sim:", store=tmp_path / "log.db", memory=Memory(scope="tenant"), keep_raw=KeepRaw())
+    store = agent.store
+    agent.run_sync(f"!say {HEALTH}", "shared", tenant="acme", caller="ada")
+    agent.run_sync("!say Bob's part 1234567", "shared", tenant="acme", caller="bob")
+    agent.run_sync("!say hello", "own", tenant="acme", caller="ada")
+    note = Note(id="t1", text=HEALTH, written_by="model")
+    older = seal_record(1, 1.0, NoteWritten(note=note, key="k", session="own"), GENESIS)
+    asyncio.run(store.append(notes_log_name("acme"), 0, [older]))
+    agent.run_sync("!say hello", "other", tenant="acme", caller="bob")
+    planned, done = erase(store, "ada", dry_run=True), erase(store, "ada")
+    assert planned.redacted == done.redacted
+    assert [each.session for each in done.redacted] == [notes_log_name("acme"), "other", "shared"]
+    raw = read_raw(store, tmp_path)
+    assert HEALTH.encode() not in raw and b'"ada"' not in raw
+    assert find_problems(store) == []
+    assert agent.run_sync("!say on", "shared", tenant="acme", caller="bob").text == "on"
 
 
 def test_a_scored_trial_of_an_erased_session_is_redacted(store, tmp_path):

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from bridle import RunEnded
+from bridle.ports.store import WatchableStore, supports
 from bridle.stores import open_store
 from tests.suite.command import bridle, start_bridle
 from tests.suite.in_loop import in_loop
@@ -81,6 +82,7 @@ async def test_a_server_makes_contexts_with_the_same_function(home):
     store = open_store(os.environ["BRIDLE_STORE"])
     with start_bridle("serve", "clinic.py", *options, cwd=home, environment={**os.environ}) as server:
         assert json.loads(server.stdout.readline())["url"]
+        assert supports(store, WatchableStore)
         after = 0
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not (records := await store.read("a", after)) or not isinstance(

@@ -144,6 +144,14 @@ class _Plan:
     trials: list[_NoteRecord]
     kept: list[KeptData]
 
+    def list_redacted(self) -> dict[str, list[int]]:
+        """Records to redact, by log; notes of the caller are removed with their log."""
+        found = {name: [*records] for name, records in (*self.shown.items(), *self.shared.items())}
+        for each in (*self.trials, *self.notes):
+            if not each.log.startswith(CALLER_NOTES_PREFIX):
+                found.setdefault(each.log, []).append(each.record.seq)
+        return found
+
 
 @dataclass
 class _Findings:
@@ -309,6 +317,7 @@ async def _list_erased_records(
             any(run.first <= record.seq <= run.last for run in runs)
             or (isinstance(record.event, Compacted) and record.seq > runs[0].first)
         )
+        and _list_removed_texts(record, caller) is not None
     )
 
 
@@ -340,7 +349,7 @@ class _Eraser:
 
     def report(self, *, dry_run: bool) -> Erasure:
         plan = self._plan
-        records = {**plan.shown, **plan.shared} if dry_run else self._redacted
+        records = plan.list_redacted() if dry_run else self._redacted
         return Erasure(
             caller=self._caller,
             tenant=plan.tenant,
