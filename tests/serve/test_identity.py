@@ -209,7 +209,8 @@ def test_every_body_that_claims_an_identity_is_covered():
 
 @pytest.mark.parametrize("path", CLAIMS)
 def test_a_body_cannot_claim_another_identity(path):
-    row = next(each for each in ROUTES if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", f"/api{each.path}"), path))
+    posts = [each for each in ROUTES if each.method == "POST"]
+    row = next(each for each in posts if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", f"/api{each.path}"), path))
     with open_door() as door:
         before = asyncio.run(door.store.sessions())
         for name, value in (("tenant", "other"), ("caller", "bob"), ("by", "the boss")):

@@ -2,7 +2,8 @@
 
 The notes of a tenant, and those of each of its callers, are logs of their own in the store (`notes_log_name` in
 `run/memory/notes.py`), so that many sessions can write them concurrently; the notes of a session are in its own log.
-All use the same two events. The notes *shown* to the model are a third event: notes may change at any time, the prompt must not.
+All use the same two events. The notes *shown* to the model are a third event: notes may change at any time, the
+prompt must not.
 
 Retrieved chunks and facts are requested once per turn, outside the core, and recorded. From then on they are
 part of the turn's message and never change; they stand after everything that sessions share, so that the
