@@ -8,6 +8,7 @@ In every test, each request to a model is checked as a provider would check it (
 """
 
 import os
+import signal
 import sys
 from collections import defaultdict
 
@@ -28,6 +29,10 @@ from tests.suite.postgres_server import find_binaries, remove_shared_server, sha
 from tests.wire.wire import FALLBACK, UNRECORDED
 
 add_project_root()  # for processes that tests start
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as in a job in the background; programs of tests inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 pytest_plugins = [
     "bridle.testing.pytest_plugin",
     "tests.suite.guard",
