@@ -45,6 +45,7 @@ PYTEST = -m pytest -n $(JOBS) --dist worksteal
 # Runs the tests, with the types checked beside them. The first run compiles the tests once, and not once per worker.
 define check_types_and_run
 @mkdir -p build
+@$(BIN)/python -m compileall -q src
 @$(BIN)/mypy >build/types.txt 2>&1 & types=$$!; \
 ls tests/__pycache__/*pytest*.pyc >/dev/null 2>&1 || $(BIN)/python -m pytest --collect-only >/dev/null; \
 $(1) $(BIN)/python $(PYTEST); tests=$$?; \
@@ -87,6 +88,7 @@ test-newer:
 	if [ -z "$$newer" ]; then echo "no Python newer than 3.$$default was found: no second run of the tests"; exit 0; fi; \
 	echo "the tests once more, with $$("$$newer" --version)"; \
 	$(MAKE) --no-print-directory PYTHON="$$newer" VENV=$(NEWER) $(NEWER)/.ready && \
+	$(NEWER)/bin/python -m compileall -q src && \
 	$(NEWER)/bin/python $(PYTEST)
 
 lint: $(READY)

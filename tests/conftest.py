@@ -105,6 +105,12 @@ def shared_log(request, tmp_path):
     return request.getfixturevalue("postgres").new_url()
 
 
+def pytest_collection_finish():
+    """Write no compiled files from here on: a test may write a file twice in a second, with as many bytes."""
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+
 def pytest_collection_modifyitems(config, items):
     """Mark campaigns, and leave out what only a whole campaign runs."""
     for item in items:

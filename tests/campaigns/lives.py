@@ -673,6 +673,8 @@ SAMPLINGS = {
     "many stops": Sampling(stop_sequences=tuple(f"s{number}" for number in range(30))),
 }
 NOT_DRAWN = {
+    "version": "a life has one version of its code (test_rolling_upgrades)",
+    "continues": "a life has one version of its code (test_rolling_upgrades)",
     "reprompts_max": "a gateway has none; tried in test_gateway",
     "model": "every turn has one",
     "tools": "every life has the same, with random results",

@@ -12,7 +12,7 @@ from bridle.cli.show.transcript import SessionPrinter
 from bridle.values.events import Event
 from bridle.values.record import GENESIS, seal_record
 from bridle.values.result import AttemptRestarted, Progress
-from bridle.values.usage import RateLimit
+from bridle.values.usage import Budget, Limits, RateLimit
 from bridle.watchers.console import Console
 from tests.cli.injections import got_through
 
@@ -38,6 +38,10 @@ def make_value(info, choice=0):
             return "0.25"
         case msgspec.inspect.StructType(cls=kind) if kind is RateLimit:
             return {"per": "tool", "tool": EVIL, "requests": 1}
+        case msgspec.inspect.StructType(cls=kind) if kind is Budget:
+            return {"usd": "1", "tenant": {"usd": "1", "period": "day", "zone": "UTC"}}
+        case msgspec.inspect.StructType(cls=kind) if kind is Limits:
+            return {"usd": "1", "period": "day", "zone": "UTC"}
         case msgspec.inspect.StructType(fields=fields, tag=tag):
             found = {field.encode_name: make_value(field.type, choice) for field in fields}
             return {**found, "type": tag} if tag is not None else found

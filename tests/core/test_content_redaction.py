@@ -10,7 +10,7 @@ from bridle.core.redaction import REMOVED, redact_data
 from bridle.values.errors import MisuseError
 from bridle.values.events import ContentRedacted, Event, UnknownEvent
 from bridle.values.record import decode_event
-from bridle.values.usage import RateLimit
+from bridle.values.usage import Budget, Limits, RateLimit
 
 KEPT = {
     "an id or a hash that another record or a provider refers to": """
@@ -20,9 +20,9 @@ KEPT = {
         ViewChange.message ApprovalAnswered.request Steered.request PauseRequested.request RunEnded.request
         ControlRefused.request RunEnded.in_doubt HookDecided.withheld""",
     "the identity of a person, a tenant or an agent": """
-        across by caller callers cross_tenant handed_over_to owner owners proof tenant tenants""",
+        across by caller callers cross_tenant handed_over_to owner owners proof settled_by tenant tenants""",
     "the name of a tool, a model, a rule, a server or an option": """
-        alternative code compensation concept discarded_tools display effort family functions handover hook
+        aliases alternative code compensation continues concept discarded_tools display effort family functions handover hook
         missing mode model model_key name names option omitted_extras omitted_tools reveals_tools rule
         server step_functions strategies term terms tool tools validator validators wire ToolsChanged.changed
         TrialScored.task TrialScored.cell TrialScored.tags TrialScored.suite TrialScored.stop TrialScored.plan TrialScored.planned TrialScored.source TrialScored.python""",
@@ -49,6 +49,10 @@ def fill(kind, owner):
             return f"<{owner}>"
         case types.StructType() if kind.cls is RateLimit:
             return {"per": "tool", "tool": "<RateLimit.tool>", "requests": 1}
+        case types.StructType() if kind.cls is Budget:
+            return {"usd": "1", "tenant": {"usd": "1", "period": "day", "zone": "UTC"}}
+        case types.StructType() if kind.cls is Limits:
+            return {"usd": "1", "period": "day", "zone": "UTC"}
         case types.StructType():
             tag = {kind.tag_field: kind.tag} if kind.tag_field else {}
             return {

@@ -20,7 +20,7 @@ REMOVED = "[This content was removed from the record.]"
 REMOVED_ARGUMENTS = msgspec.json.encode({"removed": REMOVED}).decode()
 ERASED_CALLER = "[erased]"
 """Name of a caller whose data was erased from a log that stays."""
-JSON_FIELDS = ("arguments", "asked_arguments", "content")
+JSON_FIELDS = ("arguments", "asked_arguments", "content", "edited")
 """Fields with a JSON object as text."""
 TEXT_FIELDS = (
     "text", "message", "partial_text", "summary", "instructions", "summary_words", "replacement", "preview", "output",
@@ -28,7 +28,7 @@ TEXT_FIELDS = (
 )  # fmt: skip
 """Fields that hold content of users, models and tools in the events of a log."""
 EXPLANATION_FIELDS = (
-    "why", "error", "output_error", "write_error", "load_error", "stop_detail", "cache_miss_reason",
+    "why", "error", "output_error", "write_error", "load_error", "stop_detail", "cache_miss_reason", "voids",
 )  # fmt: skip
 """Explanations, which may quote content. They are removed, but not searched for in other records."""
 LIST_FIELDS = ("facts", "repairs", "dropped_parts", "input_changes")

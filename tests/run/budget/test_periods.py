@@ -343,6 +343,7 @@ def test_limits_without_a_period_are_recorded_as_before():
 
 def test_the_command_shows_a_budget_with_its_periods_and_agrees_with_the_costs(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))
+    monkeypatch.setenv("COLUMNS", "120")
     agent = Agent(
         "sim:",
         store=str(tmp_path / "log.db"),

@@ -15,7 +15,7 @@ from bridle.values import events as e
 from bridle.values.errors import Failure
 from bridle.values.message import Text, ToolCall, ToolResult
 from bridle.values.result import AttemptRestarted, CallReady, DeltasSkipped, FinalAnswer, ReasoningDelta
-from bridle.values.usage import RateLimit
+from bridle.values.usage import Budget, Limits, RateLimit
 from tests.suite.wire_models import MODELS
 
 DECODER = msgspec.json.Decoder(StreamItem)
@@ -190,6 +190,10 @@ def fill(kind, owner, depth=0):
             return f"<{owner}>"
         case types.StructType() if kind.cls is RateLimit:
             return {"per": "tool", "tool": "<RateLimit.tool>", "requests": 1}
+        case types.StructType() if kind.cls is Budget:
+            return {"usd": "1", "tenant": {"usd": "1", "period": "day", "zone": "UTC"}}
+        case types.StructType() if kind.cls is Limits:
+            return {"usd": "1", "period": "day", "zone": "UTC"}
         case types.StructType():
             tag = {kind.tag_field: kind.tag} if kind.tag_field else {}
             fields = {

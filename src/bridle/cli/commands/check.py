@@ -7,11 +7,10 @@ because no server is started.
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-from bridle.cli.format.printing import print_json, print_line
+from bridle.cli.format.printing import print_error, print_json, print_line
 from bridle.cli.log_access import add_store_option, add_tenant_option, belongs_to_tenant, fold_state, use_log
 from bridle.config.agent_loader import find_first_agent, load_agents
 from bridle.core.state import Phase, State
@@ -87,7 +86,7 @@ def _print_report(report: CheckReport) -> None:
     for session in report.unreadable:
         print_line(f"{session}: its log is damaged; see: bridle verify {session}")
     if not report.is_complete:
-        print(f"only the newest {SESSIONS_SEARCHED_MAX:,} sessions were looked at", file=sys.stderr)
+        print_error(f"only the newest {SESSIONS_SEARCHED_MAX:,} sessions were looked at")
     print_line(f"{report.waiting} sessions wait; this code cannot continue {report.refused} of them")
 
 
