@@ -209,7 +209,7 @@ def only_keyword(*, a):
         (["x", 3], "not `int`"),
         (str, "not `type`"),
         (per_turn(3), "not `int`"),  # type: ignore[arg-type]
-        (take_two, "instruction `two` must take a RunContext or nothing"),
+        (take_two, "instruction `take_two` must take a RunContext or nothing"),
         (only_keyword, "instruction `only_keyword` must take a RunContext or nothing"),
         ([lambda: "a", lambda: "b"], "two instruction functions are named 'lambda'"),
     ],
