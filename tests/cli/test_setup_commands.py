@@ -80,6 +80,7 @@ def test_every_extra_of_the_package_is_listed_with_what_to_type(tmp_path):
     assert [part.split(" (")[0] for part in installed["detail"].split("; ")] == [
         "cli",
         "http2",
+        "jwt",
         "mcp",
         "otel",
         "postgres",

@@ -119,8 +119,8 @@ def compare_answer(
         return ()
     upgraded = upgrade_calls(answered, upgrades)
     reasons = reasons or [_find_rule_change(upgraded, upgraded.calls.batch.pending[place], offer)]
-    call = state.calls.batch.pending[place].call
-    return tuple(_describe_stale(call.name, call.id, reason) for reason in reasons if reason)
+    item = state.calls.batch.pending[place]
+    return tuple(_describe_stale(item, reason) for reason in reasons if reason)
 
 
 def void_by_previews(
@@ -411,13 +411,16 @@ def _describe_misfit(item: PendingCall, after: ToolSpec, problem: str) -> Obstac
     )
 
 
-def _describe_stale(name: str, call_id: str, reason: str) -> Obstacle:
+def _describe_stale(item: PendingCall, reason: str) -> Obstacle:
+    is_asked_again = item.question is None or item.question.question == "run"
     return Obstacle(
         kind="approval",
-        name=name,
-        call_id=call_id,
-        reason=f"the question about the call {call_id} is out of date: {reason}",
-        remedy="resume the run to have it asked as it is now: bridle resume SESSION -a FILE",
+        name=item.call.name,
+        call_id=item.call.id,
+        reason=f"the question about the call {item.call.id} is out of date: {reason}",
+        remedy="resume the run to have it asked as it is now: bridle resume SESSION -a FILE"
+        if is_asked_again
+        else "change the rules so that the call may be repeated, or reject it: what it did stays unknown",
     )
 
 
