@@ -36,6 +36,7 @@ UNRUN = {
     "bridle eval evals -m": "the simulator does not know what this suite expects of a real model",
     "bridle eval evals --matrix": "the same task with four models; tests/evals runs a matrix",
     "bridle eval evals --harness": "it needs another version; tests/evals/test_eval_versions.py has one",
+    "bridle resume --all -a clinic.py": "it needs a file of the reader; tests/run/control/test_made_contexts.py has one",
     "python -m venv": "it installs packages",
     "python bench/foreign": "it needs the programs of others: make foreign",
 }
