@@ -224,11 +224,24 @@ def test_a_server_that_cannot_start_says_why_in_one_line(tmp_path, options, prob
     assert done.code == 2 and len(lines) == 1 and problem in lines[0], done.err
 
 
-@pytest.mark.parametrize("line", [line for line, _ in load_help().examples["serve"] if "--mcp" not in line])
+EXAMPLES = [line for line, _ in load_help().examples["serve"] if "--mcp" not in line]
+NEW_TOKEN = [line for line in EXAMPLES if "--new-token" in line]
+
+
+@pytest.mark.parametrize("line", NEW_TOKEN)
+def test_a_new_token_is_printed_with_its_lines_for_the_file(tmp_path, line):
+    done = bridle(*shlex.split(line)[1:], cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert '[tokens."alice"]' in done.out
+
+
+@pytest.mark.parametrize("line", [line for line in EXAMPLES if line not in NEW_TOKEN])
 def test_the_examples_of_the_help_work(tmp_path, line):
     (tmp_path / "app.py").write_text("from bridle import Agent\nhelper = Agent('sim:')\n")
     (tmp_path / "support.toml").write_text('model = "sim:"\n')
     (tmp_path / "token").write_text("x" * 30)
+    printed = bridle("serve", "--new-token", "alice", cwd=tmp_path).out
+    (tmp_path / "tokens.toml").write_text(printed[printed.index("[tokens") :])
     words = [*shlex.split(line)[1:], "--port", "0", "--json"]
     environment = {**os.environ, "BRIDLE_STORE": str(tmp_path / "log.db"), "XDG_CONFIG_HOME": str(tmp_path)}
     with start_bridle(*words, cwd=tmp_path, environment=environment) as process:
