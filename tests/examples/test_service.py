@@ -92,6 +92,7 @@ async def test_in_a_browser_a_person_asks_approves_rejects_and_cancels(tmp_path)
         await page.wait_for(".question", '"usd": 24.0')
         await page.click(".question button", "approve")
         await page.wait_for(".model", "Refunded 24.00 USD for order 4412.")
+        await page.wait_for("#status", "ready")
 
         await page.fill("input", "Refund order 4411.")
         await page.press("Enter")
