@@ -71,7 +71,7 @@ def resume_budget(
 
 
 def client_budget(agent: Budget | None, recorded: Budget, given: Budget) -> Budget:
-    """What a client may give to a run that is resumed: no limit above the agent's, or above that of the run."""
+    """Budget that a client may give to a resumed run: no limit above the agent's, or above that of the run."""
     shared = {name: _merge_scope(getattr(recorded, name), getattr(given, name)) for name in BUDGET_SCOPES}
     return replace(merge_limits(given, _prefer(agent or Budget(), recorded)), **shared)
 

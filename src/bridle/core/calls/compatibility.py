@@ -47,7 +47,7 @@ DECLINED_KINDS = ("agent", "version")
 
 
 class CodeOffer(NamedTuple):
-    """What an agent offers to the runs that it may continue."""
+    """The offer of an agent to the runs that it may continue."""
 
     settings: Settings
     upgrades: Mapping[str, ArgumentUpgrade] = {}
@@ -105,7 +105,7 @@ def compare_run(state: State, offer: CodeOffer, settled: Collection[str] = ()) -
 def compare_answer(
     state: State, offer: CodeOffer, answer: ApprovalAnswered, previews: Mapping[str, str] | None = None
 ) -> tuple[Obstacle, ...]:
-    """What prevents this answer from being honoured; `previews` are those of the present code, by call."""
+    """Obstacles to honouring this answer; `previews` are those of the present code, by call."""
     answered = update_call(state, answer.call_id, answer=answer, upgraded_edit=None)
     upgrades, obstacles = compare_run(answered, offer)
     if answer.answer != "approve":
@@ -341,7 +341,7 @@ def _pin_defaults(before: ToolSpec, after: ToolSpec, arguments: str) -> str:
 
 
 def _list_changes(before: ToolSpec, after: ToolSpec, arguments: str, *, is_mapped: bool) -> list[str]:
-    """What matters to a person about the call and has changed."""
+    """Changes of the call that matter to a person."""
     changes = []
     if after.effect != before.effect:
         changes.append(f"the effect of {after.name} changed from {before.effect} to {after.effect}")

@@ -154,7 +154,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def read_tokens(options: argparse.Namespace) -> Any:
-    """What identifies requests; None without a file of tokens. Raises `MisuseError` for a second kind of secret."""
+    """The `identify` of a file of tokens, or None. Raises `MisuseError` for a second kind of secret."""
     if options.tokens is None:
         return None
     if options.mcp:
