@@ -349,6 +349,22 @@ def test_connections_that_are_cut_are_opened_again(postgres, url):
     run_with(url, main)
 
 
+def test_a_lease_whose_owner_ends_a_moment_later_is_taken(url):
+    """As after kill -9: the server frees the locks of a process some milliseconds after it has ended."""
+
+    async def main(store):
+        owner = open_store(url)
+        held = owner.lease("a")
+        await held.__aenter__()
+        taking = asyncio.create_task(store.lease("a").__aenter__())
+        await asyncio.wait({taking}, timeout=0.05)  # enough for a first attempt, which finds it in use
+        await held.__aexit__(None, None, None)
+        await owner.close()
+        assert (await taking).session == "a"
+
+    run_with(url, main)
+
+
 def test_a_lease_that_was_lost_with_its_connection_is_not_written_under(postgres, url):
     records = line("one", "two")
     key = tables.make_lock_key("lease", parse_address(url).schema, "a", 0)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RETAKE_SECONDS = 0.5
+NOTICE_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.4)
+"""Pauses between attempts to take a lock: the server notices a moment late that the process of its owner was killed."""
 
 LeaseKey = tuple[str, int]
 """Session and epoch."""
@@ -70,12 +72,16 @@ class Leases:
             async with self._turn:  # without a connection for the lock, the session stays with its owner
                 await self._connect()
             await self._connections.use(lambda connection: raise_epoch(connection, *key), retry=False)
-        async with self._turn:
-            # The same connection could lock it twice.
-            if key in self._held or not await self._lock(await self._connect(), key):
-                raise session_in_use(session)
-            self._held.add(key)
-        return key
+        for pause in (*NOTICE_SECONDS, None):
+            async with self._turn:
+                # The same connection could lock it twice.
+                if key not in self._held and await self._lock(await self._connect(), key):
+                    self._held.add(key)
+                    return key
+            if pause is None or key in self._held:
+                break
+            await asyncio.sleep(pause)
+        raise session_in_use(session)
 
     async def release(self, key: LeaseKey) -> None:
         async with self._turn:
