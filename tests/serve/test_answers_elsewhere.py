@@ -280,6 +280,34 @@ async def test_a_run_that_another_process_held_for_a_moment_is_resumed(shop, tmp
 
 
 @in_loop
+async def test_an_answer_whose_run_another_process_takes_first_is_no_error(shop, tmp_path):
+    """Another server noticed the answer, and has the session when this one wants to resume the run."""
+    path = tmp_path / "log.db"
+    async with serve_agents({"shop": shop}, path) as serving:
+        prompt = '!call pay {"usd": 1}\n!then\n!say ok'
+        (question,), after = await prompt_until_waiting(serving.client, prompt, "a")
+        store, host = open_store(path), serving.host
+        is_leased, held = host.store.is_leased, []
+
+        async def take_at_once(session):
+            found = await is_leased(session)
+            answered = [each for each in await store.read("a") if isinstance(each.event, ApprovalAnswered)]
+            if answered and not found and not held:
+                held.append(store.lease(session))
+                await held[0].__aenter__()
+            return found
+
+        async with host.answers.hold("a"):  # the watch does not look for the lease
+            host.store.is_leased = take_at_once
+        reply = await serving.client.answer("a", question.id, "approve")
+        assert held and reply.run is None
+        await held[0].__aexit__(None, None, None)
+        assert await wait_for_end(serving.client, "a", after) == "done"
+        assert paid == [1]
+        await store.close()
+
+
+@in_loop
 async def test_a_refused_answer_leaves_the_session_watched(shop, tmp_path):
     path = tmp_path / "log.db"
     async with serve_agents({"shop": shop}, path) as serving:

@@ -2,7 +2,8 @@
 
     check_codec, check_store, check_tool    check an implementation of a port
     scripted(reply, reply, …)               a model that gives these replies
-    simulated(choose)                       a model whose replies your function chooses
+    simulated(choose)                       a model whose replies your function chooses, from `ConversationFacts`
+    call_reply((name, arguments), …)        a reply of such a model that calls tools
     FakeClock                               a clock that only moves when told to
     simulator(reply, …), ProviderSim        a strict simulated provider, in process or over HTTP
     recording(path), replaying(path, …)     a real run, recorded without secrets and replayed
@@ -15,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bridle.sim.responder.conversation import ConversationFacts as ConversationFacts
     from bridle.testing.conformance.codec import check_codec as check_codec
     from bridle.testing.conformance.store import check_store as check_store
     from bridle.testing.conformance.tool import check_tool as check_tool
@@ -23,15 +25,18 @@ if TYPE_CHECKING:
     from .recordings import recording as recording
     from .recordings import replaying as replaying
     from .replay_tests import assert_replays as assert_replays
+    from .scripted_model import call_reply as call_reply
     from .scripted_model import scripted as scripted
     from .scripted_model import simulated as simulated
     from .simulated_provider import ProviderSim as ProviderSim
     from .simulated_provider import simulator as simulator
 
 _WHERE = {
+    "ConversationFacts": "scripted_model",
     "FakeClock": "fake_clock",
     "ProviderSim": "simulated_provider",
     "assert_replays": "replay_tests",
+    "call_reply": "scripted_model",
     "check_codec": "conformance.codec",
     "check_store": "conformance.store",
     "check_tool": "conformance.tool",

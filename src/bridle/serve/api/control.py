@@ -153,7 +153,8 @@ async def resume_answered(
 ) -> StartedRun | None:
     """Continue a run whose questions are answered; None if one is open, it runs, or its agent is not served.
 
-    A run of an engine is continued by the engine.
+    A run of an engine is continued by the engine. If another process takes the session first, the answer is
+    recorded all the same, and the host watches the run until it goes on.
     """
     host = call.host
     _, state = await read_session(host, session)
@@ -164,6 +165,8 @@ async def resume_answered(
         return None
     try:
         return await host.resume(outer, tenant=tenant, access=call.access)
+    except Conflict:
+        return None
     except ServeError as error:
         if error.detail.code != "agent_not_served":
             raise
