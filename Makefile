@@ -10,7 +10,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: javascript test-javascript demo test test-all campaign quick test-newer check lint format bench footprint structure docs site lock wheel release oracles foreign pyright phoenix temporal mcp-servers front-ends clean help
+.PHONY: javascript test-javascript demo test test-all campaign quick test-newer check lint format bench footprint structure docs site lock wheel release oracles foreign container pyright phoenix temporal mcp-servers front-ends clean help
 
 help:
 	@echo "make demo       watch an agent be killed, resumed, stopped and switched: no key, no network"
@@ -31,6 +31,7 @@ help:
 	@echo "make temporal   a run on Temporal whose worker is killed, with a server and a database of its own"
 	@echo "make mcp-servers  MCP servers of other projects, over standard input, HTTP and SSE (installs them; needs npm)"
 	@echo "make front-ends  clients of the Vercel AI SDK and of AG-UI against bridle serve (installs them; needs npm)"
+	@echo "make container  build the image of the platform and start it beside PostgreSQL (needs a docker daemon)"
 	@echo "make pyright    types as pyright infers them (installs it)"
 	@echo "make foreign    clients and servers of other projects, each in its own environment (installs today's releases)"
 	@echo "make lock       update the lock file"
@@ -211,6 +212,20 @@ foreign: $(READY)
 	$(BIN)/python bench/foreign/run.py --install --gateway --write || failed=1; \
 	$(BIN)/python bench/foreign/servers.py --newest --write || failed=1; \
 	exit $$failed
+
+# Servers of the platform in containers are healthy, and let nobody in without a token.
+COMPOSE := docker compose -f deploy/compose.yml
+container: $(READY)
+	@if ! docker info >/dev/null 2>&1; then echo "no docker daemon: the container is not built"; exit 0; fi; \
+	folder=$$(mktemp -d); trap '$(COMPOSE) down --volumes; rm -rf "$$folder"' EXIT; \
+	export POSTGRES_PASSWORD=$$(openssl rand -hex 16) PLATFORM_TOKENS_FILE=$$folder/tokens.toml; \
+	$(BIN)/bridle serve --new-token ada --tenant acme | sed '1,2d' >"$$PLATFORM_TOKENS_FILE"; \
+	chmod 755 "$$folder"; \
+	$(COMPOSE) up --build --detach --wait && $(COMPOSE) run --rm nightly && \
+	for port in 8421 8422; do \
+		curl -sf "localhost:$$port/health/ready" && \
+		test "$$(curl -s -o /dev/null -w '%{http_code}' "localhost:$$port/api/sessions")" = 401 || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis bench/.work
