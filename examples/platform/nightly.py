@@ -8,9 +8,9 @@ import asyncio
 import datetime
 import sys
 
-from agents import letters, open_desk
 from bridle import SessionNotFound
 from shop import ORDERS, Order
+from support_agents import letters, open_desk
 
 EXIT_UNFINISHED = 3
 

@@ -10,8 +10,8 @@ import os
 
 import uvicorn
 
-from agents import STORE, open_desk, triage
 from bridle.serve import ServeOptions, TokenFile, make_app
+from support_agents import STORE, open_desk, triage
 
 
 def main() -> None:

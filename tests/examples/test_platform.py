@@ -160,7 +160,14 @@ async def test_a_rolling_upgrade_pays_each_waiting_refund_once(shared_platform):
     assert await ask(ada, "Please refund order 4411.", "on-old") == "waiting"
     assert await ask(ada, "Please refund order 4412.", "on-new") == "waiting"
     assert await ask(bob, "Please refund order 4413.", "survivor") == "waiting"
-    check = ["check", "waiting", "-a", FOLDER / "agents.py", "--store", platform.variables["BRIDLE_STORE"]]
+    check = [
+        "check",
+        "waiting",
+        "-a",
+        FOLDER / "support_agents.py",
+        "--store",
+        platform.variables["BRIDLE_STORE"],
+    ]
     checked = bridle(*map(str, check), "--json", cwd=platform.folder, PLATFORM_RELEASE="2")
     assert (checked.code, json.loads(checked.out)["waiting"]) == (0, 3), checked
     new = platform.start(release="2")

@@ -14,19 +14,18 @@ from shop import Desk, change_address, find_order, pay_back, refund_dollars, sen
 
 STORE = os.environ.get("BRIDLE_STORE", "platform.db")  # a file, or postgresql://USER@HOST/DATABASE
 RELEASE = os.environ.get("PLATFORM_RELEASE", "2")
-VERSION: dict[str, Any] = {"1": {"version": "1"}, "2": {"version": "2", "continues": ["1"]}}[RELEASE]
+VERSION: dict[str, Any] = {"version": RELEASE, "continues": ["1"] if RELEASE == "2" else []}
 NAME = os.environ.get("BRIDLE_MODEL", "sim:")
 MODEL = simulated(answer_customer, model=NAME) if NAME.startswith("sim:") else NAME
 DAY = Limits(usd=Decimal(os.environ.get("PLATFORM_DAY_USD", "20")), period="day", zone="Europe/Berlin")
 BUDGET = Budget(usd=Decimal("0.50"), steps=12, tenant=DAY)
 """Limits of each run, and of each tenant for a day, over all agents and servers."""
 OWN_DATA = ("change_address", "send_letter", "remember", "forget", "transfer_to_*")
-CHANGES = ("write", "exclusive", "undeclared")
 POLICY = Policy(
     version="2026-11",
     rules=(
         PermissionRule(decision="allow", name="changes of a customer's own data", tools=OWN_DATA),
-        PermissionRule(decision="ask", name="everything else that changes something", effects=CHANGES),
+        PermissionRule(decision="ask", name="everything else", effects=("write", "exclusive", "undeclared")),
     ),
 )
 
