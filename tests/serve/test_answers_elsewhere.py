@@ -308,6 +308,40 @@ async def test_an_answer_whose_run_another_process_takes_first_is_no_error(shop,
 
 
 @in_loop
+async def test_an_answer_whose_run_this_server_adopts_first_is_no_error(tmp_path):
+    """The run is one of another server that ended: it is found with its answer while that is recorded."""
+    is_free, begun = asyncio.Event(), []
+
+    @tool(effect="write", approve=True)
+    async def pack(number: int) -> str:
+        await is_free.wait()
+        return f"packed {number}"
+
+    agent = Agent("sim:", name="packer", tools=[pack])
+    async with serve_agents({"packer": agent}, tmp_path / "log.db") as serving:
+        prompt = '!call pack {"number": 1}\n!then\n!say ok'
+        (question,), after = await prompt_until_waiting(serving.client, prompt, "a")
+        host = serving.host
+        is_leased = host.store.is_leased
+
+        async def adopt_at_once(session):
+            found = await is_leased(session)
+            answered = [
+                each for each in await host.store.read("a") if isinstance(each.event, ApprovalAnswered)
+            ]
+            if answered and not begun:
+                begun.append(session)
+                await host.resume(session)
+            return found
+
+        host.store.is_leased = adopt_at_once
+        reply = await serving.client.answer("a", question.id, "approve")
+        assert begun and reply.run is None
+        is_free.set()
+        assert await wait_for_end(serving.client, "a", after) == "done"
+
+
+@in_loop
 async def test_a_refused_answer_leaves_the_session_watched(shop, tmp_path):
     path = tmp_path / "log.db"
     async with serve_agents({"shop": shop}, path) as serving:

@@ -31,6 +31,8 @@ from .reading import read_session
 PLACEHOLDER_MODEL = "sim:"
 """Model of an agent that only records answers."""
 WHOLE_ID = "an answer names the whole id of its question; nothing is recorded"
+CONTINUED_LATER = ("agent_not_served", "session_busy")
+"""Errors of a run that goes on without the request that answered its question: elsewhere, or already here."""
 WAIT_SECONDS = 10.0
 """Time in which the process that runs a session should take a request."""
 
@@ -153,8 +155,8 @@ async def resume_answered(
 ) -> StartedRun | None:
     """Continue a run whose questions are answered; None if one is open, it runs, or its agent is not served.
 
-    A run of an engine is continued by the engine. If another process takes the session first, the answer is
-    recorded all the same, and the host watches the run until it goes on.
+    A run of an engine is continued by the engine. If another process takes the session first, or this server adopts
+    the run of one that ended, the answer is recorded all the same, and the host watches the run until it goes on.
     """
     host = call.host
     _, state = await read_session(host, session)
@@ -168,7 +170,7 @@ async def resume_answered(
     except Conflict:
         return None
     except ServeError as error:
-        if error.detail.code != "agent_not_served":
+        if error.detail.code not in CONTINUED_LATER:
             raise
         return None
 
