@@ -32,12 +32,18 @@ LOOP = asyncio.new_event_loop()
 """One for all: some libraries keep their connections for the next run and find them closed."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def close_loop():
+    """Close the loop at the end: a worker may get the tests of this file in several parts."""
+    yield
+    LOOP.close()
+
+
 @pytest.fixture(scope="module", autouse=True)
-def collect_clients():
+def collect_clients(close_loop):
     """Collect what the libraries left open here, where their warnings are ignored, not in a later file."""
     yield
     LOOP.run_until_complete(LOOP.shutdown_asyncgens())
-    LOOP.close()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         gc.collect()

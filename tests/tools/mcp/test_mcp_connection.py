@@ -59,7 +59,7 @@ def test_the_process_tree_ends_with_the_event_loop(tmp_path):
         assert len(list_session_members(list_pids(pids))) == 2  # the server, and a child that ignores TERM
 
     asyncio.run(main())
-    assert list_session_members(list_pids(pids)) == []
+    assert wait_until_gone(list_pids(pids)) == []
 
 
 def test_a_service_that_left_the_session_ends_with_its_server(tmp_path):
@@ -75,10 +75,10 @@ def test_a_service_that_left_the_session_ends_with_its_server(tmp_path):
         with pytest.raises(OutcomeUnknown):
             await next(tool for tool in listing.tools if tool.spec.name == "mcp__h__die").run({}, CONTEXT)
         await listing.tools[0].run({}, CONTEXT)
-        assert list_session_members(first) == [] and len(list_session_members(list_pids(path))) == 1
+        assert wait_until_gone(first) == [] and len(list_session_members(list_pids(path))) == 1
 
     asyncio.run(main())
-    assert list_session_members(list_pids(path)) == []
+    assert wait_until_gone(list_pids(path)) == []
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ def test_a_server_that_cannot_be_used_says_why(tmp_path, mode, options, words):
             await source.call("mcp__h__echo", {}, CONTEXT)
 
     asyncio.run(main())
-    assert list_session_members(list_pids(pids)) == []
+    assert wait_until_gone(list_pids(pids)) == []
 
 
 def test_cancelling_while_a_server_does_not_answer_ends_its_process_at_once(tmp_path, monkeypatch):
@@ -177,7 +177,7 @@ def test_cancelling_while_a_server_does_not_answer_ends_its_process_at_once(tmp_
         listing.cancel()
         done, _ = await asyncio.wait((listing,), timeout=60)
         assert done and listing.cancelled()
-        assert list_session_members(list_pids(pids)) == []
+        assert wait_until_gone(list_pids(pids)) == []
 
     asyncio.run(main())
 
