@@ -170,6 +170,10 @@ class SubrunWaiting(EventBase, kw_only=True, tag="subrun_waiting"):
     """As in `SubrunStarted`."""
 
 
+REMAINDER_SUFFIX = "#unrecorded"
+"""Ends the id of the charge for what a subrun spent before a crash, and which its own log counts call by call."""
+
+
 class Subrun(Value, kw_only=True):
     """Total spending of a run inside a tool."""
 

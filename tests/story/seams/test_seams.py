@@ -11,6 +11,9 @@ from .checks import check_scene, count_steps, list_limit_stops, summarize
 from .plan import ORDERED_PAIRS, TRIPLES, make_plan, without_deaths, without_stream
 from .scene import SCOPES, Scene
 
+COST_OF_A_CRASHED_INNER_RUN = ("budget", "resume", "nested")
+"""`bridle cost` counted a call twice that an inner run had made before the process died."""
+
 
 def name_features(features):
     return " x ".join(features)
@@ -43,7 +46,9 @@ async def play_deaths(features, share):
         await check_scene(scene)
 
 
-@pytest.mark.parametrize("features", with_feature("resume"), ids=name_features)
+@pytest.mark.parametrize(
+    "features", [*with_feature("resume"), COST_OF_A_CRASHED_INNER_RUN], ids=name_features
+)
 @in_loop
 async def test_a_pair_keeps_its_promises_whenever_the_process_dies(features):
     await play_deaths(features, 1)

@@ -34,7 +34,7 @@ from bridle.core.budget.ledger import (
 )
 from bridle.ports.store import Store
 from bridle.run.archive.sessions import list_sessions
-from bridle.values.budget import SubrunStarted
+from bridle.values.budget import REMAINDER_SUFFIX, SubrunStarted
 from bridle.values.errors import Corrupt, MisuseError
 from bridle.values.record import Record
 from bridle.values.text import escape_text
@@ -224,6 +224,11 @@ async def list_all_entries(store: Store, tenant: str | None = None) -> list[Ledg
         # Records that a fork shares with its parent are charged to the parent.
         booked += [entry for entry in list_entries(info.id, records) if entry.seq > info.forked_at]
         drawn += [entry for entry in list_nested_charges(records) if entry.seq > info.forked_at]
+    # The calls behind a remainder are entries of the subrun's own log.
+    logged = {entry.session for entry in booked}
+    drawn = [
+        entry for entry in drawn if not (entry.id.endswith(REMAINDER_SUFFIX) and entry.session in logged)
+    ]
     return [*booked, *_entries_without_log(drawn, booked)]
 
 

@@ -25,7 +25,7 @@ from bridle.core.cache.breakpoints import can_use_long_ttl
 from bridle.core.context.token_estimate import estimate_part_tokens, window_tokens
 from bridle.core.effects import Reprompt
 from bridle.core.state import State
-from bridle.values.budget import Spending, Subrun, SubrunCharged, SubrunStarted
+from bridle.values.budget import REMAINDER_SUFFIX, Spending, Subrun, SubrunCharged, SubrunStarted
 from bridle.values.events import RunStop
 from bridle.values.message import Reply
 from bridle.values.usage import LIMIT_KINDS, MILLION, Limits, Rates, Reservation, Usage
@@ -421,7 +421,7 @@ def find_missing_charge(subrun: Subrun, known: Subrun | None) -> SubrunCharged |
     return SubrunCharged(
         call_id="",
         session=subrun.session,
-        id=f"{subrun.session}#unrecorded",
+        id=f"{subrun.session}{REMAINDER_SUFFIX}",
         usage=subrun.usage.excess_over(recorded.usage),
         usd=usd,
         steps=max(0, subrun.steps - recorded.steps),
