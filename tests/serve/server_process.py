@@ -19,16 +19,17 @@ def _environment():
 
 
 class ServerProcess:
-    def __init__(self, folder, port, *options, store="log.db"):
+    def __init__(self, folder, port, *options, store="log.db", agents=AGENTS, environment=None):
         self.folder, self.port, self.options, self.store = folder, port, options, store
+        self.agents, self.environment = agents, environment or {}
         self.process, self.url = None, f"http://127.0.0.1:{port}"
 
     def start(self):
         """Start the server and wait until it says that it is ready."""
         self.process = start_bridle(
-            "serve", AGENTS, "--json", "--store", self.store, "--port", str(self.port), *self.options,
+            "serve", self.agents, "--json", "--store", self.store, "--port", str(self.port), *self.options,
             cwd=self.folder,
-            environment={**_environment(), "XDG_CONFIG_HOME": str(self.folder)},
+            environment={**_environment(), "XDG_CONFIG_HOME": str(self.folder), **self.environment},
         )  # fmt: skip
         line = self.process.stdout.readline()
         assert line, self.process.stderr.read()
