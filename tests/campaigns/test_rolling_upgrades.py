@@ -1,231 +1,298 @@
-"""Rolling upgrades: calls wait for a person while two versions of an agent share a store and processes die.
+"""Rolling upgrades: sessions wait for a person while two versions of the code serve one store and servers are killed.
 
-Each session asks about one payment. Two versions of the tool are alive, each a random change of the first; they answer and
-resume in random order, and die between two records. Every approved payment is made exactly once with the arguments that the
-person saw, or its answer is refused with a reason and the question is open; at the end the first version finishes what is left.
+All sessions are prompted first and wait: at the desk, behind a hand-over, or in an agent that is a tool.  The second version
+changes each tool in another way.  Then answers (approve, approve with other arguments, reject) go to one of the two servers
+at random, one of which is killed now and then while an answer is on its way, and started again.  At the end each approved
+payment was made once with the arguments that the person saw or set, or the answer was refused with a reason and the question
+was open until the other version took the answer; payments are counted in a file outside.
 """
+
+import asyncio
+import contextlib
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
-from bridle import Agent, RunContext, StoreError, ToolOptions, tool
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import Phase
+from bridle.serve.client import ApiError
 from bridle.stores import open_store
-from bridle.values.errors import CannotContinue, Conflict, MisuseError
-from bridle.values.events import ApprovalAnswered, ToolFinished
+from bridle.values.events import ApprovalAnswered, RunEnded, SubrunWaiting, ToolFinished
+from tests.campaigns.upgraded_agents import read_payments
+from tests.campaigns.upgraded_tools import CHANGES, name_tool
+from tests.serve.server_process import ServerProcess
+from tests.serve.serving import free_port
 from tests.suite.campaign import new_random, scale
 from tests.suite.in_loop import in_loop
+from tests.suite.patience import PATIENCE_SECONDS
 
+AGENTS = Path(__file__).with_name("upgraded_agents.py")
+ROOT = Path(__file__).parents[2]
 SESSIONS = 200
-STEPS_MAX = 12
-CHANGES = (
-    "none", "rename", "rename with alias", "remove", "rename argument", "rename argument with upgrade",
-    "add optional argument", "add required argument", "remove argument", "docstring", "timeout", "default", "effect",
-)  # fmt: skip
+PROMPTED_AT_ONCE = 8
+KILL_CHANCE, PROMPT_CHANCE = 0.12, 0.1
+RECORDS_BEFORE_KILL_MAX = 12
+GROWTH_SECONDS = 2.0
+"""Longest wait for what follows an answer before a server is killed."""
+SETTLE_SECONDS = 20.0
+"""Longest wait for a run before its answer is offered to the other version."""
+ANSWERS_PER_SESSION, ROUNDS_MAX = 2, 5
+REASON = "no receipt"
+REFUSALS = {(409, "cannot_continue"), (409, "conflict"), (409, "agent_not_served"), (400, "invalid_request")}
+WAYS = ("desk", "hand-over", "nested")
+ANSWERS = ("approve", "approve", "approve", "edit", "reject")
+NO_REPLY = 0
+"""Status of an `ApiError` if the server ended before it replied."""
 
 
-class Death(StoreError):
-    """The process died before this record was written."""
+@dataclass
+class Case:
+    """One session: a payment that waits for a person, and what the person wants."""
+
+    name: str
+    change: str
+    way: str
+    answer: str
+    amount: int
+    asked_in: str = ""
+    """Session of the question: that of the inner agent, if there is one."""
+    refusals: list = field(default_factory=list)
+    is_answered: bool = False
+    """True if an answer may have been recorded."""
+    is_unsure: bool = False
+    """True if a server was killed while it may have been at work on this session."""
+
+    @property
+    def paid_amount(self):
+        return self.amount + 1 if self.answer == "edit" else self.amount
+
+    def write_prompt(self):
+        arguments = {"order": self.name, "amount": self.amount}
+        work = f"!call {name_tool(self.change)} {json.dumps(arguments)}\n!then\n!say settled"
+        if self.way == "hand-over":
+            return f"!call transfer_to_payer {{}}\n!then\n{work}"
+        if self.way == "nested":
+            return f"!call ask_clerk {json.dumps({'prompt': work})}\n!then\n!say all settled"
+        return work
 
 
-class MortalStore:
-    """A store whose process dies after some writes; every process opens the file again."""
-
-    def __init__(self, path, writes_left=None):
-        self._inner, self._left = open_store(path), writes_left
-
-    def __getattr__(self, name):
-        return getattr(self._inner, name)
-
-    async def append(self, session, after, records, *, epoch=None):
-        if self._left == 0:
-            raise Death("the process is gone")
-        self._left = None if self._left is None else self._left - 1
-        await self._inner.append(session, after, records, epoch=epoch)
+def has_ended(records):
+    return any(isinstance(record.event, RunEnded) for record in records)
 
 
-class Ledger:
-    """Payments by session, each with the idempotency key of its call."""
-
-    def __init__(self):
-        self.paid = {}
-
-    def pay(self, call, order, amount, note):
-        payments = self.paid.setdefault(call.session, {})
-        payments[call.idempotency_key] = (order, amount, note)
-        return "paid"
+def is_idle(records):
+    return fold_log(records).state.phase is Phase.IDLE
 
 
-def make_tool(change, ledger):
-    """A version of the payment tool: the first one with one change of its declaration."""
-    options = ToolOptions(effect="write", approve=True, on_unknown="retry")
-    if change == "timeout":
-        options["timeout"] = 7.0
-    if change == "effect":
-        options["effect"] = "exclusive"
-    name = "send_money" if change.startswith("rename") and "argument" not in change else "refund"
-    if change == "rename with alias":
-        options["aliases"] = ["refund"]
-    if change == "rename argument with upgrade":
-        options["upgrade"] = lambda old: {
-            "number": old["order"],
-            "amount": old["amount"],
-            "note": old["note"],
-        }
+class Campaign:
+    """Two servers of two versions, and the sessions that wait."""
 
-    if change == "remove":
+    def __init__(self, folder, log, count):
+        self.random, self.folder, self.log = new_random("rolling upgrades"), folder, log
+        self.store = open_store(log)
+        self.servers = [self.make_server(version) for version in "12"]
+        self.clients, self.counts = [None, None], Counter()
+        self.cases = [
+            Case(
+                f"order-{number}",
+                self.random.choice(CHANGES),
+                self.random.choice(WAYS),
+                self.random.choice(ANSWERS),
+                self.random.randint(1, 90),
+            )
+            for number in range(count)
+        ]
 
-        @tool(name="look", effect="read")
-        def look(order: str) -> str:
-            return "nothing"
+    def make_server(self, version):
+        environment = {"BRIDLE_TEST_VERSION": version, "PYTHONPATH": str(ROOT)}
+        return ServerProcess(self.folder, free_port(), store=self.log, agents=AGENTS, environment=environment)
 
-        return look
+    async def start(self, number):
+        self.clients[number] = await asyncio.to_thread(self.servers[number].start)
 
-    if change.startswith("rename argument"):
+    # the sessions begin
 
-        @tool(name=name, description="Pay back.", **options)
-        def refund(number: str, amount: int, call: RunContext, note: str = "sorry") -> str:
-            return ledger.pay(call, number, amount, note)
+    async def prompt_all(self):
+        """Prompt every session in the first version, and wait until every run waits for a person."""
+        room = asyncio.Semaphore(PROMPTED_AT_ONCE)
 
-    elif change == "add optional argument":
+        async def prompt(case):
+            async with room:
+                await self.clients[0].prompt(
+                    case.write_prompt(), agent="desk", session=case.name, new=True, caller=case.name
+                )
+                await self.wait_for(case.name, has_ended)
+            (waiting,) = [e for e in await self.read_events(case.name) if isinstance(e, SubrunWaiting)] or [
+                None
+            ]
+            case.asked_in = waiting.session if waiting else case.name
+            assert await self.find_question(case, 0) is not None
 
-        @tool(name=name, description="Pay back.", **options)
-        def refund(
-            order: str, amount: int, call: RunContext, note: str = "sorry", urgent: bool = False
-        ) -> str:
-            return ledger.pay(call, order, amount, note)
+        await asyncio.gather(*(prompt(case) for case in self.cases))
 
-    elif change == "add required argument":
+    async def read_events(self, session):
+        return [record.event for record in await self.store.read(session)]
 
-        @tool(name=name, description="Pay back.", **options)
-        def refund(order: str, amount: int, currency: str, call: RunContext, note: str = "sorry") -> str:
-            return ledger.pay(call, order, amount, note)
+    async def wait_for(self, session, is_there):
+        """Wait until the records of a session are as wanted."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not is_there(records := await self.store.read(session)):
+                await self.store.wait_for_records(session, len(records))
 
-    elif change == "remove argument":
+    async def is_over(self, case):
+        return is_idle(await self.store.read(case.name))
 
-        @tool(name=name, description="Pay back.", **options)
-        def refund(order: str, call: RunContext, note: str = "sorry") -> str:
-            return ledger.pay(call, order, 0, note)
+    # the person answers
 
-    elif change == "default":
-
-        @tool(name=name, description="Pay back.", **options)
-        def refund(order: str, amount: int, call: RunContext, note: str = "our pleasure") -> str:
-            return ledger.pay(call, order, amount, note)
-
-    else:
-
-        @tool(name=name, description="Pay money back." if change == "docstring" else "Pay back.", **options)
-        def refund(order: str, amount: int, call: RunContext, note: str = "sorry") -> str:
-            return ledger.pay(call, order, amount, note)
-
-    return refund
-
-
-class Upgrade:
-    """One session, and the two versions that compete for it."""
-
-    def __init__(self, path, number):
-        self.random, self.path, self.session = new_random(f"upgrade {number}"), path, f"s{number}"
-        self.ledger, self.outcomes = Ledger(), []
-        self.versions = [self.random.choice(CHANGES), self.random.choice(CHANGES)]
-        self.order, self.amount = str(number), self.random.randint(1, 90)
-
-    def agent(self, change, writes_left=None):
-        store = MortalStore(self.path, writes_left)
-        return Agent("sim:", name="desk", tools=[make_tool(change, self.ledger)], store=store)
-
-    async def read_state(self):
-        store = open_store(self.path)
+    async def answer(self, case, number):
+        """Send the person's answer to a server; returns what became of it."""
         try:
-            return fold_log(await store.read(self.session)).state
-        finally:
-            await store.close()
+            question = await self.find_question(case, number)
+            if question is None:
+                return "no question"
+            arguments = json.loads(question.arguments)
+            edited = {**arguments, "amount": case.paid_amount} if case.answer == "edit" else None
+            word = "reject" if case.answer == "reject" else "approve"
+            case.is_answered = True
+            await self.clients[number].answer(
+                case.asked_in, question.id, word, arguments=edited, reason=REASON, by="ann"
+            )
+        except ApiError as error:
+            if error.status == NO_REPLY:
+                case.is_unsure = True
+                return "server gone"
+            assert (error.status, error.code) in REFUSALS, (case, error.status, error.code, str(error))
+            if error.code == "cannot_continue" and not case.is_unsure:
+                case.refusals.append(str(error))
+                assert await self.find_question(case, 0) == question, "a refused question is still open"
+            return error.code
+        return "taken"
 
-    async def start(self):
-        prompt = f'!call refund {{"order": "{self.order}", "amount": {self.amount}}}\n!then\n!say settled'
-        agent = self.agent("none")
-        assert (await agent.run(prompt, self.session)).stop == "waiting"
-        await agent.store.close()
+    async def find_question(self, case, number):
+        questions = (await self.clients[number].approvals(case.asked_in)).approvals
+        return questions[0] if questions else None
 
-    async def step(self):
-        """One version answers or resumes; its process may die on the way."""
-        change = self.random.choice(self.versions)
-        await self.act(
-            change,
-            self.random.choice(("approve", "resume", "resume")),
-            self.random.choice((None, None, 0, 1, 2, 4)),
-        )
+    async def prompt_again(self, case):
+        """Prompt a session that has been settled, or that waits: what nobody has approved is given up."""
+        if case.is_answered and not await self.is_over(case):
+            return
+        client = self.clients[self.random.randrange(2)]
+        after = len(await self.store.read(case.name))
+        await client.prompt("!say you are welcome", agent="desk", session=case.name, caller=case.name)
+        await self.wait_for(case.name, lambda records: has_ended(records[after:]))
+        if not case.is_answered:
+            case.answer = "given up"
+        self.counts["prompts"] += 1
 
-    async def act(self, change, what, writes_left=None):
-        agent = self.agent(change, writes_left)
-        before = await self.read_state()
-        try:
-            if what == "resume":
-                result = await agent.resume(self.session)
-                self.outcomes.append(result.stop)
-            else:
-                for question in await agent.approvals(self.session):
-                    await agent.approve(self.session, question.id)
-                    self.outcomes.append("approved")
-        except CannotContinue as error:
-            assert str(error)
-            assert error.obstacles
-            assert await self.read_state() == before, "a refusal recorded something"
-            self.outcomes.append("refused")
-        except Death:
-            self.outcomes.append("died")
-        except (Conflict, MisuseError) as error:
-            raise AssertionError(f"{change} {what}: {error}") from error
-        finally:
-            await agent.store.close()
-        await self.check()
+    async def answer_one(self, case):
+        """Answer a session at some server; one of the two may be killed while the answer is on its way or is used."""
+        if self.random.random() < PROMPT_CHANCE:
+            return await self.prompt_again(self.random.choice(self.cases))
+        number, killed = self.random.randrange(2), self.random.randrange(2)
+        records = self.random.randrange(RECORDS_BEFORE_KILL_MAX)
+        if self.random.random() >= KILL_CHANCE:
+            self.counts[await self.answer(case, number)] += 1
+            return None
+        growing = asyncio.create_task(self.wait_for_growth(case, records))
+        answering = asyncio.create_task(self.answer(case, number))
+        await asyncio.wait((answering, growing), return_when=asyncio.FIRST_COMPLETED)
+        if answering.done() and answering.result() == "taken":
+            await asyncio.wait((growing,), timeout=GROWTH_SECONDS)
+        growing.cancel()
+        case.is_unsure = True
+        await asyncio.to_thread(self.servers[killed].kill)
+        self.counts["killed servers"] += 1
+        self.counts[await answering] += 1
+        await self.start(killed)
+        return None
+
+    async def wait_for_growth(self, case, count):
+        """Wait until the session of the question has so many records more."""
+        known = len(await self.store.read(case.asked_in))
+        wanted = known + count
+        while known < wanted:
+            await self.store.wait_for_records(case.asked_in, known)
+            known = len(await self.store.read(case.asked_in))
+
+    async def answer_all(self):
+        """Answer at random until every session was answered, and then settle what is left."""
+        left = list(self.cases)
+        for _ in range(ANSWERS_PER_SESSION * len(self.cases)):
+            if not left:
+                break
+            case = self.random.choice(left)
+            await self.answer_one(case)
+            left = [each for each in left if each is not case or not await self.is_over(case)]
+        for case in left:
+            await self.settle(case)
+
+    async def settle(self, case):
+        """Offer the answer to both versions until the run is over."""
+        for number in [0, 1] * ROUNDS_MAX:
+            if await self.is_over(case):
+                return
+            outcome = await self.answer(case, number)
+            self.counts[outcome] += 1
+            if outcome in ("taken", "no question"):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(SETTLE_SECONDS):
+                        await self.wait_for(case.name, is_idle)
+        assert await self.is_over(case), (case, await self.read_events(case.asked_in))
+
+    # what became of it
 
     async def check(self):
-        """Paid at most once, with what the person saw; unless it is paid, the call is open."""
-        payments = self.ledger.paid.get(self.session, {})
-        assert list(payments.values()) in ([], [(self.order, self.amount, "sorry")]), (
-            self.versions,
-            self.outcomes,
-        )
-        state = await self.read_state()
-        if not payments:
-            pending = state.calls.batch.pending
-            assert state.phase is not Phase.IDLE, (self.versions, self.outcomes)
-            assert [item.result for item in pending] == [None], (self.versions, self.outcomes)
-
-    async def finish(self):
-        """The versions that are left answer and resume, the first one last, until the call is settled."""
-        for change in [*self.versions, "none", "rename with alias", "rename argument with upgrade"] * 3:
-            if (await self.read_state()).phase is Phase.IDLE:
-                break
-            await self.act(change, "resume")
-            await self.act(change, "approve") if (await self.read_state()).phase is not Phase.IDLE else None
-            await self.act(change, "resume") if (await self.read_state()).phase is not Phase.IDLE else None
-        assert (await self.read_state()).phase is Phase.IDLE, (self.versions, self.outcomes)
+        """Count what was paid, and compare it with what the person answered."""
+        payments = Counter()
+        for _, order, amount, note, _ in read_payments(self.folder):
+            payments[order, amount, note] += 1
+        found = Counter({"vanished": 0, "twice": 0, "wrong": 0})
+        for case in self.cases:
+            events = await self.read_events(case.asked_in)
+            answers = {each.answer for each in events if isinstance(each, ApprovalAnswered)}
+            outcomes = [each.result.outcome for each in events if isinstance(each, ToolFinished)]
+            of_order = {key: count for key, count in payments.items() if key[0] == case.name}
+            times = sum(of_order.values())
+            if case.answer == "given up":
+                assert not answers, case
+                found["given up by a prompt"] += not times
+                found["wrong"] += times
+                continue
+            assert answers == {"reject" if case.answer == "reject" else "approve"}, (case, answers)
+            if case.answer == "reject":
+                assert outcomes[-1] == "denied", (case, outcomes)
+                found["rejected and not paid"] += not times
+                found["wrong"] += times
+            else:
+                found["paid once"] += times == 1
+                found["vanished"] += not times
+                found["twice"] += times > 1
+                found["wrong"] += {*of_order} != {(case.name, case.paid_amount, "sorry")}
+            found["refused with a reason first"] += bool(case.refusals)
+            found["refusals"] += len(case.refusals)
+        return found
 
 
 @pytest.mark.slow
 @in_loop
-async def test_approved_payments_survive_rolling_upgrades(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    counts = {}
-    for number in range(scale(SESSIONS)):
-        upgrade = Upgrade(str(tmp_path / "log.db"), number)
-        await upgrade.start()
-        for _ in range(upgrade.random.randint(1, STEPS_MAX)):
-            if (await upgrade.read_state()).phase is Phase.IDLE:
-                break
-            await upgrade.step()
-        await upgrade.finish()
-        # No session vanished: each was paid once.
-        assert [*upgrade.ledger.paid[upgrade.session].values()] == [(upgrade.order, upgrade.amount, "sorry")]
-        store = open_store(str(tmp_path / "log.db"))
-        events = [record.event for record in await store.read(upgrade.session)]
-        await store.close()
-        assert [e.result.outcome for e in events if isinstance(e, ToolFinished)] == ["ok"]
-        assert any(isinstance(e, ApprovalAnswered) and e.answer == "approve" for e in events)
-        for outcome in upgrade.outcomes:
-            counts[outcome] = counts.get(outcome, 0) + 1
-    print("outcomes:", counts)
-    assert {"approved", "refused", "died", "done", "waiting"} <= {*counts} or scale(SESSIONS) < 20
+async def test_approved_payments_survive_rolling_upgrades(tmp_path):
+    campaign = Campaign(tmp_path, str(tmp_path / "log.db"), scale(SESSIONS, least=20))
+    try:
+        await campaign.start(0)
+        await campaign.prompt_all()
+        await campaign.start(1)
+        await campaign.answer_all()
+        found = await campaign.check()
+    finally:
+        for server in campaign.servers:
+            server.close()
+        await campaign.store.close()
+    total = len(campaign.cases)
+    print(f"{total} sessions waited; answers: {dict(campaign.counts)}; result: {dict(found)}")
+    assert (found["vanished"], found["twice"], found["wrong"]) == (0, 0, 0)
+    assert found["paid once"] + found["rejected and not paid"] + found["given up by a prompt"] == total
+    assert found["refusals"]
+    assert campaign.counts["killed servers"]
