@@ -7,7 +7,7 @@ import pytest
 from bridle import Agent, Handover, tool
 from bridle.stores.memory import MemoryStore
 from bridle.values.calls import PermissionRule, Policy
-from bridle.values.errors import BadTool, CannotContinue
+from bridle.values.errors import BadTool, CannotContinue, MisuseError
 from bridle.values.events import ApprovalAnswered, ApprovalAsked, Configured, ToolFinished
 from tests.suite.in_loop import in_loop
 
@@ -322,6 +322,27 @@ async def test_question_of_a_run_inside_a_tool_is_compared_with_the_code_of_that
     await mapped.approve(inner, question.id)
     assert (await mapped.resume("outer")).text == "all settled"
     assert bank.paid == [("17", 5, "sorry")]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@in_loop
+async def test_question_inside_a_call_that_a_prompt_gave_up_takes_no_approval(bank, store, depth):
+    made, script = Agent(MODEL, tools=[bank.first()], name="payer"), PROMPT
+    for number in range(depth):
+        script = f"!call {made.settings.name} {json.dumps({'prompt': script})}\n!then\n!say all settled"
+        shared = {"store": store} if number == depth - 1 else {}
+        made = Agent(MODEL, tools=[made.as_tool()], name=f"desk{number}", **shared)
+    await made.run(script, session="outer")
+    (inner,) = [info.id for info in await store.sessions(limit=10) if info.id.startswith("payer")]
+    (question,) = await made.approvals(inner)
+    await made.run("!say never mind", session="outer")
+    before = await store.read(inner)
+    for answering in (made, Agent(MODEL, store=store)):
+        with pytest.raises(MisuseError, match="inside a call of session 'outer' that has ended"):
+            await answering.approve(inner, question.id)
+    assert await store.read(inner) == before
+    await made.reject(inner, question.id)
+    assert bank.paid == []
 
 
 @in_loop

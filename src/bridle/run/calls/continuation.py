@@ -21,9 +21,10 @@ from bridle.core.calls.compatibility import (
     void_by_previews,
 )
 from bridle.core.state import Phase, State
+from bridle.ports.store import Store
 from bridle.run.recovery.session_log import load_log
 from bridle.values.calls import ApprovalVerdict, CallUpgrade, Obstacle, PendingApproval
-from bridle.values.errors import CannotContinue
+from bridle.values.errors import CannotContinue, MisuseError
 from bridle.values.events import ApprovalAnswered
 from bridle.values.settings import Settings
 
@@ -92,7 +93,18 @@ async def list_obstacles(code: RunCode, state: State, settled: Collection[str] =
 async def check_answer(
     opened: "Session", state: State, question: PendingApproval, verdict: ApprovalVerdict
 ) -> None:
-    """Raise `CannotContinue` if the answer could not be honoured by the agent's code."""
+    """Raise `CannotContinue` if the answer could not be honoured by the agent's code.
+
+    `MisuseError` if no code could: the question was asked inside a call that has ended.
+    """
+    if ended := await find_ended_outer(opened.store, opened.session, state):
+        if verdict.answer != "approve":
+            return  # it is compared with no code
+        raise MisuseError(
+            f"the question in session {opened.session!r} was asked inside a call of session {ended!r} that has ended,"
+            " for example by a new prompt, so nothing would run after an approval and none was recorded. Next: reject"
+            f" the question, or prompt session {ended!r} again"
+        )
     if is_recorder(opened, state):
         return
     code, outer_obstacles = await find_code(opened, state)
@@ -108,6 +120,27 @@ async def check_answer(
     # guard: answer-honoured
     if obstacles:
         raise CannotContinue(opened.session, obstacles)
+
+
+async def find_ended_outer(store: Store, session: str, state: State) -> str:
+    """Session around this one whose call has ended, so that nothing continues this run any more; empty without one."""
+    seen = {session}
+    while (parent := state.run.origin.parent_session) and parent not in seen:
+        state = (await load_log(store, parent)).state
+        if state.phase is Phase.NEW:
+            break  # it is in another store
+        if not _has_open_call(state, session):
+            return parent
+        session = parent
+        seen.add(parent)
+    return ""
+
+
+def _has_open_call(state: State, inner: str) -> bool:
+    """True if the call that an inner run belongs to has no result; any open call if the log does not name it."""
+    named = {each.call_id for each in state.run.budget.subruns if each.session == inner}
+    still_open = {item.call.id for item in state.calls.batch.pending if item.result is None}
+    return bool(still_open & named) if named else bool(still_open)
 
 
 async def check_waiting(
