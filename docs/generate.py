@@ -53,6 +53,7 @@ from input_limits import INPUT_LIMITS
 from outcome_tables import OUTCOME_POLICY, STOP_POLICY, STORE_ERROR_POLICY
 from prompt_layers import PROMPT_LAYERS, STABILITY_LEVELS
 from route_rights import routes
+from seam_table import SEAMS
 
 import bridle
 from bridle.cli.linting.rules import LINT_RULES as LINTED
@@ -437,6 +438,10 @@ def strategies() -> str:
     )
 
 
+def seams() -> str:
+    return table(["feature", "with", "shown"], [[one, other, text] for (one, other), text in SEAMS.items()])
+
+
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("performance.md", measured_on),
     ("performance.md", speed_targets),
@@ -484,6 +489,7 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("recovery.md", limits),
     ("limits.md", input_limits),
     ("guards.md", guards),
+    ("seams.md", seams),
     ("recovery.md", deadlines),
     ("recovery.md", stops),
     ("recovery.md", outcomes),

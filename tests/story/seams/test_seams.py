@@ -4,11 +4,12 @@ from itertools import combinations
 
 import pytest
 
+from docs.seam_table import SEAMS
 from tests.suite.campaign import choose_some
 from tests.suite.in_loop import in_loop
 
 from .checks import check_scene, count_steps, list_limit_stops, summarize
-from .plan import ORDERED_PAIRS, TRIPLES, make_plan, without_deaths, without_stream
+from .plan import ORDERED_PAIRS, PAIRS, TRIPLES, make_plan, without_deaths, without_stream
 from .scene import SCOPES, Scene
 
 COST_OF_A_CRASHED_INNER_RUN = ("budget", "resume", "nested")
@@ -21,6 +22,10 @@ def name_features(features):
 
 def with_feature(name):
     return [pair for pair in ORDERED_PAIRS if name in pair]
+
+
+def test_the_table_in_the_docs_has_every_pair():
+    assert [*SEAMS] == PAIRS
 
 
 @pytest.mark.parametrize("pair", ORDERED_PAIRS, ids=name_features)
