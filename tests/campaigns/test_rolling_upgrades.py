@@ -177,15 +177,19 @@ class Campaign:
 
     async def prompt_again(self, case):
         """Prompt a session that has been settled, or that waits: what nobody has approved is given up."""
-        if case.is_answered and not await self.is_over(case):
+        if case.answer == "given up" or (case.is_answered and not await self.is_over(case)):
             return
-        client = self.clients[self.random.randrange(2)]
+        number = self.random.randrange(2)
+        client, question = self.clients[number], await self.find_question(case, number)
         after = len(await self.store.read(case.name))
         await client.prompt("!say you are welcome", agent="desk", session=case.name, caller=case.name)
         await self.wait_for(case.name, lambda records: has_ended(records[after:]))
+        self.counts["prompts"] += 1
         if not case.is_answered:
             case.answer = "given up"
-        self.counts["prompts"] += 1
+            with pytest.raises(ApiError) as refused:
+                await client.answer(case.asked_in, question.id, "approve")
+            assert refused.value.code == "invalid_request"
 
     async def answer_one(self, case):
         """Answer a session at some server; one of the two may be killed while the answer is on its way or is used."""
@@ -225,6 +229,7 @@ class Campaign:
                 break
             case = self.random.choice(left)
             await self.answer_one(case)
+            left = [each for each in left if each.answer != "given up"]
             left = [each for each in left if each is not case or not await self.is_over(case)]
         for case in left:
             await self.settle(case)
