@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -147,10 +148,10 @@ class Scene:
         return self.steps_max if self.tight == scope else AMPLE
 
     def make_budget(self):
-        scopes = {
-            scope: Limits(usd=50, steps=self.limit_steps(scope)) for scope in ("session", "caller", "tenant")
-        }
-        return Budget(usd=5, steps=self.limit_steps("run"), **scopes)
+        session, caller, tenant = (
+            Limits(usd=50, steps=self.limit_steps(scope)) for scope in ("session", "caller", "tenant")
+        )
+        return Budget(usd=5, steps=self.limit_steps("run"), session=session, caller=caller, tenant=tenant)
 
     def make_agent(self, visit, version=None):
         """The agent that a customer talks to, in the version of the code that is deployed."""
@@ -161,7 +162,7 @@ class Scene:
         for place in range(self.depth, -1, -1):
             kind = self.plan.layers[place - 1] if place else "first"
             name = f"{kind}{place}"
-            options = {}
+            options: dict[str, Any] = {}
             if kind != "handover" and memory is not None:
                 options["memory"] = memory
             if self.plan.budgets and kind == "first":
