@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,9 +93,10 @@ class Campaign:
 
     def __init__(self, folder, log, count):
         self.random, self.folder, self.log = new_random("rolling upgrades"), folder, log
-        self.store = open_store(log)
+        self.store: Any = open_store(log)
         self.servers = [self.make_server(version) for version in "12"]
-        self.clients, self.counts = [None, None], Counter()
+        self.clients: list[Any] = [None, None]
+        self.counts: Counter[str] = Counter()
         self.cases = [
             Case(
                 f"order-{number}",
@@ -125,9 +127,8 @@ class Campaign:
                     case.write_prompt(), agent="desk", session=case.name, new=True, caller=case.name
                 )
                 await self.wait_for(case.name, has_ended)
-            (waiting,) = [e for e in await self.read_events(case.name) if isinstance(e, SubrunWaiting)] or [
-                None
-            ]
+            events = await self.read_events(case.name)
+            waiting = next((each for each in events if isinstance(each, SubrunWaiting)), None)
             case.asked_in = waiting.session if waiting else case.name
             assert await self.find_question(case, 0) is not None
 
