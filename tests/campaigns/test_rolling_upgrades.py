@@ -26,7 +26,7 @@ from tests.campaigns.upgraded_agents import read_payments
 from tests.campaigns.upgraded_tools import CHANGES, name_tool
 from tests.serve.server_process import ServerProcess
 from tests.serve.serving import free_port
-from tests.suite.campaign import new_random, scale
+from tests.suite.campaign import IS_WHOLE, new_random, scale
 from tests.suite.in_loop import in_loop
 from tests.suite.patience import PATIENCE_SECONDS
 
@@ -300,5 +300,6 @@ async def test_approved_payments_survive_rolling_upgrades(tmp_path):
     print(f"{total} sessions waited; answers: {dict(campaign.counts)}; result: {dict(found)}")
     assert (found["vanished"], found["twice"], found["wrong"]) == (0, 0, 0)
     assert found["paid once"] + found["rejected and not paid"] + found["given up by a prompt"] == total
-    assert found["refusals"]
-    assert campaign.counts["killed servers"]
+    if IS_WHOLE:
+        assert found["refusals"]
+        assert campaign.counts["killed servers"]
