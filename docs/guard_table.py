@@ -1290,6 +1290,11 @@ BOUNDARIES = (
         "agents and sessions of a server without its token; a token that is guessed, or found in a log",
         (
             Guard(
+                "local-address",
+                "never",
+                ("serve/test_router_tenants.py::test_a_server_without_a_secret_is_for_its_own_machine",),
+            ),
+            Guard(
                 "token-required",
                 "always",
                 ("serve/test_serve_security.py::test_a_server_with_a_token_wants_it_everywhere",),
@@ -1310,6 +1315,16 @@ BOUNDARIES = (
         "a client of a server with identities",
         "a route without an identity or its right: identify fails, proves nothing, or a new route has none",
         (
+            Guard(
+                "router-without-identity",
+                "becomes options = options or ServeOptions()",
+                ("serve/test_identity.py::test_no_door_of_a_router_is_open_if_identify_is_absent",),
+            ),
+            Guard(
+                "no-identities",
+                "becomes scope[ACCESS_KEY] = HOLDER",
+                ("serve/test_identity.py::test_no_door_of_a_router_is_open_if_identify_is_absent",),
+            ),
             Guard(
                 "identity-required",
                 "never",
@@ -1379,9 +1394,14 @@ BOUNDARIES = (
                 ("serve/test_identity.py::test_front_ends_and_wires_keep_to_the_identity[openai]",),
             ),
             Guard(
-                "router-without-identity",
+                "router-trusts-callers",
                 "value HOLDER",
                 ("serve/test_router_tenants.py::test_a_tenants_session_is_out_of_reach",),
+            ),
+            Guard(
+                "trusted-caller-unknown",
+                "never",
+                ("serve/test_router_tenants.py::test_an_application_that_trusts_callers_is_not_open_to_all",),
             ),
         ),
     ),

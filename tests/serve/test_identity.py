@@ -11,18 +11,21 @@ from starlette.routing import Route
 
 from bridle import Agent, MisuseError, RunContext, tool
 from bridle.serve.api.endpoints import ROUTES
-from bridle.serve.app import MOUNTS, Mount, make_host_app
+from bridle.serve.app import MOUNTS, Mount, make_host_app, router
 from bridle.serve.errors import ServeError
 from bridle.serve.guarded_route import GuardedRoute
 from bridle.serve.host import AgentHost
 from bridle.serve.identity import ACCESS_KEY, RIGHTS, Identity
 from bridle.serve.options import ServeOptions
 from bridle.serve.security import GUESSES_MAX
+from bridle.stores.memory import MemoryStore
 from bridle.values.calls import ApprovalAnswered
 from bridle.values.events import Prompted
-from tests.serve.identities import ALL, PEOPLE, SESSIONS, open_door
+from tests.serve.identities import ALL, PEOPLE, SESSIONS, fill, make_shop, open_door
 from tests.serve.raw_http import send
+from tests.serve.served import Served
 from tests.suite.command import bridle, start_bridle
+from tests.suite.paths import load_program
 
 PUBLIC = {"/health", "/health/live", "/health/ready", "/", "/inspector/{name}"}
 HELLO = {"model": "shop", "messages": [{"role": "user", "content": "!say hi"}], "max_tokens": 50}
@@ -109,6 +112,34 @@ def test_no_door_is_open_if_identify_proves_nothing(why):
             assert (status == 401) == (route.right != "public"), (method, path, status)
         assert door.get("", "/no/such/path").status == 401
         assert asyncio.run(door.store.sessions()) == before
+
+
+def test_no_door_of_a_router_is_open_if_identify_is_absent():
+    store = MemoryStore()
+    asyncio.run(fill(store))
+    app = router(make_shop(), store=store)
+    served = Served(app.state.host, app)
+    try:
+        before = asyncio.run(store.sessions())
+        for route, method, path in DOORS:
+            reply = send(served.url + path, {} if method in ("POST", "DELETE") else None, {}, method)
+            assert (reply.status == 401) == (route.right != "public"), (method, path, reply.status)
+        refused = send(f"{served.url}/metrics")
+        assert b"router(identify=" in refused.body and b"acme" not in refused.body
+        assert send(f"{served.url}/api/agents", None, {"authorization": "Bearer ann"}).status == 401
+        assert asyncio.run(store.sessions()) == before
+    finally:
+        served.close()
+
+
+def test_the_table_of_routes_shows_no_open_door():
+    lines = load_program("docs/route_rights.py").routes().splitlines()
+    head, _, *rows = ([cell.strip().replace("`", "") for cell in line.split("|")[1:-1]] for line in lines)
+    assert {route.path for route, _, _ in DOORS} == {row[0] for row in rows}
+    for row in rows:
+        shown = dict(zip(head, row, strict=True))
+        for title in ("no identify", "it raises", "it returns None"):
+            assert shown[title] == ("yes" if row[0] in PUBLIC else "401"), (row[0], title)
 
 
 def test_no_door_is_open_without_credentials():

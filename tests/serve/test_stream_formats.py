@@ -225,7 +225,8 @@ async def test_an_ag_ui_client_runs_its_own_tools(tmp_path):
 async def test_a_router_is_mounted_in_another_application(tmp_path):
     from tests.serve.serving import serve
 
-    mounted = router(Agent("sim:", name="shop", tools=[look]), store=tmp_path / "log.db")
+    options = ServeOptions(trusts_callers=True)
+    mounted = router(Agent("sim:", name="shop", tools=[look]), store=tmp_path / "log.db", options=options)
     app = Starlette(
         routes=[StarletteMount("/agents", mounted)],
         lifespan=lambda app: mounted.router.lifespan_context(mounted),  # type: ignore[arg-type]

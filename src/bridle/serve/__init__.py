@@ -5,7 +5,7 @@ Belongs here: everything between a request and the functions of run/. Does not b
 `bridle` does not import it.
 
     bridle.serve.make_app({"helper": agent}, store="log.db")   an ASGI application
-    bridle.serve.router(agent, store="log.db")                 the same to mount in an application of yours
+    bridle.serve.router(agent, identify=identify)              the same to mount in an application of yours
     bridle.serve.Client("http://127.0.0.1:8420")               a typed client of the API
 """
 

@@ -28,7 +28,7 @@ from .errors import ServeError, describe_error, render_problem
 from .guarded_route import GuardedRoute
 from .health import make_health_routes
 from .host import AgentHost, AnyAgent
-from .identity import HOLDER, NO_TENANT, Identify
+from .identity import HOLDER, LOCAL, UNKNOWN, Access, Identify
 from .inspector import PUBLIC_PATHS, make_inspector_routes
 from .options import ServeOptions
 from .security import ErrorForm, RenderError, SecurityMiddleware, route_path
@@ -167,14 +167,14 @@ def router(
 ) -> Starlette:
     """An application to mount in one of yours: `app.mount("/agents", bridle.serve.router(agent))`.
 
-    `identify` proves who sends a request: its tenant, caller, rights and context. Without it, and without a token in
-    `options`, your application decides who reaches the router, and requests reach sessions without a tenant only.
+    `identify` proves who sends a request: its tenant, caller, rights and context. Without it the router lets nobody
+    in, unless `options` say who may come: those with its token, everyone whom your application lets through
+    (`trusts_callers`: to read and prompt in sessions that are nobody's), or this machine only.
     Frameworks do not start mounted applications: to resume runs and to end them well, enter
     `mounted.router.lifespan_context(mounted)` in the lifespan of yours.
     """
+    default_access = find_router_access(options)
     options = options or ServeOptions(trusts_callers=True)
-    # guard: router-without-identity
-    default_access = HOLDER if options.has_secret else NO_TENANT
     host = AgentHost(
         agent if isinstance(agent, Mapping) else {agent.settings.name or "agent": agent},
         store=store,
@@ -185,6 +185,17 @@ def router(
         default_access=default_access,
     )
     return make_host_app(host, drains_at_signals=True)
+
+
+def find_router_access(options: ServeOptions | None) -> Access | None:
+    """What every request to a router without identities may do; None for nothing."""
+    # guard: router-without-identity
+    if options is None:
+        return None
+    if options.has_secret:
+        return HOLDER
+    # guard: router-trusts-callers
+    return UNKNOWN if options.trusts_callers else LOCAL
 
 
 def _as_serve_error(error: Exception, *, has_api: bool) -> ServeError:

@@ -29,7 +29,7 @@ from .api.types import StartedRun
 from .census import Census
 from .errors import ServeError
 from .feeds import FeedTable
-from .identity import HOLDER, WIRE_CALLER, Access, Identify
+from .identity import HOLDER, UNKNOWN, WIRE_CALLER, Access, Identify
 from .metrics import ServerMetrics
 from .options import ServeOptions, check_options
 from .runs import RunTable
@@ -49,10 +49,13 @@ class AgentHost:
         context: object = None,
         identify: Identify | None = None,
         make_context: MakeContext | None = None,
-        default_access: Access = HOLDER,
+        default_access: Access | None = HOLDER,
     ) -> None:
-        """`default_access` is that of every request, if there is no `identify`."""
+        """`default_access` is that of every request, if there is no `identify`; None to let nobody in."""
         self.options = check_options(options or ServeOptions(), has_identify=identify is not None)
+        # guard: trusted-caller-unknown
+        if default_access is HOLDER and self.options.trusts_callers and not self.options.has_secret:
+            default_access = UNKNOWN
         if context is not None and (identify is not None or make_context is not None):
             raise MisuseError(
                 "one context= for all is not possible with identities: return Identity(context=…) from identify,"

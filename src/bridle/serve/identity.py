@@ -145,7 +145,12 @@ class Access(NamedTuple):
         if owner is None or owner.tenant != self.tenant:
             return False
         # guard: session-of-caller
-        return self.sessions == "tenant" or owner.caller == self.caller
+        return self.sessions == "tenant" or owner.caller in self._callers
+
+    @property
+    def _callers(self) -> tuple[str, ...]:
+        """Callers whose sessions are its own; clients of a wire that prove nothing have one name together."""
+        return (self.caller,) if self.is_proven else (self.caller, WIRE_CALLER)
 
     async def find_session(self, store: Store, session: str) -> bool:
         """True if the session exists; raises `ServeError`, as for a missing one, if it is not visible."""
@@ -158,7 +163,7 @@ class Access(NamedTuple):
 
     async def find_new(self, store: Store, session: str | None) -> bool | None:
         """`new` of a run in this session: after the check of its owner, nobody else may begin it in between."""
-        if not self.is_proven or session is None:
+        if (self.sessions == "all" and not self.is_proven) or session is None:
             return None
         return not (await self.find_session(store, session) or is_generated_id(session))
 
@@ -170,8 +175,11 @@ class Access(NamedTuple):
 
 HOLDER = Access(frozenset(RIGHTS), "all")
 """A request to a server with one shared token, or to a server of this machine only: one person, who may do anything."""
-NO_TENANT = Access(frozenset(RIGHTS), "tenant")
-"""A request to a router whose application decides who calls: it reaches sessions without a tenant only."""
+LOCAL = Access(frozenset[Right]({"read", "prompt", "approve"}), "tenant")
+"""A request from this machine to a router that only this machine reaches: one person, in sessions without a tenant."""
+UNKNOWN = Access(RIGHTS_DEFAULT, "own")
+"""A request that an application let through and says nothing about: it reaches sessions that are nobody's, and answers
+no question, because the person who is asked must not be the one who asks."""
 
 
 def missing_session(session: str) -> ServeError:
@@ -192,6 +200,15 @@ def unauthorized() -> ServeError:
     hint = "send a token of this server as: Authorization: Bearer TOKEN"
     problem = "the request does not prove who sent it"
     return ServeError(401, "unauthorized", problem, hint, {"www-authenticate": "Bearer"})
+
+
+def no_identities() -> ServeError:
+    problem = "this router cannot tell who sent a request, so it lets nobody in"
+    hint = (
+        "its owner gives router(identify=…), or options=ServeOptions(trusts_callers=True) if the application in front"
+        " decides who may start runs"
+    )
+    return ServeError(401, "unauthorized", problem, hint)
 
 
 async def find_access(identify: Identify, scope: Scope) -> Access | None:

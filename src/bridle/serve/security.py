@@ -23,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import ServeError, describe_error, render_problem
-from .identity import ACCESS_KEY, HOLDER, Access, Identify, find_access, unauthorized
+from .identity import ACCESS_KEY, HOLDER, Access, Identify, find_access, no_identities, unauthorized
 from .metrics import ServerMetrics
 from .options import LOOPBACK_NAMES, WILDCARDS, ServeOptions
 
@@ -78,9 +78,12 @@ class SecurityMiddleware:
         public_paths: tuple[str, ...] = (),
         slow_paths: tuple[str, ...] = (),
         identify: Identify | None = None,
-        default_access: Access = HOLDER,
+        default_access: Access | None = HOLDER,
     ) -> None:
-        """`public_paths` are static pages without a token; `slow_paths` have no time limit: whole runs, streams."""
+        """`public_paths` are static pages without a token; `slow_paths` have no time limit: whole runs, streams.
+
+        `default_access` is that of every request, if there is no `identify`; None to let nobody in.
+        """
         self._app, self._options, self._metrics, self._styles = app, options, metrics, styles
         self._public, self._slow = (*OPEN_PATHS, *public_paths), slow_paths
         self._hosts = {name.lower() for name in (*LOOPBACK_NAMES, options.host, *options.allowed_hosts)}
@@ -150,7 +153,11 @@ class SecurityMiddleware:
         """Put what the request may do into its scope; raises if nobody is proven to have sent it."""
         scope.pop(ACCESS_KEY, None)
         if self._identify is None:
-            scope[ACCESS_KEY] = self._default_access
+            if self._default_access is not None:
+                scope[ACCESS_KEY] = self._default_access
+            elif route_path(scope) not in self._public:
+                # guard: no-identities
+                raise no_identities()
         elif route_path(scope) not in self._public:
             access = await find_access(self._identify, scope)
             # guard: identity-required
@@ -209,6 +216,14 @@ class SecurityMiddleware:
         if self._identify is not None:
             return bool(find_token(headers))
         if not self._options.has_secret:
+            # guard: local-address
+            if path not in self._public and not _is_local(address):
+                raise ServeError(
+                    403,
+                    "other_machine",
+                    "this server has no token and no identities, so it is for its own machine only",
+                    "its owner sets $BRIDLE_SERVE_TOKEN, or gives identify=…",
+                )
             return False
         given = find_token(headers)
         if given and self._is_secret(given, path):
@@ -389,6 +404,15 @@ def find_token(headers: Headers) -> str:
 def _client_address(scope: Scope) -> str:
     client = scope.get("client")
     return str(client[0]) if client else ""
+
+
+def _is_local(address: str) -> bool:
+    """True for an address of this machine, and for a connection that has none, such as a Unix socket."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return True
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 def _host_name(host: str) -> str:
