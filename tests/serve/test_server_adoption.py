@@ -13,11 +13,14 @@ from bridle.values.errors import Unusable
 from bridle.values.record import GENESIS, seal_record
 from tests.serve.server_process import ServerProcess
 from tests.serve.serving import free_port, serve_agents
+from tests.suite.campaign import scale
 from tests.suite.in_loop import in_loop
 from tests.suite.patience import PATIENCE_SECONDS
 
 WAITING = '!call append {{"text": "{name}"}}\n!then\n!call wait_for {{"name": "go"}}\n!then\n!say done {name}'
 ADOPTED_SECONDS_MAX = 10.0
+RUNS = scale(50, least=8)
+"""Runs of the killed server."""
 pytestmark = pytest.mark.slow
 
 
@@ -60,7 +63,7 @@ async def test_the_runs_of_a_killed_server_go_on_in_the_other_one(
     first, second = servers
     client = first.start()
     second.start()
-    names = [f"run-{number}" for number in range(8)]
+    names = [f"run-{number}" for number in range(RUNS)]
     for name in names:
         await client.prompt(WAITING.format(name=name), session=name, new=True)
     store = open_store(shared_log)
@@ -73,7 +76,7 @@ async def test_the_runs_of_a_killed_server_go_on_in_the_other_one(
     ]
     took = max(record.at for record in resumed) - killed_at
     record_property("adoption_seconds", round(took, 2))
-    print(f"all adopted after {took:.2f} s")
+    print(f"all {RUNS} runs adopted after {took:.2f} s")
     assert took < ADOPTED_SECONDS_MAX
     (tmp_path / "go").touch()
     for name in names:
