@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from bridle import Agent
 from bridle.stores import find_store_file, name_store, open_store
 from bridle.stores.postgres import notifications, rows, tables
 from bridle.stores.postgres.address import parse_address
+from bridle.stores.postgres.connections import find_socket
 from bridle.stores.postgres.rows import escape_nul, unescape_nul
 from bridle.testing.conformance.sample_records import make_prompt, make_records, make_tool_finish
 from bridle.values.calls import ContentRedacted
@@ -526,6 +528,34 @@ def test_a_child_made_by_fork_neither_uses_nor_holds_the_connections(url):
             assert run_with(url, take), "the child holds the lock of its dead parent"
         finally:
             os.kill(int(child), signal.SIGKILL)
+
+
+KEEPALIVE_OF_SERVER = {
+    "tcp_keepalives_idle": "4",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+KEEPALIVE_OF_CLIENT = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
+HOLDS_LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+
+
+def test_a_machine_that_vanishes_is_noticed_in_ten_seconds_by_the_connection_of_the_locks(url):
+    async def read(connection):
+        assert await connection.fetchval(HOLDS_LOCKS)
+        shown = {name: await connection.fetchval(f"SHOW {name}") for name in KEEPALIVE_OF_SERVER}
+        found = find_socket(connection)
+        options = {
+            name: found.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in KEEPALIVE_OF_CLIENT
+        }
+        return shown, options, found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+    async def hold(store):
+        await store.append("a", 0, line("x"))
+        async with store.lease("a"):
+            return await store._loop.run(store._leases.use_connection(read))
+
+    assert run_with(url, hold) == (KEEPALIVE_OF_SERVER, KEEPALIVE_OF_CLIENT, 1)
 
 
 # Watching.

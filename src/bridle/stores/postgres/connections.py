@@ -6,6 +6,7 @@ after it was lost.
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -31,16 +32,30 @@ STATEMENT_SECONDS = 60
 CLIENT_EXTRA_SECONDS = 15
 CLOSE_SECONDS = 5.0
 
+KEEPALIVE_IDLE_SECONDS, KEEPALIVE_INTERVAL_SECONDS, KEEPALIVE_PROBES = 4, 2, 3
+"""Silence after which each side asks whether the other one is there, the time between two questions, their number."""
+VANISHED_SECONDS = KEEPALIVE_IDLE_SECONDS + KEEPALIVE_INTERVAL_SECONDS * KEEPALIVE_PROBES
+"""Time after which a side that does not answer, or does not confirm what was sent, has vanished."""
+SOCKET_OPTIONS = (
+    ("TCP_KEEPIDLE", KEEPALIVE_IDLE_SECONDS),
+    ("TCP_KEEPALIVE", KEEPALIVE_IDLE_SECONDS),  # name of TCP_KEEPIDLE on some platforms
+    ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_SECONDS),
+    ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+    ("TCP_USER_TIMEOUT", VANISHED_SECONDS * 1_000),
+)
+"""The same for this side; a system has some of them."""
+
 SESSION_SETTINGS = {
     "application_name": "bridle",
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "60s",
     "idle_session_timeout": "0",  # a connection that holds locks is idle for long
-    # The locks of a machine that vanished are released after about a minute.
-    "tcp_keepalives_idle": "30",
-    "tcp_keepalives_interval": "10",
-    "tcp_keepalives_count": "3",
+    # The server releases the locks of a machine that vanished after about ten seconds.
+    "tcp_keepalives_idle": f"{KEEPALIVE_IDLE_SECONDS}",
+    "tcp_keepalives_interval": f"{KEEPALIVE_INTERVAL_SECONDS}",
+    "tcp_keepalives_count": f"{KEEPALIVE_PROBES}",
+    "tcp_user_timeout": f"{VANISHED_SECONDS}s",
     # Statements look up few rows by key, whatever the statistics of a table that has just grown say.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -86,6 +101,7 @@ class Connections:
                 self.address.check_files()
             raise explain_error(name, error) from error
         try:
+            _set_socket_options(connection)
             await check_server(connection, name)
             async with self._preparing:
                 if creates_tables and not self._is_prepared:
@@ -151,5 +167,22 @@ class Connections:
 
     def list_sockets(self) -> list[int]:
         """File descriptors of the open connections."""
-        sockets = (connection._transport.get_extra_info("socket") for connection in self._open)
+        sockets = map(find_socket, self._open)
         return [each.fileno() for each in sockets if each is not None and each.fileno() >= 0]
+
+
+def find_socket(connection: "Connection") -> socket.socket | None:
+    """The socket of a connection; None if it is closed."""
+    found: socket.socket | None = connection._transport.get_extra_info("socket")
+    return found
+
+
+def _set_socket_options(connection: "Connection") -> None:
+    """Notice in time that the database's machine has vanished; a Unix socket needs nothing."""
+    found = find_socket(connection)
+    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, number in SOCKET_OPTIONS:
+        if hasattr(socket, name):
+            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), number)
