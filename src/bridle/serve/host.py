@@ -19,7 +19,7 @@ from bridle.run.control.live import LivePublisher
 from bridle.run.recovery.session_log import fold_records, has_engine
 from bridle.run.replay.replay_session import read_records
 from bridle.stores import open_store
-from bridle.values.errors import BridleError, MisuseError, Unusable
+from bridle.values.errors import BridleError, Conflict, MisuseError, Unusable
 from bridle.values.message import Prompt, ToolResult
 from bridle.values.usage import Budget
 
@@ -85,6 +85,8 @@ class AgentHost:
         self.feeds.wake(session)
         if isinstance(error, Unusable):
             self.adoption.retry(session)
+        elif not stop and not isinstance(error, Conflict):  # else another process has the run
+            self.adoption.orphans.leave(session)
         if stop == "waiting":
             self.answers.add(session)
         elif stop:  # else the run raised, and may have been resumed by the watch, which decides what to do
