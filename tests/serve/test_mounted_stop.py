@@ -14,6 +14,8 @@ from tests.suite.in_loop import in_loop
 from tests.suite.paths import ROOT
 from tests.suite.patience import PATIENCE_SECONDS
 
+STOP_SECONDS_MAX = 10.0
+"""Time in which a server must end; a supervisor such as `docker stop` kills it after 10, Kubernetes after 30."""
 UNTIL_NEVER = "/agents/api/sessions/{}/stream?until=never"
 
 
@@ -41,9 +43,12 @@ async def open_get(url, path, *headers):
     return reader, writer
 
 
-async def wait_for_end(process):
-    """The exit code; fails if the server does not stop by itself."""
-    return await asyncio.to_thread(process.wait, PATIENCE_SECONDS)
+async def stop(process, reader, number=signal.SIGTERM):
+    """What its open stream still sends, and the exit code; fails if the server does not stop by itself in time."""
+    process.send_signal(number)
+    async with asyncio.timeout(STOP_SECONDS_MAX):
+        rest = await reader.read()
+        return rest, await asyncio.to_thread(process.wait, STOP_SECONDS_MAX)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda each: each.name)
@@ -54,10 +59,8 @@ async def test_a_server_with_an_open_stream_stops_when_it_is_told_to(service, nu
     reader, writer = await open_get(url, UNTIL_NEVER.format(run.session))
     seen = await reader.readuntil(b"event: run_ended")
     assert b"hello" in seen
-    process.send_signal(number)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await reader.read()  # to the end of the stream
-        assert await wait_for_end(process) in (0, -number)
+    _, code = await stop(process, reader, number)
+    assert code in (0, -number)
     writer.close()
 
 
@@ -69,10 +72,7 @@ async def test_runs_are_left_resumable_and_their_viewers_see_why(service, tmp_pa
     )
     reader, writer = await open_get(url, UNTIL_NEVER.format("a"))
     await reader.readuntil(b"event: tool_started")
-    process.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        rest = await reader.read()
-        await wait_for_end(process)
+    rest, _ = await stop(process, reader)
     writer.close()
     assert b"by the server's shutdown" in rest
     store = open_store(tmp_path / "log.db")
@@ -86,10 +86,7 @@ async def test_a_stream_of_an_mcp_client_ends_as_well(service):
     pytest.importorskip("mcp")
     process, url = service
     reader, writer = await open_get(url, "/agents/mcp")
-    process.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await reader.read()
-        await wait_for_end(process)
+    await stop(process, reader)
     writer.close()
 
 
