@@ -13,6 +13,7 @@ from tests.serve.serving import serve_agents
 from tests.suite.in_loop import in_loop
 from tests.suite.patience import PATIENCE_SECONDS
 
+PRICED = "sim:anthropic/claude-sonnet-5-5"
 KILLED = """
 import os, signal, sys
 from bridle import Agent, tool
@@ -81,7 +82,10 @@ async def test_open_work_of_the_store_is_counted(shared_log):
         assert found[f"bridle_serve_calls_in_doubt{acme}"] == 1
         assert found["bridle_serve_oldest_waiting_seconds"] >= 0
         assert found["bridle_serve_servers"] == found["bridle_serve_store_up"] == 1
-        assert found['bridle_serve_tool_calls_total{outcome="ok"}'] == 1
+        none = 'agent="shop",tenant="none"'
+        assert found[f'bridle_serve_tool_calls_total{{outcome="ok",{none}}}'] == 1
+        assert found[f'bridle_serve_tokens_total{{kind="output",{none}}}'] > 0
+        assert found[f'bridle_serve_tokens_total{{kind="output",{beta[1:-1]}}}'] > 0
         assert found['bridle_serve_runs_total{stop="done",agent="shop",tenant="none"}'] == 1
         kind = 'kind="steps",agent="shop",tenant="none"'
         assert found[f'bridle_serve_budget_use_bucket{{{kind},le="0.5"}}'] == 1
@@ -89,7 +93,40 @@ async def test_open_work_of_the_store_is_counted(shared_log):
         run = (await serving.client.answer("asks", question.id, "approve")).run
         async for _ in serving.client.stream("asks", after=run.after):
             pass
-        assert f"bridle_serve_runs_waiting{beta}" not in await read_metrics(serving)
+        found = await read_metrics(serving)
+        assert f"bridle_serve_runs_waiting{beta}" not in found
+        # The run went on without a new prompt, which would name its tenant.
+        assert found[f'bridle_serve_tool_calls_total{{outcome="ok",{beta[1:-1]}}}'] == 1
+
+
+@in_loop
+async def test_adoptions_and_cost_are_counted_by_agent_and_tenant(tmp_path):
+    path = tmp_path / "log.db"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED.replace('"ask"', '"retry"').replace("sim:", PRICED), path],
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+
+    @tool(effect="write", on_unknown="retry")
+    def charge(usd: int) -> str:
+        """Charge a card."""
+        return "charged"
+
+    shop = Agent(PRICED, name="shop", tools=[charge])
+    options = ServeOptions(metric_labels=("agent", "tenant"))
+    async with serve_agents({"shop": shop}, path, options=options) as serving:
+        async for _ in serving.client.stream("killed"):
+            pass
+        found = await read_metrics(serving)
+        labels = 'agent="shop",tenant="acme"'
+        assert found[f'bridle_serve_adoptions_total{{reason="start",{labels}}}'] == 1
+        assert found[f'bridle_serve_tool_calls_total{{outcome="ok",{labels}}}'] == 1
+        assert found[f"bridle_serve_cost_usd_total{{{labels}}}"] > 0
+        assert not [
+            name for name in found if name.startswith("bridle_serve_cost_usd_total") and labels not in name
+        ]
 
 
 @in_loop

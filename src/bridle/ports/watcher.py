@@ -35,3 +35,13 @@ class SummaryWatcher(Protocol):
     """Optional: a watcher that gets a summary right before the event `RunEnded`."""
 
     def on_run_end(self, session: str, summary: RunSummary) -> None: ...
+
+
+@runtime_checkable
+class AgentWatcher(Protocol):
+    """Optional: a watcher that is told the agent and the tenant of a run.
+
+    It is told before the first event that this process records of the run, and when another agent takes it over.
+    """
+
+    def on_run_agent(self, session: str, agent: str, tenant: str) -> None: ...

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from bridle.core.cache.breakpoints import agent_name
 from bridle.core.calls.orphaned import list_doubts
 from bridle.core.effects import (
     AskModel,
@@ -282,6 +283,7 @@ class Driver:
         for record in records:
             sys.audit("bridle.recorded", self.session, record)
             if self._watchers.watchers:
+                self._watchers.name_agent(agent_name(self.state.settings), self.state.run.origin.tenant)
                 if isinstance(record.event, e.RunEnded):
                     self._watchers.end_run(partial(summarize_run, self.state, self.tracer))
                 self.show(record)

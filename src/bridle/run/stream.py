@@ -24,7 +24,7 @@ from typing import Generic, Self, TypeVar, get_args
 
 import msgspec
 
-from bridle.ports.watcher import RunSummary, SummaryWatcher, Watcher
+from bridle.ports.watcher import AgentWatcher, RunSummary, SummaryWatcher, Watcher
 from bridle.run.cancellation import finish_despite_cancel
 from bridle.run.context.shown_deltas import StreamItem, ViewerBuffer, ViewerBuffers
 from bridle.tools.schema.json_form import to_json_form
@@ -186,6 +186,19 @@ class WatcherGroup:
 
     def __init__(self, session: str, watchers: Sequence[Watcher]) -> None:
         self._session, self.watchers = session, tuple(watchers)
+        self._agent: tuple[str, str] | None = None
+        """Agent and tenant that the watchers were told."""
+
+    def name_agent(self, agent: str, tenant: str) -> None:
+        """Tell the watchers that take it the agent and the tenant of the run, if they are others than before."""
+        if self._agent == (agent, tenant):
+            return
+        self._agent = agent, tenant
+        for watcher in [each for each in self.watchers if isinstance(each, AgentWatcher)]:
+            try:
+                watcher.on_run_agent(self._session, agent, tenant)
+            except Exception as error:  # noqa: BLE001 - a watcher can never change a run
+                self._dismiss(watcher, error)
 
     def notify_all(self, deltas: Sequence[Delta]) -> None:
         """Show deltas that arrived together; viewers are woken once."""

@@ -305,9 +305,7 @@ class Adoption:
                 return "not served"
             LOG.warning("%s", escape_text(f"session {session} is not resumed: {error}"))
             return ""
-        if outcome == "resumed":
-            self._host.metrics.count_adoption(reason)
-        elif outcome in ("in use", "no room"):
+        if outcome in ("in use", "no room"):
             self._again.setdefault(session, reason)
         return outcome
 
@@ -353,6 +351,7 @@ class Adoption:
         except Conflict:
             self.orphans.watch(session)
             return otherwise
+        host.metrics.count_adoption(reason, name_first_agent(state), state.identity.owner or "")
         return "resumed"
 
 

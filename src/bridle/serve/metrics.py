@@ -34,6 +34,8 @@ CENSUS_GAUGES = (
     ),
 )
 SHORT_LABELS = {attribute: label for label, attribute in LABEL_ATTRIBUTES.items()}
+RUNNING_MAX = 10_000
+"""Runs whose labels are remembered."""
 USAGE_KINDS = ("input", "cache_read", "cache_write", "output")
 
 
@@ -41,8 +43,10 @@ class ServerMetrics:
     """A watcher that counts what the runs of a server use."""
 
     def __init__(self, labels: Sequence[MetricLabel] = ()) -> None:
-        """`labels`: count runs, their use of limits and the store's open work by agent, by tenant or by both."""
+        """`labels`: count what runs do and use, adoptions and open work by agent, by tenant or by both."""
         self._labels, self.has_labels = LabelValues(labels, LABEL_VALUES_DEFAULT), bool(labels)
+        self._running: dict[str, SeriesKey] = {}
+        """Labels of the runs in progress, by session; empty without labels."""
         self._summaries: dict[str, RunSummary] = {}
         self.tools = Counter(
             "bridle.serve.tool.calls", "{call}", "Calls of tools that ended, by their outcome"
@@ -62,6 +66,15 @@ class ServerMetrics:
         )
         self.requests = Counter("bridle.serve.requests", "{token}", "HTTP requests, by status")
 
+    def on_run_agent(self, session: str, agent: str, tenant: str) -> None:
+        """Note the labels of a run."""
+        if not self.has_labels:
+            return
+        self._running.pop(session, None)
+        self._running[session] = self.select_labels(agent, tenant)
+        if len(self._running) > RUNNING_MAX:  # runs that raised have no end
+            del self._running[next(iter(self._running))]
+
     def on_run_end(self, session: str, summary: RunSummary) -> None:
         """Note whose run ends; its event follows."""
         self._summaries[session] = summary
@@ -74,33 +87,36 @@ class ServerMetrics:
 
     def select_labels(self, agent: str, tenant: str) -> SeriesKey:
         """The labels of an agent and a tenant that are turned on; beyond a number of values they are `other`."""
-        found: Attributes = {LABEL_ATTRIBUTES["agent"]: agent}
-        if tenant:
-            found[LABEL_ATTRIBUTES["tenant"]] = tenant
+        given = {"agent": agent, "tenant": tenant}
+        found: Attributes = {LABEL_ATTRIBUTES[label]: value for label, value in given.items() if value}
         return tuple((SHORT_LABELS[name], value) for name, value in self._labels.select(found))
 
-    def count_adoption(self, reason: str) -> None:
-        """Count a run that this server continues for another one, or after its own failure."""
-        self.adoptions.add((("reason", reason),), 1)
+    def count_adoption(self, reason: str, agent: str, tenant: str) -> None:
+        """Count a run that this server continues for another process, or after its own failure."""
+        self.adoptions.add((("reason", reason), *self.select_labels(agent, tenant)), 1)
 
     def on_event(self, session: str, happening: Record | Delta) -> None:
         event = happening.event if isinstance(happening, Record) else None
         if isinstance(event, RunEnded):
+            self._running.pop(session, None)
             self._count_run(event.stop, self._summaries.pop(session, None))
-        elif isinstance(event, ToolFinished):
-            self.tools.add((("outcome", event.result.outcome),), 1)
-        elif isinstance(event, ToolInterrupted):
-            self.tools.add((("outcome", "interrupted"),), 1)
+        elif isinstance(event, ToolFinished | ToolInterrupted):
+            outcome = event.result.outcome if isinstance(event, ToolFinished) else "interrupted"
+            self.tools.add((("outcome", outcome), *self._find_labels(session)), 1)
         elif isinstance(event, ModelReplied):
+            labels = self._find_labels(session)
             for kind in USAGE_KINDS:
                 if count := getattr(event.reply.usage, kind):
-                    self.tokens.add((("kind", kind),), count)
+                    self.tokens.add((("kind", kind), *labels), count)
             if event.usd is not None:
-                self.cost.add((), float(event.usd))
+                self.cost.add(labels, float(event.usd))
             if event.latency is not None:
                 self.replies.add((), event.latency.total_seconds)
                 if event.latency.first_token_seconds is not None:
                     self.first_tokens.add((), event.latency.first_token_seconds)
+
+    def _find_labels(self, session: str) -> SeriesKey:
+        return self._running[session] if session in self._running else self.select_labels("", "")
 
     def render(self, host: "AgentHost") -> str:
         series = (

@@ -50,7 +50,8 @@ class ServeOptions(Value, kw_only=True):
     """Continue at the start the runs whose process ended."""
 
     metric_labels: tuple[MetricLabel, ...] = ()
-    """Count runs and open work by `agent`, by `tenant` or by both; of each, the first 100 values."""
+    """Count runs, tokens, cost, calls, adoptions and open work by `agent`, `tenant` or both; of each, the first 100
+    values."""
 
     @property
     def has_secret(self) -> bool:

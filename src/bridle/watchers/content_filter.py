@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec.structs import FieldInfo, fields, force_setattr, replace
 
-from bridle.ports.watcher import RunSummary, SummaryWatcher, Watcher
+from bridle.ports.watcher import AgentWatcher, RunSummary, SummaryWatcher, Watcher
 from bridle.values.base import Value
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media
@@ -199,6 +199,11 @@ class RedactingWatcher:
                 summary.caller if self._is_full else self._content(summary.caller) if self._content else ""
             )
             self._watcher.on_run_end(session, replace(summary, caller=caller))
+
+    def on_run_agent(self, session: str, agent: str, tenant: str) -> None:
+        """Pass on the agent and the tenant of a run."""
+        if isinstance(self._watcher, AgentWatcher):
+            self._watcher.on_run_agent(session, agent, tenant)
 
     def on_event(self, session: str, happening: Record | Delta) -> None:
         if self._is_full:

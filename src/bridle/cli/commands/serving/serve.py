@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         choices=["agent", "tenant"],
-        help="count runs and open work by this; repeatable",
+        help="count runs, tokens, cost, calls of tools and open work by this; repeatable",
     )
     add("--mcp", action="store_true", help="be an MCP server on standard input and output, not on a port")
     add("--json", action="store_true", help="print the address as JSON")
