@@ -1480,6 +1480,27 @@ BOUNDARIES = (
                 ),
             ),
             Guard(
+                "jwt-rights-limit",
+                "value rights",
+                (
+                    "serve/identifiers/test_json_web_tokens.py::test_a_claim_gives_rights_and_no_more_than_the_server_allows",
+                ),
+            ),
+            Guard(
+                "discovery-issuer",
+                "never",
+                (
+                    "serve/identifiers/test_json_web_tokens.py::test_a_description_that_is_wrong_proves_nothing",
+                ),
+            ),
+            Guard(
+                "discovery-address",
+                "never",
+                (
+                    "serve/identifiers/test_json_web_tokens.py::test_a_description_that_is_wrong_proves_nothing",
+                ),
+            ),
+            Guard(
                 "jwks-address",
                 "never",
                 (

@@ -475,3 +475,62 @@ def test_the_command_serves_people_by_a_file_of_tokens(tmp_path):
         process.terminate()
         _, err = process.communicate()
     assert not any(token in err for token in tokens.values())
+
+
+IDENTIFY_PROGRAM = """
+from bridle import Agent, RunContext, tool
+from bridle.serve import Identity
+
+class Desk:
+    def __init__(self, name):
+        self.name = name
+
+@tool(effect="read")
+def look(context: RunContext[Desk]) -> str:
+    "Say whose desk it is."
+    return f"the desk of {context.context.name}"
+
+def identify(request):
+    name = request.headers.get("x-user", "")
+    return Identity(caller=name, context=Desk(name)) if name else None
+
+shop = Agent("sim:", name="shop", tools=[look])
+"""
+
+
+def test_the_command_serves_people_by_a_function(tmp_path):
+    (tmp_path / "app.py").write_text(IDENTIFY_PROGRAM)
+    words = ("app.py", "--identify", "app.py:identify", "--json", "--port", "0", "--store", "log.db")
+    with start_bridle("serve", *words, cwd=tmp_path) as process:
+        url = json.loads(process.stdout.readline())["url"]
+        body = {"model": "shop", "messages": [{"role": "user", "content": "!call look {}\n!then\n!say read"}]}
+        assert send(url + OPENAI, body).status == 401
+        ann, eve = {"x-user": "ann", "x-bridle-session": "mine"}, {"x-user": "eve"}
+        assert send(url + OPENAI, body, ann).status == 200
+        shown = send(f"{url}/api/sessions/mine/messages", headers=ann)
+        assert b"the desk of ann" in shown.body
+        assert send(f"{url}/api/sessions/mine", headers=eve).status == 404
+        assert send(f"{url}/metrics", headers=ann).status == 403
+        process.terminate()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--identify", "app.py:shop"), "is not a function that proves who sends a request but Agent"),
+        (("--identify", "app.py:Desk"), "but the class Desk"),
+        (("--identify", "app.py:nothing"), "nothing"),
+        (
+            ("--identify", "app.py:identify", "--tokens", "tokens.toml"),
+            "give --tokens or --identify, not both",
+        ),
+        (("--identify", "app.py:identify", "--token", "t" * 20), "give --identify or one token for everyone"),
+        (("--identify", "app.py:identify", "--mcp"), "--identify is for a server on a port"),
+    ],
+    ids=str,
+)
+def test_a_function_that_cannot_identify_is_refused(words, problem, tmp_path):
+    (tmp_path / "app.py").write_text(IDENTIFY_PROGRAM)
+    refused = bridle("serve", "app.py", *words, "--port", "0", cwd=tmp_path)
+    assert refused.code == 2 and problem in refused.err

@@ -237,7 +237,8 @@ def test_a_new_token_is_printed_with_its_lines_for_the_file(tmp_path, line):
 
 @pytest.mark.parametrize("line", [line for line in EXAMPLES if line not in NEW_TOKEN])
 def test_the_examples_of_the_help_work(tmp_path, line):
-    (tmp_path / "app.py").write_text("from bridle import Agent\nhelper = Agent('sim:')\n")
+    app = "from bridle import Agent\nhelper = Agent('sim:')\ndef identify(request): return None\n"
+    (tmp_path / "app.py").write_text(app)
     (tmp_path / "support.toml").write_text('model = "sim:"\n')
     (tmp_path / "token").write_text("x" * 30)
     printed = bridle("serve", "--new-token", "alice", cwd=tmp_path).out

@@ -9,10 +9,15 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from bridle import MisuseError
 from bridle.serve.identity import Identity
+from tests.serve.serving import serve
+from tests.suite.in_loop import in_loop
 
 jwt = pytest.importorskip("jwt")
 ec = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ec")
@@ -22,6 +27,7 @@ from bridle.serve.identifiers import json_web_tokens  # noqa: E402
 from bridle.serve.identifiers.json_web_tokens import JWKS_BYTES_MAX, JsonWebTokens  # noqa: E402
 
 ISSUER, AUDIENCE = "https://sign-in.example", "bridle"
+KEYS_URL, DESCRIPTION_URL = f"{ISSUER}/keys", f"{ISSUER}/.well-known/openid-configuration"
 KEYS = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("old", "new", "stranger")}
 
 
@@ -64,7 +70,7 @@ def sign(key="old", algorithm="ES256", kid=None, **changes):
 
 
 def make_identify(provider, **options):
-    given = {"issuer": ISSUER, "audience": AUDIENCE, "jwks_url": "https://sign-in.example/keys", **options}
+    given = {"issuer": ISSUER, "audience": AUDIENCE, "jwks_url": KEYS_URL, **options}
     return JsonWebTokens(transport=provider, tenant_claim="org", **given)
 
 
@@ -205,6 +211,8 @@ def test_keys_of_another_form_prove_nothing(why):
         {"audience": ""},
         {"jwks_url": "http://sign-in.example/keys"},
         {"jwks_url": "file:///etc/keys"},
+        {"jwks_url": "", "issuer": "http://sign-in.example"},
+        {"jwks_url": "", "issuer": "sign-in.example"},
         {"leeway_seconds": 3600},
         {"rights": ["everything"]},
     ],
@@ -222,3 +230,88 @@ def test_claims_can_be_read_by_a_function():
     identify = make_identify(Provider("old"), make_identity=read)
     (found,) = find(identify, sign(scope="read approve"))
     assert found.rights == {"read", "approve"}
+
+
+class DescribedProvider(Provider):
+    """A provider with a description of itself, by the addresses of both."""
+
+    def __init__(self, description):
+        super().__init__("old")
+        self.description, self.urls = description, []
+
+    @asynccontextmanager
+    async def open(self, request):
+        self.urls.append(request.url)
+        reply = Provider()
+        reply.body = self.description if request.url.endswith("openid-configuration") else self.body
+        yield reply
+
+
+def describe_issuer(**changes):
+    return json.dumps({"issuer": ISSUER, "jwks_uri": KEYS_URL, **changes}).encode()
+
+
+def test_the_keys_are_found_by_the_description_of_the_issuer():
+    provider = DescribedProvider(describe_issuer(jwks_uri="https://keys.example/all"))
+    (found,) = find(make_identify(provider, jwks_url=""), sign())
+    assert found.caller == "ann"
+    assert provider.urls == [DESCRIPTION_URL, "https://keys.example/all"]
+
+
+BAD_DESCRIPTIONS = {
+    "of another issuer": (describe_issuer(issuer="https://evil.example"), "another issuer"),
+    "without an issuer": (describe_issuer(issuer=None), "another issuer"),
+    "with keys that are not https": (describe_issuer(jwks_uri="http://sign-in.example/keys"), "no https"),
+    "with keys of this machine": (describe_issuer(jwks_uri="http://127.0.0.1/keys"), "no https"),
+    "with keys of a file": (describe_issuer(jwks_uri="file:///etc/keys"), "no https"),
+    "without keys": (describe_issuer(jwks_uri=None), "no https"),
+    "too long": (describe_issuer() + b" " * json_web_tokens.DISCOVERY_BYTES_MAX, "more than 65,536 bytes"),
+    "no JSON": (b"<html>", "malformed"),
+    "no object": (b"[]", "Expected"),
+}
+
+
+def test_a_description_that_is_wrong_proves_nothing(caplog):
+    for why, (description, words) in BAD_DESCRIPTIONS.items():
+        provider = DescribedProvider(description)
+        caplog.clear()
+        assert find(make_identify(provider, jwks_url=""), sign()) == [None], why
+        assert words in caplog.text, why
+        assert provider.urls == [DESCRIPTION_URL], why
+
+
+@in_loop
+async def test_a_local_issuer_is_asked_over_http():
+    asked = []
+
+    async def describe(request):
+        asked.append(request.url.path)
+        url = str(request.base_url).rstrip("/")
+        return JSONResponse({"issuer": url, "jwks_uri": f"{url}/keys"})
+
+    async def list_keys(request):
+        asked.append(request.url.path)
+        return JSONResponse({"keys": [describe_key("old")]})
+
+    app = Starlette(routes=[Route("/.well-known/openid-configuration", describe), Route("/keys", list_keys)])
+    async with serve(app) as url:
+        identify = JsonWebTokens(issuer=url, audience=AUDIENCE)
+        found = await identify(make_request(sign(iss=url)))
+        assert found is not None and found.caller == "ann"
+        assert await identify(make_request(sign())) is None  # of another issuer
+        assert asked == ["/.well-known/openid-configuration", "/keys"]
+
+
+def test_a_claim_gives_rights_and_no_more_than_the_server_allows():
+    scope = "openid read approve mail"
+    (found,) = find(make_identify(Provider("old"), rights_claim="scope"), sign(scope=scope))
+    assert found.rights == {"read", "approve"}
+    (listed,) = find(make_identify(Provider("old"), rights_claim="roles"), sign(roles=["administer", "x"]))
+    assert listed.rights == {"administer"}
+    limited = make_identify(Provider("old"), rights_claim="scope", rights=["read", "prompt"])
+    assert [each.rights for each in find(limited, sign(scope=scope), sign(scope="mail"))] == [{"read"}, set()]
+
+
+@pytest.mark.parametrize("claim", [None, 3, {"read": True}, ["read", 3]], ids=str)
+def test_a_token_without_its_claim_of_rights_proves_nothing(claim):
+    assert find(make_identify(Provider("old"), rights_claim="scope"), sign(scope=claim)) == [None]

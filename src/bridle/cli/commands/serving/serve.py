@@ -21,7 +21,7 @@ from bridle.cli.format.printing import print_line, print_text
 from bridle.cli.log_access import add_store_option, store_path
 from bridle.cli.option_values import make_count_parser, parse_port
 from bridle.config.agent_loader import find_agents_store, load_agents, load_context_maker
-from bridle.config.tool_loader import share_loaded_files
+from bridle.config.tool_loader import load_reference, share_loaded_files
 from bridle.serve.options import ServeOptions, check_options
 from bridle.values.errors import MisuseError
 
@@ -51,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--token-file", type=Path, metavar="FILE", help="file that holds the token")
     add("--tokens", type=Path, metavar="FILE", help="TOML file of tokens with a tenant and rights for each")
+    add(
+        "--identify",
+        metavar="FILE.py:NAME",
+        help="function that proves who sends a request, or an object such as JsonWebTokens(…)",
+    )
     add("--new-token", metavar="NAME", help="print a new token and its lines for FILE, then stop")
     add("--tenant", default="", metavar="T", help="tenant of the new token")
     add(
@@ -109,7 +114,7 @@ def execute(options: argparse.Namespace) -> int:
         print_new_token(options)
         return 0
     process = load_server()
-    identify = read_tokens(options)
+    check_secrets(options)
     limits = {"runs_max": options.runs, "shutdown_seconds": options.shutdown_seconds}
     serving = check_options(
         ServeOptions(
@@ -121,10 +126,11 @@ def execute(options: argparse.Namespace) -> int:
             metric_labels=tuple(options.metric_label),
             **{name: value for name, value in limits.items() if value is not None},
         ),
-        has_identify=identify is not None,
+        has_identify=options.tokens is not None or options.identify is not None,
     )
-    with share_loaded_files():  # the function and the agents see one class of context
+    with share_loaded_files():  # the functions and the agents see one class of context
         agents = load_agents(options.agents)
+        identify = load_identify(options)
         make_context = load_context_maker(options.context) if options.context else None
     own = None if options.store or "BRIDLE_STORE" in os.environ else find_agents_store(agents)
     place = store_path(options.store) if own is None else own
@@ -153,19 +159,38 @@ def execute(options: argparse.Namespace) -> int:
     return 0
 
 
-def read_tokens(options: argparse.Namespace) -> Any:
-    """The `identify` of a file of tokens, or None. Raises `MisuseError` for a second kind of secret."""
-    if options.tokens is None:
+def check_secrets(options: argparse.Namespace) -> None:
+    """Raise `MisuseError` for two ways to prove who sends a request."""
+    ways = {"--tokens": options.tokens, "--identify": options.identify}
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) == 2:
+        raise MisuseError("give --tokens or --identify, not both")
+    if given and options.mcp:
+        raise MisuseError(
+            f"{given[0]} is for a server on a port; with --mcp, the program that starts it is the client"
+        )
+    if given and (
+        options.token is not None or options.token_file is not None or TOKEN_VARIABLE in os.environ
+    ):
+        raise MisuseError(
+            f"give {given[0]} or one token for everyone (--token, --token-file, ${TOKEN_VARIABLE}), not both"
+        )
+
+
+def load_identify(options: argparse.Namespace) -> Any:
+    """The `identify` of a file of tokens, or the one that --identify names; None without both."""
+    if options.tokens is not None:
+        return load_server("bridle.serve.identifiers.token_file").TokenFile(options.tokens)
+    if options.identify is None:
         return None
-    if options.mcp:
+    found = load_reference(options.identify)
+    if not callable(found) or isinstance(found, type):
+        kind = f"the class {found.__name__}" if isinstance(found, type) else type(found).__name__
         raise MisuseError(
-            "--tokens is for a server on a port; with --mcp, the program that starts it is the client"
+            f"{options.identify} is not a function that proves who sends a request but {kind};"
+            " name a function of the request, or an object that you made, such as JsonWebTokens(…)"
         )
-    if options.token is not None or options.token_file is not None or TOKEN_VARIABLE in os.environ:
-        raise MisuseError(
-            f"give --tokens or one token for everyone (--token, --token-file, ${TOKEN_VARIABLE}), not both"
-        )
-    return load_server("bridle.serve.identifiers.token_file").TokenFile(options.tokens)
+    return found
 
 
 def print_new_token(options: argparse.Namespace) -> None:
