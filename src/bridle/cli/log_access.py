@@ -12,7 +12,7 @@ from bridle.cli.configured_options import add_config_options
 from bridle.core.recovery import log_repair
 from bridle.core.state import State
 from bridle.ports.store import Store
-from bridle.run.archive.sessions import find_parent_session
+from bridle.run.archive.sessions import find_parent_session, find_people
 from bridle.run.recovery.session_log import read_intact_records
 from bridle.run.validate_input import check_session, check_tenant
 from bridle.stores import open_store
@@ -33,6 +33,12 @@ def add_store_option(parser: argparse.ArgumentParser) -> None:
 def add_tenant_option(parser: argparse.ArgumentParser, help_: str = "") -> None:
     parser.add_argument(
         "--tenant", metavar="T", help=help_ or "fail unless the session belongs to this tenant"
+    )
+
+
+def add_caller_option(parser: argparse.ArgumentParser, help_: str = "") -> None:
+    parser.add_argument(
+        "--caller", metavar="X", help=help_ or "fail unless this caller prompted in the session"
     )
 
 
@@ -114,14 +120,22 @@ async def use_log(given: str | None, *, to_read: bool = True) -> AsyncIterator[S
         await store.close()
 
 
-async def read_session(store: Store, session: str, tenant: str | None = None) -> Sequence[Record]:
-    """Records of a session; the intact ones if its end is torn off. Fails if it belongs to another tenant."""
+async def read_session(
+    store: Store, session: str, tenant: str | None = None, *, caller: str | None = None
+) -> Sequence[Record]:
+    """Records of a session; the intact ones if its end is torn off.
+
+    Fails if it belongs to another tenant, and if it has no prompt of the caller.
+    """
     check_session(session)
     records = await read_intact_records(store, session)
     if not records:
         raise SessionNotFound(f"no session {session!r} in this log; `bridle sessions` lists them")
     if tenant is not None:
         check_tenant(session, fold_state(records), tenant)
+    if not find_people(records).is_of(None, caller):
+        hint = "`bridle sessions --caller` lists those of a caller"
+        raise MisuseError(f"caller {caller!r} has not prompted in session {session!r}; {hint}")
     return records
 
 

@@ -10,6 +10,7 @@ import sys
 from bridle.cli.format.columns import screen_width, split_cells
 from bridle.cli.format.printing import print_json, print_line
 from bridle.cli.log_access import (
+    add_caller_option,
     add_log_options,
     belongs_to_tenant,
     fold_state,
@@ -19,6 +20,7 @@ from bridle.cli.log_access import (
     use_log,
 )
 from bridle.core.calls.argument_changes import list_changes, show_arguments
+from bridle.core.state import State
 from bridle.ports.store import Store
 from bridle.run.archive.sessions import list_sessions
 from bridle.run.calls.approval import list_pending_approvals
@@ -34,6 +36,7 @@ SESSIONS_SEARCHED_MAX = 1_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", help="only this session")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
+    add_caller_option(parser, "only questions of this caller's runs")
     add_log_options(parser, "only sessions of this tenant")
 
 
@@ -101,15 +104,19 @@ def format_preview(question: PendingApproval) -> list[str]:
 
 async def _read_questions(options: argparse.Namespace) -> list[PendingApproval]:
     async with use_log(options.store) as store:
-        return await list_questions(store, options.session, tenant_of(options))
+        return await list_questions(store, options.session, tenant_of(options), options.caller)
 
 
 async def list_questions(
-    store: Store, session: str | None = None, tenant: str | None = None
+    store: Store, session: str | None = None, tenant: str | None = None, caller: str | None = None
 ) -> list[PendingApproval]:
-    """Pending approvals of one session, or of the most recent sessions (of a tenant, if given)."""
+    """Pending approvals of one session, or of the most recent sessions.
+
+    With a tenant or a caller, only those of its sessions or of that person's runs.
+    """
     if session is not None:
-        return list(list_pending_approvals(session, fold_state(await read_session(store, session, tenant))))
+        records = await read_session(store, session, tenant, caller=caller)
+        return _list_of_caller(session, fold_state(records), caller)
     found: list[PendingApproval] = []
     for info in await list_sessions(store, SESSIONS_SEARCHED_MAX):
         try:
@@ -117,5 +124,11 @@ async def list_questions(
         except Corrupt:
             continue  # one damaged session must not hide the others; `bridle sessions` reports it
         if belongs_to_tenant(records, tenant):
-            found += list_pending_approvals(info.id, fold_state(records))
+            found += _list_of_caller(info.id, fold_state(records), caller)
     return found
+
+
+def _list_of_caller(session: str, state: State, caller: str | None) -> list[PendingApproval]:
+    if caller not in (None, state.run.origin.caller):
+        return []
+    return [*list_pending_approvals(session, state)]

@@ -18,6 +18,7 @@ import msgspec
 from bridle.cli.format.columns import display_width, fit_line, pad_text, screen_width
 from bridle.cli.format.printing import print_error, print_json, print_line
 from bridle.cli.log_access import (
+    add_caller_option,
     add_log_options,
     belongs_to_tenant,
     read_session,
@@ -131,6 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--json", action="store_true", help="print the rows and the total as JSON")
     add("--csv", action="store_true", help="print the rows as CSV")
+    add_caller_option(parser, "only runs of this caller")
     add_log_options(parser, "only sessions of this tenant")
 
 
@@ -210,8 +212,11 @@ def _split_entry(entry: LedgerEntry, by: str) -> list[CostShare]:
 async def _read_entries(options: argparse.Namespace) -> list[LedgerEntry]:
     async with use_log(options.store) as store:
         if options.session:
-            return await list_session_entries(store, options.session, tenant_of(options))
-        return await list_all_entries(store, tenant_of(options))
+            await read_session(store, options.session, tenant_of(options), caller=options.caller)
+            found = await list_session_entries(store, options.session, tenant_of(options))
+        else:
+            found = await list_all_entries(store, tenant_of(options))
+        return [entry for entry in found if options.caller in (None, entry.caller)]
 
 
 async def list_all_entries(store: Store, tenant: str | None = None) -> list[LedgerEntry]:

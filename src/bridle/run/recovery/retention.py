@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from bridle.core.recovery.log_repair import fold_log
 from bridle.core.state import Phase
 from bridle.ports.store import PrunableStore, SessionInfo, Store, supports
+from bridle.run.archive.sessions import find_people
 from bridle.run.calls.approval import list_pending_approvals
 from bridle.stores.conflicts import RESERVED_PREFIXES
 from bridle.values.base import Value
@@ -31,23 +32,38 @@ class RetainedSession(Value, kw_only=True):
     kept: str = ""
 
 
-async def list_old_sessions(store: Store, before: float) -> list[RetainedSession]:
-    """The sessions last written before a time, forks before their parents."""
+async def list_old_sessions(
+    store: Store, before: float, *, tenant: str | None = None, caller: str | None = None
+) -> list[RetainedSession]:
+    """The sessions last written before a time, forks before their parents.
+
+    With a tenant or a caller, only those of the tenant, and those in which the caller prompted; a session in which
+    somebody else prompted too stays.
+    """
     listed = await list_all_sessions(store)
     infos = {info.id: info for info in listed if not info.id.startswith(RESERVED_PREFIXES)}
     orphans = [info for info in listed if (found := _find_controlled(info.id)) and found not in infos]
     kept: dict[str, str] = {}
+    others: set[str] = set()
     for info in infos.values():
         try:
-            reason = await _find_reason(store, info, before, kept)
+            records = await store.read(info.id)
         except Corrupt:
-            reason = "it is damaged: see `bridle verify`"
-        if reason:
-            kept[info.id] = reason
+            kept[info.id] = "it is damaged: see `bridle verify`"
+            continue
+        people = find_people(records)
+        if not people.is_of(tenant, caller):
+            others.add(info.id)
+        reason = _find_reason(info, records, before, kept)
+        if not reason and caller is not None and people.callers != (caller,):
+            reason = "another caller prompted in it too"
+        if reason or info.id in others:
+            kept[info.id] = reason or "it is not chosen"
     for info in infos.values():
         if info.id in kept:
             _keep_ancestors(info, infos, kept)
-    old = [info for info in (*infos.values(), *orphans) if info.updated_at < before]
+    found = (*infos.values(), *(orphans if tenant is None and caller is None else ()))
+    old = [info for info in found if info.updated_at < before and info.id not in others]
     depths = {info.id: _count_ancestors(info, infos) for info in old}
     return [
         RetainedSession(
@@ -91,8 +107,7 @@ def _find_controlled(log: str) -> str:
     return log.removeprefix(CONTROL_LOG_PREFIX) if log.startswith(CONTROL_LOG_PREFIX) else ""
 
 
-async def _find_reason(store: Store, info: SessionInfo, before: float, kept: dict[str, str]) -> str:
-    records = await store.read(info.id)
+def _find_reason(info: SessionInfo, records: Sequence[Record], before: float, kept: dict[str, str]) -> str:
     waits = find_open_work(info.id, records)
     reason = waits or ("it is newer" if info.updated_at >= before else "")
     if waits:

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from bridle.cli.commands.replay.replay import write_log_test
 from bridle.cli.format.printing import print_line
-from bridle.cli.log_access import add_log_options, read_session, tenant_of, use_log
+from bridle.cli.log_access import add_caller_option, add_log_options, read_session, tenant_of, use_log
 from bridle.run.archive.transfer import export_session
 from bridle.values.errors import MisuseError, Unusable
 
@@ -41,10 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("-a", "--agent", metavar="FILE.toml", help="with --as-test: the agent file that the test uses")
     parser.set_defaults(json=False)
+    add_caller_option(parser)
     add_log_options(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
+    if options.caller is not None:
+        asyncio.run(_check_caller(options))
     if options.as_test:
         return asyncio.run(write_log_test(options))
     if options.output == STANDARD_OUTPUT:
@@ -75,6 +78,11 @@ def execute(options: argparse.Namespace) -> int:
 def _explain(path: str, error: OSError) -> Unusable:
     remedy = "the disk is full; make room, or " if error.errno == errno.ENOSPC else ""
     return Unusable(f"{path} cannot be written ({error.strerror}); {remedy}choose another file with -o")
+
+
+async def _check_caller(options: argparse.Namespace) -> None:
+    async with use_log(options.store) as store:
+        await read_session(store, options.session, tenant_of(options), caller=options.caller)
 
 
 async def _write(options: argparse.Namespace, out: BinaryIO) -> int:

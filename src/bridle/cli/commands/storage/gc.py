@@ -38,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="AGE",
         help="remove sessions last written before, such as 90d (default: $BRIDLE_RETENTION)",
     )
+    add("--tenant", metavar="T", help="remove sessions of this tenant only")
+    add("--caller", metavar="X", help="remove sessions only in which nobody but this caller prompted")
     add("--yes", action="store_true", help="remove them; without it nothing is changed")
     add("--json", action="store_true", help="print one JSON object")
     add_store_option(parser)
@@ -49,6 +51,10 @@ def execute(options: argparse.Namespace) -> int:
         before = parse_time(age) if age else None
     except argparse.ArgumentTypeError as error:
         raise MisuseError(f"--older-than or $BRIDLE_RETENTION: {error}") from error
+    if before is None and (options.tenant is not None or options.caller is not None):
+        raise MisuseError(
+            "--tenant and --caller choose among old sessions: give --older-than too, such as 0d for all"
+        )
     report = asyncio.run(_collect(options, before, age or ""))
     if options.json:
         print_json(report)
@@ -67,7 +73,8 @@ async def _collect(options: argparse.Namespace, before: float | None, age: str) 
     async with use_log(options.store) as store:
         if not supports(store, PrunableStore):
             raise MisuseError("this store cannot be pruned; it has no file")
-        for old in await list_old_sessions(store, before) if before is not None else ():
+        people = {"tenant": options.tenant, "caller": options.caller}
+        for old in await list_old_sessions(store, before, **people) if before is not None else ():
             reason = old.kept
             if not reason and options.yes:
                 reason = await remove_session(
