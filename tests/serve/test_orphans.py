@@ -13,8 +13,7 @@ from bridle import Agent, ModelReplied, Resumed, RunEnded, tool
 from bridle.serve import ServeOptions, adoption
 from bridle.stores import open_store
 from bridle.values.errors import Corrupt
-from tests.serve.serving import serve_agents
-from tests.serve.test_server_adoption import (
+from tests.serve.adopted_runs import (
     ADOPTED_SECONDS_MAX,
     WAITING,
     find_record,
@@ -22,6 +21,7 @@ from tests.serve.test_server_adoption import (
     is_done,
     is_resumed,
 )
+from tests.serve.serving import serve_agents
 from tests.suite.in_loop import in_loop
 from tests.suite.patience import PATIENCE_SECONDS
 

@@ -6,19 +6,24 @@ import time
 
 import pytest
 
-from bridle import Agent, Prompted, Resumed, RunEnded, ToolFinished
+from bridle import Agent, Prompted, Resumed, RunEnded
 from bridle.serve import adoption
 from bridle.stores import open_store
 from bridle.values.errors import Unusable
 from bridle.values.record import GENESIS, seal_record
+from tests.serve.adopted_runs import (
+    ADOPTED_SECONDS_MAX,
+    WAITING,
+    find_record,
+    is_appended,
+    is_done,
+    is_resumed,
+)
 from tests.serve.server_process import ServerProcess
 from tests.serve.serving import free_port, serve_agents
 from tests.suite.campaign import scale
 from tests.suite.in_loop import in_loop
-from tests.suite.patience import PATIENCE_SECONDS
 
-WAITING = '!call append {{"text": "{name}"}}\n!then\n!call wait_for {{"name": "go"}}\n!then\n!say done {name}'
-ADOPTED_SECONDS_MAX = 10.0
 RUNS = scale(50, least=8)
 """Runs of the killed server."""
 pytestmark = pytest.mark.slow
@@ -31,29 +36,6 @@ def servers(tmp_path, shared_log):
     yield made
     for each in made:
         each.close()
-
-
-async def find_record(store, session, is_wanted, after=0):
-    """The first record of a session after `after` that is wanted, once it is there."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            for record in await store.read(session, after):
-                after = record.seq
-                if is_wanted(record.event):
-                    return record
-            await store.wait_for_records(session, after)
-
-
-def is_appended(event):
-    return isinstance(event, ToolFinished) and event.result.text == "appended"
-
-
-def is_done(event):
-    return isinstance(event, RunEnded) and event.stop == "done"
-
-
-def is_resumed(event):
-    return isinstance(event, Resumed)
 
 
 @in_loop

@@ -87,8 +87,8 @@ class ServerMetrics:
 
     def select_labels(self, agent: str, tenant: str) -> SeriesKey:
         """The labels of an agent and a tenant that are turned on; beyond a number of values they are `other`."""
-        given = {"agent": agent, "tenant": tenant}
-        found: Attributes = {LABEL_ATTRIBUTES[label]: value for label, value in given.items() if value}
+        given = {LABEL_ATTRIBUTES["agent"]: agent, LABEL_ATTRIBUTES["tenant"]: tenant}
+        found: Attributes = {name: value for name, value in given.items() if value}
         return tuple((SHORT_LABELS[name], value) for name, value in self._labels.select(found))
 
     def count_adoption(self, reason: str, agent: str, tenant: str) -> None:

@@ -62,8 +62,8 @@ async def list_old_sessions(
     for info in infos.values():
         if info.id in kept:
             _keep_ancestors(info, infos, kept)
-    found = (*infos.values(), *(orphans if tenant is None and caller is None else ()))
-    old = [info for info in found if info.updated_at < before and info.id not in others]
+    candidates = (*infos.values(), *(orphans if tenant is None and caller is None else ()))
+    old = [info for info in candidates if info.updated_at < before and info.id not in others]
     depths = {info.id: _count_ancestors(info, infos) for info in old}
     return [
         RetainedSession(

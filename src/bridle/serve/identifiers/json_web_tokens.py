@@ -167,9 +167,9 @@ class JsonWebTokens:
     ) -> None:
         """`jwks_url` is the address of the public keys; without it, the issuer is asked for it.
 
-        `rights` are those of every token (`read` and `prompt`). With `rights_claim` they are those that the claim names,
-        as far as they are among `rights` (any). `make_identity` makes the identity of checked claims, in place of the
-        claims and rights that are named.
+        `rights` are those of every token (`read` and `prompt`). With `rights_claim` they are those that the claim
+        names, as far as they are among `rights` (any). `make_identity` makes the identity of checked claims, in place
+        of the claims and rights that are named.
         """
         self._algorithms = tuple(algorithms)
         # guard: jwt-algorithms
