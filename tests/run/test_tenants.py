@@ -240,7 +240,7 @@ def test_every_command_about_a_session_keeps_tenants_apart(tmp_path, capsys):
     assert agent.run_sync("go", session=session, tenant="acme").stop == "waiting"
     asyncio.run(agent.store.close())
 
-    def told(*command, code=0):
+    def run_command(*command, code=0):
         assert main([*command, "--store", store]) == code, command
         found = capsys.readouterr()
         return found.out if code == 0 else found.err
@@ -257,20 +257,22 @@ def test_every_command_about_a_session_keeps_tenants_apart(tmp_path, capsys):
         ("memory", "list", "--session", session),
     ]
     for command in commands:
-        assert "does not belong to tenant 'globex'" in told(*command, "--tenant", "globex", code=2), command
+        assert "does not belong to tenant 'globex'" in run_command(*command, "--tenant", "globex", code=2), (
+            command
+        )
     for command in commands[1:]:
-        told(*command, "--tenant", "acme")
+        run_command(*command, "--tenant", "acme")
     for command in (*commands[1:-1], ("show", session), ("fork", session)):
-        assert "--across-tenants" in told(*command, "--tenant", "globex", code=2), command
-        told(*command, "--tenant", "globex", "--across-tenants")
+        assert "--across-tenants" in run_command(*command, "--tenant", "globex", code=2), command
+        run_command(*command, "--tenant", "globex", "--across-tenants")
     crossing = ("resume", session, "--tenant", "globex", "--across-tenants")
-    assert "add --tools FILE" in told(*crossing, code=2), "the tenant is no objection any more"
-    (question,) = json.loads(told("approvals", "--tenant", "acme", "--json"))
-    assert json.loads(told("approvals", "--tenant", "globex", "--json")) == []
+    assert "add --tools FILE" in run_command(*crossing, code=2), "the tenant is no objection any more"
+    (question,) = json.loads(run_command("approvals", "--tenant", "acme", "--json"))
+    assert json.loads(run_command("approvals", "--tenant", "globex", "--json")) == []
     for answer in ("approve", "reject"):
-        assert question["id"] in told(answer, question["id"], "--tenant", "globex", code=2)
-    assert json.loads(told("cost", "--tenant", "globex", "--json"))["rows"] == []
-    assert len(json.loads(told("cost", "--tenant", "acme", "--json"))["rows"]) == 1
-    assert json.loads(told("cache", "--tenant", "globex", "--json"))["rows"] == []
-    told("approve", question["id"], "--tenant", "acme")
-    assert json.loads(told("approvals", "--json")) == []
+        assert question["id"] in run_command(answer, question["id"], "--tenant", "globex", code=2)
+    assert json.loads(run_command("cost", "--tenant", "globex", "--json"))["rows"] == []
+    assert len(json.loads(run_command("cost", "--tenant", "acme", "--json"))["rows"]) == 1
+    assert json.loads(run_command("cache", "--tenant", "globex", "--json"))["rows"] == []
+    run_command("approve", question["id"], "--tenant", "acme")
+    assert json.loads(run_command("approvals", "--json")) == []

@@ -315,19 +315,19 @@ def test_rates_by_agent_tenant_session_and_model(tmp_path, capsys):
     asyncio.run(store.close())
     where = ["--store", str(tmp_path / "log.db"), "--json"]
 
-    def told(*how):
+    def read_cache_report(*how):
         assert main(["cache", *how, *where]) == 0
         return json.loads(capsys.readouterr().out)
 
-    assert {row["name"] for row in told()["rows"]} == {"a", "b", "c"}
-    agents = {row["name"]: row for row in told("--by", "agent")["rows"]}
+    assert {row["name"] for row in read_cache_report()["rows"]} == {"a", "b", "c"}
+    agents = {row["name"]: row for row in read_cache_report("--by", "agent")["rows"]}
     assert {name: row["sessions"] for name, row in agents.items()} == {"scout": 2, "scribe": 1}
     assert all(row["hit_rate"] > 0.9 for row in agents.values())
-    tenants = {row["name"]: row["sum"]["calls"] for row in told("--by", "tenant")["rows"]}
+    tenants = {row["name"]: row["sum"]["calls"] for row in read_cache_report("--by", "tenant")["rows"]}
     assert tenants == {"acme": 4, "(none)": 2}
-    (model,) = told("--by", "model")["rows"]
-    assert model["sum"] == told()["total"]["sum"]
-    (one,) = told("a", "--by", "agent")["rows"]
+    (model,) = read_cache_report("--by", "model")["rows"]
+    assert model["sum"] == read_cache_report()["total"]["sum"]
+    (one,) = read_cache_report("a", "--by", "agent")["rows"]
     assert one["name"] == "scout"
 
 

@@ -154,23 +154,26 @@ def test_different_searches_count_and_places_have_an_unknown_price(grounding, se
 def test_an_empty_thought_without_a_signature_is_dropped_for_a_recorded_reason(empty, split):
     """Recorded traffic sends a thought without words back only with its signature."""
 
-    def told(*parts):
+    def decode_parts(*parts):
         chunks = [chunk(part) for part in parts] if split else [chunk(*parts)]
         chunks[-1]["candidates"][0]["finishReason"] = "STOP"
         reply, _ = decode_stream(*chunks) if split else WIRE.decode(json.dumps(chunks[0]).encode())
         return reply.parts, [words.partition(" was dropped")[0] for words in reply.dropped_parts]
 
     lost = ["an empty thought without a signature"]
-    assert told(empty, text("One.")) == ((Text(text="One."),), lost)
-    assert told(text("One"), empty, text(" two.")) == ((Text(text="One two."),), lost)
-    assert told(text("One."), empty) == ((Text(text="One."),), lost)
+    assert decode_parts(empty, text("One.")) == ((Text(text="One."),), lost)
+    assert decode_parts(text("One"), empty, text(" two.")) == ((Text(text="One two."),), lost)
+    assert decode_parts(text("One."), empty) == ((Text(text="One."),), lost)
     thought = Reasoning(text="Hm.")
-    assert told(empty, text("Hm.", thought=True), text("One.")) == ((thought, Text(text="One.")), [])
-    assert told(text("Hm.", thought=True), empty, text("One.")) == ((thought, Text(text="One.")), [])
+    assert decode_parts(empty, text("Hm.", thought=True), text("One.")) == ((thought, Text(text="One.")), [])
+    assert decode_parts(text("Hm.", thought=True), empty, text("One.")) == ((thought, Text(text="One.")), [])
     signed = Reasoning(text="", signature="c2ln")
-    assert told({**empty, "thoughtSignature": "c2ln"}, text("One.")) == ((signed, Text(text="One.")), [])
+    assert decode_parts({**empty, "thoughtSignature": "c2ln"}, text("One.")) == (
+        (signed, Text(text="One.")),
+        [],
+    )
     call = function_call("look", {"at": 1}, thoughtSignature="c2ln")
-    parts, dropped = told(empty, call)
+    parts, dropped = decode_parts(empty, call)
     assert ([part.name for part in parts], dropped) == (["look"], lost)
 
 
