@@ -25,6 +25,10 @@ def test_{name}():
 _files: list[Path] = []
 
 
+def pytest_runtest_setup():
+    Seeds.current = None  # a test that failed has left its own
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
