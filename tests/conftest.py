@@ -1,8 +1,7 @@
 """Settings of the whole suite.
 
 Property tests use the same examples in every run, so that a failure is caused by a change. With BRIDLE_SEED set the examples
-are others. Unless campaigns are whole (`campaign.py`), tests marked `full` do not run, and of tests marked `sampled` a tenth of
-the cases.
+are others. `lanes.py` says which tests `make test` leaves out.
 
 In every test, each request to a model is checked as a provider would check it (`guard.py`).
 """
@@ -10,7 +9,6 @@ In every test, each request to a model is checked as a provider would check it (
 import os
 import signal
 import sys
-from collections import defaultdict
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,7 +21,7 @@ from tests.serve.browser import MISSING as BROWSER_MISSING
 from tests.serve.browser import find_browser
 from tests.serve.javascript_tools import MISSING as JAVASCRIPT_MISSING
 from tests.serve.javascript_tools import find_tools
-from tests.suite.campaign import FIRST_SEED, IS_WHOLE, scale
+from tests.suite.campaign import FIRST_SEED, scale
 from tests.suite.paths import add_project_root
 from tests.suite.postgres_server import find_binaries, remove_shared_server, shared_server
 from tests.wire.wire import FALLBACK, UNRECORDED
@@ -37,12 +35,9 @@ pytest_plugins = [
     "bridle.testing.pytest_plugin",
     "tests.suite.guard",
     "tests.suite.cpu_time",
+    "tests.suite.lanes",
     "tests.suite.regressions",
 ]
-
-SAMPLED_STEP = 10
-ON_POSTGRES = {"test_stores.py"}
-"""Files whose cases on PostgreSQL are no repetition of those on SQLite."""
 
 settings.register_profile(
     "bridle",
@@ -109,42 +104,6 @@ def pytest_collection_finish():
     """Write no compiled files from here on: a test may write a file twice in a second, with as many bytes."""
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-
-
-def pytest_collection_modifyitems(config, items):
-    """Mark campaigns, and leave out what only a whole campaign runs."""
-    for item in items:
-        if {"scale", "list_seeds", "new_random"} & {*vars(getattr(item, "module", None) or object)}:
-            item.add_marker("campaign")
-    if IS_WHOLE:
-        return
-    full = [item for item in items if item.get_closest_marker("full")]
-    left_out = full + _leave_out_cases(items) + _leave_out_second_stores(items)
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        gone = {*map(id, left_out)}
-        items[:] = [item for item in items if id(item) not in gone]
-
-
-def _leave_out_cases(items):
-    """The cases of tests marked `sampled` that this lane leaves out: nine of ten, spread evenly."""
-    cases = defaultdict(list)
-    for item in items:
-        if item.get_closest_marker("sampled"):
-            cases[item.nodeid.partition("[")[0]].append(item)
-    return [item for each in cases.values() for place, item in enumerate(each) if place % SAMPLED_STEP]
-
-
-def _leave_out_second_stores(items):
-    """Cases on PostgreSQL of tests that this lane runs on SQLite too, except those of the first test of each file."""
-    first, left_out = {}, []
-    for item in items:
-        case = getattr(item, "callspec", None)
-        if case and "postgres" in case.params.values() and item.path.name not in ON_POSTGRES:
-            name = first.setdefault(item.path, item.originalname)
-            if item.originalname != name:
-                left_out.append(item)
-    return left_out
 
 
 def pytest_sessionfinish():
