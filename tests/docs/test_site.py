@@ -11,6 +11,7 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 from tests.suite.paths import load_program
+from tests.suite.shared_builds import build_once
 
 pytest.importorskip("sphinx", reason="the site needs Sphinx: make .venv/.ready installs it")
 
@@ -35,12 +36,14 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site") / "site"
+    return build_once(tmp_path_factory, "site", build_site)
+
+
+def build_site(folder):
     command = [sys.executable, str(SITE / "build.py"), "--out", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{folder / 'index.html'}\n"
-    return folder
 
 
 def test_every_page_of_the_documentation_is_in_the_site():
