@@ -1,13 +1,18 @@
 """What `make release` refuses: versions that disagree, an undated changelog, files that the wheel lacks or should not have."""
 
 import importlib
+import os
 import shutil
+import subprocess
+import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.suite.paths import load_program
+from tests.suite.shared_builds import build_once
 
 ROOT = Path(__file__).parents[2]
 release = load_program("bench/release.py")
@@ -42,7 +47,9 @@ def test_package_and_metadata_have_one_version(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    return release.build(ROOT, tmp_path_factory.mktemp("dist") / "dist")
+    folder = build_once(tmp_path_factory, "dist", lambda folder: release.build(ROOT, folder))
+    (wheel,), (archive,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, archive
 
 
 @pytest.mark.slow
@@ -50,6 +57,27 @@ def test_the_files_of_this_checkout_pass(built):
     wheel, archive = built
     release.check_wheel(wheel, VERSION)
     release.check_archive(archive, wheel, release.list_tracked(ROOT))
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_the_tests_run_from_the_archive(built, tmp_path):
+    """Whoever packages the project has no repository, and no recorded traffic beside it."""
+    with tarfile.open(built[1]) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (root,) = tmp_path.iterdir()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "src")))}
+
+    def run(*words):
+        command = [sys.executable, *words]
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+        return done.stdout
+
+    assert Path(run("-c", "import bridle; print(bridle.__file__)").strip()).is_relative_to(root)
+    collected = run("-m", "pytest", "-p", "no:cacheprovider", "--collect-only")
+    assert "tests/tidy/test_release.py" in collected
+    run("-m", "pytest", "-p", "no:cacheprovider", "tests/values")
 
 
 def test_an_archive_that_lacks_a_file_of_the_repository_is_refused(built):
