@@ -59,7 +59,7 @@ async def list_events(engine, session):
     return [record.event for record in await engine.agent.store.read(session)]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.full)])
 @in_loop
 async def test_a_call_whose_worker_vanished_is_in_doubt_and_not_repeated(
     temporal, cashier, start_worker, tmp_path, how
@@ -112,6 +112,7 @@ async def test_a_worker_that_is_stopped_finishes_its_part_and_loses_nothing(
     assert "Resumed" not in names and names.count("ToolFinished") == 1
 
 
+@pytest.mark.full
 @in_loop
 async def test_an_answer_arrives_although_the_worker_died_as_it_asked(
     temporal, cashier, start_worker, tmp_path

@@ -23,6 +23,7 @@ from bridle.sandbox import DockerSandbox
 from bridle.sandbox.launcher.groups import make_group
 from bridle.sandbox.local import MECHANISMS, LocalSandbox, find_problem
 from bridle.toolkit import python, shell
+from docs.guard_table import BOUNDARIES
 from tests.sandbox.attempts import ATTEMPTS
 
 CONTEXT = RunContext(context=None)
@@ -37,6 +38,10 @@ DOCKER_ALLOWS = (
 """Docker 20.10 with its own filter, of a harness that runs as root; docs/sandbox.md lists them."""
 NEEDS_GROUPS = "use more memory than allowed in several processes"
 NAMES = [attempt.name for attempt in ATTEMPTS]
+GUARDING = {
+    test.partition("::")[2] for boundary in BOUNDARIES for guard in boundary.guards for test in guard.tests
+}
+"""Tests of the guard table, which `make test` runs whatever they cost."""
 VICTIM = """
 import os, sys, time
 descriptor = os.open("secret.txt", os.O_RDONLY)
@@ -147,6 +152,18 @@ def limits_all_memory_together() -> bool:
     return group.limits_memory
 
 
+def list_cases():
+    """Each attempt with each mechanism. `make test` tries all with the first one, and with others what the guard table names."""
+    cases = []
+    for mechanism in [*MECHANISMS, *(["docker"] if IMAGE else [])]:
+        for attempt in ATTEMPTS:
+            name = f"{attempt.name}-{mechanism}"
+            is_story = mechanism == MECHANISMS[0] or f"test_nothing_leaves_a_sandbox[{name}]" in GUARDING
+            marks = [] if is_story else [pytest.mark.full]
+            cases.append(pytest.param(attempt, mechanism, id=name, marks=marks))
+    return cases
+
+
 def try_to_escape(attempt, sandbox, workspace, outside, victim, servers) -> bool:
     """True if the attempt works."""
     values = {
@@ -169,8 +186,7 @@ def try_to_escape(attempt, sandbox, workspace, outside, victim, servers) -> bool
     return changed or "ESCAPED" in part.text or TOKEN in part.text.replace(program, "")
 
 
-@pytest.mark.parametrize("mechanism", [*MECHANISMS, *(["docker"] if IMAGE else [])])
-@pytest.mark.parametrize("attempt", ATTEMPTS, ids=NAMES)
+@pytest.mark.parametrize(("attempt", "mechanism"), list_cases())
 def test_nothing_leaves_a_sandbox(attempt, mechanism, workspace, outside, victim, servers):
     if mechanism == "docker" and attempt.name.removesuffix(" beside the proxy") in DOCKER_ALLOWS:
         pytest.skip("docker allows it")
@@ -195,6 +211,7 @@ def test_nothing_leaves_a_sandbox(attempt, mechanism, workspace, outside, victim
 worked: set[str] = set()
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.getuid() != 0, reason="as another user, some of these need rights that the user lacks")
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=NAMES)
 def test_an_attempt_works_without_a_sandbox(attempt, workspace, outside, victim, servers):
@@ -203,6 +220,7 @@ def test_an_attempt_works_without_a_sandbox(attempt, workspace, outside, victim,
     worked.add(attempt.name)
 
 
+@pytest.mark.full
 def test_sixty_attempts_work_without_a_sandbox(request):
     """The list proves something: what the sandboxes refuse is possible on this machine."""
     assert len(set(NAMES)) == len(NAMES)

@@ -68,6 +68,7 @@ def run_as_nobody():
             "PATH": os.defpath,
             "PYTHONPATH": ":".join(paths),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "BRIDLE_CAMPAIGN": f"{SCALE:g}",
         }
         work = Path(folder, "work")
         work.mkdir()
@@ -89,6 +90,7 @@ def test_nothing_is_left_when_a_command_ends(run_as_nobody):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_nothing_leaves_a_sandbox(run_as_nobody):
     chosen = [] if SCALE > 1 else ["-k", SOME]

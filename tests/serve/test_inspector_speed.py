@@ -12,7 +12,7 @@ from tests.serve.long_sessions import look_up, record_long
 from tests.serve.serving import serve_agents
 from tests.suite.in_loop import in_loop
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_browser() is None, reason=MISSING)]
+pytestmark = [pytest.mark.full, pytest.mark.slow, pytest.mark.skipif(find_browser() is None, reason=MISSING)]
 EVENTS = 10_000
 FIRST_PAINT_SECONDS = 1.0
 NODES_MAX = 3_000
