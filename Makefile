@@ -10,7 +10,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: javascript test-javascript demo test test-all campaign quick test-newer check lint format bench footprint structure docs site lock wheel release oracles foreign container pyright phoenix temporal mcp-servers front-ends clean help
+.PHONY: javascript test-javascript demo test test-all campaign quick test-newer lanes check lint format bench footprint structure docs site lock wheel release oracles foreign container pyright phoenix temporal mcp-servers front-ends clean help
 
 help:
 	@echo "make demo       watch an agent be killed, resumed, stopped and switched: no key, no network"
@@ -19,6 +19,7 @@ help:
 	@echo "make campaign   whole campaigns with new seeds; what fails is written to build/regressions"
 	@echo "make quick      format, lint and a quick selection of the tests, for the inner loop"
 	@echo "make test-newer the tests with a newer Python, if there is one (python3.x or pyenv's)"
+	@echo "make lanes      planted defects that make test and make test-all notice (half an hour)"
 	@echo "make check      format, lint and types only"
 	@echo "make bench      speed, memory and targets beside other libraries (installs them; 20 minutes)"
 	@echo "make footprint  packages, size and import time, compared with another library"
@@ -91,6 +92,10 @@ test-newer:
 	$(MAKE) --no-print-directory PYTHON="$$newer" VENV=$(NEWER) $(NEWER)/.ready && \
 	$(NEWER)/bin/python -m compileall -q src && \
 	$(NEWER)/bin/python $(PYTEST)
+
+# Exits with 1 if `make test` notices less than nine tenths of what `make test-all` notices.
+lanes: $(READY)
+	$(BIN)/python -m tests.campaigns.lanes.measure_lanes --jobs 2
 
 lint: $(READY)
 	$(BIN)/ruff format --check -q .

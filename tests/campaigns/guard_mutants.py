@@ -76,15 +76,20 @@ MUTANTS = list_mutants(BOUNDARIES)
 def apply_mutant(mutant: Mutant, place: Place, root: Path = ROOT) -> str:
     """The text of the file of a guard, with the guard disabled."""
     text = (root / place.path.relative_to(ROOT)).read_text(encoding="utf-8")
-    return mutate(text, place.line, mutant.mutation, is_python=place.path.suffix == ".py")
+    return mutate_guard(text, place, mutant.mutation)
+
+
+def mutate_guard(text: str, place: Place, mutation: str) -> str:
+    """The text of a file with the guard at a place of it disabled."""
+    return mutate(text, place.line, mutation, is_python=place.path.suffix == ".py")
 
 
 @contextmanager
-def copy_tree() -> Iterator[Path]:
-    """A copy of the tree, beside the repository: the recordings of the tests are found there."""
+def copy_tree(*more: str) -> Iterator[Path]:
+    """A copy of the tree and of more of its folders, beside the repository: the recordings of the tests are found there."""
     with tempfile.TemporaryDirectory(dir=ROOT.parent) as folder:
         ignored = shutil.ignore_patterns("__pycache__", ".git", ".work")
-        for name in COPIED:
+        for name in (*COPIED, *more):
             if (ROOT / name).is_dir():
                 shutil.copytree(ROOT / name, Path(folder, name), ignore=ignored)
             else:
