@@ -40,7 +40,7 @@ from bridle.sim.faults.catalogue import FAULTS
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
 from bridle.testing.simulated_provider import ProviderSim
-from bridle.values.errors import CannotContinue, MisuseError
+from bridle.values.errors import ApprovedCallWaits, CannotContinue, MisuseError
 from bridle.values.events import Prompted
 from bridle.values.message import Stop
 from bridle.values.request import Extra, ToolSpec
@@ -597,10 +597,15 @@ class Life:
             given["history"] = import_history(source, HISTORIES[source])
 
         async def go():
-            if not streamed or "history" in given:
+            try:
+                if not streamed or "history" in given:
+                    return await agent.run(prompt, **given)
+                async for event in agent.stream(prompt, **given):
+                    last = event
+            except ApprovedCallWaits as error:  # a process died after the answer: the call is given up first
+                for each in error.calls:
+                    await agent.reject(each.session, each.id)
                 return await agent.run(prompt, **given)
-            async for event in agent.stream(prompt, **given):
-                last = event
             return last.result
 
         return await self.interrupted(go)

@@ -520,6 +520,10 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
         """List what a run that ended with `stop == "waiting"` waits for."""
         return await self.open_session(session).list_approvals(tenant)
 
+    async def approved_calls(self, session: str, *, tenant: str | None = None) -> tuple[PendingApproval, ...]:
+        """List the calls that are approved and have not started: `resume` runs them, `reject` drops them."""
+        return await self.open_session(session).list_approved_calls(tenant)
+
     async def approve(
         self,
         session: str,
@@ -542,7 +546,7 @@ class Agent(TextOutputDefault, Generic[C_contra, T]):
     async def reject(
         self, session: str, approval: str, *, reason: str = "", by: str = "", tenant: str | None = None
     ) -> PendingApproval:
-        """Refuse a call; the model receives the reason."""
+        """Refuse a call; the model receives the reason. An approved call can be refused until it starts."""
         verdict = ApprovalVerdict(answer="reject", reason=reason, by=by)
         return await self.open_session(session).answer(approval, verdict, tenant)
 

@@ -29,12 +29,19 @@ from bridle.run.budget.nested import current_nested_run
 from bridle.run.budget.sources import check_shared_limits
 from bridle.run.calls.approval import (
     CallResult,
-    find_pending_approval,
+    find_answerable,
+    list_approved_calls,
     list_pending_approvals,
     match_results,
 )
 from bridle.run.calls.compensation import ABANDONED_REASON, open_undoable_run, run_compensations
-from bridle.run.calls.continuation import check_answer, check_run, plan_upgrades
+from bridle.run.calls.continuation import (
+    check_abandoned,
+    check_answer,
+    check_run,
+    is_recorder,
+    plan_upgrades,
+)
 from bridle.run.calls.handover import (
     Successor,
     describe_unknown_agent,
@@ -172,6 +179,7 @@ class Session:
                     f" bridle resume {self.session} --take-over"
                 )
             prompted = replace(prompted, cross_tenant=across, engine=driver.gate is not None)
+            await check_abandoned(opened, driver.state)
             if driver.state.phase not in (Phase.NEW, Phase.IDLE):
                 await driver.record(await opened._end_cancelled(driver, ABANDONED_REASON))
             imported = history.instructions if history is not None else ""
@@ -369,6 +377,13 @@ class Session:
         check_tenant(self.session, driver.state, tenant)
         return list_pending_approvals(self.session, driver.state)
 
+    async def list_approved_calls(self, tenant: str | None = None) -> tuple[PendingApproval, ...]:
+        """List the calls that are approved and have not started; nothing is written."""
+        driver = self.new_driver()
+        await driver.restore()
+        check_tenant(self.session, driver.state, tenant)
+        return list_approved_calls(self.session, driver.state)
+
     async def answer(
         self, wanted: str, verdict: ApprovalVerdict, tenant: str | None = None
     ) -> PendingApproval:
@@ -379,16 +394,20 @@ class Session:
             driver = await open_driver(self)
             if across := check_tenant(self.session, driver.state, tenant):
                 verdict = replace(verdict, by=f"{verdict.by} of tenant {across}".strip())
-            question = find_pending_approval(list_pending_approvals(self.session, driver.state), wanted)
+            is_uncompared = is_recorder(self, driver.state)
+            question, replaces = find_answerable(
+                self.session, driver.state, wanted, verdict, compares=not is_uncompared
+            )
             await check_answer(self, driver.state, question, verdict)
-            await driver.answer(question, verdict)
-            return question
+            await driver.answer(question, verdict, is_uncompared=is_uncompared, replaces=replaces)
+            return replace(question, is_uncompared=is_uncompared)
 
     async def check_answer(self, wanted: str, verdict: ApprovalVerdict) -> None:
         """Raise what would prevent this answer from being recorded; nothing is written."""
         driver = self.new_driver()
         await driver.restore()
-        question = find_pending_approval(list_pending_approvals(self.session, driver.state), wanted)
+        compares = not is_recorder(self, driver.state)
+        question, _ = find_answerable(self.session, driver.state, wanted, verdict, compares=compares)
         await check_answer(self, driver.state, question, verdict)
 
     async def record_results(self, results: Mapping[str, CallResult], tenant: str | None = None) -> None:

@@ -7,6 +7,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from bridle.values.errors import (
+    ApprovedCallWaits,
     BridleError,
     CannotContinue,
     Conflict,
@@ -38,6 +39,7 @@ class ServeError(Exception):
 STATUSES: tuple[tuple[type[BridleError], int, str], ...] = (
     (SessionNotFound, 404, "session_not_found"),
     (CannotContinue, 409, "cannot_continue"),
+    (ApprovedCallWaits, 409, "approved_call_waits"),
     (MisuseError, 400, "invalid_request"),
     (ProviderError, 502, "provider_failed"),
     (Conflict, 409, "conflict"),

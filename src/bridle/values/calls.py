@@ -159,6 +159,11 @@ class PendingApproval(Value, kw_only=True):
     """Arguments that the tool runs with, including schema defaults, as JSON text."""
     preview: str = ""
     """What the call would do according to its tool, such as a diff; untrusted text."""
+    is_approved: bool = False
+    """True for a call that is approved and has not started (`Agent.approved_calls`)."""
+    approved_by: str = ""
+    is_uncompared: bool = False
+    """True if the approval was recorded where no code of the agent was at hand to compare it with."""
 
 
 class ApprovalVerdict(Value, kw_only=True, gc=True):
@@ -212,10 +217,14 @@ class ApprovalAnswered(EventBase, kw_only=True, tag="approval_answered"):
     """Tool and arguments that the person was asked about, as JSON text."""
     request: str = ""
     """Hash of the control request that brought the answer, if another process did."""
+    is_uncompared: bool = False
+    """Recorded where no code of the agent was at hand, so that only `resume` finds out whether the call can run."""
+    replaces: int = 0
+    """Number of earlier answers to this question, the last of which it replaces: the call had not started."""
 
     @property
     def unique_key(self) -> str | None:
-        return f"answer:{self.binding}"
+        return f"answer:{self.binding}" + (f":{self.replaces}" if self.replaces else "")
 
 
 class CallReviewed(EventBase, kw_only=True, tag="call_reviewed"):

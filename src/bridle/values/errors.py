@@ -8,6 +8,7 @@
       | - SessionNotFound         no such session in this store
       | - MissingBlob             a record refers to a blob that is not stored
       | - CannotContinue          this code lacks what an unfinished run needs; nothing was recorded
+      | - ApprovedCallWaits       a new prompt would drop a call that a person has approved; nothing was recorded
       + ProviderError           the provider: carries a `Failure`
       + StoreError              the store
         - Conflict                another writer appended first
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Literal
 from .base import Value
 
 if TYPE_CHECKING:
-    from .calls import Obstacle
+    from .calls import Obstacle, PendingApproval
 
 FailureKind = Literal[
     "unreachable",
@@ -126,6 +127,21 @@ class CannotContinue(MisuseError):
             f" open: {listed}. `bridle check waiting -a FILE` lists all such sessions"
         )
         self.session, self.obstacles = session, tuple(obstacles)
+
+
+class ApprovedCallWaits(MisuseError):
+    """A new prompt would drop a call that a person has approved and that has not started. Nothing was recorded."""
+
+    def __init__(self, session: str, calls: "Sequence[PendingApproval]", resumed: str = "") -> None:
+        """`resumed` is the session that continues the calls, if it is another one."""
+        named = ", ".join(f"{each.tool} ({each.call_id} of session {each.session!r})" for each in calls)
+        rejections = " and ".join(f"bridle reject {each.id}" for each in calls)
+        super().__init__(
+            f"a new prompt for session {session!r} would drop what a person has approved and has not run yet: {named}."
+            f" Nothing was recorded. Run it first: agent.resume(…) or bridle resume {resumed or session}; or drop it:"
+            f" agent.reject(…) or {rejections}. Then send the prompt again"
+        )
+        self.session, self.calls = session, tuple(calls)
 
 
 class ProviderError(BridleError):

@@ -62,11 +62,15 @@ interface Approval {
   question?: string;
   rule?: string;
   preview?: string;
+  is_approved?: boolean;
+  approved_by?: string;
+  is_uncompared?: boolean;
 }
 
 interface SessionDetail {
   summary: SessionSummary;
   approvals: Approval[];
+  approved_calls: Approval[];
   is_running: boolean;
 }
 

@@ -1,6 +1,8 @@
 """List tool calls that need a person's approval, in all sessions or in one.
 
-Answer with `bridle approve ID` or `bridle reject ID`, then continue with `bridle resume SESSION`.
+Answer with `bridle approve ID` or `bridle reject ID`, then continue with `bridle resume SESSION`. Calls that are
+approved and have not started are listed after the questions, and with `--approved` alone: `bridle resume SESSION` runs
+them, and `bridle reject ID` drops them.
 """
 
 import argparse
@@ -13,6 +15,7 @@ from bridle.cli.log_access import (
     add_caller_option,
     add_log_options,
     belongs_to_tenant,
+    find_outer_session,
     fold_state,
     format_local_time,
     read_session,
@@ -23,7 +26,7 @@ from bridle.core.calls.argument_changes import list_changes, show_arguments
 from bridle.core.state import State
 from bridle.ports.store import Store
 from bridle.run.archive.sessions import list_sessions
-from bridle.run.calls.approval import list_pending_approvals
+from bridle.run.calls.approval import list_approved_calls, list_pending_approvals
 from bridle.values.calls import PendingApproval
 from bridle.values.errors import Corrupt
 from bridle.values.text import escape_text
@@ -31,28 +34,43 @@ from bridle.values.text import escape_text
 PREVIEW_LINES_MAX = 400
 INDENT, CONTINUED, BAR = "    ", "… ", "│ "
 SESSIONS_SEARCHED_MAX = 1_000
+NOT_COMPARED = "not compared with an agent"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", help="only this session")
+    parser.add_argument(
+        "--approved", action="store_true", help="list the approved calls that have not started instead"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     add_caller_option(parser, "only questions of this caller's runs")
     add_log_options(parser, "only sessions of this tenant")
 
 
 def execute(options: argparse.Namespace) -> int:
-    found = asyncio.run(_read_questions(options))
+    questions, approved, outer = asyncio.run(_read_questions(options))
     if options.json:
-        print_json(found)
-    elif not found:
+        print_json(approved if options.approved else questions)
+        return 0
+    if not questions and not options.approved:
         print_line("no pending approvals")
-    for item in found if not options.json else ():
+    elif not approved and options.approved:
+        print_line("no approved call waits to run")
+    for item in () if options.approved else questions:
         until = f", until {format_local_time(item.expires_at)}" if item.expires_at is not None else ""
         doubt = "interrupted: " if item.question == "in_doubt" else ""
         print_line(f"{item.id}  {format_local_time(item.asked_at)}  session {item.session}{until}")
         room = screen_width() - len(INDENT) if sys.stdout.isatty() else None
         for line in format_question(item, room, lead=doubt):
             print_line(f"{INDENT}{line}")
+    for item in approved:
+        by = f" by {item.approved_by}" if item.approved_by else ""
+        note = f", {NOT_COMPARED}" if item.is_uncompared else ""
+        print_line(f"{item.id}  approved{by}{note}, not run yet: {format_call(item)}")
+        print_line(
+            f"{INDENT}session {item.session}: run it with bridle resume {outer[item.session]}, or drop it with"
+            f" bridle reject {item.id}"
+        )
     return 0
 
 
@@ -102,33 +120,47 @@ def format_preview(question: PendingApproval) -> list[str]:
     )
 
 
-async def _read_questions(options: argparse.Namespace) -> list[PendingApproval]:
+async def _read_questions(
+    options: argparse.Namespace,
+) -> tuple[list[PendingApproval], list[PendingApproval], dict[str, str]]:
+    """The questions, the approved calls, and the sessions that continue these."""
     async with use_log(options.store) as store:
-        return await list_questions(store, options.session, tenant_of(options), options.caller)
+        questions, approved = await list_questions(
+            store, options.session, tenant_of(options), options.caller
+        )
+        outer = {
+            each.session: await find_outer_session(store, each.session) or each.session for each in approved
+        }
+        return questions, approved, outer
 
 
 async def list_questions(
     store: Store, session: str | None = None, tenant: str | None = None, caller: str | None = None
-) -> list[PendingApproval]:
-    """Pending approvals of one session, or of the most recent sessions.
+) -> tuple[list[PendingApproval], list[PendingApproval]]:
+    """Pending approvals, and approved calls that have not started, of one session or of the most recent ones.
 
     With a tenant or a caller, only those of its sessions or of that person's runs.
     """
     if session is not None:
         records = await read_session(store, session, tenant, caller=caller)
         return _list_of_caller(session, fold_state(records), caller)
-    found: list[PendingApproval] = []
+    questions: list[PendingApproval] = []
+    approved: list[PendingApproval] = []
     for info in await list_sessions(store, SESSIONS_SEARCHED_MAX):
         try:
             records = await store.read(info.id)
         except Corrupt:
             continue  # one damaged session must not hide the others; `bridle sessions` reports it
         if belongs_to_tenant(records, tenant):
-            found += _list_of_caller(info.id, fold_state(records), caller)
-    return found
+            of_session = _list_of_caller(info.id, fold_state(records), caller)
+            questions += of_session[0]
+            approved += of_session[1]
+    return questions, approved
 
 
-def _list_of_caller(session: str, state: State, caller: str | None) -> list[PendingApproval]:
+def _list_of_caller(
+    session: str, state: State, caller: str | None
+) -> tuple[list[PendingApproval], list[PendingApproval]]:
     if caller not in (None, state.run.origin.caller):
-        return []
-    return [*list_pending_approvals(session, state)]
+        return [], []
+    return [*list_pending_approvals(session, state)], [*list_approved_calls(session, state)]

@@ -3,6 +3,10 @@
 The answer is recorded in the log and applies only to this call with these arguments. The call runs when the
 session is resumed: `bridle resume SESSION --tools FILE`. A run that waits for the answer (`bridle run --wait`) takes
 it at once. A run of `bridle serve` is continued by the server, once no question is open.
+
+Without -a FILE the answer is recorded without comparing it with the code that will run the call. If that code cannot
+run it, `bridle resume` refuses and the call stays in `bridle approvals --approved`: approve it again with -a FILE, or
+reject it.
 """
 
 import argparse
@@ -35,10 +39,11 @@ from bridle.run.control.requests import is_run_elsewhere
 from bridle.values.calls import PendingApproval
 from bridle.values.errors import MisuseError
 
-from .approvals import format_call, list_questions
+from .approvals import NOT_COMPARED, format_call, list_questions
 
 PLACEHOLDER_MODEL = "sim:"
 """Model of an agent that only records answers: no request is sent and no API key is needed."""
+UNCOMPARED_HINT = "the process that continues the run may lack its tool; -a FILE compares before recording"
 GiveAnswer = Callable[[Agent[object, str], PendingApproval], Awaitable[PendingApproval]]
 
 
@@ -109,6 +114,8 @@ def answer_question(
         print_line(f"{word}: {format_call(question)}")
         for line in changed:
             print_line(f"  changed: {line}")
+        if question.is_uncompared:
+            print_line(f"  {NOT_COMPARED}: {UNCOMPARED_HINT}")
         if is_live:
             print_line(f"the run of session {question.session} continues")
             return 0
@@ -128,7 +135,8 @@ async def _find_and_answer(
     The last is True if the session is continued only with the Python file of its agent.
     """
     async with use_log(options.store) as store:
-        question = find_pending_approval(await list_questions(store, tenant=options.tenant), options.id)
+        questions, approved = await list_questions(store, tenant=options.tenant)
+        question = find_pending_approval([*questions, *approved], options.id)
         # The tools' code is not loaded here; its checks run again when the call runs.
         is_live = await is_run_elsewhere(store, question.session)
         outer = await find_outer_session(store, question.session)

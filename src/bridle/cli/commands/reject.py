@@ -1,4 +1,7 @@
-"""Reject a tool call. The call does not run; the model is told, with the reason."""
+"""Reject a tool call. The call does not run; the model is told, with the reason.
+
+A call that is approved and has not started can be rejected too (`bridle approvals --approved`).
+"""
 
 import argparse
 

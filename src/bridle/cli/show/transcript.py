@@ -227,7 +227,8 @@ class SessionPrinter:
         who = f" by {event.by}" if event.by else ""
         changed = self._describe_edit(event) if event.arguments is not None else ""
         why = f": {event.reason}" if event.reason else ""
-        return "answer", f"{event.call_id} {event.answer}{who}{changed}{why}"
+        compared = " (not compared with an agent)" if event.is_uncompared else ""
+        return "answer", f"{event.call_id} {event.answer}{who}{changed}{compared}{why}"
 
     def _describe_edit(self, event: e.ApprovalAnswered) -> str:
         """The edited arguments and how they differ from the model's."""

@@ -42,6 +42,8 @@ ANNOTATIONS = ("title", "description", "default", "examples")
 NAMED_SCHEMAS = ("properties", "$defs", "definitions", "patternProperties")
 """Keywords whose members are schemas under names of the user."""
 CALL_POINTS = frozenset(("before_tool", "after_tool"))
+OVER_STOPS = (None, "done", "refused")
+"""Ends after which a run is not continued; None if there was no run."""
 DECLINED_KINDS = ("agent", "version")
 """Obstacles to an answer by which the call does not run."""
 
@@ -81,10 +83,8 @@ class _Refusal(Exception):
 
 def compare_run(state: State, offer: CodeOffer, settled: Collection[str] = ()) -> Comparison:
     """Compare an unfinished run with an agent; `settled` are calls whose results are given to it."""
-    if state.phase in (Phase.NEW, Phase.IDLE) and not state.calls.batch.pending:
-        return Comparison()
     upgrades: list[CallUpgrade] = []
-    obstacles = _compare_version(state.settings, offer.settings)
+    obstacles = [*compare_version(state, offer)]
     if any(item.result is None and _is_promised(item) for item in state.calls.batch.pending):
         obstacles += [
             *_compare_hooks(state.settings, offer.settings),
@@ -100,6 +100,17 @@ def compare_run(state: State, offer: CodeOffer, settled: Collection[str] = ()) -
         else:
             upgrades += [upgrade] if upgrade is not None else []
     return Comparison(tuple(upgrades), tuple(obstacles))
+
+
+def compare_version(state: State, offer: CodeOffer) -> tuple[Obstacle, ...]:
+    """The obstacle to continuing a run of another version; none for a run that is over."""
+    is_over = state.phase is Phase.NEW or (
+        state.phase is Phase.IDLE
+        and state.run.end.stop in OVER_STOPS
+        and not state.calls.batch.pending
+        and not state.run.prompt.steering.waiting
+    )
+    return () if is_over else tuple(_compare_version(state.settings, offer.settings))
 
 
 def compare_answer(

@@ -117,6 +117,15 @@ class PendingCall(Value, kw_only=True):
         return asked
 
     @property
+    def approved_question(self) -> ApprovalAsked | None:
+        """The question that a person answered with yes, while the call has not started."""
+        asked, answer = self.question, self.answer
+        is_open = self.attempt == 0 and self.result is None and self.hooks.unreviewed is None
+        if asked is None or answer is None or not is_open:
+            return None
+        return asked if answer.answer == "approve" and answer.binding == asked.binding else None
+
+    @property
     def edited_arguments(self) -> str | None:
         """Arguments that a person gave instead of the model's; None if nobody did."""
         edited = self.answer.arguments if self.answer is not None else None

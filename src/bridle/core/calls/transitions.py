@@ -231,11 +231,12 @@ def apply_approval_asked(state: State, event: e.ApprovalAsked, at: float, proof:
 def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof: str) -> State:
     place = find_call(state.calls.batch.pending, event.call_id)
     item = state.calls.batch.pending[place] if place is not None else None
-    question = item.unanswered_question if item is not None else None
+    question = _find_answered_question(item, event) if item is not None else None
     # guard: answer-binding
     if item is None or question is None or question.binding != event.binding:
         raise MisuseError(f"no pending approval for {event.call_id}; run `bridle approvals` to list them")
-    if question.expires_at is not None and at >= question.expires_at:
+    is_withdrawn = event.replaces > 0 and event.answer == "reject"
+    if question.expires_at is not None and at >= question.expires_at and not is_withdrawn:
         raise MisuseError(f"the approval of {event.call_id} has expired; resume the run to continue")
     if event.answer == "done" and question.question != "in_doubt":
         raise MisuseError(f"{event.call_id} was never started, so it cannot be done; approve or reject it")
@@ -260,6 +261,13 @@ def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, 
         upgraded_edit=item.upgraded_edit if is_doubted else None,
         hooks=item.hooks if event.arguments is None or is_doubted else item.hooks.for_new_arguments(),
     )
+
+
+def _find_answered_question(item: PendingCall, event: e.ApprovalAnswered) -> e.ApprovalAsked | None:
+    """The question that an answer is about: an open one, or that of an approved call which has not started."""
+    if event.replaces == 0 or item.answer is None:
+        return item.unanswered_question
+    return item.approved_question if event.replaces == item.answer.replaces + 1 else None
 
 
 def apply_call_reviewed(state: State, event: e.CallReviewed, at: float, proof: str) -> State:

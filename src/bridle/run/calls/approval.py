@@ -19,12 +19,13 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.core.calls.argument_changes import complete_arguments
-from bridle.core.calls.pending import PendingCall
+from bridle.core.calls.pending import PendingCall, find_call
 from bridle.core.state import State
 from bridle.run.clock import SessionClock
 from bridle.run.validate_input import check_chosen, parse_prompt
 from bridle.values.calls import ApprovalVerdict, PendingApproval
 from bridle.values.errors import MisuseError
+from bridle.values.events import ApprovalAsked
 from bridle.values.message import Media, PromptPart, Text, ToolCall, ToolResult
 
 Approver = Callable[[PendingApproval], Awaitable[ApprovalVerdict | None]]
@@ -43,10 +44,49 @@ def list_pending_approvals(session: str, state: State) -> tuple[PendingApproval,
     return tuple(question for question in found if question is not None)
 
 
+def list_approved_calls(session: str, state: State) -> tuple[PendingApproval, ...]:
+    """The calls of a session that a person has approved and that have not started, in the order of its calls."""
+    return tuple(
+        replace(
+            _describe_question(session, item, question, state),
+            is_approved=True,
+            approved_by=item.answer.by,
+            is_uncompared=item.answer.is_uncompared,
+        )
+        for item in state.calls.batch.pending
+        if item.answer is not None and (question := item.approved_question) is not None
+    )
+
+
+def find_answerable(
+    session: str, state: State, wanted: str, verdict: ApprovalVerdict, *, compares: bool
+) -> tuple[PendingApproval, int]:
+    """The question that an answer is about, and the number of earlier answers that it replaces.
+
+    A call that is approved and has not started can still be rejected. If no code was compared with its approval, code
+    that compares can approve it again.
+    """
+    open_questions = list_pending_approvals(session, state)
+    again = [
+        each
+        for each in list_approved_calls(session, state)
+        if verdict.answer == "reject" or (verdict.answer == "approve" and each.is_uncompared and compares)
+    ]
+    is_open = any(_is_meant(each, wanted) for each in open_questions)
+    question = find_pending_approval(open_questions if is_open else again or open_questions, wanted)
+    place = find_call(state.calls.batch.pending, question.call_id) if question.is_approved else None
+    answer = state.calls.batch.pending[place].answer if place is not None else None
+    return question, 0 if answer is None else answer.replaces + 1
+
+
 def make_pending_approval(session: str, item: PendingCall, state: State) -> PendingApproval | None:
     question = item.unanswered_question
-    if question is None:
-        return None
+    return None if question is None else _describe_question(session, item, question, state)
+
+
+def _describe_question(
+    session: str, item: PendingCall, question: ApprovalAsked, state: State
+) -> PendingApproval:
     is_in_doubt = bool(item.attempt) or question.question == "in_doubt"
     arguments = item.arguments if is_in_doubt else item.call.arguments
     # guard: question-shows-defaults
@@ -92,7 +132,7 @@ def find_pending_approval(questions: Sequence[PendingApproval], wanted: str) -> 
     if not wanted.strip():
         raise MisuseError("the approval id is empty; `bridle approvals` lists the pending ones")
     # guard: answer-finds-question
-    found = [item for item in questions if item.id.startswith(wanted) or item.call_id == wanted]
+    found = [item for item in questions if _is_meant(item, wanted)]
     # guard: one-question-meant
     if len(found) == 1:
         return found[0]
@@ -103,6 +143,10 @@ def find_pending_approval(questions: Sequence[PendingApproval], wanted: str) -> 
         else f"no pending approval matches {wanted!r}"
     )
     raise MisuseError(f"{problem}; pending: {listed}")
+
+
+def _is_meant(question: PendingApproval, wanted: str) -> bool:
+    return question.id.startswith(wanted) or question.call_id == wanted
 
 
 def list_external_calls(state: State) -> tuple[ToolCall, ...]:

@@ -17,6 +17,7 @@ from bridle.core.calls.compatibility import (
     CodeOffer,
     compare_answer,
     compare_run,
+    compare_version,
     upgrade_calls,
     void_by_previews,
 )
@@ -24,10 +25,11 @@ from bridle.core.state import Phase, State
 from bridle.ports.store import Store
 from bridle.run.recovery.session_log import load_log
 from bridle.values.calls import ApprovalVerdict, CallUpgrade, Obstacle, PendingApproval
-from bridle.values.errors import CannotContinue, MisuseError
+from bridle.values.errors import ApprovedCallWaits, CannotContinue, Corrupt, MisuseError, SessionNotFound
 from bridle.values.events import ApprovalAnswered
 from bridle.values.settings import Settings
 
+from .approval import list_approved_calls
 from .handover import list_agents
 from .run_tool import preview_call
 from .verdicts import encode_edited, read_verdict
@@ -77,6 +79,56 @@ async def check_run(
     # guard: run-needs-compared
     if obstacles:
         raise CannotContinue(opened.session, obstacles)
+
+
+async def check_abandoned(opened: "Session", state: State) -> None:
+    """Raise what forbids a new prompt to end or to settle an unfinished run.
+
+    `CannotContinue` if another version of the agent has the run, and `ApprovedCallWaits` if a person approved a call
+    that has not started, in it or in a run inside its calls.
+    """
+    is_paused = state.run.end.stop == "paused"
+    if state.phase is Phase.NEW or not (
+        state.phase is not Phase.IDLE or state.calls.batch.pending or is_paused
+    ):
+        return
+    try:
+        obstacles = compare_version(state, make_code(opened, state).offer)
+    except CannotContinue:  # a hand-over agent is missing, which gives the run up unless a call is approved
+        obstacles = ()
+    if obstacles:
+        raise CannotContinue(opened.session, obstacles)
+    if state.phase is Phase.IDLE:
+        return  # its calls in doubt are settled before the prompt
+    if approved := await list_all_approved_calls(opened.store, opened.session, state):
+        raise ApprovedCallWaits(opened.session, approved, await _find_outermost(opened, state))
+
+
+async def list_all_approved_calls(store: Store, session: str, state: State) -> tuple[PendingApproval, ...]:
+    """The calls that are approved and have not started, also those of runs inside the open calls, at any depth."""
+    found = [*list_approved_calls(session, state)]
+    is_open = {item.call.id for item in state.calls.batch.pending if item.result is None}
+    inner = {each.session for each in state.run.budget.subruns if each.call_id in is_open}
+    inner |= {item.waiting_session for item in state.calls.batch.pending if item.call.id in is_open}
+    for name in sorted(inner - {"", session}):
+        try:
+            inner_state = (await load_log(store, name)).state
+        except (SessionNotFound, Corrupt):
+            continue  # it is in another store, or its log cannot be read: nothing is known about it
+        found += await list_all_approved_calls(store, name, inner_state)
+    return tuple(found)
+
+
+async def _find_outermost(opened: "Session", state: State) -> str:
+    """The session to resume: that of the outermost run around this one."""
+    session, seen = opened.session, {opened.session}
+    while (parent := state.run.origin.parent_session) and parent not in seen:
+        state = (await load_log(opened.store, parent)).state
+        if state.phase is Phase.NEW:
+            break
+        session = parent
+        seen.add(parent)
+    return session
 
 
 async def list_obstacles(code: RunCode, state: State, settled: Collection[str] = ()) -> tuple[Obstacle, ...]:

@@ -308,9 +308,18 @@ class ToolRunner:
     async def _end_waiting(self, effect: AwaitApprovals, state: State) -> None:
         await self._record(e.RunEnded(stop="waiting", reason=describe_waiting(effect.calls, state)))
 
-    async def answer(self, question: PendingApproval, verdict: ApprovalVerdict) -> None:
+    async def answer(
+        self,
+        question: PendingApproval,
+        verdict: ApprovalVerdict,
+        *,
+        is_uncompared: bool = False,
+        replaces: int = 0,
+    ) -> None:
         """Record a person's answer, for a run that is resumed later, perhaps in another process."""
-        await self._record_answer(question, verdict, self._prove)
+        await self._record_answer(
+            question, verdict, self._prove, is_uncompared=is_uncompared, replaces=replaces
+        )
 
     async def take_answer(self, event: e.ApprovalAnswered) -> None:
         """Record an answer that another process sent, with the claim of this process's tools."""
@@ -330,7 +339,13 @@ class ToolRunner:
             return ""
 
     async def _record_answer(
-        self, question: PendingApproval, verdict: ApprovalVerdict, prove: Callable[[e.ApprovalAnswered], str]
+        self,
+        question: PendingApproval,
+        verdict: ApprovalVerdict,
+        prove: Callable[[e.ApprovalAnswered], str],
+        *,
+        is_uncompared: bool = False,
+        replaces: int = 0,
     ) -> None:
         """Record an answer, with the tool's resource claim for edited arguments."""
         # guard: verdict-form
@@ -349,6 +364,8 @@ class ToolRunner:
             resource_claim=find_resource_claim(self._tools, edited) if edited is not None else None,
             name=question.tool,
             asked_arguments=question.arguments,
+            is_uncompared=is_uncompared,
+            replaces=replaces,
         )
         await self._record(replace(event, proof=prove(event)))
 

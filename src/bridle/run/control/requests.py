@@ -136,7 +136,7 @@ class SessionControl:
         if self._is_over(state):
             ended = f"its last run ended as {state.run.end.stop}" if state.run.end.stop else "it has no run"
             if current_run(state):  # it waits
-                ended += "; answer its questions, or send a new prompt, which gives the open calls up"
+                ended += "; answer its questions, or send a new prompt, which gives up its calls unless one is approved"
             raise MisuseError(f"session {self._session!r} is not running: {ended}")
         if not await self._has_owner():
             raise MisuseError(

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from bridle.run.calls.approval import list_pending_approvals
+from bridle.run.calls.approval import list_approved_calls, list_pending_approvals
 from bridle.run.calls.catalogue import list_taken_names
 from bridle.run.calls.verdicts import EXPECTED, check_names, read_verdict
 from bridle.run.context.run_options import RunOptions
@@ -343,7 +343,7 @@ async def _answer_all(call: ApiCall, session: str, answers: Sequence[tuple[str, 
             if approval in pending:
                 await check_answer(host, session, approval, given)
             # guard: answer-names-question
-            if is_no_id(approval, [*pending.values()]):
+            if is_no_id(approval, [*pending.values(), *list_approved_calls(session, state)]):
                 raise ServeError(400, UNCLEAR, WHOLE_ID)
         # One that is not asked is refused, before the others are recorded.
         for approval, given in sorted(answers, key=lambda each: each[0] in pending):

@@ -5,11 +5,12 @@ from contextlib import asynccontextmanager
 from typing import cast
 from urllib.parse import quote
 
+from bridle.core.state import State
 from bridle.ports.store import SupportsApprovalKey, supports
 from bridle.ports.tool import Json
 from bridle.run.agent import Agent
 from bridle.run.archive.sessions import find_parent_session
-from bridle.run.calls.approval import list_pending_approvals, make_approval_id
+from bridle.run.calls.approval import list_approved_calls, list_pending_approvals, make_approval_id
 from bridle.run.calls.verdicts import check_names
 from bridle.run.control.requests import ControlOutcome, SessionControl
 from bridle.run.lineage import fork_session
@@ -130,7 +131,7 @@ async def answer_approval(call: ApiCall, body: t.ApprovalBody) -> t.ApprovalRepl
     check_names(await call.request.body())
     _, state = await read_session(call.host, call.session)
     approval = call.path["approval"]
-    if is_no_id(approval, list_pending_approvals(call.session, state)):
+    if is_no_id(approval, _list_answerable(call.session, state)):
         raise ServeError(400, "invalid_request", WHOLE_ID)
     async with hold_answers(call, call.session, watches_again=body.resume) as outer:
         question = await answer(call.host, call.session, call.path["approval"], body)
@@ -173,6 +174,11 @@ async def resume_answered(
         if error.detail.code not in CONTINUED_LATER:
             raise
         return None
+
+
+def _list_answerable(session: str, state: State) -> list[PendingApproval]:
+    """The open questions, and the approved calls that can still be rejected."""
+    return [*list_pending_approvals(session, state), *list_approved_calls(session, state)]
 
 
 def is_no_id(approval: str, pending: Sequence[PendingApproval]) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from bridle.core.state import State
-from bridle.run.calls.approval import list_pending_approvals
+from bridle.run.calls.approval import list_approved_calls, list_pending_approvals
 from bridle.run.recovery.session_log import fold_records
 from bridle.run.replay.replay_session import read_records
 from bridle.run.validate_input import check_session, check_tenant
@@ -76,6 +76,7 @@ async def read_detail(call: ApiCall, query: t.TenantQuery) -> t.SessionDetail:
         answer=state.run.end.answer,
         tools=tuple(spec.name for spec in state.settings.all_tools),
         approvals=list_pending_approvals(session, state),
+        approved_calls=list_approved_calls(session, state),
         head=records[-1].hash,
     )
 
@@ -108,6 +109,10 @@ async def read_messages(call: ApiCall, query: t.TenantQuery) -> t.MessageList:
 
 
 async def read_approvals(call: ApiCall, query: t.TenantQuery) -> t.ApprovalList:
-    """List the questions that wait for a person."""
-    _, state = await read_session(call.host, call.session, query.tenant)
-    return t.ApprovalList(approvals=list_pending_approvals(call.session, state))
+    """List the questions that wait for a person, and the approved calls that have not started."""
+    session = call.session
+    _, state = await read_session(call.host, session, query.tenant)
+    return t.ApprovalList(
+        approvals=list_pending_approvals(session, state),
+        approved_calls=list_approved_calls(session, state),
+    )

@@ -130,6 +130,8 @@ class SessionDetail(Value, kw_only=True):
     answer: str
     tools: tuple[str, ...]
     approvals: tuple[PendingApproval, ...]
+    approved_calls: tuple[PendingApproval, ...]
+    """Calls that are approved and have not started: `resume` runs them, and `reject` drops them."""
     head: str
     """Hash of the last record."""
 
@@ -221,6 +223,8 @@ class ApprovalReply(Value, kw_only=True):
 
 class ApprovalList(Value, kw_only=True):
     approvals: tuple[PendingApproval, ...]
+    approved_calls: tuple[PendingApproval, ...] = ()
+    """Calls that are approved and have not started: `resume` runs them, and `reject` drops them."""
 
 
 class CostGroup(Value, kw_only=True):

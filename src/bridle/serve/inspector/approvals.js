@@ -17,6 +17,9 @@ const QUESTIONS = {
 
 /** @typedef {{ text: HTMLTextAreaElement, original: string, reason: HTMLInputElement, by: HTMLInputElement, problem: HTMLElement }} AnswerForm */
 
+/** @param {Approval} approval */
+const nameCard = ({ id, is_approved: isApproved }) => `${id}${isApproved ? " approved" : ""}`;
+
 /** @implements {Tab} */
 export class ApprovalsTab {
   /** @type {HTMLElement} */
@@ -46,11 +49,15 @@ export class ApprovalsTab {
   }
 
   /** @param {SessionDetail} detail */
-  updateDetail({ approvals }) {
-    const known = new Set(approvals.map((each) => each.id));
+  updateDetail({ approvals: open, approved_calls: approved }) {
+    const approvals = [...open, ...approved];
+    const known = new Set(approvals.map(nameCard));
     for (const id of [...this.cards.keys()]) if (!known.has(id)) this.cards.delete(id);
     // A card that a person edits stays.
-    for (const approval of approvals) if (!this.cards.has(approval.id)) this.cards.set(approval.id, this.makeCard(approval));
+    for (const approval of approvals) {
+      const name = nameCard(approval);
+      if (!this.cards.has(name)) this.cards.set(name, approval.is_approved ? this.makeApprovedCard(approval) : this.makeCard(approval));
+    }
     replace(this.pending, approvals.length ? [...this.cards.values()] : h("p.list-status.muted", {}, "No call waits for an answer."));
   }
 
@@ -61,6 +68,23 @@ export class ApprovalsTab {
     this.shown = answered.length;
     replace(this.history, answered.length > 0 && [h("h3.section", {}, "Answered"), answered.toReversed().slice(0, 200).map(({ event, at }) =>
       h(".answered", { data: { status: event.answer === "reject" ? "error" : "ok" } }, h("i.dot"), h("strong", {}, event.name || event.call_id), h("span", {}, `${event.answer}${event.arguments ? " with other arguments" : ""}`), h("span.muted", {}, [event.by && `by ${event.by}`, event.reason].filter(Boolean).join(": ")), h(".grow"), h("span.muted", {}, moment(at))))]);
+  }
+
+  /**
+   * A call that is approved and has not started: it can still be rejected.
+   * @param {Approval} approval
+   */
+  makeApprovedCard(approval) {
+    const text = visibleJson(approval.complete_arguments || approval.arguments);
+    const reason = h("input", { type: "text", placeholder: "Reason (recorded)", "aria-label": "Reason" });
+    const by = h("input", { type: "text", placeholder: "Your name (recorded)", "aria-label": "Your name", value: localStorage.getItem(BY_KEY) ?? "" });
+    const form = { text: h("textarea"), original: "", reason, by, problem: h("p.error") };
+    const state = `Approved${approval.approved_by ? ` by ${approval.approved_by}` : ""}${approval.is_uncompared ? ", not compared with an agent" : ""}, not run yet.`;
+    return h("section.card", { data: { approval: approval.id } },
+      h("header", {}, h("h3", {}, approval.tool), h(".grow"), h("span.muted", {}, moment(approval.asked_at))),
+      h("p", {}, `${state} The call runs when the run is resumed.`), h("pre.code", {}, text),
+      h(".answer", {}, reason, by),
+      h(".actions", {}, button("Reject", () => this.answer(approval, "reject", form), { class: "danger" })));
   }
 
   /** @param {Approval} approval */
@@ -108,7 +132,8 @@ export class ApprovalsTab {
     localStorage.setItem(BY_KEY, by.value);
     await this.app.attempt(async () => {
       const reply = await post(this.view.path("approvals", approval.id), body);
-      this.app.toast(reply.run ? "Answered; the run continues." : "Answered. The run continues when its process, or bridle resume, takes the answer up.");
+      const compared = reply.approval.is_uncompared ? " It was not compared with an agent." : "";
+      this.app.toast(reply.run ? "Answered; the run continues." : `Answered.${compared} The run continues when its process, or bridle resume, takes the answer up.`);
       this.view.refreshDetail(0);
     });
   }
