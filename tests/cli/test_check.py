@@ -81,7 +81,9 @@ def test_lines_of_the_check_say_why_and_what_to_type(place, capsys):
     assert code == 1
     assert "needs the tool 'refund'" in out
     assert "@tool(aliases=['refund'])" in out
-    assert out.endswith("2 sessions wait; this code cannot continue 2 of them\n")
+    assert out.endswith(
+        "2 sessions wait and 0 are unfinished otherwise; this code cannot continue 2 of them\n"
+    )
 
 
 def test_agent_that_is_not_in_the_file_strands_its_sessions(place, capsys):

@@ -81,11 +81,29 @@ class _Refusal(Exception):
         self.obstacle = obstacle
 
 
-def compare_run(state: State, offer: CodeOffer, settled: Collection[str] = ()) -> Comparison:
-    """Compare an unfinished run with an agent; `settled` are calls whose results are given to it."""
+def is_unfinished(state: State) -> bool:
+    """True if a run waits, was interrupted or paused, or left calls in doubt: `resume` continues it."""
+    if state.phase is Phase.NEW:
+        return False
+    is_left = bool(state.calls.batch.pending) or state.run.end.stop == "paused"
+    return state.phase is not Phase.IDLE or is_left
+
+
+def is_promised_to_person(state: State) -> bool:
+    """True if a person was asked about an open call of the run."""
+    return any(item.result is None and _is_promised(item) for item in state.calls.batch.pending)
+
+
+def compare_run(
+    state: State, offer: CodeOffer, settled: Collection[str] = (), promised: Collection[str] = ()
+) -> Comparison:
+    """Compare an unfinished run with an agent; `settled` are calls whose results are given to it.
+
+    `promised` are calls inside which a person was asked, as the logs of the runs inside them say.
+    """
     upgrades: list[CallUpgrade] = []
     obstacles = [*compare_version(state, offer)]
-    if any(item.result is None and _is_promised(item) for item in state.calls.batch.pending):
+    if promised or is_promised_to_person(state):
         obstacles += [
             *_compare_hooks(state.settings, offer.settings),
             *_compare_output(state.settings, offer.settings),
@@ -96,7 +114,8 @@ def compare_run(state: State, offer: CodeOffer, settled: Collection[str] = ()) -
         try:
             upgrade = _take_over(state, item, offer)
         except _Refusal as refusal:
-            obstacles += [refusal.obstacle] if _is_promised(item) else []
+            is_promised = _is_promised(item) or item.call.id in promised
+            obstacles += [refusal.obstacle] if is_promised else []
         else:
             upgrades += [upgrade] if upgrade is not None else []
     return Comparison(tuple(upgrades), tuple(obstacles))

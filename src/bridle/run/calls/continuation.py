@@ -18,6 +18,8 @@ from bridle.core.calls.compatibility import (
     compare_answer,
     compare_run,
     compare_version,
+    is_promised_to_person,
+    is_unfinished,
     upgrade_calls,
     void_by_previews,
 )
@@ -27,6 +29,7 @@ from bridle.run.recovery.session_log import load_log
 from bridle.values.calls import ApprovalVerdict, CallUpgrade, Obstacle, PendingApproval
 from bridle.values.errors import ApprovedCallWaits, CannotContinue, Corrupt, MisuseError, SessionNotFound
 from bridle.values.events import ApprovalAnswered
+from bridle.values.message import ToolCall
 from bridle.values.settings import Settings
 
 from .approval import list_approved_calls
@@ -43,6 +46,14 @@ class RunCode(NamedTuple):
 
     session: "Session"
     offer: CodeOffer
+
+
+class InnerRun(NamedTuple):
+    """An unfinished run inside an open call."""
+
+    call: ToolCall
+    session: str
+    state: State
 
 
 def make_offer(opened: "Session", settings: Settings, state: State, *, is_program: bool = False) -> CodeOffer:
@@ -87,10 +98,7 @@ async def check_abandoned(opened: "Session", state: State) -> None:
     `CannotContinue` if another version of the agent has the run, and `ApprovedCallWaits` if a person approved a call
     that has not started, in it or in a run inside its calls.
     """
-    is_paused = state.run.end.stop == "paused"
-    if state.phase is Phase.NEW or not (
-        state.phase is not Phase.IDLE or state.calls.batch.pending or is_paused
-    ):
+    if not is_unfinished(state):
         return
     try:
         obstacles = compare_version(state, make_code(opened, state).offer)
@@ -107,16 +115,36 @@ async def check_abandoned(opened: "Session", state: State) -> None:
 async def list_all_approved_calls(store: Store, session: str, state: State) -> tuple[PendingApproval, ...]:
     """The calls that are approved and have not started, also those of runs inside the open calls, at any depth."""
     found = [*list_approved_calls(session, state)]
-    is_open = {item.call.id for item in state.calls.batch.pending if item.result is None}
-    inner = {each.session for each in state.run.budget.subruns if each.call_id in is_open}
-    inner |= {item.waiting_session for item in state.calls.batch.pending if item.call.id in is_open}
-    for name in sorted(inner - {"", session}):
-        try:
-            inner_state = (await load_log(store, name)).state
-        except (SessionNotFound, Corrupt):
-            continue  # it is in another store, or its log cannot be read: nothing is known about it
+    for _, name, inner_state in await _load_inner_runs(store, state):
         found += await list_all_approved_calls(store, name, inner_state)
     return tuple(found)
+
+
+async def _load_inner_runs(store: Store, state: State) -> list[InnerRun]:
+    """The unfinished runs inside the open calls of a run. Those in another store are not known."""
+    found: list[InnerRun] = []
+    for item in state.calls.batch.pending:
+        if item.result is not None:
+            continue
+        names = [each.session for each in state.run.budget.subruns if each.call_id == item.call.id]
+        for name in dict.fromkeys((*filter(None, (item.waiting_session,)), *names)):
+            try:
+                inner = (await load_log(store, name)).state
+            except (SessionNotFound, Corrupt):
+                continue  # nothing is known about it
+            # A run that started in a session of its own is this call's; one deeper inside belongs to that run.
+            if is_unfinished(inner) and inner.run.origin.parent_session in ("", state.identity.id):
+                found.append(InnerRun(item.call, name, inner))
+    return found
+
+
+async def _is_promised_inside(store: Store, state: State) -> bool:
+    """True if a person was asked about an open call of the run, or of a run inside its calls."""
+    if is_promised_to_person(state):
+        return True
+    return any(
+        [await _is_promised_inside(store, each.state) for each in await _load_inner_runs(store, state)]
+    )
 
 
 async def _find_outermost(opened: "Session", state: State) -> str:
@@ -132,13 +160,21 @@ async def _find_outermost(opened: "Session", state: State) -> str:
 
 
 async def list_obstacles(code: RunCode, state: State, settled: Collection[str] = ()) -> tuple[Obstacle, ...]:
-    """What a run needs and the code lacks; also for the runs inside its calls that wait."""
-    found = [*compare_run(state, code.offer, settled).obstacles]
-    for item in state.calls.batch.pending:
-        if item.result is None and item.waiting_session and item.call.id not in settled:
-            inner_state = (await load_log(code.session.store, item.waiting_session)).state
-            inner = open_inner(code, item.call.name, item.waiting_session, inner_state)
-            found += await list_obstacles(inner, inner_state) if inner is not None else ()
+    """What a run needs and the code lacks; also for the unfinished runs inside its calls."""
+    inner_runs = [
+        each for each in await _load_inner_runs(code.session.store, state) if each.call.id not in settled
+    ]
+    promised = {
+        each.call.id for each in inner_runs if await _is_promised_inside(code.session.store, each.state)
+    }
+    found = [*compare_run(state, code.offer, settled, promised).obstacles]
+    for call, session, inner_state in inner_runs:
+        try:
+            inner = open_inner(code, call.name, session, inner_state)
+        except CannotContinue as error:  # it was handed over to an agent that this code lacks
+            found += error.obstacles
+            continue
+        found += await list_obstacles(inner, inner_state) if inner is not None else ()
     return tuple(found)
 
 
