@@ -98,9 +98,7 @@ async def begin(version, interrupted):
     agent = copy_agent(load(version), store=store)
     assert (await agent.run(PROMPTS.get(version, REFUND), session="s")).stop == "waiting"
     if interrupted:
-        (asked,) = [
-            each.id for each in await store.sessions(limit=9) if await agent.approvals(each.id)
-        ]
+        (asked,) = [each.id for each in await store.sessions(limit=9) if await agent.approvals(each.id)]
         (question,) = await agent.approvals(asked)
         await agent.approve(asked, question.id)
         dying = copy_agent(load(version), store=MortalStore("log.db", 1 if version == "nested" else 0))
@@ -134,7 +132,9 @@ def check(capsys, version):
         ("nested", "alone", "tool"),
     ],
 )
-def test_session_that_the_code_cannot_continue_fails_the_check(place, capsys, first, second, kind, interrupted):
+def test_session_that_the_code_cannot_continue_fails_the_check(
+    place, capsys, first, second, kind, interrupted
+):
     asyncio.run(begin(first, interrupted))
     status = "interrupted" if interrupted else "waiting"
     report, found, kinds = check(capsys, second)

@@ -67,7 +67,7 @@ class RedactedBody(NamedTuple):
 def redact_data(seq: int, data: bytes, path: str = "", caller: str = "") -> RedactedBody:
     """Data of a record without the content of one field (`result.parts.0.text`), or without any content.
 
-    The name of `caller` is removed as well, wherever the record names its caller.
+    The name of `caller` is removed as well, wherever the record names its caller or an author.
     Raises `MisuseError` if there is no such field, or if the record could not be read without it.
     """
     before, tree = decode_event(data), msgspec.json.decode(data)
@@ -90,13 +90,13 @@ def redact_data(seq: int, data: bytes, path: str = "", caller: str = "") -> Reda
 
 
 def _remove_caller(tree: Any, caller: str) -> Any:
-    """The tree without the name of this caller."""
+    """The tree without the name of this caller, as the caller of a run or the author of a message."""
     if isinstance(tree, list):
         return [_remove_caller(each, caller) for each in tree]
     if not isinstance(tree, dict):
         return tree
     return {
-        name: ERASED_CALLER if name == "caller" and value == caller else _remove_caller(value, caller)
+        name: ERASED_CALLER if name in ("caller", "by") and value == caller else _remove_caller(value, caller)
         for name, value in tree.items()
     }
 

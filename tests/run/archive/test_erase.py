@@ -8,13 +8,16 @@ import pytest
 
 from bridle import (
     Agent,
+    Budget,
     KeepRaw,
+    Limits,
     Memory,
     Note,
     Notes,
     NoteWritten,
     PermissionRule,
     Policy,
+    SessionControl,
     erase_caller,
     fork_session,
     redact_note,
@@ -29,9 +32,10 @@ from bridle.run.recovery.verification import verify_store
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.stores.sqlite.store import SqliteStore
+from bridle.values.calls import ControlRefused, ControlRequested
 from bridle.values.errors import MisuseError
 from bridle.values.evals import TrialScored, eval_log_name
-from bridle.values.events import MemoryLoaded, Prompted
+from bridle.values.events import MemoryLoaded, Prompted, Steered
 from bridle.values.record import GENESIS, seal_record
 from tests.suite.campaign import list_seeds, new_random
 from tests.suite.leases import hold
@@ -257,6 +261,107 @@ def test_the_session_of_a_run_inside_a_tool_goes_with_that_of_the_caller(store, 
     assert isinstance(store, MemoryStore) or (len(done.removed_sessions), list_ids(store)) == (2, set())
 
 
+class Room:
+    """A session of bob, in which others send messages while a tool runs."""
+
+    def __init__(self, store, **options):
+        self.store, self.lines, self.handle = store, {}, None
+
+        @tool(effect="read")
+        async def listen(number: int) -> str:
+            """Hear what others say to the run."""
+            for text, by, way in self.lines[number]:
+                if way == "steer":
+                    await self.handle.steer(text, by=by)
+                else:  # as another process does; a run in memory takes no such request
+                    await SessionControl(store, self.handle.session).steer(text, by=by, wait_seconds=0)
+            return "heard"
+
+        self.agent = Agent("sim:", store=store, tools=[listen], **options)
+
+    def talk(self, session, lines, **given):
+        self.lines[len(self.lines)] = lines
+        prompt = f'!call listen {{"number": {len(self.lines) - 1}}}\n!then\n!say over'
+
+        async def run():
+            self.handle = self.agent.stream(prompt, session, **given).start()
+            return await self.handle.result()
+
+        return asyncio.run(run())
+
+
+def test_what_a_caller_said_in_a_run_of_another_person_goes(store, tmp_path):
+    room = Room(store, keep_raw=KeepRaw())
+    lines = [
+        (HEALTH, "ada", "steer"),
+        ("Ada asked 815.", "ada", "request"),
+        ("Bob says 816.", "bob", "steer"),
+    ]
+    assert room.talk("s", lines, tenant="acme", caller="bob").stop == "done"
+    planned, done = erase(store, "ada", dry_run=True), erase(store, "ada")
+    assert planned.tenant == "acme"
+    assert {each.session for each in planned.redacted} == {"s", "control:s"}
+    raw = read_raw(store, tmp_path)
+    for text in (HEALTH.encode(), b"Ada asked 815.", b'"ada"'):
+        assert text not in raw
+    assert b"Bob says 816." in raw
+    steered = read(store, Steered)
+    assert [each.by for each in steered if each.by] == [
+        "bob" if "816" in each.message else ERASED_CALLER for each in steered
+    ]
+    assert {each.session for each in done.redacted} == {"s", "control:s"}
+    assert done.is_complete and done.removed_sessions == () and find_problems(store) == []
+    assert room.agent.run_sync("!say on", "s", tenant="acme", caller="bob").text == "on"
+    assert erase(store, "ada") == Erasure(caller="ada", tenant="", reason=REASON_DEFAULT, by=BY_DEFAULT)
+
+
+def test_requests_that_no_run_took_or_that_were_refused_go_too(store, tmp_path):
+    agent = make_agent(store)
+    agent.run_sync("!say hello", "s", caller="bob")
+    late = ControlRequested(action="steer", run="m0", by="ada", text=HEALTH)
+    other = ControlRequested(action="steer", run="m0", by="carl", text="Carl says 817.")
+    first = seal_record(1, 1.0, late, GENESIS)
+    asyncio.run(store.append("control:s", 0, [first, seal_record(2, 2.0, other, first.hash)]))
+    last = asyncio.run(store.read("s"))[-1]
+    refused = ControlRefused(request=first.hash, action="steer", why=f"too late: {HEALTH}", by="ada")
+    asyncio.run(store.append("s", last.seq, [seal_record(last.seq + 1, last.at + 1, refused, last.hash)]))
+    done = erase(store, "ada")
+    raw = read_raw(store, tmp_path)
+    assert HEALTH.encode() not in raw and b'"ada"' not in raw and b"Carl says 817." in raw
+    assert {each.session for each in done.redacted} == {"s", "control:s"}
+    assert find_problems(store) == []
+    assert agent.run_sync("!say on", "s", caller="bob").text == "on"
+
+
+def test_message_in_an_unfinished_run_of_another_person_is_named_until_the_run_is_over(tmp_path):
+    @tool(effect="write", approve=True)
+    def pay(euros: int) -> str:
+        """Pay."""
+        return "paid"
+
+    room = Room(tmp_path / "log.db")
+    waiting = Agent("sim:", store=tmp_path / "log.db", tools=[*room.agent.tools.values(), pay])
+    room.store, room.agent = waiting.store, waiting
+    assert room.talk("t", [(HEALTH, "ada", "steer")], caller="bob").stop == "done"
+
+    async def wait():
+        room.lines[0] = [(HEALTH, "ada", "steer")]
+        prompt = '!call listen {"number": 0}\n!call pay {"euros": 5}'
+        room.handle = waiting.stream(prompt, "s", caller="bob").start()
+        return await room.handle.result()
+
+    assert asyncio.run(wait()).stop == "waiting"
+    done = erase(waiting.store, "ada")
+    assert [(each.name, each.reason) for each in done.kept] == [("s", "it waits for an answer")]
+    assert [each.session for each in done.redacted] == ["t"]
+    (question,) = asyncio.run(waiting.approvals("s"))
+    asyncio.run(waiting.reject("s", question.id))
+    waiting.resume_sync("s")
+    assert erase(waiting.store, "ada").is_complete
+    assert HEALTH.encode() not in read_raw(waiting.store, tmp_path)
+    assert find_problems(waiting.store) == []
+
+
 # --- notes -------------------------------------------------------------------------------------------------
 
 
@@ -347,8 +452,11 @@ def test_no_canary_of_an_erased_caller_is_left(seed, kind, tmp_path, request):
         memory=random.choice((of_callers, of_tenants)),
         tools=[read_file, helper.as_tool(description="Ask.")],
         handover=[billing],
+        keep_raw=random.choice((None, KeepRaw())),
     )
-    canaries = {}
+    room = Room(store, keep_raw=random.choice((None, KeepRaw())))
+    limits = Limits(tokens=10**9, period="day")
+    canaries, runs_of = {}, {}
     for number in range(10):
         tenant, caller = random.choice(TENANTS), random.choice(CALLERS)
         canary = f"canary-{number}-{random.randrange(10**9)}"
@@ -361,7 +469,14 @@ def test_no_canary_of_an_erased_caller_is_left(seed, kind, tmp_path, request):
             "inner": f"!call helper {json.dumps({'prompt': f'!say {canary}'})}\n!then\n!say ok",
             "handover": f"!call transfer_to_billing\n!then\n!say {canary}",
         }
-        desk.run_sync(prompts[random.choice(list(prompts))], session, tenant=tenant, caller=caller)
+        budget = Budget(tenant=limits, caller=limits) if tenant and caller else None
+        given = {"tenant": tenant, "caller": caller, "budget": random.choice((None, budget))}
+        desk.run_sync(prompts[random.choice(list(prompts))], session, **given)
+        if random.random() < 0.5:  # someone says something in a run of another person
+            said = f"said-{number}-{random.randrange(10**9)}"
+            canaries[said], runs_of[said] = (tenant, random.choice(("ada", "bob"))), (tenant, caller)
+            line = said, canaries[said][1], random.choice(("steer", "request"))
+            room.talk(random.choice((f"{tenant}-room", f"{tenant}-{caller}-room")), [line], **given)
         if caller and random.random() < 0.3:
             asyncio.run(desk.notes.add(f"code says {canary}", tenant=tenant, caller=caller))
         if random.random() < 0.2:
@@ -372,7 +487,9 @@ def test_no_canary_of_an_erased_caller_is_left(seed, kind, tmp_path, request):
     left = {canary: canary.encode() in raw for canary in canaries}
     gone = {canary for canary, whose in canaries.items() if whose == (tenant, "ada")}
     assert not [canary for canary in gone if left[canary]], done
-    assert all(left[canary] for canary in canaries.keys() - gone), "others keep theirs"
+    # What others said in a run of the caller goes with that run.
+    gone |= {canary for canary, whose in runs_of.items() if whose == (tenant, "ada")}
+    assert not [canary for canary in canaries.keys() - gone if not left[canary]], "others keep theirs"
     assert done.kept == () and find_problems(store) == []
     for session in list_ids(store):
         owner = read(store, Prompted, session)[0].tenant

@@ -1,9 +1,9 @@
 """List the unfinished sessions of the store that the code in a file cannot continue, and why.
 
-For a deployment: `bridle check waiting -a FILE` exits with 1 if there is such a session, and changes nothing. Unfinished
-are sessions that wait for a person or for their caller, whose run was interrupted (or works now) or paused, and those
-with calls in doubt. A session whose question would only be asked again is listed too, and does not count. Tools of MCP
-servers are not compared, because no server is started.
+For a deployment: `bridle check waiting -a FILE` exits with 1 if there is such a session, and changes nothing.
+Unfinished are sessions that wait for a person or for their caller, whose run was interrupted (or works now) or paused,
+and those with calls in doubt. A session whose question would only be asked again is listed too, and does not count.
+Tools of MCP servers are not compared, because no server is started.
 """
 
 import argparse
@@ -60,7 +60,9 @@ class CheckReport(Value, kw_only=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what", choices=["waiting"], help="sessions that wait, were interrupted or paused, or have calls in doubt"
+        "what",
+        choices=["waiting"],
+        help="sessions that wait, were interrupted or paused, or have calls in doubt",
     )
     parser.add_argument(
         "-a", "--agent", action="append", default=[], metavar="FILE",
@@ -142,9 +144,7 @@ async def _check_session(agents: Mapping[str, Agent[Any, Any]], session: str, st
             reason=f"it belongs to the agent {name!r}, which is not in this code",
             remedy="add its file with -a FILE",
         )
-        return SessionCheck(
-            session=session, agent=name, status=status, obstacles=(missing,), asked_again=()
-        )
+        return SessionCheck(session=session, agent=name, status=status, obstacles=(missing,), asked_again=())
     obstacles, asked_again = await check_waiting(agent.open_session(session), state)
     return SessionCheck(
         session=session, agent=name, status=status, obstacles=obstacles, asked_again=asked_again

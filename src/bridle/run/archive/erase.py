@@ -2,7 +2,8 @@
 
 A session in which only the caller prompted is removed as a whole, with the sessions of runs inside its tools. A session
 that others share, because they prompted in it or forked it, stays: the content of the caller's runs is redacted there,
-with later summaries and other records that repeat it. Redaction keeps the hash chain verifiable
+with later summaries and other records that repeat it. So is what the caller said in runs of others: steering messages,
+and requests in control logs, also those that no run took. Redaction keeps the hash chain verifiable
 (run/archive/redact.py). What a run in progress or an unfinished one needs stays, and the report says so.
 
 Does not belong here: backups, exports and what providers keep.
@@ -23,10 +24,16 @@ from bridle.run.recovery.verification import list_all_sessions
 from bridle.run.validate_input import check_text
 from bridle.stores.conflicts import RESERVED_PREFIXES
 from bridle.values.base import Value
-from bridle.values.calls import ContentRedacted
+from bridle.values.calls import (
+    CONTROL_LOG_PREFIX,
+    ContentRedacted,
+    ControlRefused,
+    ControlRequested,
+    control_log_name,
+)
 from bridle.values.errors import BridleError, Conflict, Corrupt, MisuseError, Unusable
 from bridle.values.evals import EVAL_LOG_PREFIX, TrialScored
-from bridle.values.events import Compacted, Configured, Prompted, UnknownEvent
+from bridle.values.events import Compacted, Configured, Prompted, Steered, UnknownEvent
 from bridle.values.memory import CALLER_NOTES_PREFIX, NOTES_PREFIX, MemoryLoaded, NoteWritten
 from bridle.values.record import Record
 
@@ -126,7 +133,7 @@ class _Session(NamedTuple):
     open_work: str
 
 
-class _NoteRecord(NamedTuple):
+class _LogRecord(NamedTuple):
     log: str
     record: Record
 
@@ -140,14 +147,20 @@ class _Plan:
     """Records to redact, by session."""
     shown: dict[str, tuple[int, ...]]
     """Records of other sessions that showed a note of the caller."""
-    notes: list[_NoteRecord]
-    trials: list[_NoteRecord]
+    said: dict[str, tuple[int, ...]]
+    """Records of other people's runs with messages of the caller, by session."""
+    requests: list[_LogRecord]
+    """Requests of the caller in control logs of sessions that stay."""
+    notes: list[_LogRecord]
+    trials: list[_LogRecord]
     kept: list[KeptData]
 
     def list_redacted(self) -> dict[str, list[int]]:
         """Records to redact, by log; notes of the caller are removed with their log."""
         found = {name: [*records] for name, records in (*self.shown.items(), *self.shared.items())}
-        for each in (*self.trials, *self.notes):
+        for name, records in self.said.items():
+            found[name] = sorted({*found.get(name, ()), *records})
+        for each in (*self.trials, *self.requests, *self.notes):
             if not each.log.startswith(CALLER_NOTES_PREFIX):
                 found.setdefault(each.log, []).append(each.record.seq)
         return found
@@ -158,19 +171,30 @@ class _Findings:
     """What one pass over the store found."""
 
     sessions: dict[str, _Session] = field(default_factory=dict)
-    notes: list[_NoteRecord] = field(default_factory=list)
+    notes: list[_LogRecord] = field(default_factory=list)
     """All notes of tenants and callers."""
-    trials: list[_NoteRecord] = field(default_factory=list)
+    trials: list[_LogRecord] = field(default_factory=list)
     loaded: dict[str, list[tuple[int, frozenset[str]]]] = field(default_factory=dict)
     """Records that show notes, with the texts of these, by session."""
+    said: dict[str, list[int]] = field(default_factory=dict)
+    """Records with messages of the caller, by session."""
+    requests: dict[str, list[_LogRecord]] = field(default_factory=dict)
+    """Requests of the caller to runs, by session."""
     unreadable: list[KeptData] = field(default_factory=list)
+
+    def find_owner(self, session: str) -> str | None:
+        """The tenant of a session; None if it is not there or was never prompted."""
+        known = self.sessions.get(session)
+        return known.runs[0].tenant if known is not None and known.runs else None
 
 
 async def _find_all(store: Store, caller: str) -> _Findings:
     found = _Findings()
-    for info in await list_all_sessions(store):
+    infos = await list_all_sessions(store)
+    names = {info.id for info in infos}
+    for info in infos:
         if info.id.startswith(RESERVED_PREFIXES) and not info.id.startswith(
-            (NOTES_PREFIX, CALLER_NOTES_PREFIX, EVAL_LOG_PREFIX)
+            (NOTES_PREFIX, CALLER_NOTES_PREFIX, EVAL_LOG_PREFIX, CONTROL_LOG_PREFIX)
         ):
             continue
         try:
@@ -181,17 +205,23 @@ async def _find_all(store: Store, caller: str) -> _Findings:
         for record in records:
             match record.event:
                 case NoteWritten() if info.id.startswith((NOTES_PREFIX, CALLER_NOTES_PREFIX)):
-                    found.notes.append(_NoteRecord(info.id, record))
+                    found.notes.append(_LogRecord(info.id, record))
+                case Steered(by=by) | ControlRefused(by=by) if by == caller and not record.is_redacted:
+                    found.said.setdefault(info.id, []).append(record.seq)
+                case ControlRequested(by=by) if by == caller and not record.is_redacted:
+                    controlled = info.id.removeprefix(CONTROL_LOG_PREFIX)
+                    found.requests.setdefault(controlled, []).append(_LogRecord(info.id, record))
                 case TrialScored():
-                    found.trials.append(_NoteRecord(info.id, record))
+                    found.trials.append(_LogRecord(info.id, record))
                 case MemoryLoaded(notes=notes) if notes:
                     texts = frozenset(note.text for note in notes)
                     found.loaded.setdefault(info.id, []).append((record.seq, texts))
         runs = _split_runs(records)
         if not info.id.startswith(RESERVED_PREFIXES):
             is_named = any(run.caller == caller or run.parent_session for run in runs)
+            may_take = is_named or info.id in found.said or control_log_name(info.id) in names
             found.sessions[info.id] = _Session(
-                info, runs, find_open_work(info.id, records) if is_named else ""
+                info, runs, find_open_work(info.id, records) if may_take else ""
             )
     return found
 
@@ -246,6 +276,19 @@ async def _make_plan(store: Store, caller: str, tenant: str | None) -> _Plan:
         for name, places in found.loaded.items()
         if name not in touched
     }
+    # A run that is not over may still take a message or a request. A removed session takes its control log along.
+    gone = removed if supports(store, PrunableStore) else set[str]()
+    asked = {
+        name
+        for name in (*found.said, *found.requests)
+        if name not in gone and found.find_owner(name) == owner
+    }
+    kept.update({name: sessions[name].open_work for name in asked if sessions[name].open_work})
+    asked -= kept.keys()
+    said = {
+        name: tuple(seq for seq in found.said.get(name, ()) if seq not in plans.get(name, ()))
+        for name in asked
+    }
     trials = [
         each
         for each in found.trials
@@ -256,6 +299,8 @@ async def _make_plan(store: Store, caller: str, tenant: str | None) -> _Plan:
         removed=sorted(removed, key=lambda name: (-_count_ancestors(name, sessions), name)),
         shared={name: records for name, records in plans.items() if records},
         shown={name: records for name, records in shown.items() if records},
+        said={name: records for name, records in said.items() if records},
+        requests=[each for name in sorted(asked) for each in found.requests.get(name, ())],
         notes=[each for group in texts.values() for each in group],
         trials=[each for each in trials if not each.record.is_redacted],
         kept=[*found.unreadable, *(KeptData(name=name, reason=kept[name]) for name in sorted(kept))],
@@ -265,13 +310,19 @@ async def _make_plan(store: Store, caller: str, tenant: str | None) -> _Plan:
 def _choose_tenant(found: _Findings, caller: str, tenant: str | None) -> str:
     if tenant is not None:
         return check_text(tenant=tenant)
-    tenants = {
-        run.tenant for each in found.sessions.values() for run in each.runs if run.caller == caller
-    } | {
-        each.record.event.tenant
-        for each in found.notes
-        if isinstance(each.record.event, NoteWritten) and each.record.event.caller == caller
-    }
+    tenants = (
+        {run.tenant for each in found.sessions.values() for run in each.runs if run.caller == caller}
+        | {
+            owner
+            for session in (*found.said, *found.requests)
+            if (owner := found.find_owner(session)) is not None
+        }
+        | {
+            each.record.event.tenant
+            for each in found.notes
+            if isinstance(each.record.event, NoteWritten) and each.record.event.caller == caller
+        }
+    )
     if len(tenants) > 1:
         named = ", ".join(map(repr, sorted(tenants)))
         raise MisuseError(
@@ -283,12 +334,12 @@ def _choose_tenant(found: _Findings, caller: str, tenant: str | None) -> str:
 
 def _find_note_texts(
     found: _Findings, caller: str, tenant: str, touched: Collection[str]
-) -> Mapping[str, list[_NoteRecord]]:
+) -> Mapping[str, list[_LogRecord]]:
     """The notes of the caller, and those of the tenant that a run for the caller wrote, by text.
 
     A note from before callers had notes names the session that wrote it only.
     """
-    texts: dict[str, list[_NoteRecord]] = {}
+    texts: dict[str, list[_LogRecord]] = {}
     own = notes_log_name(tenant, caller)
     for each in found.notes:
         event = each.record.event
@@ -378,6 +429,10 @@ class _Eraser:
         }
         for session, records in self._plan.shown.items():
             await self._redact_shown(session, records)
+        for each in self._plan.requests:
+            await self._redact_entry(each)
+        for session, records in self._plan.said.items():
+            self._plan.shared[session] = tuple(sorted({*self._plan.shared.get(session, ()), *records}))
         for session in self._plan.shared:
             await self._redact_session(session)
         for each in self._plan.trials:
@@ -425,10 +480,11 @@ class _Eraser:
         await redact_one(
             self._store, session, seq, self._reason, self._by, caller=self._caller, searches=False
         )
-        self._texts.update(texts)
+        if not isinstance(record.event, MemoryLoaded):  # it also shows notes of others
+            self._texts.update(texts)
         self._redacted.setdefault(session, []).append(seq)
 
-    async def _redact_entry(self, entry: _NoteRecord) -> None:
+    async def _redact_entry(self, entry: _LogRecord) -> None:
         """Redact a record of a log that is no session."""
         try:
             if _list_removed_texts(entry.record, self._caller) is None:
@@ -436,11 +492,14 @@ class _Eraser:
             await redact_log_record(
                 self._store, entry.log, entry.record, self._reason, self._by, self._now, self._caller
             )
+            event = entry.record.event
+            if isinstance(event, ControlRequested) and event.text:
+                self._texts.add(event.text)
             self._redacted.setdefault(entry.log, []).append(entry.record.seq)
         except (BridleError, OSError) as error:
             self._keep(entry.log, str(error))
 
-    async def _erase_note(self, entry: _NoteRecord) -> None:
+    async def _erase_note(self, entry: _LogRecord) -> None:
         event = entry.record.event
         assert isinstance(event, NoteWritten)
         if entry.log.startswith(CALLER_NOTES_PREFIX):
