@@ -93,7 +93,7 @@ async def test_answered_run_waits_for_a_server_of_its_version(log, desk, caplog)
 async def test_prompt_is_refused_by_the_other_version(log, desk, is_approved):
     store = open_store(log)
     async with serve_agents({"desk": desk.make("1")}, store) as first:
-        (question,), after = await prompt_until_waiting(first.client, PROMPT, "s")
+        (question,), _after = await prompt_until_waiting(first.client, PROMPT, "s")
         first.host.answers.close()
         if is_approved:
             await first.client.answer("s", question.id, "approve", resume=False)
@@ -124,7 +124,7 @@ async def test_interrupted_run_is_adopted_by_its_own_version_only(log, desk, cap
     with caplog.at_level(logging.WARNING, "bridle"):
         async with serve_agents({"desk": desk.make("2")}, open_store(log)) as second:
             await second.host.adoption.resuming
-            assert f"session p is not resumed: session 'p' cannot be continued with this code" in caplog.text
+            assert "session p is not resumed: session 'p' cannot be continued with this code" in caplog.text
             assert OTHER_VERSION in caplog.text
             assert await store.read("p") == before
             with pytest.raises(ApiError, match=OTHER_VERSION):
